@@ -25,8 +25,8 @@ from analyzers.common.writing import refuse_existing, replacing
 from analyzers.export.run import RunAsFiles, texts_of
 from analyzers.readers.inputs import bounded
 from analyzers.trace.about import about, restored
-from analyzers.trace.alignment import Matches
-from analyzers.trace.columns import table
+from analyzers.trace.alignment import IDS_OF_CALLS, Matches
+from analyzers.trace.columns import ints, narrowed, table
 from analyzers.trace.merge import concat
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, PartitionedRun
@@ -76,7 +76,7 @@ def to_parquet(
         for name in TABLES:
             _write(beside / f"{name}.parquet", files.frames(name))
         for name, frame in zip(MATCHED, matched, strict=False):
-            _write(beside / f"{name}.parquet", iter([_with_used_texts(frame)]))
+            _write(beside / f"{name}.parquet", iter([_as_filed(frame)]))
         description = {"schema": SCHEMA, "tables": lengths, **about(files.trace)}
         (beside / ABOUT).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
     return folder
@@ -99,9 +99,13 @@ def _write(path: Path, frames: Iterator[pd.DataFrame]) -> None:
                 held = concat([held, more]) if len(held) else more
 
 
-def _with_used_texts(frame: pd.DataFrame) -> pd.DataFrame:
-    """Without texts of communication calls that are in no collective: a run in parts does not know of them."""
-    return frame.assign(**{one: frame[one].cat.remove_unused_categories() for one in texts_of(frame)})
+def _as_filed(frame: pd.DataFrame) -> pd.DataFrame:
+    """Matches as files hold them: integers as int64, and only texts that are used.
+
+    A run in parts does not know of communication calls that are in no collective.
+    """
+    wide = frame.astype({one: np.int64 for one in frame if frame[one].dtype == np.int32})
+    return wide.assign(**{one: frame[one].cat.remove_unused_categories() for one in texts_of(frame)})
 
 
 def is_export(folder: Path) -> bool:
@@ -137,6 +141,9 @@ def read(path: Path, progress: Progress = silent) -> Trace:
                 np.full(lengths["match_collectives"], -1), categories=pd.Index([], dtype="str")
             )
             frames["match_collectives"]["group_description"] = undescribed  # exported before that was known
+        if "match_calls" in frames:
+            calls = frames["match_calls"]
+            frames["match_calls"] = calls.assign(**{one: narrowed(ints(calls, one), "id") for one in IDS_OF_CALLS})
         matched = [frames[name][list(columns)] for name, columns in MATCHED.items() if name in frames]
         matches = Matches(*matched) if matched else None
         return with_collectives(Trace(**restored(description), **read, matches=matches))

@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api.types import union_categoricals
 
-from analyzers.arrays.groups import WIDEST, first_row, label, rows_by_key
-from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import codes, framed, ints, is_one_of
+from analyzers.arrays.groups import WIDEST, alike, ascend, first_row, label, rows_by_key
+from analyzers.arrays.types import Ids, Ints, Mask
+from analyzers.trace.columns import codes, framed, ints, is_one_of, is_repeated, narrowed, of_codes, repeated, stored
 from analyzers.trace.communication import function, known, operation_of
 from analyzers.trace.kernels import is_communication, is_declared
 from analyzers.trace.merge import concat
@@ -24,6 +24,7 @@ PAIRWISE = ("send", "recv", "send_recv")
 # NCCL's annotation states these by what one rank gives or takes per peer; nccl-tests by all ranks' together.
 _PER_RANK = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
 _KEYS = ["process", "correlation"]
+_OP_COLUMNS = [*_KEYS, "device", "rank", "stream", "start_ns", "end_ns", "grid"]
 _CALL_COLUMNS = (
     "operation",
     "bytes",
@@ -66,24 +67,27 @@ def calls(trace: Trace) -> Calls:
     order on every rank runs all that they compute, too, and waits would be claimed of it.
     """
     code, names = codes(trace.ops, "name")
-    rows = np.flatnonzero(is_communication(trace) & is_one_of(trace.ops, "kind", ("kernel",)))
-    ops = trace.ops.iloc[rows]
+    is_call = is_communication(trace) & is_one_of(trace.ops, "kind", ("kernel",))
+    # Where all ops are calls, as of summaries, their columns are taken as they are: of many ranks they are large.
+    rows = slice(None) if is_call.all() else np.flatnonzero(is_call)
+    ops = trace.ops if isinstance(rows, slice) else trace.ops[_OP_COLUMNS].take(rows)
+    code = code[rows]
     member, members = _members(trace, ops)
     columns: dict[str, Any] = {
-        "op": rows.astype(np.int64),
+        "op": narrowed(np.arange(is_call.size)[rows], "id"),
         "member": member,
-        "rank": ints(ops, "rank"),
-        "stream": ints(ops, "stream"),
+        "rank": stored(ops, "rank"),
+        "stream": stored(ops, "stream"),
         "start_ns": ints(ops, "start_ns"),
         "end_ns": ints(ops, "end_ns"),
-        "kernel": _kernel(code[rows], names, ints(ops, "grid")),
+        "kernel": _kernel(code, names, ints(ops, "grid")),
     }
     about_calls = _about_calls(ops, trace.comms)
-    by_name = _texts(code[rows], [known(name).operation or operation_of(name) for name in names])
+    by_name = _texts(code, [known(name).operation or operation_of(name) for name in names])
     by_call = _texts(*_codes(about_calls["operation"]), operation_of)
     operation_known = by_call.codes >= 0
     merged = union_categoricals([by_name, by_call])
-    operations = np.where(operation_known, merged.codes[rows.size :], merged.codes[: rows.size])
+    operations = np.where(operation_known, merged.codes[code.size :], merged.codes[: code.size])
     columns["operation"] = pd.Categorical.from_codes(operations, dtype=merged.dtype)
     columns |= {column: about_calls[column] for column in _CALL_COLUMNS if column not in ("operation", "bytes")}
     columns["bytes"], columns["per_rank"] = _message_bytes(columns["operation"], about_calls)
@@ -95,21 +99,24 @@ def calls(trace: Trace) -> Calls:
     return Calls(members, table)  # many ranks have many calls: a copy takes its time
 
 
-def _members(trace: Trace, ops: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
-    rank, process, device = ints(ops, "rank"), ints(ops, "process"), ints(ops, "device")
-    member = np.empty(rank.size, np.int64)
-    rows = rows_by_key(rank, process, device)
+def _members(trace: Trace, ops: pd.DataFrame) -> tuple[Ids, pd.DataFrame]:
+    """The number of each op's clock, by rank, and one row a clock."""
+    columns = [stored(ops, column) for column in ("rank", "process", "device")]
+    first, count = alike(*columns)  # mostly those of a rank stand together
+    rows = rows_by_key(*(np.asarray(column[first], np.int64) for column in columns))
+    member = np.empty(first.size, np.int32)
     for number, mine in enumerate(rows.values()):
         member[mine] = number
     keys = np.array(list(rows), np.int64).reshape(-1, 3)
     capture = np.array([one.capture for one in trace.processes] or [0], np.int64)[keys[:, 1]]
-    return member, pd.DataFrame({"process": keys[:, 1], "device": keys[:, 2], "rank": keys[:, 0], "capture": capture})
+    members = pd.DataFrame({"process": keys[:, 1], "device": keys[:, 2], "rank": keys[:, 0], "capture": capture})
+    return np.repeat(member, count), members
 
 
-def _kernel(code: npt.NDArray[np.signedinteger[Any]], names: list[str], grid: Ints) -> Ints:
+def _kernel(code: npt.NDArray[np.signedinteger[Any]], names: list[str], grid: Ints) -> Ids:
     functions = [function(name) for name in names]
-    pairwise = np.array(["sendrecv" in name.lower() for name in functions] + [False], dtype=bool)[code]
-    return label(_texts(code, functions), np.where(pairwise, -1, grid))
+    pairwise = of_codes(code, ["sendrecv" in name.lower() for name in functions])
+    return narrowed(label(_texts(code, functions), np.where(pairwise, -1, grid) if pairwise.any() else grid), "id")
 
 
 def _texts(
@@ -118,8 +125,13 @@ def _texts(
     """Categorical of changed texts; an empty one becomes missing (code -1)."""
     changed = [change(text) for text in texts]
     known = sorted(set(changed) - {""})
-    new = np.array([known.index(text) if text else -1 for text in changed] + [-1], np.int64)
-    return pd.Categorical.from_codes(new[code], categories=pd.Index(known, dtype="str"))
+    new = np.array([known.index(text) if text else -1 for text in changed] + [-1], np.min_scalar_type(-len(known) - 1))
+    return pd.Categorical.from_codes(_at_codes(new, code), categories=pd.Index(known, dtype="str"))
+
+
+def _at_codes(values: npt.NDArray[Any], code: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[Any]:
+    """The value of each code; of a column of one code that takes no room neither does the result."""
+    return repeated(values[code[0]], values.dtype, code.size) if code.size and is_repeated(code) else values[code]
 
 
 def _codes(values: pd.Categorical) -> tuple[npt.NDArray[np.signedinteger[Any]], list[str]]:
@@ -128,9 +140,12 @@ def _codes(values: pd.Categorical) -> tuple[npt.NDArray[np.signedinteger[Any]], 
 
 def _about_calls(ops: pd.DataFrame, comms: pd.DataFrame) -> dict[str, Any]:
     """For each op what the trace says of its call, -1 or a missing text where it says nothing."""
-    stated = _one_per_call(comms[[*_KEYS, *_CALL_COLUMNS, "in_elements", "out_elements"]])
-    row = first_row(*_launches(stated, ops))
-    each_beside_its_op = row.size == len(stated) and bool((row == np.arange(row.size)).all())
+    stated = comms[[*_KEYS, *_CALL_COLUMNS, "in_elements", "out_elements"]]
+    each_beside_its_op = _one_beside_each(stated, ops)
+    row = np.empty(0, np.int64)
+    if not each_beside_its_op:
+        stated = _one_per_call(stated)
+        row = first_row(*_launches(stated, ops))
 
     def of_ops(values: Any) -> Any:
         return values if each_beside_its_op else np.append(values, -1)[row]
@@ -143,6 +158,18 @@ def _about_calls(ops: pd.DataFrame, comms: pd.DataFrame) -> dict[str, Any]:
         else:
             columns[column] = of_ops(ints(stated, column))
     return columns
+
+
+def _one_beside_each(comms: pd.DataFrame, ops: pd.DataFrame) -> bool:
+    """Whether each row tells of the op in the same place, and no two of one: so they mostly stand where all are calls.
+
+    To see so takes a fraction of looking each op's launch up.
+    """
+    if len(comms) != len(ops):
+        return False
+    (process, of_op), (correlation, launched) = ([stored(frame, key) for frame in (comms, ops)] for key in _KEYS)
+    same = np.array_equal(process, of_op) and np.array_equal(correlation, launched)
+    return same and bool((correlation >= 0).all()) and ascend(process, correlation)
 
 
 def _launches(*frames: pd.DataFrame) -> list[Ints]:
@@ -188,22 +215,27 @@ def _message_bytes(operations: pd.Categorical, about_calls: dict[str, Any]) -> t
     nccl-tests' "size" is, for all-gather, the gathered result; for reduce-scatter, the input; for all-to-all, a rank's
     whole buffer. NCCL's own annotation states a share of those: the second result says where it is still a share.
     """
+    stated = about_calls["bytes"]
+    is_per_rank = of_codes(operations.codes, [text in _PER_RANK for text in operations.categories])
+    share = is_per_rank & (stated >= 0) if is_per_rank.any() else is_per_rank
+    if (about_calls["in_elements"].max(initial=-1), about_calls["out_elements"].max(initial=-1)) == (-1, -1):
+        return stated, share
     code, names = _codes(about_calls["dtype"])
-    width = np.array([_DTYPE_BYTES.get(name.lower(), -1) for name in names] + [-1], np.int64)[code]
+    width = _at_codes(np.array([_DTYPE_BYTES.get(name.lower(), -1) for name in names] + [-1], np.int64), code)
     elements = np.maximum(about_calls["in_elements"], about_calls["out_elements"])
     by_elements = (elements >= 0) & (width > 0)
-    is_per_rank = np.array([text in _PER_RANK for text in operations.categories] + [False])[operations.codes]
-    share = is_per_rank & (about_calls["bytes"] >= 0) & ~by_elements
-    return np.where(by_elements, elements * width, about_calls["bytes"]), share
+    return np.where(by_elements, elements * width, stated), share & ~by_elements
 
 
-def _global_peers(group_ranks: pd.Categorical, rank: Ints, peer: Ints) -> Ints:
+def _global_peers(group_ranks: pd.Categorical, rank: Ids, peer: Ints) -> Ints:
     """A peer is printed as a global rank or as a place in its group: the latter where it must be."""
+    with_peer = np.flatnonzero(peer >= 0)
+    if not with_peer.size:
+        return peer
     result = peer.copy()
     group_members = [_listed(str(text)) for text in group_ranks.categories]
-    with_peer = np.flatnonzero(peer >= 0)
     for (code, own, other), rows in rows_by_key(
-        group_ranks.codes[with_peer].astype(np.int64), rank[with_peer], peer[with_peer]
+        group_ranks.codes[with_peer].astype(np.int64), rank[with_peer].astype(np.int64), peer[with_peer]
     ).items():
         ranks = group_members[code] if code >= 0 else []
         if other < len(ranks) and (other not in ranks or other == own):

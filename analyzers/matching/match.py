@@ -15,13 +15,13 @@ import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import label, occurrence, ordered, rows_by_key
-from analyzers.arrays.types import Floats, Ints, Mask
+from analyzers.arrays.types import Floats, Ids, Ints, Mask
 from analyzers.matching.align import CLEAR
 from analyzers.matching.calls import PAIRWISE, calls
 from analyzers.matching.fit import bases, estimate
 from analyzers.matching.merging import Ahead, merge_sequences
 from analyzers.trace.alignment import Matches
-from analyzers.trace.columns import codes, framed, ints, is_one_of
+from analyzers.trace.columns import codes, framed, ints, is_one_of, repeated, squeezed, stored, taken
 from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
 
@@ -51,8 +51,10 @@ def match(trace: Trace, ahead_of: Callable[[pd.DataFrame], Ahead] | None = None)
     members, table = found.members, found.table
     assignment = _Assignment(table)
     by_key = _has_key(table)
-    if by_key.any():
-        assignment.put(np.flatnonzero(by_key), *_by_key(table if by_key.all() else table.loc[by_key]), "sequence")
+    if by_key.all() and by_key.size:
+        assignment.put(slice(None), *_by_key(table), "sequence")
+    elif by_key.any():
+        assignment.put(np.flatnonzero(by_key), *_by_key(table.loc[by_key]), "sequence")
     in_order = _by_time(table, np.flatnonzero(~by_key))
     sequences = [(how, in_order[rows]) for how, rows in _sequences(table.take(in_order))]
     if sequences:
@@ -81,15 +83,16 @@ class _Assignment:
 
     def __init__(self, table: pd.DataFrame) -> None:
         self.table, self.next = table, 0
-        self.step = np.full(len(table), -1)
+        self.step: Ids = repeated(-1, np.int64, len(table))
         self.ahead_ns: Ahead | None = None
-        self.collective = np.full(len(table), -1, np.int64)
+        self.collective = np.full(len(table), -1, np.int32)
         self.confidence = np.ones(len(table))
-        self.by = np.zeros(len(table), np.int64)
+        self.by = np.zeros(len(table), np.int8)
         self.refuted = np.zeros(len(table), bool)
 
-    def put(self, rows: Ints, collective: Ints, confidence: Floats, how: str) -> None:
-        self.collective[rows], self.confidence[rows] = self.next + collective, confidence
+    def put(self, rows: Ints | slice, collective: Ids, confidence: Floats, how: str) -> None:
+        self.collective[rows], self.confidence[rows] = collective, confidence
+        self.collective[rows] += self.next
         self.by[rows] = _HOW.index(how)
         self.next += int(collective.max()) + 1
 
@@ -160,9 +163,9 @@ def _has_key(table: pd.DataFrame) -> Mask:
     return (ints(table, "sequence") >= 0) & (codes(table, "group")[0] >= 0) & ~_pairwise(table)
 
 
-def _by_key(table: pd.DataFrame) -> tuple[Ints, Floats]:
+def _by_key(table: pd.DataFrame) -> tuple[Ids, Floats]:
     key = label(*(table[column].array for column in _KEY))
-    repeat = occurrence(ints(table, "member"), key)
+    repeat = occurrence(stored(table, "member"), key)
     if repeat.any():  # calls coalesced under one number
         by_time = _by_time(table, np.arange(key.size))
         repeat[by_time] = occurrence(ints(table, "member")[by_time], key[by_time])
@@ -170,14 +173,18 @@ def _by_key(table: pd.DataFrame) -> tuple[Ints, Floats]:
     first_end = np.full(key.max() + 1, np.iinfo(np.int64).max)
     np.minimum.at(first_end, key, ints(table, "end_ns"))
     ended_first = _by_time(table, np.flatnonzero(ints(table, "end_ns") == first_end[key]))
-    number = np.empty(first_end.size, np.int64)
+    number = np.empty(first_end.size, np.int32)
     number[key[ended_first]] = label(key[ended_first])
     collective = number[key]
-    operation = _categorical(table, "operation").codes.astype(np.int64)
-    least, most = np.full(collective.max() + 1, operation.max() + 1), np.full(collective.max() + 1, -1)
-    np.minimum.at(least, collective, operation)
-    np.maximum.at(most, collective, operation)
-    return collective, np.where((least == most)[collective], 1.0, UNLIKE)
+    operation = _categorical(table, "operation").codes
+    of_any_call = np.empty(number.size, operation.dtype)
+    of_any_call[collective] = operation
+    other = collective[operation != of_any_call[collective]]
+    if not other.size:
+        return collective, repeated(1.0, float, collective.size)
+    unlike = np.zeros(number.size, dtype=bool)
+    unlike[other] = True
+    return collective, np.where(unlike[collective], UNLIKE, 1.0)
 
 
 def _sequences(table: pd.DataFrame) -> list[tuple[str, Ints]]:
@@ -243,14 +250,14 @@ def _symbols(lane: pd.DataFrame, how: str) -> Ints:
     return label(kind, np.where(is_one_of(lane, "operation", UNEVEN), -1, size), _categorical(lane, "dtype"))
 
 
-def _matches(members: pd.DataFrame, table: pd.DataFrame, collective: Ints, confidence: Floats, by: Ints) -> Matches:
+def _matches(members: pd.DataFrame, table: pd.DataFrame, collective: Ids, confidence: Floats, by: Ids) -> Matches:
     # Numbers ascend with a collective's first end, so that they read in order of time.
     earliest = np.full(int(collective.max(initial=-1)) + 1, np.iinfo(np.int64).max)
     np.minimum.at(earliest, collective, ints(table, "end_ns"))
-    number = np.empty(earliest.size, np.int64)
+    number = np.empty(earliest.size, np.int32)
     number[np.argsort(earliest, kind="stable")] = np.arange(earliest.size)
     collective = number[collective]
-    order = ordered(collective, ints(table, "rank"))
+    order = ordered(collective, stored(table, "rank"))
     if members["rank"].duplicated().any():
         order = np.lexsort((ints(table, "start_ns"), ints(table, "end_ns"), ints(table, "rank"), collective))
     count = np.bincount(collective)
@@ -281,6 +288,7 @@ def _matches(members: pd.DataFrame, table: pd.DataFrame, collective: Ints, confi
             "sure": (least >= CLEAR) & (count > 1),
         }
     )
-    calls_of = {"collective": np.repeat(np.arange(count.size), count), "confidence": confidence[order]}
-    calls_of |= {column: ints(table, column)[order] for column in ("op", "member", "rank", "start_ns", "end_ns")}
+    calls_of = {"collective": np.repeat(np.arange(count.size, dtype=np.int32), count)}
+    calls_of["confidence"] = taken(squeezed(confidence), order)
+    calls_of |= {column: stored(table, column)[order] for column in ("op", "member", "rank", "start_ns", "end_ns")}
     return Matches(members, framed(calls_of), collectives)

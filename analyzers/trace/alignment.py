@@ -13,13 +13,15 @@ from analyzers.arrays.types import Ints
 from analyzers.common.records import Record, values
 from analyzers.trace.columns import ints
 
+IDS_OF_CALLS = ("collective", "op", "member", "rank")
+
 
 class Matches(Record, frozen=True):
     """Communication calls matched into collectives.
 
     members : one row a clock: process, device, rank, capture.
     calls : one row a kernel, sorted by (collective, rank): collective, op (row in `Trace.ops`), member, rank, start_ns,
-        end_ns (as captured), confidence (0 to 1).
+        end_ns (as captured), confidence (0 to 1). Its `IDS_OF_CALLS` take 32 bits where they fit.
     collectives : row number is the collective: operation, bytes (-1 unknown), dtype, group, group_description,
         group_ranks, group_size (-1 unknown), matched_by (a key of MATCHED_BY), confidence (the least of its calls),
         sure.
@@ -46,7 +48,9 @@ class Matches(Record, frozen=True):
 
     def renumber(self, order: Ints) -> Matches:
         """Give the collectives in `order` the numbers 0, 1, …"""
-        number = np.empty(order.size, np.int64)
+        if (order == np.arange(order.size)).all():  # mostly: on one clock they end in the order they did before
+            return self
+        number = np.empty(order.size, np.int32)
         number[order] = np.arange(order.size)
         moved = self.calls.assign(collective=number[ints(self.calls, "collective")])
         rows = ordered(ints(moved, "collective"), ints(moved, "rank"))

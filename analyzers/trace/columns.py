@@ -180,6 +180,11 @@ def squeezed(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return repeated(values[0], values.dtype, values.size) if is_one else values
 
 
+def taken(values: npt.NDArray[Any], rows: Ints) -> npt.NDArray[Any]:
+    """A column's values at some rows; those of one that takes no room take none either."""
+    return repeated(values[0], values.dtype, rows.size) if values.size and is_repeated(values) else values[rows]
+
+
 def is_repeated(values: npt.NDArray[Any]) -> bool:
     """Whether a column was made by `repeated`."""
     return values.strides == (0,)

@@ -131,6 +131,9 @@ def test_each_call_keeps_what_is_stated_of_it_among_others() -> None:
 ids = st.tuples(st.integers(0, 4), st.integers(-1, 3))
 
 
+@example([(0, 0), (0, 3), (1, 2)], [(0, 0), (0, 3), (1, 2)])  # each beside its op
+@example([(0, 0), (0, -1), (1, 2)], [(0, 0), (0, -1), (1, 2)])
+@example([(0, 3), (0, 0), (1, 2)], [(0, 3), (0, 0), (1, 2)])
 @example([(1, 0)], [(0, 3), (0, -1), (1, 0)])
 @example([(4, 0), (0, 1)], [(2, 0), (0, 1), (4, 0), (4, 1)])
 @given(st.lists(ids, max_size=8, unique=True), st.lists(ids, min_size=1, max_size=8))

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzers.trace.columns import assigned, is_one_of, is_repeated, squeezed, stored
+from analyzers.trace.columns import assigned, is_one_of, is_repeated, squeezed, stored, taken
 
 NAMES = [f"name {number}" for number in range(20)]
 
@@ -22,7 +22,7 @@ def test_a_column_of_one_value_takes_no_room_and_reads_as_before() -> None:
     for values in ([7, 7, 7], [7, 8, 7], [7, 7, 8], [7]):
         column = np.array(values, np.int32)
         found = squeezed(column)
-        assert is_repeated(found) == (values == [7, 7, 7])
+        assert is_repeated(found) == (values == [7, 7, 7]) or not values
         assert found.tolist() == values and found.dtype == column.dtype
     assert squeezed(np.empty(0, np.int32)).size == 0
 
@@ -36,3 +36,11 @@ def test_columns_are_put_in_a_table_as_they_are_and_its_others_stay_as_they_are(
     assert before.to_dict("list") == {"own": [1, 2, 3], "old": [0, 0, 0]}
     for column, values in (("own", own), ("old", new), ("more", more)):
         assert np.shares_memory(stored(after, column), values)
+
+
+@pytest.mark.parametrize("values", [[7, 7, 7], [7, 8, 7], []])
+def test_some_of_a_column_of_one_value_take_no_room_either(values: list[int]) -> None:
+    rows = np.array([2, 0] if values else [], np.int64)
+    found = taken(squeezed(np.array(values, np.int32)), rows)
+    assert found.tolist() == [values[row] for row in rows.tolist()]
+    assert is_repeated(found) == (values == [7, 7, 7]) or not values
