@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import first_of_each, label, rows_by_key
+from analyzers.arrays.groups import alike, distinct, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.clocks.align import Aligned
 from analyzers.common.errors import TraceWarning
@@ -26,7 +26,7 @@ def capture_warnings(aligned: Aligned, calls: pd.DataFrame) -> list[TraceWarning
     """
     if not len(calls):
         return []
-    seen = np.sort(ints(calls, "rank")[first_of_each(label(ints(calls, "rank")))])
+    seen = distinct(ints(calls, "rank"))
     return [*_ranks(aligned, seen), *_cut_off(aligned, calls), *_unsure(aligned)]
 
 
@@ -107,7 +107,7 @@ def _groups(
 ) -> list[tuple[list[frozenset[int]], Ints, Ints]]:
     """Per kind of collective (operation, group): each one's set of ranks, latest end and earliest start."""
     frame = aligned.matches.collectives
-    head = np.flatnonzero(np.diff(collective, prepend=-1))
+    head, _ = alike(collective)
     ends, starts = np.maximum.reduceat(end, head), np.minimum.reduceat(start, head)
     # Few of them are distinct: those of many ranks, kept once a collective, would take gigabytes.
     parts = np.split(rank, head[1:])

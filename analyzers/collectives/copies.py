@@ -21,7 +21,7 @@ from analyzers.common.errors import TraceWarning
 from analyzers.common.records import Record
 from analyzers.common.wording import count_of, duration, size
 from analyzers.matching.match import match
-from analyzers.trace.columns import codes, ints, is_one_of, table
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, table
 from analyzers.trace.communication import BOOKKEEPING, known
 from analyzers.trace.kernels import is_peer_copy
 from analyzers.trace.tables import Trace
@@ -57,15 +57,17 @@ def peer_copies(trace: Trace, kept: Ints | None = None) -> PeerCopies:
     copies = np.flatnonzero(is_peer_copy(trace))
     barriers = np.flatnonzero(_is_barrier(trace))
     start, end = ints(ops, "start_ns"), ints(ops, "end_ns")
-    member = label(*(ints(ops, column) for column in ("process", "device")))
+    rows = np.concatenate([copies, barriers])
+    member = label(*(ints_at(ops, column, rows) for column in ("process", "device")))
+    of_copy, of_barrier = np.split(member, [copies.size])
     before = np.full(copies.size, -1, np.int64)  # the barrier that each copy follows, as a row of `barriers`
-    of_member = rows_by_key(member[barriers])
-    for key, own in rows_by_key(member[copies]).items():
+    of_member = rows_by_key(of_barrier)
+    for key, own in rows_by_key(of_copy).items():
         its = of_member.get(key, np.empty(0, np.int64))
         its = its[np.argsort(start[barriers[its]], kind="stable")]
         before[own] = np.append(its, -1)[np.searchsorted(start[barriers[its]], start[copies[own]], side="right") - 1]
     together, fastest = _matched(trace, barriers)
-    part = label(member[copies], before)  # a rank's part of an exchange: what it copies behind one barrier
+    part = label(of_copy, before)  # a rank's part of an exchange: what it copies behind one barrier
     heads = np.unique(part, return_index=True)[1] if part.size else np.empty(0, np.int64)
     number = np.unique(part, return_inverse=True)[1] if part.size else part
     barrier = before[heads]

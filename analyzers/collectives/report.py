@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
+from analyzers.arrays.groups import alike, group_numbers
 from analyzers.arrays.types import Ints
 from analyzers.clocks.align import Aligned
 from analyzers.collectives.checks import capture_warnings
@@ -20,7 +21,7 @@ from analyzers.common.notebook import card
 from analyzers.common.records import Record
 from analyzers.common.wording import duration, percent, size
 from analyzers.trace.alignment import Clocks
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import codes, ints, ints_at, taken
 from analyzers.trace.freed_memory import freed_memory_kept
 from analyzers.trace.groups import groups_of
 from analyzers.trace.tables import Trace
@@ -122,6 +123,19 @@ class Collectives(Record, frozen=True):
                 ranks=tuple(RankCall(*call) for call in zip(*call_columns, strict=True)),
             )
 
+    def by_device(self) -> pd.DataFrame:
+        """One row a rank's device, indexed by (rank, device): how many collectives, and its calls' times summed, ns."""
+        keys = ints(self.calls, "rank"), ints(self.calls, "device")
+        number = group_numbers(*keys)
+        first = np.empty(int(number.max(initial=-1)) + 1, np.int64)
+        first[number] = np.arange(number.size)  # any call of each
+        sums = {"collectives": np.bincount(number)}
+        for column in ("duration_ns", "wait_ns", "transfer_ns"):
+            sums[column] = np.zeros(first.size, np.int64)
+            np.add.at(sums[column], number, ints(self.calls, column))
+        index = pd.MultiIndex.from_arrays([key[first] for key in keys], names=["rank", "device"])
+        return pd.DataFrame(sums, index=index)
+
     def to_frame(self) -> pd.DataFrame:
         """One row per collective and rank, indexed by (collective, rank): that rank's columns, then the collective's.
 
@@ -213,30 +227,28 @@ def bus_factor(operation: str, ranks: int) -> float:
 def _calls(aligned: Aligned) -> pd.DataFrame:
     matched, ops = aligned.matches.calls, aligned.trace.ops
     op = ints(matched, "op")
-    start, wait = ints(ops, "start_ns")[op], ints(ops, "wait_ns")[op]
-    duration = ints(ops, "end_ns")[op] - start
+    start, duration, wait, device = (taken(ints(ops, name), op) for name in ("start_ns", "end_ns", "wait_ns", "device"))
+    duration = duration - start
     return pd.DataFrame(
         {
             "collective": ints(matched, "collective"),
             "rank": ints(matched, "rank"),
-            "device": ints(ops, "device")[op],
+            "device": device,
             "start_ns": start,
             "duration_ns": duration,
             "wait_ns": wait,
             "transfer_ns": duration - wait,
-        }
+        },
+        copy=False,  # of many ranks they are the largest columns of all
     )
 
 
 def _table(aligned: Aligned, calls: pd.DataFrame) -> pd.DataFrame:
     matched = aligned.matches.collectives
-    head, count = _heads(ints(calls, "collective"))
+    head, count = alike(ints(calls, "collective"))
     start, duration, rank, device = (ints(calls, name) for name in ("start_ns", "duration_ns", "rank", "device"))
-    fastest = _first_of(ints(calls, "collective"), duration)
-    last = _first_of(ints(calls, "collective"), -start)
-    earlier = start.copy()
-    earlier[last] = np.iinfo(np.int64).min
-    second_last = _reduce(np.maximum, earlier, head)
+    fastest, last = _first_of(np.minimum, duration, head, count), _first_of(np.maximum, start, head, count)
+    second_last = _without(start, last, head)
     end = start + duration
     sizes, ranks = ints(matched, "bytes"), np.where(ints(matched, "group_size") > 0, ints(matched, "group_size"), count)
     operation_code, names = codes(matched, "operation")
@@ -270,11 +282,10 @@ def _table(aligned: Aligned, calls: pd.DataFrame) -> pd.DataFrame:
 
 def _communicators(aligned: Aligned, head: Ints) -> Any:
     """NCCL's id of the communicator of each collective, of which `head` are the first calls."""
-    groups, number = groups_of(aligned.trace)
+    groups, number = groups_of(aligned.trace, ints_at(aligned.matches.calls, "op", head))
     distinct = list(dict.fromkeys(["", *(one.communicator for one in groups)]))
     code = np.array([*(distinct.index(one.communicator) for one in groups), 0], np.int64)
-    op = ints(aligned.matches.calls, "op")[head]
-    return pd.Categorical.from_codes(code[number[op]], dtype=pd.CategoricalDtype(distinct))
+    return pd.Categorical.from_codes(code[number], dtype=pd.CategoricalDtype(distinct))
 
 
 def _filled(values: pd.Categorical) -> pd.Categorical:
@@ -282,20 +293,21 @@ def _filled(values: pd.Categorical) -> pd.Categorical:
     return values.add_categories([""]).fillna("")
 
 
-def _heads(collective: Ints) -> tuple[Ints, Ints]:
-    head = np.flatnonzero(np.diff(collective, prepend=-1))
-    return head, np.diff(np.append(head, collective.size))
-
-
 def _reduce(how: np.ufunc, values: Ints, head: Ints) -> Ints:
     return how.reduceat(values, head) if head.size else values
 
 
-def _first_of(collective: Ints, value: Ints) -> Ints:
-    """Row of each collective's least value, the lowest rank's where several have it."""
-    head, count = _heads(collective)
-    rows = np.flatnonzero(value == np.repeat(_reduce(np.minimum, value, head), count))
-    return rows[np.flatnonzero(np.diff(collective[rows], prepend=-1))]
+def _first_of(how: np.ufunc, values: Ints, head: Ints, count: Ints) -> Ints:
+    """Row of each collective's least or largest value, the lowest rank's where several have it."""
+    rows = np.flatnonzero(values == np.repeat(_reduce(how, values, head), count))
+    return rows[np.searchsorted(rows, head)]
+
+
+def _without(values: Ints, rows: Ints, head: Ints) -> Ints:
+    """Each collective's largest value but for that of one of its rows."""
+    others = values.copy()
+    others[rows] = np.iinfo(np.int64).min
+    return _reduce(np.maximum, others, head)
 
 
 def _plain(key: str, value: object) -> object:

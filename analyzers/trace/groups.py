@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from analyzers.arrays.groups import first_of_each, first_row_of, label, rows_by_key
-from analyzers.arrays.types import Ints
+from analyzers.arrays.types import Ids, Ints
 from analyzers.common.records import Record
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import codes, ints, ints_at, of_codes, stored
 from analyzers.trace.communication import operation_of
 from analyzers.trace.tables import Trace
 
@@ -62,33 +62,41 @@ class Group(Record, frozen=True):
         return f"{named} {among}".rstrip()
 
 
-def groups_of(trace: Trace) -> tuple[list[Group], Ints]:
-    """The groups that a trace names, and for each op the number of its own; -1 where the capture says none."""
-    comms = trace.comms
+def groups_of(trace: Trace, ops: Ints | None = None) -> tuple[list[Group], Ints]:
+    """The groups that a trace names, and for each op the number of its own; -1 where the capture says none.
+
+    Parameters
+    ----------
+    ops : rows of the ops that are asked for, all where not given: to look up few takes a fraction.
+    """
+    comms, rows = trace.comms, np.arange(len(trace.ops)) if ops is None else ops
     texts = [codes(comms, column) for column in ("group", "group_description", "group_ranks")]
-    size, communicator = ints(comms, "group_size").copy(), ints(comms, "communicator")
-    columns = [np.asarray(code, np.int64) for code, _ in texts]
-    stated = (size > 0) | (communicator != -1)
+    size, communicator = stored(comms, "group_size"), stored(comms, "communicator")
+    is_stated = (size > 0) | (communicator != -1)
     for code, names in texts:
-        stated |= np.array([name != "" for name in names] + [False])[code]
-    rows = np.flatnonzero(stated & (ints(comms, "correlation") >= 0))
-    if not rows.size:
-        return [], np.full(len(trace.ops), -1, np.int64)
-    some = slice(None) if rows.size == len(comms) else rows
-    key = label(*(column[some] for column in (*columns, size, communicator)))
-    groups = []
-    members = communicators_of(trace)
-    for row in rows[first_of_each(key)]:
-        name, description, ranks = (names[code[row]] if code[row] >= 0 else "" for code, names in texts)
-        seen = members.get(int(communicator[row]), []) if not ranks and size[row] <= 0 else []
-        if seen:
-            ranks, size[row] = str(seen), len(seen)
-        identity = "" if communicator[row] == -1 else f"{int(communicator[row]) & (2**64 - 1):#x}"
-        groups.append(Group(name, description, ranks, int(size[row]) if size[row] > 0 else None, identity))
-    owner, call = (ints(comms, key) for key in ("process", "correlation"))
-    process, launch = (ints(trace.ops, key) for key in ("process", "correlation"))
-    row = first_row_of(owner[some], call[some], process, launch)
-    return groups, np.append(key, -1)[row]
+        is_stated |= of_codes(code, [name != "" for name in names])
+    is_stated &= stored(comms, "correlation") >= 0
+    if not is_stated.any():
+        return [], np.full(rows.size, -1, np.int64)
+    stated = slice(None) if is_stated.all() else np.flatnonzero(is_stated)
+    number = label(*(column[stated] for column in (*(code for code, _ in texts), size, communicator)))
+    first = first_of_each(number)
+    stating = first if isinstance(stated, slice) else stated[first]
+    groups = [_group(trace, texts, row) for row in stating.tolist()]
+    owner, call = (stored(comms, key)[stated] for key in ("process", "correlation"))
+    row = first_row_of(owner, call, *(ints_at(trace.ops, key, rows) for key in ("process", "correlation")))
+    return groups, np.where(row >= 0, number[row], -1)
+
+
+def _group(trace: Trace, texts: list[tuple[Ids, list[str]]], row: int) -> Group:
+    """The group that a row of `comms` names; its texts are codes of some."""
+    name, description, ranks = (names[code[row]] if code[row] >= 0 else "" for code, names in texts)
+    size, communicator = (int(stored(trace.comms, column)[row]) for column in ("group_size", "communicator"))
+    seen = trace.once(communicators_of).get(communicator, []) if not ranks and size <= 0 else []
+    if seen:
+        ranks, size = str(seen), len(seen)
+    identity = "" if communicator == -1 else f"{communicator & (2**64 - 1):#x}"
+    return Group(name, description, ranks, size if size > 0 else None, identity)
 
 
 def communicators_of(trace: Trace) -> Mapping[int, list[int]]:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
+import numpy as np
+import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from analyzers.clocks.align import align
 from analyzers.collectives.report import collectives
@@ -101,6 +105,22 @@ def test_sums_by_group_are_those_of_its_calls_one_by_one(trace: Trace) -> None:
     )
     assert sum(group.duration_ns for group in result.groups) == by_hand
     assert [group.duration_ns for group in result.groups] == sorted(took.values(), reverse=True)
+
+
+@given(st.lists(st.integers(0, 47)))
+def test_groups_of_some_ops_are_those_of_all_at_their_rows(trace: Trace, rows: list[int]) -> None:
+    groups, numbers = groups_of(trace)
+    some = np.array(rows, np.int64)
+    assert groups_of(trace, some)[0] == groups
+    assert groups_of(trace, some)[1].tolist() == numbers[some].tolist()
+
+
+def test_sums_by_device_are_those_of_its_calls(trace: Trace) -> None:
+    result = collectives(align(trace))
+    by_device = result.calls.groupby(["rank", "device"])
+    columns = ["duration_ns", "wait_ns", "transfer_ns"]
+    pd.testing.assert_frame_equal(result.by_device()[columns], by_device[columns].sum())
+    assert result.by_device()["collectives"].tolist() == by_device.size().tolist()
 
 
 def test_a_trace_that_names_no_group_has_no_sums_by_group() -> None:

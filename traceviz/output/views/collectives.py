@@ -26,7 +26,7 @@ def blocks(result: Collectives) -> list[Block]:
             text = "communication is by copies between GPUs alone."
         return [Headline("NO COLLECTIVES", text, "middle"), *_copies(result), *caveats(result.warnings)]
     shown: list[Block] = [_summary(result), *_groups(result), _collectives(result)]
-    if len(result.calls[["rank", "device"]].drop_duplicates()) > 1:
+    if any((result.calls[column] != result.calls[column].iat[0]).any() for column in ("rank", "device")):
         shown.append(_by_rank(result))
     shown += _copies(result)
     return [*shown, *clocks(result.clocks), *caveats(result.warnings)]
@@ -199,17 +199,15 @@ def _collective(one: Collective, labels: DeviceLabels) -> tuple[str, ...]:
 
 
 def _by_rank(result: Collectives) -> Table:
-    columns = ["duration_ns", "wait_ns", "transfer_ns"]
-    by_device = result.calls.groupby(["rank", "device"])
-    calls, counts = by_device[columns].sum(), by_device.size()
+    by_device = result.by_device()
     arrived = result.table[["last_arrival_rank", "last_arrival_device"]].value_counts().to_dict()
-    labels, device_keys = _device_labels(result), list(calls.index)
+    labels, device_keys = _device_labels(result), list(by_device.index)
     rows = []
     for device_key in device_keys[:MOST_RANKS]:
-        spent, wait, transfer = (int(calls[column][device_key]) for column in columns)
+        count, spent, wait, transfer = by_device.loc[device_key].tolist()
         share = percent(wait / spent if spent else None)
         cells = (
-            f"{int(counts[device_key]):,}",
+            f"{count:,}",
             duration(spent),
             duration(wait),
             duration(transfer),
