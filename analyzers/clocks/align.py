@@ -26,7 +26,7 @@ from analyzers.matching.match import match
 from analyzers.matching.peers import calls_of_each, ranks_known, states_ranks, waits_seen
 from analyzers.trace.alignment import Clock, Clocks, Matches
 from analyzers.trace.columns import assigned, ints, ints_at, is_one_of, narrowed, squeezed, stored
-from analyzers.trace.devices import DeviceLabels
+from analyzers.trace.devices import DeviceLabels, count_devices
 from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.kernels import is_declared
 from analyzers.trace.merge import TIME_COLUMNS
@@ -55,7 +55,8 @@ def align(trace: Trace, *, enabled: bool = True) -> Aligned:
     enabled : False leaves times as captured; waits are then taken from those.
     """
     matches = match(trace, (lambda members: AheadByHosts(trace.once(host_bounds), members)) if enabled else None)
-    if enabled and len(trace.processes) + len(matches.members) > 1:
+    alone = count_devices(trace.ops) < 2  # nothing to align
+    if enabled and not alone:
         hosts = trace.once(host_bounds)
         matches = _with_clocks_of(hosts, matches, trace)
         solution = solve(matches, hosts)
@@ -67,7 +68,6 @@ def align(trace: Trace, *, enabled: bool = True) -> Aligned:
     matches, clocks = _in_order(matches, clocks, ints(moved.ops, "end_ns"))
     moved = replace(moved, clocks=clocks, matches=matches)
     moved = with_collectives(with_waits(moved, solution.apart_ns))
-    alone = len(rows_by_key(*(stored(trace.ops, column) for column in ("process", "device")))) < 2  # nothing to align
     for warning in [] if alone else [*_warnings(clocks), *_about_refuted(matches), *_about_captures(moved)]:
         moved = moved.warn(warning.code, warning.message)
     return Aligned(moved, clocks, matches)

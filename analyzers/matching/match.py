@@ -57,8 +57,8 @@ def match(trace: Trace, ahead_of: Callable[[pd.DataFrame], Ahead] | None = None)
         assignment.put(np.flatnonzero(by_key), *_by_key(table.loc[by_key]), "sequence")
     in_order = _by_time(table, np.flatnonzero(~by_key))
     sequences = [(how, in_order[rows]) for how, rows in _sequences(table.take(in_order))]
-    if sequences:
-        assignment.ahead_ns = ahead_of(members) if ahead_of is not None and len(members) > 1 else None
+    if sequences and len(members) > 1:  # what one member alone calls is aligned with nothing
+        assignment.ahead_ns = ahead_of(members) if ahead_of is not None else None
         steps = find_steps(trace)
         assignment.step = np.append(steps.numbers, -1)[step_of_ops(trace)[ints(table, "op")]]
     for how, rows in sequences:

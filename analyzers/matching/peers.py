@@ -8,11 +8,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import alike, grouped
+from analyzers.arrays.groups import alike
 from analyzers.arrays.types import Ints, Mask
 from analyzers.matching.calls import PAIRWISE
 from analyzers.trace.alignment import Matches
 from analyzers.trace.columns import codes, ints, ints_at, stored
+from analyzers.trace.devices import count_devices
 from analyzers.trace.tables import Trace
 
 _NAMED = ("manifest", "distributed", "environment", "file-name")  # rules by which a number is the rank's own
@@ -31,9 +32,7 @@ def ranks_known(trace: Trace) -> int | None:
         sizes = ints(trace.matches.collectives, "group_size")
         stated = int(sizes.max(initial=0))
         if stated > 0:
-            keys = [stored(whole.ops, column) for column in ("process", "device")]
-            first, _ = alike(*keys)  # of ops that stand together one is enough
-            clocks = grouped(*(key[first] for key in keys))[1].size
+            clocks = count_devices(whole.ops)
             known.append(stated if stated > clocks else min(stated, given))
     return max(known, default=None)
 

@@ -21,7 +21,7 @@ from analyzers.arrays.groups import group_numbers, ordered, rows_by_key
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.calls import Launches
 from analyzers.ordering.lanes import Lanes, run_heads, take_or
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import codes, ints, ints_at
 from analyzers.trace.range_classes import range_classes
 from analyzers.trace.tables import Trace
 
@@ -82,7 +82,7 @@ def find_places(trace: Trace, lanes: Lanes, launches: Launches) -> Places:
 
 
 def _by_process(trace: Trace, rows: Ints) -> dict[tuple[int, ...], Ints]:
-    return rows_by_key(ints(trace.ranges, "process")[rows])
+    return rows_by_key(ints_at(trace.ranges, "process", rows))
 
 
 def _turns_of_processes(lanes: Lanes, token: Ints, marked: Mask) -> Ints:
@@ -146,7 +146,7 @@ def step_starts(trace: Trace, rows: Ints) -> Ints:
         number[index] = plain.setdefault(re.sub(r"\d+", "#", names[index]), len(plain))
     for _ in range(LEVELS):
         deeper, repeated = [np.empty(0, np.int64)], []
-        for thread_ranges in rows_by_key(ints(trace.ranges, "thread")[rows]).values():
+        for thread_ranges in rows_by_key(ints_at(trace.ranges, "thread", rows)).values():
             thread_ranges = rows[thread_ranges]
             thread_ranges = thread_ranges[np.lexsort((-end[thread_ranges], start[thread_ranges]))]
             outer = np.append(True, start[thread_ranges][1:] >= np.maximum.accumulate(end[thread_ranges])[:-1])

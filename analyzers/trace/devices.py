@@ -1,12 +1,16 @@
-"""What a rank's device is called: by its rank alone, unless that rank drives several devices."""
+"""Devices of a run: what a rank's is called (by its rank alone, unless that drives several), and how many ran ops."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
 
+import pandas as pd
+
+from analyzers.arrays.groups import alike, grouped
 from analyzers.common.records import Record
 from analyzers.common.wording import ranks_in_words
+from analyzers.trace.columns import stored
 
 DeviceKey = tuple[int, int]  # (rank, device)
 
@@ -45,3 +49,10 @@ class DeviceLabels(Record, frozen=True):
     def short(self, rank: int, device: int) -> str:
         """A device below a heading that says rank."""
         return f"{rank} device {device}" if rank in self.several else str(rank)
+
+
+def count_devices(ops: pd.DataFrame) -> int:
+    """How many devices ran ops, each process's counted by themselves."""
+    columns = [stored(ops, column) for column in ("process", "device")]
+    first, _ = alike(*columns)  # of ops that stand together one is enough
+    return int(grouped(*(column[first] for column in columns))[1].size)

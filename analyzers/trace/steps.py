@@ -9,7 +9,7 @@ import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
-from analyzers.trace.columns import codes, ints, is_one_of, of_codes
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, of_codes
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.regions import launches
 from analyzers.trace.tables import Trace
@@ -45,7 +45,7 @@ def _find_steps(trace: Trace) -> Steps:
     rows = rows[is_one_of(trace.ranges.iloc[rows], "kind", ("nvtx", "annotation"))]
     number = np.array([int(mark[1]) if mark else -1 for mark in marks], np.int64)
     by_profiler = np.array([text.startswith("ProfilerStep#") for text in texts], dtype=bool)[code[rows]]
-    process = ints(trace.ranges, "process")[rows]
+    process = ints_at(trace.ranges, "process", rows)
     # a process in which torch.profiler marks steps needs no others
     rows = _outer(trace, rows[by_profiler | ~np.isin(process, np.unique(process[by_profiler]))])
     return Steps(rows, number[code[rows]])
@@ -54,7 +54,7 @@ def _find_steps(trace: Trace) -> Steps:
 def _outer(trace: Trace, rows: Ints) -> Ints:
     """Leave out marks that lie inside another one of their thread, such as a micro-batch's inside a step's."""
     process, thread, starts, ends = (
-        ints(trace.ranges, column)[rows] for column in ("process", "thread", "start_ns", "end_ns")
+        ints_at(trace.ranges, column, rows) for column in ("process", "thread", "start_ns", "end_ns")
     )
     kept = np.zeros(rows.size, dtype=bool)
     for of_thread in rows_by_key(process, thread).values():
