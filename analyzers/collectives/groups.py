@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import label, rows_by_key
+from analyzers.arrays.groups import alike, distinct, label, rows_by_key
+from analyzers.arrays.types import Ints
 from analyzers.common.records import Record
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.groups import Group
@@ -45,19 +46,18 @@ def sum_by_group(table: pd.DataFrame, calls: pd.DataFrame) -> tuple[GroupSum, ..
         return ()
     columns = [np.asarray(code, np.int64) for code, _ in texts]
     group_of = label(*columns, size)
-    by_group = rows_by_key(group_of[ints(calls, "collective")])
-    duration, wait, rank = (ints(calls, name) for name in ("duration_ns", "wait_ns", "rank"))
+    duration, wait = (_per_collective(calls, name, len(table)) for name in ("duration_ns", "wait_ns"))
+    ranks_of = _ranks_of(group_of, calls)
     sizes, several = ints(table, "bytes"), ints(table, "last_arrival_rank") >= 0
     found = []
     for (number,), rows in rows_by_key(group_of).items():
         name, description, ranks, communicator = (names[code[rows[0]]] for code, names in texts)
-        group_calls = by_group[number,]
-        took, waited = int(duration[group_calls].sum()), int(wait[group_calls].sum())
+        took, waited = int(duration[rows].sum()), int(wait[rows].sum())
         known = sizes[rows][sizes[rows] >= 0]
         found.append(
             GroupSum(
                 Group(name, description, ranks, int(size[rows[0]]) if size[rows[0]] > 0 else None, communicator),
-                int(np.unique(rank[group_calls]).size),
+                ranks_of[number],
                 int(rows.size),
                 int(known.sum()) if known.size else None,
                 int(ints(table, "fastest_ns")[rows].sum()),
@@ -67,3 +67,21 @@ def sum_by_group(table: pd.DataFrame, calls: pd.DataFrame) -> tuple[GroupSum, ..
             )
         )
     return tuple(sorted(found, key=lambda one: (-one.duration_ns, str(one.group))))
+
+
+def _per_collective(calls: pd.DataFrame, column: str, count: int) -> Ints:
+    """A column's sum over the calls of each collective, which stand together."""
+    collective = ints(calls, "collective")
+    first, _ = alike(collective)
+    total = np.zeros(count, np.int64)
+    total[collective[first]] = np.add.reduceat(ints(calls, column), first) if first.size else 0
+    return total
+
+
+def _ranks_of(group_of: Ints, calls: pd.DataFrame) -> dict[int, int]:
+    """How many ranks are in the collectives of each group."""
+    rank = ints(calls, "rank")
+    if not group_of.any():  # mostly all of one group
+        return {0: distinct(rank).size}
+    rows = rows_by_key(group_of[ints(calls, "collective")])
+    return {number: distinct(rank[those]).size for (number,), those in rows.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from analyzers.trace.groups import groups_of
 from analyzers.trace.tables import Trace
 
 LAST = np.iinfo(np.int64).max
+AT_ONCE = 256  # collectives that are taken out of the table together: who shows a few needs no others
 # Bus bandwidth = size / time × this factor of n ranks (a, b: (a·n − b) / n); 1 for operations not listed.
 # Source: nccl-tests, doc/PERFORMANCE.md, and the *GetBw functions in its src/*.cu
 _BUS_FACTORS = {
@@ -116,12 +117,16 @@ class Collectives(Record, frozen=True):
         """Yield the collectives one by one, in order of time."""
         head = np.searchsorted(ints(self.calls, "collective"), np.append(ints(self.table, "index"), LAST))
         columns = [ints(self.calls, name) for name in RankCall.__dataclass_fields__]
-        for i, row in enumerate(self.table.to_dict("records")):
+        rows = (row for first in range(0, len(self), AT_ONCE) for row in self._rows(first))
+        for i, row in enumerate(rows):
             call_columns = [column[head[i] : head[i + 1]].tolist() for column in columns]
             yield Collective(
                 **{str(key): _plain(str(key), value) for key, value in row.items()},  # type: ignore[arg-type]
                 ranks=tuple(RankCall(*call) for call in zip(*call_columns, strict=True)),
             )
+
+    def _rows(self, first: int) -> list[dict[Hashable, Any]]:
+        return self.table.iloc[first : first + AT_ONCE].to_dict("records")
 
     def by_device(self) -> pd.DataFrame:
         """One row a rank's device, indexed by (rank, device): how many collectives, and its calls' times summed, ns."""

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.clocks.align import align
+from analyzers.collectives import report
 from analyzers.collectives.report import collectives
 from analyzers.select.select import picked, select
 from analyzers.trace.groups import Group, groups_of
@@ -121,6 +122,16 @@ def test_sums_by_device_are_those_of_its_calls(trace: Trace) -> None:
     columns = ["duration_ns", "wait_ns", "transfer_ns"]
     pd.testing.assert_frame_equal(result.by_device()[columns], by_device[columns].sum())
     assert result.by_device()["collectives"].tolist() == by_device.size().tolist()
+
+
+def test_collectives_come_out_of_the_table_the_same_however_many_at_once(
+    trace: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = collectives(align(trace))
+    whole = list(result)
+    assert [one.index for one in whole] == list(range(len(result)))
+    monkeypatch.setattr(report, "AT_ONCE", 5)
+    assert list(result) == whole
 
 
 def test_a_trace_that_names_no_group_has_no_sums_by_group() -> None:

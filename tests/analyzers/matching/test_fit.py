@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from analyzers.matching.fit import HOUR_NS, Estimate, _fit, _in_a_row, _median, bases, estimate
+from analyzers.matching.fit import HOUR_NS, Estimate, _by_clock, _fit, _in_a_row, _median, bases, estimate
 from tests.support.collective_runs import MS
 
 # Each collective's calls: member -> its end.
@@ -35,6 +35,42 @@ def test_numbers_in_a_row_are_looked_at_in_place(numbers: list[int], ordered: bo
     assert np.arange(7)[chosen].tolist() == (sorted(numbers) if ordered else numbers)
     if numbers and ordered and max(numbers) - min(numbers) + 1 == len(numbers):
         assert isinstance(chosen, slice)
+
+
+def test_a_clock_that_lacks_a_call_is_told_as_in_full() -> None:
+    """Where every clock is in every collective, calls are looked up in another way: in any other order as ever."""
+    dice = np.random.default_rng(3)
+    true = np.cumsum(dice.integers(MS, 2 * MS, 40))
+    ends = [{one: float(at + 5_000 * one + dice.normal(0, 300)) for one in range(5)} for at in true.tolist()]
+    rows = [(number, one, end) for number, of in enumerate(ends) for one, end in of.items()]
+    full = fitted(ends, 5)
+    for order in (sorted(rows, key=lambda row: row[1]), sorted(rows, key=lambda row: (row[0], -row[1]))):
+        collective, member, end = (np.array([row[column] for row in order]) for column in range(3))
+        found = estimate(collective, member, end.astype(float), 5, 0)
+        assert found.offset_ns.tolist() == full.offset_ns.tolist()
+        assert found.error_ns.tolist() == full.error_ns.tolist()
+        assert found.count.tolist() == full.count.tolist()
+
+
+@example((4, [{0, 1}, {2, 3}]))
+@given(
+    st.integers(1, 4).flatmap(
+        lambda members: st.tuples(
+            st.just(members),
+            st.lists(st.sets(st.integers(0, members - 1), min_size=1) | st.just(set(range(members))), max_size=6),
+        )
+    )
+)
+def test_calls_of_each_clock_are_those_that_it_is_in(run: tuple[int, list[set[int]]]) -> None:
+    """Two pairs of four clocks, one behind the other, are not a collective of all four."""
+    members, collectives = run
+    rows = [(number, member) for number, of in enumerate(collectives) for member in sorted(of)]
+    collective, member = (np.array([row[column] for row in rows], np.int32) for column in range(2))
+    calls, ends = _by_clock(collective, member, np.arange(len(rows), dtype=float), members)
+    for one in range(members):
+        own = [(number, at) for at, (number, who) in enumerate(rows) if who == one]
+        assert np.arange(len(collectives))[calls[one]].tolist() == [number for number, _ in own]
+        assert ends[one].tolist() == [at for _, at in own]
 
 
 def test_the_offset_between_two_clocks_is_the_median_difference_of_their_ends() -> None:
