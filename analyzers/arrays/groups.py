@@ -186,21 +186,22 @@ def ascend(*keys: Ids) -> bool:
 def label(*columns: Any) -> Ints:
     """Number the distinct combinations of columns from 0, in the order they first occur."""
     combined: Ints | None = None
-    span = 1
+    span, is_own = 1, False  # whether it may be written to: a single column is looked at as it is
     for column in columns:
         code = column.codes if isinstance(column, pd.Categorical) else np.asarray(column)
-        if not code.size or code.min() == code.max():
-            continue  # it tells nothing apart
-        code, width = _from_nought(code)
-        if width == 1:  # it tells nothing apart
+        low, high = _ends(code) if code.size else (0, 0)
+        if low == high:  # it tells nothing apart
             continue
+        code, width = _from_nought(code, low, high)
         if combined is None:
             combined, span = code, width
             continue
         if span * width > WIDEST:
-            combined, span = _from_nought(pd.factorize(combined)[0])
-        combined = combined * width + code
-        span *= width
+            combined = pd.factorize(combined)[0]
+            combined, span = _from_nought(combined, 0, int(combined.max()))
+        combined = np.multiply(combined, width, out=combined if is_own else None)
+        combined += code
+        is_own, span = True, span * width
     if combined is None:
         return np.zeros(len(columns[0]), np.int64)
     return pd.factorize(combined)[0].astype(np.int64, copy=False)
@@ -217,18 +218,11 @@ def first_of_each(labels: Ints) -> Ints:
     return first
 
 
-def _from_nought(code: npt.NDArray[np.signedinteger[Any]]) -> tuple[Ints, int]:
+def _from_nought(code: npt.NDArray[np.signedinteger[Any]], low: int, high: int) -> tuple[Ints, int]:
     """Codes from 0, and how many there may be; as they are unless they lie far apart: numbering is slow."""
-    if not code.size:
-        return code.astype(np.int64), 1
-    lowest, highest = int(code.min()), int(code.max())
-    if lowest == highest:
-        return np.zeros(code.size, np.int64), 1
-    if highest - lowest >= WIDEST >> 31:
+    if high - low >= WIDEST >> 31:
         return pd.factorize(code)[0].astype(np.int64), code.size
-    return code.astype(np.int64, copy=False) if lowest == 0 else np.subtract(
-        code, lowest, dtype=np.int64
-    ), highest + 1 - lowest
+    return code.astype(np.int64, copy=False) if low == 0 else np.subtract(code, low, dtype=np.int64), high - low + 1
 
 
 def occurrence(member: Ids, key: Ints) -> Ints:

@@ -15,6 +15,7 @@ from collections.abc import Collection
 
 import numpy as np
 
+from analyzers.arrays.groups import as_slice
 from analyzers.arrays.intervals import Union, either, intersect, measure, subtract, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
@@ -90,13 +91,15 @@ def device_times(trace: Trace, a: Mask, b: Mask, steps_of_rank: dict[int, int]) 
     }
     found = []
     for (rank, device), rows in ops_of_devices(trace).items():
+        here = as_slice(rows)
 
-        def of(mask: Mask, rows: Ints = rows) -> Union:
-            return union(starts[rows[mask[rows]]], ends[rows[mask[rows]]])
+        def of(mask: Mask, here: slice | Ints = here) -> Union:
+            inside = mask[here]
+            return union(starts[here][inside], ends[here][inside])
 
-        of_a, of_b, all_work = of(a), of(b), union(starts[rows], ends[rows])
+        of_a, of_b, all_work = of(a), of(b), union(starts[here], ends[here])
         a_ns, b_ns, both, busy = (measure(each) for each in (of_a, of_b, intersect(of_a, of_b), all_work))
-        span = int(ends[rows].max() - starts[rows].min())
+        span = int(ends[here].max() - starts[here].min())
         by_class = {name: of(mask) for name, mask in classes.items()}
         found.append(
             DeviceTime(
