@@ -37,7 +37,7 @@ from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.pairing import Pairing
 from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
 from analyzers.trace.columns import ints, ints_at, stored
-from analyzers.trace.freed_memory import give_back_freed_memory
+from analyzers.trace.freed_memory import LARGE, give_back_freed_memory
 from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.regions import launches, ops_by_launcher
 from analyzers.trace.tables import Trace
@@ -118,7 +118,7 @@ class Explainer:
         self.copies_itself = np.zeros(len(trace.ops), dtype=bool)  # ops whose own launch blocks until they are done
         self.copies_itself[self.blocking.copy[self.blocking.copy >= 0]] = True
         self.queues = PredecessorIndex(trace, self.ordering, (a, b), self._launched())
-        give_back_freed_memory(len(trace.ops))
+        give_back_freed_memory(len(trace.ops), LARGE)
         self.queue_order = self._queue_order()  # takes most room: before there are gaps
 
     def explain(self, rank: int, device: int) -> list[Explained]:
@@ -126,9 +126,9 @@ class Explainer:
         self._ordered.clear()  # those of the rank before, which are hardly asked for any more
         device_ops = ops_of_devices(self.trace).get((rank, device), np.empty(0, np.int64))
         # Each step's columns are of another length, and fit what the one before it freed badly.
-        give_back_freed_memory(device_ops.size)
+        give_back_freed_memory(device_ops.size, LARGE)
         found = find_gaps(self.trace, device_ops[self.a[device_ops]], device_ops[self.b[device_ops]], self.pairing)
-        give_back_freed_memory(device_ops.size)
+        give_back_freed_memory(device_ops.size, LARGE)
         explained = [self._explain(gaps, device_ops) for gaps in found if gaps.size]
         if device_ops.size == len(self.trace.ops):  # no other device asks for them
             self.queues.forget_origins()

@@ -15,7 +15,7 @@ from analyzers.causes.evidence import EvidenceWriter
 from analyzers.causes.table import CAUSES, TABLE, alone_by, cause_of_parts
 from analyzers.causes.without import gain_without
 from analyzers.overlap.measure import Missed, RankOverlap
-from analyzers.trace.freed_memory import give_back_freed_memory
+from analyzers.trace.freed_memory import LARGE, give_back_freed_memory
 
 LATE = CAUSES.index("late-launch")
 AFTER = len(CAUSES)  # late launches that follow a host sync are weighed apart, then added to the others
@@ -49,7 +49,8 @@ def _explain_rank(explainer: Explainer, writer: EvidenceWriter, rank: RankOverla
     total_ns = total_ns[:AFTER]
     total_ns[LATE] += after_sync_ns
     order = [int(cause) for cause in np.argsort(-total_ns, kind="stable") if total_ns[cause]]
-    give_back_freed_memory(sum(one.parts.gap.size for one, _ in explained))  # which fits badly what evidence takes
+    # What that left fits badly what evidence takes.
+    give_back_freed_memory(sum(one.parts.gap.size for one, _ in explained), LARGE)
     by_cause = tuple(
         _missed_by(writer, explained, numbers, cause, int(total_ns[cause]), after_sync_ns if cause == LATE else 0)
         for cause in order

@@ -17,6 +17,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from analyzers.trace.tables import Trace
 
 MANY = 200_000  # rows from which on a few dozen columns come near that
+LARGE = 1_000_000  # rows from which on what a step leaves in pieces too small for the next one counts at the peak
 # glibc's malloc.h and mallopt(3)
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
 _LARGEST_THRESHOLD = 32 << 20  # as far as glibc raises it by itself
@@ -28,9 +29,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def give_back_freed_memory(rows: int) -> None:
-    """Give back to the system what was freed so far, where columns are as long as `MANY`."""
-    libc = _glibc() if rows >= MANY else None
+def give_back_freed_memory(rows: int, least: int = MANY) -> None:
+    """Give back to the system what was freed so far, where columns have `least` rows.
+
+    The next step has its pages cleared anew, which takes as long as much of the step: within an analysis that is worth
+    it from `LARGE` on.
+    """
+    libc = _glibc() if rows >= least else None
     if libc is not None:
         libc.malloc_trim(0)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from analyzers.trace import freed_memory
-from analyzers.trace.freed_memory import MANY, freed_memory_kept, give_back_freed_memory
+from analyzers.trace.freed_memory import LARGE, MANY, freed_memory_kept, give_back_freed_memory
 
 TOUCHES = """
 import ctypes
@@ -62,6 +62,7 @@ def test_where_columns_are_short_nothing_is_asked_of_the_allocator(monkeypatch: 
     with freed_memory_kept(MANY - 1):
         pass
     give_back_freed_memory(MANY - 1)
+    give_back_freed_memory(LARGE - 1, LARGE)
     assert library.asked == []
     give_back_freed_memory(MANY)
     assert library.asked == [(0,)]
