@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from analyzers.arrays.groups import distinct, runs
+from analyzers.arrays.search import search, search_on
 from analyzers.arrays.types import Ints, Mask
 
 
@@ -61,8 +62,8 @@ def intersect(a: Union, b: Union) -> Union:
         a, b = b, a
     if a.starts.size == 0:
         return EMPTY
-    first = np.searchsorted(b.ends, a.starts, side="right")
-    of_b, of_a = runs(first, np.searchsorted(b.starts, a.ends, side="left") - first)
+    first = search(b.ends, a.starts, "right")
+    of_b, of_a = runs(first, search_on(b.starts, first, a.ends) - first)
     return Union(np.maximum(a.starts[of_a], b.starts[of_b]), np.minimum(a.ends[of_a], b.ends[of_b]))
 
 
@@ -99,23 +100,40 @@ def measure_before(a: Union, instants: Ints) -> Ints:
     """For each instant t: how many ns of `a` lie before t."""
     if a.starts.size == 0 or instants.size == 0:
         return np.zeros(instants.shape, np.int64)
-    begun = np.searchsorted(a.starts, instants)  # intervals that begin before
-    length = np.append(0, np.cumsum(a.ends - a.starts))
-    # Until the last of them ends, its rest is not counted; where none has begun, the second term is never less than 0.
-    rest = length - np.append(instants.min(), a.ends)
-    return np.minimum(length[begun], rest[begun] + instants)
+    return _Lengths(a, int(instants.min())).before(search(a.starts, instants), instants)
 
 
 def coverage(starts: Ints, ends: Ints, a: Union) -> Ints:
     """For each of any intervals: how many of its ns lie in `a`."""
-    return measure_before(a, np.maximum(ends, starts)) - measure_before(a, starts)
+    if a.starts.size == 0 or starts.size == 0:
+        return np.zeros(starts.shape, np.int64)
+    ends = np.maximum(ends, starts)
+    lengths, begun = _Lengths(a, int(starts.min())), search(a.starts, starts)
+    covered = lengths.before(search_on(a.starts, begun, ends), ends)
+    covered -= lengths.before(begun, starts)
+    return covered
+
+
+class _Lengths:
+    """How many ns of a union lie before instants, none of them before `least`."""
+
+    def __init__(self, a: Union, least: int) -> None:
+        self._length = np.append(0, np.cumsum(a.ends - a.starts))
+        # Until the last of those that have begun ends, its rest is not counted; where none has, that is never below 0.
+        self._rest = self._length - np.append(least, a.ends)
+
+    def before(self, begun: Ints, instants: Ints) -> Ints:
+        """The same for each instant, given how many of the union's intervals begin before it."""
+        found = self._rest[begun]
+        found += instants
+        return np.minimum(found, self._length[begun], out=found)
 
 
 def meets(starts: Ints, ends: Ints, a: Union) -> Mask:
     """Which of any intervals hold an instant of `a`."""
     if not a.starts.size:
         return np.zeros(starts.size, dtype=bool)
-    next_ = np.searchsorted(a.ends, starts, side="right")  # the first one that does not end before
+    next_ = search(a.ends, starts, "right")  # the first one that does not end before
     is_there = (next_ < a.ends.size) & (ends > starts)
     return is_there & (a.starts[np.minimum(next_, a.ends.size - 1)] < ends)
 

@@ -27,6 +27,7 @@ from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key, runs
 from analyzers.arrays.intervals import Union, union
+from analyzers.arrays.search import search, search_on
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.causes.gaps import Gaps, find_gaps
 from analyzers.causes.hardware_queues import QueueOrder, queue_order
@@ -395,8 +396,8 @@ class Explainer:
                 continue
             of_thread = rows[of_thread]
             low, high = gaps.start_ns[of_thread], until[of_thread]
-            first = np.searchsorted(blocked.ends, low, side="right")
-            count = np.maximum(np.searchsorted(blocked.starts, high, side="left") - first, 0)
+            first = search(blocked.ends, low, "right")
+            count = search_on(blocked.starts, first, high) - first
             call, pair = runs(first, count)
             low, high = np.maximum(blocked.starts[call], low[pair]), np.minimum(blocked.ends[call], high[pair])
             found.append((of_thread[pair], low, high))
@@ -415,9 +416,9 @@ class Explainer:
             if blocked is None:
                 continue
             launched = returned[ops[rows]]
-            last_sync = np.searchsorted(blocked.ends, launched, side="right") - 1
+            last_sync = search(blocked.ends, launched, "right") - 1
             ahead_of_gpu = self._ahead(key)
-            regained = np.searchsorted(ahead_of_gpu, launched, side="left") - np.searchsorted(
+            regained = search(ahead_of_gpu, launched, "left") - search(
                 ahead_of_gpu, blocked.ends[np.maximum(last_sync, 0)], side="right"
             )
             marked[late[rows]] = (last_sync >= 0) & (regained <= 0)

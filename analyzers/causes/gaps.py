@@ -18,6 +18,7 @@ import numpy as np
 
 from analyzers.arrays.groups import runs
 from analyzers.arrays.intervals import EMPTY, LIMIT, Union, coverage, either, intersect, meets, subtract, union
+from analyzers.arrays.search import search, search_on
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.overlap.pairing import Pairing
 from analyzers.trace.columns import ints, squeezed, stored
@@ -85,8 +86,8 @@ class Gaps(msgspec.Struct, frozen=True):
         for side in (0, 1):
             peer, rows = self._peer[side], np.flatnonzero((self.side == side) & (self.peer_ns > 0))
             low, high = self.start_ns[rows] + self._lift[rows], self.real_start_ns[rows] + self._lift[rows]
-            first = np.searchsorted(peer.ends, low, side="right")
-            span, gap = runs(first, np.searchsorted(peer.starts, high, side="left") - first)
+            first = search(peer.ends, low, "right")
+            span, gap = runs(first, search_on(peer.starts, first, high) - first)
             low, high = np.maximum(peer.starts[span], low[gap]), np.minimum(peer.ends[span], high[gap])
             found.append((rows[gap], low - self._lift[rows[gap]], high - self._lift[rows[gap]]))
         gap, low, high = (np.concatenate(each) for each in zip(*found, strict=True))
@@ -170,10 +171,9 @@ def _find(trace: Trace, sides: list[tuple[Ints, ...]], instances: Ints, span: in
 
 def _lift(instances: Ints, owner: Ids, span: int, base: int) -> Ints:
     """What moves each op's times to where its instance is laid."""
-    lift = np.searchsorted(instances, owner)
-    lift *= span
-    lift -= base
-    return lift
+    lift_of = np.zeros(int(instances[-1]) + 1, np.int64)
+    lift_of[instances] = np.arange(instances.size) * span - base
+    return lift_of.take(owner)
 
 
 def _lay(starts: Ints, ends: Ints, waits: Ints, rows: Ints, lift: Ints) -> _Laid:
@@ -208,7 +208,7 @@ def _gaps_of_side(
     del previous_end, begins_instance
     missed = np.flatnonzero(meets(low, high, running) | meets(low, high, peer))
     low, high, group = low[missed], high[missed], group[missed]
-    op = idle.rows[np.searchsorted(idle.real_start_ns, high)]
+    op = idle.rows[search(idle.real_start_ns, high)]
     wait = coverage(low, high, peer)
     begun = starts[op]
     begun += group * span - base

@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import first_row_of, rows_by_key
+from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.causes.queues import NEVER
 from analyzers.ordering.lanes import take_or
@@ -154,7 +155,7 @@ def _tested(trace: Trace, rows: Ids, launches: tuple[Ints, Ints, Ints], released
     holder = np.where(when == latest, np.arange(rows.size, dtype=np.int32), np.int32(0))
     del when  # there may be millions of kernels
     np.maximum.accumulate(holder, out=holder)
-    before = np.searchsorted(returned[rows], began[rows], side="right")
+    before = search(returned[rows], began[rows], "right")
     before -= 1
     until = take_or(latest, before, NEVER)
     behind = take_or(rows, take_or(holder, before))

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from analyzers.arrays.groups import as_slice, rows_by_key, runs
+from analyzers.arrays.search import search, search_on
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.lanes import run_heads
 from analyzers.trace.columns import ints
@@ -68,8 +69,8 @@ def room(columns: Columns, ops: Ints, low: Ints, high: Ints, device_ops: Ints, l
     times = np.concatenate([_of(columns, column, device_ops) for column in ("start_ns", "end_ns")])
     times.sort()
     times = times[run_heads(times)]
-    first = np.searchsorted(times, low, side="right")
-    cuts = np.maximum(np.searchsorted(times, high, side="left") - first, 0)
+    first = search(times, low, "right")
+    cuts = search_on(times, first, high) - first
     count = np.where(high > low, cuts + 1, 0)
     piece, row = runs(np.zeros(ops.size, np.int64), count)  # pieces are counted in their window
     begin = np.where(piece == 0, low[row], times[np.minimum(first[row] + piece - 1, times.size - 1)])
@@ -155,7 +156,7 @@ def running_at(columns: Columns, device_ops: Ints, instants: Ints) -> list[Ints]
     for rows in rows_by_key(*keys).values():
         stream_ops = device_ops[rows]
         stream_ops = stream_ops[np.argsort(_of(columns, "start_ns", stream_ops), kind="stable")]
-        at = np.searchsorted(_of(columns, "start_ns", stream_ops), instants, side="right") - 1
+        at = search(_of(columns, "start_ns", stream_ops), instants, "right") - 1
         op = stream_ops[np.maximum(at, 0)]
         found.append(np.where((at >= 0) & (_of(columns, "end_ns", op) > instants), op, -1))
     return found

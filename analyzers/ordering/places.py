@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import group_numbers, ordered, rows_by_key
+from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.calls import Launches
 from analyzers.ordering.lanes import Lanes, run_heads, take_or
@@ -41,7 +42,7 @@ class Places(msgspec.Struct, frozen=True, dict=True):
         if not units.size:
             return np.full(place.size, -1, np.int64)
         wanted = np.multiply(place, span, dtype=np.int64) + turn - low
-        at = np.minimum(np.searchsorted(key, wanted), units.size - 1)
+        at = np.minimum(search(key, wanted), units.size - 1)
         inside = (place >= 0) & (turn >= low) & (turn < low + span)
         return np.where(inside & (key[at] == wanted), units[at], -1)
 
@@ -70,7 +71,7 @@ def find_places(trace: Trace, lanes: Lanes, launches: Launches) -> Places:
     for host in np.flatnonzero(lanes.is_host()).tolist():
         units, starts = launches.units(host), marks.get(int(lanes.process[host]))
         if starts is not None:
-            of_turn = np.searchsorted(starts, lanes.enqueue_ns[units], side="right") - 1
+            of_turn = search(starts, lanes.enqueue_ns[units], "right") - 1
         else:
             of_turn = repeating[units] if (repeating[units] >= 0).any() else _turns_by_period(token[units])
         kept = of_turn >= 0
