@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints
 
 Codes = npt.NDArray[np.integer[Any]]
@@ -16,7 +17,8 @@ Codes = npt.NDArray[np.integer[Any]]
 WIDEST = 1 << 62  # that integers hold
 _RADIX = 1 << 16
 _DENSE = 8  # ids may be this much sparser than rows and still be looked up in a table
-_FEW = 8  # so few codes are quicker looked for one by one than sorted
+_FEW = 8  # so few codes are quicker looked for one by one than sorted and told apart
+_FEWEST = 3  # and so few than sorted alone
 
 
 def rows_by_key(*keys: Ids) -> dict[tuple[int, ...], Ints]:
@@ -24,6 +26,8 @@ def rows_by_key(*keys: Ids) -> dict[tuple[int, ...], Ints]:
     if keys[0].size == 0:
         return {}
     code, span = _code(keys)
+    if span == 1:
+        return {tuple(int(key[0]) for key in keys): np.arange(keys[0].size)}
     if code is not None and span <= _FEW:
         each = [np.flatnonzero(code == one) for one in range(span)]
         return {tuple(int(key[rows[0]]) for key in keys): rows for rows in each if rows.size}
@@ -56,6 +60,8 @@ def _rows(keys: tuple[Ids, ...], code: Codes | None, span: int) -> Ints:
         return np.lexsort(keys[::-1])
     if span == 1 or (code[1:] >= code[:-1]).all():
         return np.arange(code.size)
+    if span <= _FEWEST:
+        return np.concatenate([np.flatnonzero(code == one) for one in range(span)])
     if code.size <= span <= 4 * code.size:  # there may be a place for each row, which is quicker than sorting
         row_of_code = np.full(span, -1)
         row_of_code[code] = np.arange(code.size)
@@ -163,6 +169,9 @@ def runs(first: Ints, count: Ints) -> tuple[Ints, Ints]:
     >>> runs(np.array([5, 9]), np.array([2, 1]))
     (array([5, 6, 9]), array([0, 0, 1]))
     """
+    if count.max(initial=0) <= 1:  # mostly
+        of = np.flatnonzero(count)
+        return first[of], of
     of = np.repeat(np.arange(count.size), count)
     return np.arange(of.size) + (first - np.cumsum(count) + count)[of], of
 
@@ -251,14 +260,14 @@ def first_row(ids: Ints, wanted: Ints) -> Ints:
         return np.full(wanted.size, -1, np.int64)
     known = ids[rows]
     low, high = int(known.min()), int(known.max())
-    if high - low < _DENSE * rows.size + 1024:
+    if high - low < _DENSE * max(rows.size, wanted.size) + 1024:
         row_of = np.full(high - low + 2, -1, np.int32)  # the last one answers for ids out of range
         row_of[known[::-1] - low] = rows[::-1]
         inside = (wanted >= low) & (wanted <= high)
         return row_of[np.where(inside, wanted - low, high - low + 1)].astype(np.int64)
     ascends = bool((known[1:] > known[:-1]).all())
     distinct, first = (known, slice(None)) if ascends else np.unique(known, return_index=True)
-    at = np.minimum(np.searchsorted(distinct, wanted), distinct.size - 1)
+    at = np.minimum(search(distinct, wanted), distinct.size - 1)
     return np.where(distinct[at] == wanted, rows[first][at], -1)
 
 

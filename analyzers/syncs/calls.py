@@ -8,11 +8,11 @@ import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import ordered, rows_by_key
-from analyzers.arrays.types import Ids, Ints, Mask
+from analyzers.arrays.types import Ids, Ints
 from analyzers.ordering.calls import BLOCKING, calls_of_kind
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, narrowed, stored
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, narrowed, of_codes, stored
 from analyzers.trace.tables import Trace
 
 KINDS = (*BLOCKING, "spin", "copy", "pageable", "memory", "module", "launch")
@@ -213,5 +213,4 @@ def _launches(trace: Trace, ordering: Ordering) -> Blocking:
 
 def _named(trace: Trace, pattern: re.Pattern[str]) -> Ints:
     code, names = codes(trace.api, "name")
-    wanted: Mask = np.array([pattern.match(name) is not None for name in names] + [False], dtype=bool)
-    return np.flatnonzero(wanted[code])
+    return np.flatnonzero(of_codes(code, [pattern.match(name) is not None for name in names]))

@@ -50,7 +50,7 @@ def ops_by_launcher(trace: Trace) -> dict[tuple[int, ...], Ints]:
 def _ops_by_launcher(trace: Trace) -> dict[tuple[int, ...], Ints]:
     rows = np.flatnonzero(ints(trace.ops, "launch") >= 0)
     by_key = rows_by_key(ints(trace.ops, "process")[rows], launches(trace)[0][rows])
-    return {key: rows[its_rows] for key, its_rows in by_key.items()}
+    return {key: rows if its_rows.size == rows.size else rows[its_rows] for key, its_rows in by_key.items()}
 
 
 def launched_in(trace: Trace, wanted: Mask) -> tuple[Ints, Ints]:
