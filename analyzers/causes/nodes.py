@@ -39,6 +39,11 @@ class Nodes(msgspec.Struct, frozen=True):
     _rows: Ints
     _unit: Ints
 
+    @property
+    def some(self) -> bool:
+        """Whether there are any."""
+        return bool(self._rows.size)
+
     def members(self, unit: int) -> Ints:
         """Rows of the nodes of one graph launch, ascending by stream and start; none of another unit."""
         low, high = np.searchsorted(self._unit, [unit, unit + 1])

@@ -62,10 +62,13 @@ class PredecessorIndex:
         found = ordering.released_by(np.arange(len(trace.ops)))
         self.nodes = find_nodes(trace, ordering.lanes)
         self.start_ns, self.end_ns = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
-        behind_node = self.nodes.behind >= 0
         # Of millions of ops rows are held as 32 bits: half the room.
-        self.previous: Ids = np.where(behind_node, self.nodes.behind, self._last(found.previous)).astype(np.int32)
-        self.waited: Ids = np.where(behind_node, -1, self._last(found.waited)).astype(np.int32)
+        self.previous: Ids = self._last(found.previous).astype(np.int32, copy=False)
+        self.waited: Ids = self._last(found.waited).astype(np.int32, copy=False)
+        if self.nodes.some:
+            behind_node = self.nodes.behind >= 0
+            self.previous[behind_node] = self.nodes.behind[behind_node]
+            self.waited[behind_node] = -1
         self.launched_ns = np.minimum(launched_ns, ordering.lanes.start_ns[ordering.lanes.unit_of_op])
         self._origins: dict[int, Ids] = {}
 
@@ -126,7 +129,7 @@ class PredecessorIndex:
 
     def _last(self, ops: Ints) -> Ints:
         """Of graph launches, of which these are nodes, the node that ended last; other ops as they are."""
-        return take_or(self.nodes.last, take_or(self.ordering.lanes.unit_of_op, ops))
+        return take_or(self.nodes.last, take_or(self.ordering.lanes.unit_of_op, ops)) if self.nodes.some else ops
 
     def _last_behind(self, ops: Ints, other: int) -> Ids:
         """What ended last of what ops were behind; of two that ended together the other side's, else `previous`."""

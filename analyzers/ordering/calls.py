@@ -41,7 +41,7 @@ def call_kind(name: str) -> str:
 def calls_of_kind(trace: Trace, *kinds: str) -> Ids:
     """Rows of `Trace.api` that are calls of these kinds, in order of time."""
     rows, kind = trace.once(_ordering_calls)
-    return rows[np.array([each in kinds for each in _CALLS])[kind]]
+    return rows[of_codes(kind, [each in kinds for each in _CALLS])]
 
 
 def _ordering_calls(trace: Trace) -> tuple[Ids, Ids]:
@@ -102,6 +102,16 @@ class HostCalls(msgspec.Struct, frozen=True, dict=True):
     def launches(self) -> Launches:
         """What each host thread launched."""
         return Launches(self.lanes)
+
+    @cached_property
+    def launch_after_wait(self) -> Ids:
+        """The unit that each wait's thread launched first after it; -1 where there is none."""
+        return narrowed(self.launches.neighbour(self.waits.host, self.waits.start_ns, after=True), "id")
+
+    @cached_property
+    def launch_before_record(self) -> Ids:
+        """The unit that each record's thread launched last before it; -1 where there is none."""
+        return narrowed(self.launches.neighbour(self.records.host, self.records.start_ns, after=False), "id")
 
 
 def host_calls(trace: Trace) -> HostCalls:
@@ -295,7 +305,7 @@ def homes(trace: Trace, calls: HostCalls, wait_lane: Ints, outside: Mask, launch
     by_process: dict[int, int] = {}
     for host in np.flatnonzero(lanes.is_host()):
         lane, _ = launches.of(int(host))
-        launched_on = np.bincount(lane[~lanes.communication[lane]], minlength=lanes.size) > 0
+        launched_on = (np.bincount(lane, minlength=lanes.size) > 0) & ~lanes.communication
         waiting = wait_lane[(calls.waits.host == host) & outside & (wait_lane >= 0)]
         unseen_waiting = waiting[lanes.stream[waiting] == UNSEEN]
         waited = np.bincount(waiting, minlength=lanes.size) > 0

@@ -11,6 +11,7 @@ there are lanes, in practice a few; a column is worked out when a question needs
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from typing import Any
 
@@ -18,7 +19,8 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import distinct, ordered, rows_by_key
+from analyzers.arrays.groups import distinct, ordered, rows_by_key, runs
+from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.calls import Calls, Launches
 from analyzers.ordering.lanes import Lanes, run_heads, take_or
@@ -98,7 +100,7 @@ class Graph:
 
     def node_of(self, edge: Ints) -> Ints:
         """The node that each of some edges is of; -1 for -1."""
-        return np.searchsorted(self.edge_first, edge, side="right") - 1
+        return search(self.edge_first, edge, "right") - 1
 
     def last_before(self, lane: Ints, instant: Ints) -> Ints:
         """The last node of each lane before a host instant, -1 where there is none."""
@@ -114,7 +116,7 @@ class Graph:
         for (which,), rows in rows_by_key(lane).items():
             if which >= 0:
                 low, high = self.first[which], self.first[which + 1]
-                at = np.searchsorted(values[low:high], value[rows], side="left" if side == "left" else "right")
+                at = search(values[low:high], value[rows], "left" if side == "left" else "right")
                 found[rows] = np.where(at > 0, low + at - 1, -1)
         return found
 
@@ -139,19 +141,27 @@ class Graph:
             learned_directly[~self._tells[of_process]] = 0
             source = np.where(self._tells[of_process], source, -1)
         heads = self.edge_first[low:high] - edge_low
+        count = np.diff(np.append(heads, learned_directly.size))
+        several = np.flatnonzero(count > 1)  # nodes of more than one edge, mostly few
+        of_several, which = runs(heads[several], count[several])
+        several_heads = np.flatnonzero(run_heads(which))
         # One running maximum over all lanes: a lane's values lie above every value of the lanes before it.
         lift = np.subtract(self.lane[low:high], self.lane[low], dtype=np.int64)
         lift *= int(learned_directly.max(initial=0)) + 1
         learned = learned_directly
         while True:
-            known = np.maximum.reduceat(learned, heads) + lift
+            known = learned.take(heads)
+            if several.size:
+                known[several] = np.maximum.reduceat(learned.take(of_several), several_heads)
+            known = known + lift
             np.maximum.accumulate(known, out=known)
             known -= lift
-            if np.array_equal(known, found[low:high]):
-                return found
             found[low:high] = known
-            learned = take_or(found, source, 0)
-            np.maximum(learned, learned_directly, out=learned)
+            passed_on = take_or(found, source, 0)
+            np.maximum(passed_on, learned_directly, out=passed_on)
+            if np.array_equal(passed_on, learned):
+                return found
+            learned = passed_on
 
 
 # Make the edges of the happens-before graph out of host calls and launches.
@@ -163,8 +173,9 @@ def all_edges(trace: Trace, linked: LinkedCalls) -> Edges:
     """Every edge that a trace shows."""
     lanes, waits, records = linked.calls.lanes, linked.calls.waits, linked.calls.records
     learned = join([_event_syncs(linked), _stream_syncs(linked), _device_syncs(linked), _blocking_copies(trace, lanes)])
-    launches = _launches(lanes, linked.calls.launches, learned)
-    queued = _enqueued(lanes, waits, linked.wait_lane, learned), _enqueued(lanes, records, records.lane, learned)
+    learned_ns = {lane: distinct(learned.instant_ns[rows]) for (lane,), rows in rows_by_key(learned.lane).items()}
+    launches = _launches(lanes, linked.calls.launches, learned_ns)
+    queued = _enqueued(lanes, waits, linked.wait_lane, learned_ns), _enqueued(lanes, records, records.lane, learned_ns)
     return join([_waits(linked), learned, launches, *queued, _default_stream(trace, linked)])
 
 
@@ -184,20 +195,16 @@ def _edges(kind: str, lane: Ints, instant_ns: Ints, source: Ints, source_instant
     )
 
 
-def _linked(
-    lanes: Lanes, calls: Calls, records: Calls, links: Links, rows: Ints, lane: Ints, instant_ns: Ints
-) -> Edges:
+def _linked(calls: Calls, records: Calls, links: Links, rows: Ints, lane: Ids, instant_ns: Ints, **more: Ids) -> Edges:
     """Edges from event records to the calls in `rows`, which let `lane` learn at `instant_ns`."""
     record = links.record[rows]
-    recorded = records.start_ns[record]
     return _edges(
         "event",
         lane,
         instant_ns,
         links.source[rows],
-        recorded + 1,
-        position=lanes.queued_before(lane, instant_ns),
-        source_position=lanes.queued_before(links.source[rows], recorded),
+        records.start_ns[record] + 1,
+        **more,
         record=records.call[record],
         call=calls.call[rows],
         exact=links.exact[rows],
@@ -207,14 +214,18 @@ def _linked(
 def _waits(linked: LinkedCalls) -> Edges:
     waits, links = linked.calls.waits, linked.waits
     rows = np.flatnonzero((links.record >= 0) & (links.source >= 0) & (linked.wait_lane >= 0))
-    lane = linked.wait_lane[rows]
-    return _linked(linked.calls.lanes, waits, linked.calls.records, links, rows, lane, waits.start_ns[rows])
+    places = {"position": linked.wait_position[rows], "source_position": linked.awaited[rows]}
+    lane, start_ns = linked.wait_lane[rows], waits.start_ns[rows]
+    return _linked(waits, linked.calls.records, links, rows, lane, start_ns, **places)
 
 
 def _event_syncs(linked: LinkedCalls) -> Edges:
     syncs, links = linked.calls.syncs, linked.syncs
     rows = np.flatnonzero((links.record >= 0) & (links.source >= 0) & (syncs.host >= 0))
-    return _linked(linked.calls.lanes, syncs, linked.calls.records, links, rows, syncs.host[rows], syncs.end_ns[rows])
+    recorded_ns = linked.calls.records.start_ns[links.record[rows]]
+    count = linked.calls.lanes.queued_before(links.source[rows], recorded_ns)
+    host, end_ns = syncs.host[rows], syncs.end_ns[rows]
+    return _linked(syncs, linked.calls.records, links, rows, host, end_ns, source_position=count)
 
 
 def _stream_syncs(linked: LinkedCalls) -> Edges:
@@ -276,27 +287,37 @@ def _blocking_copies(trace: Trace, lanes: Lanes) -> Edges:
     )
 
 
-def _launches(lanes: Lanes, launches: Launches, learned: Edges) -> Edges:
+def _launches(lanes: Lanes, launches: Launches, learned_ns: Mapping[int, Ints]) -> Edges:
     """A stream learns what the launching thread knows, at the first unit queued there since the thread learned it."""
     knows = np.zeros(lanes.op.size, np.int64)
-    for (thread,), rows in rows_by_key(learned.lane).items():
+    for thread, instants in learned_ns.items():
         _, queued_ns = launches.of(thread)
-        knows[launches.units(thread)] = np.searchsorted(np.sort(learned.instant_ns[rows]), queued_ns, side="right")
+        knows[launches.units(thread)] = search(instants, queued_ns, "right")
     units = np.flatnonzero(knows > 0)
     lane, host = lanes.lane_of_unit()[units], lanes.launcher[units]
-    order = ordered(lane, host)
-    units, lane, host = units[order], lane[order], host[order]
-    fresh = run_heads(lane, host, knows[units])
+    fresh = _first_since(lane, host, knows[units])
     units, lane, host = units[fresh], lane[fresh], host[fresh]
     queued_ns = lanes.enqueue_ns[units]
     return _edges("launch", lane, queued_ns, host, queued_ns + 1, position=units - lanes.first[lane])
 
 
-def _enqueued(lanes: Lanes, calls: Calls, lane: Ints, learned: Edges) -> Edges:
-    """A stream also learns what a thread knows from a wait or a record that the thread queues there."""
-    rows = np.flatnonzero((lane >= 0) & np.isin(calls.host, learned.lane))
+def _enqueued(lanes: Lanes, calls: Calls, lane: Ints, learned_ns: Mapping[int, Ints]) -> Edges:
+    """A stream also learns what a thread knows from a wait or a record that the thread queues there, as above."""
+    knows = np.zeros(calls.size, np.int64)
+    for (thread,), rows in rows_by_key(calls.host).items():
+        if thread in learned_ns:
+            knows[rows] = search(learned_ns[thread], calls.start_ns[rows])
+    rows = np.flatnonzero((lane >= 0) & (knows > 0))
+    rows = rows[_first_since(lane[rows], calls.host[rows], knows[rows])]
     lane, queued_ns = lane[rows], calls.start_ns[rows]
     return _edges("launch", lane, queued_ns, calls.host[rows], queued_ns, position=lanes.queued_before(lane, queued_ns))
+
+
+def _first_since(lane: Ints, host: Ints, knows: Ints) -> Ints:
+    """Of what threads queue, in order of time, the first on each lane since they know so much: which it is."""
+    rows = np.flatnonzero(run_heads(lane, host, knows))  # mostly few: what goes on as before is no first
+    order = rows[ordered(lane[rows], host[rows])]
+    return order[run_heads(lane[order], host[order], knows[order])]
 
 
 def _default_stream(trace: Trace, linked: LinkedCalls) -> Edges:
@@ -395,19 +416,26 @@ class LatestWaits:
                 break
             value[chained] = passed_on
         self._best: Ids = best.astype(np.int32)
+        begins = np.zeros(lanes.op.size + 1, dtype=bool)
+        begins[lanes.first[:-1]] = True
+        self._begins = begins[:-1]  # which units are the first of their lane
         # Each lane has a place for every unit, and one behind the last; of nodes at one place the last counts.
         self._last_node: Ids = np.full(lanes.op.size + lanes.size, -1, np.int32)
         self._last_node[self._place(graph.lane, graph.position)] = np.arange(graph.lane.size, dtype=np.int32)
 
     def of(self, lane: Ints, position: Ints) -> Released:
         """What the units at these positions of these lanes had to wait for."""
-        lanes = self._graph.lanes
         node = np.where(lane >= 0, self._last_node[self._place(lane, position)], -1)
-        rank = take_or(self._best, node, 0)
-        return Released(
-            previous=take_or(lanes.op, lanes.unit(lane, position - 1)),
-            waited=take_or(lanes.op, take_or(self._units, rank - 1)),
-        )
+        return self._behind(self._graph.lanes.unit(lane, position - 1), node)
+
+    def of_units(self, unit: Ids, lane: Ids) -> Released:
+        """What units, each of this lane, had to wait for."""
+        return self._behind(np.where(self._begins.take(unit), -1, unit - 1), self._last_node.take(unit + lane))
+
+    def _behind(self, previous: Ids, node: Ids) -> Released:
+        lanes, rank = self._graph.lanes, take_or(self._best, node, 0)
+        waited = take_or(lanes.op, take_or(self._units, rank - 1))
+        return Released(previous=take_or(lanes.op, previous), waited=waited)
 
     def _place(self, lane: Ints, position: Ints) -> Ints:
         lanes = self._graph.lanes

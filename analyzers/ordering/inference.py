@@ -32,7 +32,7 @@ from functools import cached_property
 import numpy as np
 
 from analyzers.arrays.groups import group_numbers, occurrence, ordered, rows_by_key
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.calls import Calls, HostCalls, communication_around, homes
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, run_heads, take_or
 from analyzers.ordering.numbers import by_numbers
@@ -51,7 +51,7 @@ class Inference:
 
     Parameters
     ----------
-    wait_lane : the lane that each of `calls.waits` makes wait.
+    waiting : the lane that each of `calls.waits` makes wait, and how many units it had been given by then.
     around : the communication call that each wait lies inside, -1 none.
     known : the waits that need no guess, and `claimed` the records that those wait for.
     """
@@ -61,17 +61,18 @@ class Inference:
         trace: Trace,
         calls: HostCalls,
         places: Places,
-        wait_lane: Ints,
+        waiting: tuple[Ints, Ids],
         around: Ints,
         known: Mask,
         claimed: Ints,
     ) -> None:
         self.places = places
         self.lanes, self.records, self.calls = calls.lanes, calls.records, calls
-        self.wait_lane, self.around, self.known = wait_lane, around, known
+        self.wait_lane, self.wait_position = waiting
+        self.around, self.known = around, known
         self.around_record = communication_around(trace, calls.lanes, calls.records.host, calls.records.start_ns)
         self.launches = calls.launches
-        self.home = homes(trace, calls, wait_lane, around < 0, self.launches)
+        self.home = homes(trace, calls, self.wait_lane, around < 0, self.launches)
         self.pair = self._pairs()
         self.place, self.number, self.records_there = self._numbers()
         self.numbered = by_numbers(trace, self.records, calls.waits, self.pair)
@@ -146,11 +147,10 @@ class Inference:
         The place is that of its thread's next launch; where that has none, each launch has one of its own, below -1.
         Turns with equally many records there make the same waits, by number: one left out leaves the others theirs.
         """
-        waits, records = self.calls.waits, self.records
-        anchor = self.launches.neighbour(waits.host, waits.start_ns, after=True)
+        records = self.records
+        anchor = self.calls.launch_after_wait.astype(np.int64, copy=False)
         place = take_or(self.places.place, anchor)
-        launched = self.launches.neighbour(records.host, records.start_ns, after=False)
-        run = group_numbers(records.host, launched)
+        run = group_numbers(records.host, self.calls.launch_before_record)
         number, count = occurrence(run, np.zeros_like(run)), np.bincount(run)[run]
         return np.where(place >= 0, place, -3 - anchor), take_or(number, self.pair), take_or(count, self.pair)
 
@@ -362,9 +362,7 @@ class Inference:
     @cached_property
     def _starts(self) -> Ints:
         """When the first unit that a stream queued after each wait started; far away where there is none."""
-        lane = self.wait_lane
-        unit = self.lanes.unit(lane, self.lanes.queued_before(lane, self.calls.waits.start_ns))
-        return take_or(self.lanes.start_ns, unit, MAX_NS)
+        return take_or(self.lanes.start_ns, self.lanes.unit(self.wait_lane, self.wait_position), MAX_NS)
 
     def _in_time(self, lane: Ints, recorded: Ints, deadline: Ints) -> Mask:
         """Whether what the lane had queued when it recorded had ended by a deadline."""
@@ -380,9 +378,8 @@ class _Times:
     """
 
     def __init__(self, inference: Inference, rows: Ints, recorded_ns: Ints, guess: Ints) -> None:
-        lanes, waits = inference.lanes, inference.calls.waits
+        lanes, position = inference.lanes, inference.wait_position[rows]
         self.lanes, self.lane, self.recorded_ns = lanes, inference.wait_lane[rows], recorded_ns
-        position = lanes.queued_before(self.lane, waits.start_ns[rows])
         unit, previous = lanes.unit(self.lane, position), lanes.unit(self.lane, position - 1)
         self.began = take_or(lanes.start_ns, unit, MAX_NS)
         self.free = np.maximum(take_or(lanes.end_ns, previous, MIN_NS), take_or(lanes.enqueue_ns, unit, MAX_NS))

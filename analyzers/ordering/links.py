@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import msgspec
 import numpy as np
 
@@ -27,19 +29,27 @@ class Links(msgspec.Struct, frozen=True):
     exact: Mask
 
 
-class LinkedCalls(msgspec.Struct, frozen=True):
+class LinkedCalls(msgspec.Struct, frozen=True, dict=True):
     """Host calls with their links.
 
-    `wait_lane` is the stream made to wait, with unseen streams given a lane; `own` are the waits that a communication
-    library made for itself; `places` are those of the program.
+    `wait_lane` is the stream made to wait, with unseen streams given a lane, and `wait_position` how many units it had
+    been given by then; `own` are the waits that a communication library made for itself; `places` are those of the
+    program.
     """
 
     calls: HostCalls
     places: Places
     wait_lane: Ids
+    wait_position: Ids
     own: Mask
     waits: Links
     syncs: Links
+
+    @cached_property
+    def awaited(self) -> Ids:
+        """How many units the lane that each wait is for had been given when the event was recorded."""
+        recorded = take_or(self.calls.records.start_ns, self.waits.record)
+        return narrowed(self.calls.lanes.queued_before(self.waits.source, recorded), "id")
 
 
 def link(trace: Trace, calls: HostCalls) -> LinkedCalls:
@@ -55,13 +65,15 @@ def link(trace: Trace, calls: HostCalls) -> LinkedCalls:
     wait_lane = _waiting_lanes(calls)
     unseen_stream = (wait_lane < 0) & (calls.waits.host >= 0) & (around < 0)
     wait_lane[unseen_stream] = lanes.unseen(calls.waits.host[unseen_stream])
+    wait_position = narrowed(lanes.queued_before(wait_lane, calls.waits.start_ns), "id")
     waits, syncs = _stated(trace, calls, calls.waits), _stated(trace, calls, calls.syncs)
     events = calls.is_kind("event")
     if np.any(~waits.exact) or np.any(events & ~syncs.exact):
-        inference = Inference(trace, calls, places, wait_lane, around, waits.exact, waits.record)
+        inference = Inference(trace, calls, places, (wait_lane, wait_position), around, waits.exact, waits.record)
         waits = _or(waits, inference.waits())
         syncs = _or(syncs, inference.syncs(events & ~syncs.exact))
-    return LinkedCalls(calls, places, narrowed(wait_lane, "id"), around >= 0, _narrow(waits), _narrow(syncs))
+    wait_lane = narrowed(wait_lane, "id")
+    return LinkedCalls(calls, places, wait_lane, wait_position, around >= 0, _narrow(waits), _narrow(syncs))
 
 
 def _narrow(links: Links) -> Links:
@@ -72,8 +84,7 @@ def _waiting_lanes(calls: HostCalls) -> Ints:
     """The lane that each wait makes wait; where a capture says so of none, that of its thread's next launch."""
     waits, lanes = calls.waits, calls.lanes
     recorded = np.isin(waits.process, waits.process[waits.lane >= 0])
-    unit = calls.launches.neighbour(waits.host, waits.start_ns, after=True)
-    return np.where(recorded, waits.lane, take_or(lanes.lane_of_unit(), unit))
+    return np.where(recorded, waits.lane, take_or(lanes.lane_of_unit(), calls.launch_after_wait))
 
 
 def _or(stated: Links, inferred: tuple[Ints, Ints]) -> Links:

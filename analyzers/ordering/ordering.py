@@ -237,7 +237,8 @@ class Ordering:
 
     def released_by(self, ops: Ints) -> Released:
         """The latest ops that each op had to wait for once it was queued; see `Released`."""
-        return self.released_at(*self.lane_and_position(ops))
+        unit = self.lanes.unit_of_op[ops]
+        return self._releases.of_units(unit, self._lane_of_unit.take(unit))
 
     def released_at(self, lane: Ints, position: Ints) -> Released:
         """As `released_by`, for units that are or would be at these positions of these lanes."""

@@ -81,16 +81,17 @@ def _waits(ordering: Ordering) -> _Waits:
     lanes, linked = ordering.lanes, ordering.linked
     waits, links, launches = linked.calls.waits, linked.waits, linked.calls.launches
     rows = np.flatnonzero((linked.wait_lane >= 0) & take_or(ordering.waits_recorded, linked.wait_lane, False))
-    before, after = (launches.neighbour(waits.host, waits.start_ns, after=side) for side in (False, True))
-    lane, source, start = linked.wait_lane[rows], links.source[rows], waits.start_ns[rows]
+    before = launches.neighbour(waits.host, waits.start_ns, after=False)
+    after = linked.calls.launch_after_wait.astype(np.int64)
+    lane, source = linked.wait_lane[rows], links.source[rows]
     recorded = take_or(linked.calls.records.start_ns, links.record[rows])
     return _Waits(
         lane=lane,
         source=source,
         record=links.record[rows],
-        awaited=lanes.unit(source, lanes.queued_before(source, recorded) - 1),
+        awaited=lanes.unit(source, linked.awaited[rows] - 1),
         for_all=after[rows] == launches.neighbour(waits.host[rows], recorded, after=True),
-        taker=lanes.unit(lane, lanes.queued_before(lane, start)),
+        taker=lanes.unit(lane, linked.wait_position[rows]),
         anchor=(before[rows], after[rows]),
         unclear=(before[waits.lane < 0], after[waits.lane < 0]),
     )
@@ -292,9 +293,8 @@ def _for_earlier_turns(ordering: Ordering, source: Ints, lane: Ints, taker: Ints
 
 def _later_records(ordering: Ordering) -> Mask:
     """Which records are not the first that their thread made since it launched."""
-    records, launches = ordering.linked.calls.records, ordering.linked.calls.launches
+    records, launched = ordering.linked.calls.records, ordering.linked.calls.launch_before_record
     order = ordered(records.host)  # of one thread, they are in order of time
-    launched = launches.neighbour(records.host, records.start_ns, after=False)
     later = np.zeros(records.size, dtype=bool)
     later[order] = ~run_heads(records.host[order], launched[order])
     return later
