@@ -313,7 +313,7 @@ def move(trace: Trace, clocks: Clocks) -> Trace:
     for name in ("api", "ranges", "syncs", "comms", "memory") if any(map(_moves, hosts)) else ():
         frame: pd.DataFrame = getattr(trace, name)
         times = {column: ints(frame, column).copy() for column in TIME_COLUMNS if column in frame}
-        for (one,), rows in rows_by_key(capture[stored(frame, "process")]).items():
+        for one, rows in _by_capture(capture, stored(frame, "process")).items():
             _shift(times, rows, hosts[one], clocks.at_ns)
         frames[name] = assigned(frame, times)
     captures = tuple(
@@ -337,19 +337,26 @@ def host_clocks(trace: Trace, clocks: Clocks, started: Ints | None = None) -> li
     started = (_gpu_times(trace.ops, trace, clocks)["start_ns"] if started is None else started)[rows]
     called = ints_at(trace.api, "start_ns", ints_at(trace.ops, "launch", rows))
     hosts = []
-    by_capture = rows_by_key(capture[stored(trace.ops, "process")[rows]])
+    by_capture = _by_capture(capture, stored(trace.ops, "process")[rows])
     clocks_of: dict[int, list[Clock]] = {}
     for clock in clocks.clocks:
         clocks_of.setdefault(int(capture[clock.process]), []).append(clock)
     for one in range(len(trace.captures)):
         gpus = clocks_of.get(one, [])
-        of_capture = by_capture.get((one,), np.empty(0, np.int64))
+        of_capture = by_capture.get(one, slice(0))
         offset = middle(gpus) if gpus else 0
         drift = float(np.median([clock.drift for clock in gpus])) if gpus else 0.0
         host = Clock(-1, -1, -1, offset, drift)
         early = _shifted(called[of_capture], host, clocks.at_ns) - started[of_capture]
         hosts.append(replace(host, offset_ns=offset + int(early[early <= FAR_NS].max(initial=0))))
     return hosts
+
+
+def _by_capture(capture: Ints, process: Ids) -> dict[int, Ints | slice]:
+    """Rows by the capture of their process."""
+    if (capture == capture[0]).all():
+        return {int(capture[0]): slice(None)}
+    return {one: as_slice(rows) for (one,), rows in rows_by_key(capture[process]).items()}
 
 
 def _capture_of(trace: Trace) -> Ints:
@@ -368,15 +375,14 @@ def _gpu_times(frame: pd.DataFrame, trace: Trace, clocks: Clocks) -> dict[str, I
         keys = (process, device), (process,), int(capture[process])
         nearest = next((first[key] for key in keys if key in first), None)
         if nearest is not None:
-            _shift(times, rows, nearest, clocks.at_ns)
+            _shift(times, as_slice(rows), nearest, clocks.at_ns)
     return times
 
 
-def _shift(times: dict[str, Ints], rows: Ints, clock: Clock, at: int) -> None:
-    """Put some rows' times, ascending, of each column onto the reference's clock."""
-    where = as_slice(rows)
+def _shift(times: dict[str, Ints], rows: Ints | slice, clock: Clock, at: int) -> None:
+    """Put some rows' times of each column onto the reference's clock."""
     for values in times.values() if _moves(clock) else ():
-        values[where] = _shifted(values[where], clock, at)
+        values[rows] = _shifted(values[rows], clock, at)
 
 
 def _moves(clock: Clock) -> bool:

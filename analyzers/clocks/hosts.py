@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import as_slice, first_row_of, group_numbers, ordered, rows_by_key
+from analyzers.arrays.search import search
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.calls import calls_of_kind, match_calls
 from analyzers.ordering.lanes import run_heads
@@ -19,6 +20,7 @@ from analyzers.trace.columns import codes, ints, ints_at, is_one_of, stored
 from analyzers.trace.tables import Trace
 
 FAR_NS = 1_000_000  # an op this long before its launch, or after what waited for it, is a broken record, not a clock
+FEW = 4  # instants for which ops need not be put in order
 WINDOW_NS = 20_000_000  # of all that happen within so long the tightest says enough: no clock drifts by 4 µs meanwhile
 
 
@@ -155,15 +157,18 @@ def _synchronized(trace: Trace, launched: Ints) -> list[tuple[Ints, Ints]]:
     call = np.append(calls, -1)[match_calls(trace, calls, trace.syncs)]
     kind = {one: is_one_of(trace.syncs, "kind", [one]) & (call >= 0) for one in ("device", "stream", "event")}
     kind["event"] &= (recorded >= 0) & (np.append(record_call, -1)[recorded] >= 0)
-    returned = ints_at(trace.api, "end_ns", ints_at(trace.ops, "launch", launched))
-    order = ordered(returned)
-    launched, returned = launched[order], returned[order]
     keys = [stored(trace.ops, column)[launched] for column in ("process", "context", "stream")]
 
     def last(rows: Ints | None, instants: Ints) -> Ints:
         if rows is None:
             return np.full(instants.size, -1, np.int64)
-        return _last(launched[rows], returned[rows], ints_at(trace.ops, "end_ns", launched[rows]), instants)
+        ops = launched[rows]
+        returned = ints_at(trace.api, "end_ns", ints_at(trace.ops, "launch", ops))
+        end = ints_at(trace.ops, "end_ns", ops)
+        if instants.size <= FEW:
+            return np.array([_last_by(ops, returned, end, instant) for instant in instants.tolist()], np.int64)
+        order = ordered(returned)
+        return _last(ops[order], returned[order], end[order], instants)
 
     on_stream = rows_by_key(*keys) if (kind["stream"] | kind["event"]).any() else {}
     on_context = rows_by_key(*keys[:2]) if kind["device"].any() else {}
@@ -199,9 +204,21 @@ def _synchronized(trace: Trace, launched: Ints) -> list[tuple[Ints, Ints]]:
 
 def _last(ops: Ints, returned: Ints, end: Ints, instants: Ints) -> Ints:
     """Of ops in the order their launches returned, the one that ended last of those by each instant; -1 where none."""
-    latest = np.maximum.accumulate(np.where(end == np.maximum.accumulate(end), np.arange(end.size), 0))
-    before = np.searchsorted(returned, instants, side="right") - 1
-    return np.where(before >= 0, ops[latest[np.maximum(before, 0)]], -1)
+    before = search(returned, instants, "right") - 1
+    latest = before
+    if (end[1:] < end[:-1]).any():  # else, as on one stream, that is the last one itself
+        so_far = np.maximum.accumulate(np.where(end == np.maximum.accumulate(end), np.arange(end.size), 0))
+        latest = so_far[np.maximum(before, 0)]
+    return np.where(before >= 0, ops[latest], -1)
+
+
+def _last_by(ops: Ints, returned: Ints, end: Ints, instant: int) -> int:
+    """As `_last`, by one instant, of ops in any order."""
+    before = np.flatnonzero(returned <= instant)
+    if not before.size:
+        return -1
+    latest = before[end[before] == end[before].max()]
+    return int(ops[latest[returned[latest] == returned[latest].max()][-1]])
 
 
 def _copied(trace: Trace, launched: Ints) -> tuple[Ints, Ints]:

@@ -22,7 +22,7 @@ from analyzers.matching.fit import bases, estimate
 from analyzers.matching.merging import Ahead, merge_sequences
 from analyzers.trace.alignment import Matches
 from analyzers.trace.columns import codes, framed, ints, is_one_of, repeated, squeezed, stored, taken
-from analyzers.trace.steps import find_steps, step_of_ops
+from analyzers.trace.steps import find_steps, steps_of
 from analyzers.trace.tables import Trace
 
 MATCHED_BY = {
@@ -60,7 +60,7 @@ def match(trace: Trace, ahead_of: Callable[[pd.DataFrame], Ahead] | None = None)
     if sequences and len(members) > 1:  # what one member alone calls is aligned with nothing
         assignment.ahead_ns = ahead_of(members) if ahead_of is not None else None
         steps = find_steps(trace)
-        assignment.step = np.append(steps.numbers, -1)[step_of_ops(trace)[ints(table, "op")]]
+        assignment.step = np.append(steps.numbers, -1)[steps_of(trace, ints(table, "op"))]
     for how, rows in sequences:
         assignment.merge(how, rows, ints(table, "start_ns"), ints(table, "end_ns"), _limit(trace))
     doubtful = [(how, rows) for how, rows in sequences if assignment.is_doubtful(rows)]

@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
-from analyzers.arrays.types import Ints
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, of_codes
+from analyzers.arrays.types import Ints, Mask
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, of_codes, repeated
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.regions import launches
 from analyzers.trace.tables import Trace
@@ -72,6 +72,14 @@ def step_of_ops(trace: Trace) -> Ints:
     return trace.once(_step_of_ops)
 
 
+def steps_of(trace: Trace, ops: Ints) -> Ints:
+    """As `step_of_ops`, of some ops alone, which are rows."""
+    launch, instant = ints_at(trace.ops, "launch", ops), ints_at(trace.ops, "start_ns", ops)
+    launched = np.flatnonzero(launch >= 0)
+    instant[launched] = ints_at(trace.api, "start_ns", launch[launched])
+    return _steps_at(trace, ints_at(trace.ops, "process", ops), instant, launched_before(trace)[ops])
+
+
 def step_index(trace: Trace) -> RangeIndex:
     """Which of `find_steps` an instant of a process lies in, on thread 0, which stands for all of them."""
     return trace.once(_step_index)
@@ -84,5 +92,9 @@ def _step_index(trace: Trace) -> RangeIndex:
 def _step_of_ops(trace: Trace) -> Ints:
     _, start, _ = launches(trace)
     instant = np.where(ints(trace.ops, "launch") >= 0, start, ints(trace.ops, "start_ns"))
-    found = step_index(trace).innermost(ints(trace.ops, "process"), np.zeros(instant.size, np.int64), instant)
-    return np.where(launched_before(trace), -1, found)
+    return _steps_at(trace, ints(trace.ops, "process"), instant, launched_before(trace))
+
+
+def _steps_at(trace: Trace, process: Ints, instant: Ints, before: Mask) -> Ints:
+    found = step_index(trace).innermost(process, repeated(0, np.int64, instant.size), instant)
+    return np.where(before, -1, found)

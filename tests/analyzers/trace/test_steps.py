@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from analyzers.trace.steps import STEP, find_steps, step_of_ops
+from analyzers.trace.steps import STEP, find_steps, step_of_ops, steps_of
 from tests.support.builder import Builder, one_rank
 
 
@@ -87,3 +88,5 @@ def test_any_thread_of_the_process_launches_for_the_step_and_other_processes_do_
     other.kernel("other's", 7, 50, 60, launch=(10, 11))
     trace = run.trace()
     assert step_of_ops(trace).tolist() == [0, 0, -1, 0, -1, -1]
+    some = np.array([3, 2, 5, 0])
+    assert steps_of(trace, some).tolist() == [0, -1, -1, 0]
