@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import as_slice, distinct, ordered
-from analyzers.arrays.types import Ids, Ints
+from analyzers.arrays.groups import distinct, ordered
+from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.common.errors import TracevizError
 from analyzers.trace.columns import assigned, framed, ints, is_repeated, narrowed, repeated, squeezed, stored
 from analyzers.trace.freed_memory import freed_memory_kept, give_back_freed_memory
@@ -89,7 +89,9 @@ class ProcessesRun(msgspec.Struct, frozen=True):
     @property
     def firsts(self) -> Sequence[First]:
         """Where each part begins, by its number; processes are numbered as in the trace."""
-        sizes = [(len(self._rows("ops", part)), len(self._rows("api", part))) for part in range(self.working.size)]
+        sizes = [
+            [np.count_nonzero(self._is_of(name, part)) for name in ("ops", "api")] for part in range(self.working.size)
+        ]
         ops, calls = np.cumsum([(0, 0), *sizes], axis=0)[:-1].T.tolist()
         return [First(0, op, call) for op, call in zip(ops, calls, strict=True)]
 
@@ -139,7 +141,7 @@ class ProcessesRun(msgspec.Struct, frozen=True):
             yield part
 
     def _part(self, number: int) -> Trace:
-        rows = {name: as_slice(self._rows(name, number)) for name in TABLES}
+        rows = {name: _where(self._is_of(name, number)) for name in TABLES}
         tables: dict[str, Any] = {name: _taken(name, getattr(self.trace, name), rows[name]) for name in TABLES}
         launch, calls = stored(tables["ops"], "launch"), rows["api"]
         here = launch - calls.start if isinstance(calls, slice) else np.searchsorted(calls, launch)
@@ -150,9 +152,22 @@ class ProcessesRun(msgspec.Struct, frozen=True):
         )
 
     def _rows(self, name: str, number: int) -> Ints:
+        return np.flatnonzero(self._is_of(name, number))
+
+    def _is_of(self, name: str, number: int) -> Mask:
+        """Which rows of a table are of a part."""
         process = stored(getattr(self.trace, name), "process")
         own = process == self.working[number]
-        return np.flatnonzero(own if number else own | ~np.isin(process, self.working))
+        if number == 0:
+            for idle in {-1, *range(len(self.trace.processes))} - set(self.working.tolist()):
+                own |= process == idle
+        return own
+
+
+def _where(rows: Mask) -> Ints | slice:
+    """Some rows as a slice where they follow one another, as those of a process do in a table in that order."""
+    first, count = int(rows.argmax()) if rows.size else 0, int(np.count_nonzero(rows))
+    return slice(first, first + count) if rows[first : first + count].all() else np.flatnonzero(rows)
 
 
 def _used_up(name: str, frame: pd.DataFrame, rows: Ints) -> pd.DataFrame:
