@@ -74,16 +74,14 @@ def timings(trace: Trace, a: Mask, b: Mask) -> tuple[Timings, Timings]:
     begin, lane = transfer_begin(trace), lanes_of_ops(trace)
     for rows in on_devices(trace):
         here = as_slice(rows)
-        its_begin, its_start, its_end, its_lane = (each[here] for each in (begin, start, end, lane))
         sides = a[here], b[here]
         for mine, others in (sides, sides[::-1]):
-            other_runs = union(its_start[others], its_end[others])
-            beside[rows[mine]] = coverage(its_begin[mine], its_end[mine], other_runs)
-            for one in np.flatnonzero(np.bincount(its_lane[mine])).tolist():
-                on_lane = its_lane == one
-                ops, elsewhere = mine & on_lane, ~(others | on_lane)
-                rest_runs = union(its_start[elsewhere], its_end[elsewhere])
-                crowded[rows[ops]] = coverage(its_begin[ops], its_end[ops], rest_runs)
+            its, theirs, not_theirs = rows[mine], rows[others], rows[~others]
+            beside[its] = coverage(begin[its], end[its], union(start[theirs], end[theirs]))
+            starts, ends, on_lane = start[not_theirs], end[not_theirs], lane[not_theirs]
+            for (one,), of_lane in rows_by_key(lane[its]).items():
+                ops, elsewhere = its[of_lane], np.flatnonzero(on_lane != one)
+                crowded[ops] = coverage(begin[ops], end[ops], union(starts[elsewhere], ends[elsewhere]))
     about = trace.once(calls).table
     of_a, of_b = (_of_ops(trace, np.flatnonzero(side), beside, crowded, about) for side in (a, b))
     return of_a, of_b

@@ -94,7 +94,7 @@ def device_times(trace: Trace, a: Mask, b: Mask, steps_of_rank: dict[int, int]) 
         here = as_slice(rows)
 
         def of(mask: Mask, here: slice | Ints = here) -> Union:
-            inside = mask[here]
+            inside = np.flatnonzero(mask[here])
             return union(starts[here][inside], ends[here][inside])
 
         of_a, of_b, all_work = of(a), of(b), union(starts[here], ends[here])
