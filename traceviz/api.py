@@ -1,6 +1,6 @@
 """The Python API; everything here is re-exported by `traceviz` itself.
 
-Results are frozen dataclasses with `.to_frame()`, a readable `repr` and, in a notebook, a small table. Times are whole
+Results are frozen records with `.to_frame()`, a readable `repr` and, in a notebook, a small table. Times are whole
 nanoseconds in columns ending in `_ns`, ratios floats in columns ending in `_ratio`. What a command prints is in the
 result of the function of its name. Errors of the user's are `TracevizError`. The examples run in a clone.
 """
