@@ -45,7 +45,7 @@ def framed(columns: Mapping[str, Any], index: pd.Index[Any] | None = None) -> pd
     Tables with the same columns share what pandas looks them up by: to make it takes longer than a small table.
     """
     frame = pd.DataFrame(dict(enumerate(columns.values())), index=index, copy=False)
-    frame.columns = _labels(tuple(columns))
+    frame.columns = _labels(tuple(columns)).view()  # which a user may name without naming those of other tables
     return frame
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzers.trace.columns import assigned, is_one_of, is_repeated, squeezed, stored, taken
+from analyzers.trace.columns import assigned, is_one_of, is_repeated, squeezed, stored, table, taken
+from analyzers.trace.schemas import TABLES
 
 NAMES = [f"name {number}" for number in range(20)]
 
@@ -44,3 +45,11 @@ def test_some_of_a_column_of_one_value_take_no_room_either(values: list[int]) ->
     found = taken(squeezed(np.array(values, np.int32)), rows)
     assert found.tolist() == [values[row] for row in rows.tolist()]
     assert is_repeated(found) == (values == [7, 7, 7]) or not values
+
+
+def test_tables_that_share_what_columns_are_looked_up_by_are_named_apart() -> None:
+    one, other = table("ops"), table("ops")
+    one.columns.name = "column"
+    one.index.name = "row"
+    assert (other.columns.name, other.index.name, table("ops").columns.name) == (None, None, None)
+    assert [*one.columns] == [*other.columns] == [*TABLES["ops"]]
