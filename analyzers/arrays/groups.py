@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from analyzers.arrays.search import search
-from analyzers.arrays.types import Ids, Ints
+from analyzers.arrays.types import Ids, Ints, Mask
 
 Codes = npt.NDArray[np.integer[Any]]
 
@@ -151,16 +151,27 @@ def group_numbers(*keys: Ints) -> Ints:
     return number
 
 
+def run_heads(*keys: npt.NDArray[Any]) -> Mask:
+    """Where a run of equal keys begins.
+
+    >>> run_heads(np.array([7, 7, 8])).tolist()
+    [True, False, True]
+    """
+    head = np.zeros(keys[0].size, dtype=bool)
+    head[:1] = True
+    for key in keys:
+        head[1:] |= key[1:] != key[:-1]
+    return head
+
+
 def alike(*keys: Ids) -> tuple[Ints, Ints]:
     """Rows of equal keys that stand together: where each lot begins, and how many rows it has.
 
     >>> alike(np.array([7, 7, 5, 7]))
     (array([0, 2, 3]), array([2, 1, 1]))
     """
-    is_first = np.ones(keys[0].size, dtype=bool)
-    is_first[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
-    first = np.flatnonzero(is_first)
-    return first, np.diff(np.append(first, is_first.size))
+    first = np.flatnonzero(run_heads(*keys))
+    return first, np.diff(np.append(first, keys[0].size))
 
 
 def runs(first: Ints, count: Ints) -> tuple[Ints, Ints]:
@@ -182,10 +193,8 @@ def ascend(*keys: Ids) -> bool:
     >>> ascend(np.array([0, 0, 1]), np.array([3, 4, 1])), ascend(np.array([0, 0]), np.array([3, 3]))
     (True, False)
     """
-    comes_after, is_alike = (
-        np.zeros(max(keys[0].size - 1, 0), dtype=bool),
-        np.ones(max(keys[0].size - 1, 0), dtype=bool),
-    )
+    rest = max(keys[0].size - 1, 0)
+    comes_after, is_alike = np.zeros(rest, dtype=bool), np.ones(rest, dtype=bool)
     for key in keys:
         comes_after |= is_alike & (key[1:] > key[:-1])
         is_alike &= key[1:] == key[:-1]

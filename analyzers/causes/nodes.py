@@ -13,8 +13,9 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from analyzers.arrays.groups import run_heads
 from analyzers.arrays.types import Ints, Mask
-from analyzers.ordering.lanes import Lanes, run_heads
+from analyzers.ordering.lanes import Lanes
 from analyzers.trace.columns import ints_at, repeated, stored
 from analyzers.trace.tables import Trace
 

@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analyzers.arrays.groups import as_slice, rows_by_key, runs
+from analyzers.arrays.groups import as_slice, rows_by_key, run_heads, runs
 from analyzers.arrays.search import search, search_on
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.ordering.lanes import run_heads
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 

@@ -11,11 +11,10 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from analyzers.arrays.groups import as_slice, first_row_of, group_numbers, ordered, rows_by_key
+from analyzers.arrays.groups import as_slice, first_row_of, group_numbers, ordered, rows_by_key, run_heads
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.calls import calls_of_kind, match_calls
-from analyzers.ordering.lanes import run_heads
 from analyzers.trace.columns import codes, ints, ints_at, is_one_of, stored
 from analyzers.trace.tables import Trace
 

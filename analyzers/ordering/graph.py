@@ -19,11 +19,11 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import distinct, ordered, rows_by_key, runs
+from analyzers.arrays.groups import distinct, ordered, rows_by_key, run_heads, runs
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.calls import Calls, Launches
-from analyzers.ordering.lanes import Lanes, run_heads, take_or
+from analyzers.ordering.lanes import Lanes, take_or
 from analyzers.ordering.links import LinkedCalls, Links
 from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.tables import Trace

@@ -31,10 +31,10 @@ from functools import cached_property
 
 import numpy as np
 
-from analyzers.arrays.groups import group_numbers, occurrence, ordered, rows_by_key
+from analyzers.arrays.groups import group_numbers, occurrence, ordered, rows_by_key, run_heads
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.calls import Calls, HostCalls, communication_around, homes
-from analyzers.ordering.lanes import MAX_NS, MIN_NS, run_heads, take_or
+from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.numbers import by_numbers
 from analyzers.ordering.places import Places
 from analyzers.trace.tables import Trace

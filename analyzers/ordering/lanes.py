@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from analyzers.arrays.groups import group_numbers, ordered, rows_by_key
+from analyzers.arrays.groups import group_numbers, ordered, rows_by_key, run_heads
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.trace.columns import ints, ints_at, is_one_of, squeezed, stored
 from analyzers.trace.kernels import is_communication
@@ -36,19 +36,6 @@ def take_or(values: npt.NDArray[Any], index: Ints, missing: Any = -1) -> npt.NDA
     found = values.take(index, mode="clip")  # which is quicker by far than to make each index 0 at least
     np.putmask(found, index < 0, values.dtype.type(missing))  # twice as quick as an assignment
     return found
-
-
-def run_heads(*keys: npt.NDArray[Any]) -> Mask:
-    """Where a run of equal keys begins.
-
-    >>> run_heads(np.array([7, 7, 8])).tolist()
-    [True, False, True]
-    """
-    head = np.zeros(keys[0].size, dtype=bool)
-    head[:1] = True
-    for key in keys:
-        head[1:] |= key[1:] != key[:-1]
-    return head
 
 
 class Lanes(msgspec.Struct, frozen=True):

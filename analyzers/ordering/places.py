@@ -17,11 +17,11 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
-from analyzers.arrays.groups import group_numbers, ordered, rows_by_key
+from analyzers.arrays.groups import group_numbers, ordered, rows_by_key, run_heads
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.calls import Launches
-from analyzers.ordering.lanes import Lanes, run_heads, take_or
+from analyzers.ordering.lanes import Lanes, take_or
 from analyzers.trace.columns import codes, ints, ints_at
 from analyzers.trace.range_classes import range_classes
 from analyzers.trace.tables import Trace

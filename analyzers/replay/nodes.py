@@ -14,10 +14,10 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from analyzers.arrays.groups import label, runs
+from analyzers.arrays.groups import label, run_heads, runs
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.nodes import BEHIND_NS, find_nodes
-from analyzers.ordering.lanes import Lanes, run_heads, take_or
+from analyzers.ordering.lanes import Lanes, take_or
 from analyzers.replay.model import Lists
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace

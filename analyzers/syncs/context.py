@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analyzers.arrays.groups import rows_by_key, runs
+from analyzers.arrays.groups import rows_by_key, run_heads, runs
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
-from analyzers.ordering.lanes import MIN_NS, run_heads, take_or
+from analyzers.ordering.lanes import MIN_NS, take_or
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.range_classes import range_classes
 from analyzers.trace.tables import Trace

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import rows_by_key, run_heads
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
-from analyzers.ordering.lanes import MAX_NS, run_heads
+from analyzers.ordering.lanes import MAX_NS
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import Findings, around, table_of
 from analyzers.trace.columns import ints, ints_at, is_one_of, stored

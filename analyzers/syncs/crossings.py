@@ -35,11 +35,11 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import group_numbers, rows_by_key
+from analyzers.arrays.groups import group_numbers, rows_by_key, run_heads
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.ordering.calls import calls_of_kind, homes
-from analyzers.ordering.lanes import MAX_NS, MIN_NS, run_heads, take_or
+from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import Findings, around, table_of
 from analyzers.syncs.left_out import left_out

@@ -26,10 +26,10 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
-from analyzers.arrays.groups import grouped, occurrence, ordered, rows_by_key, runs
+from analyzers.arrays.groups import grouped, occurrence, ordered, rows_by_key, run_heads, runs
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.inference import AT_ONCE_NS
-from analyzers.ordering.lanes import MAX_NS, MIN_NS, Lanes, run_heads, take_or
+from analyzers.ordering.lanes import MAX_NS, MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.ordering.places import Places
 

@@ -8,12 +8,12 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import first_of_each, label, ordered, rows_by_key
+from analyzers.arrays.groups import first_of_each, label, ordered, rows_by_key, run_heads
 from analyzers.arrays.intervals import coverage, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.ordering.calls import communication_around
-from analyzers.ordering.lanes import MIN_NS, Lanes, run_heads, take_or
+from analyzers.ordering.lanes import MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
 from analyzers.syncs.context import Findings, Texts, around, table_of

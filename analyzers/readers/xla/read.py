@@ -17,10 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analyzers.arrays.groups import first_row
+from analyzers.arrays.groups import first_row, run_heads
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError, TraceWarning
-from analyzers.ordering.lanes import run_heads
 from analyzers.readers.json_events import MOST_NS, nanoseconds
 from analyzers.readers.xla.profile import HOST, NO_STREAM, Profile
 from analyzers.trace.columns import codes, ints, span, table

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from analyzers.ordering.lanes import UNSEEN, run_heads, take_or
+from analyzers.arrays.groups import run_heads
+from analyzers.ordering.lanes import UNSEEN, take_or
 from tests.support.builder import Builder, one_rank
 from tests.support.order_of import array, lanes_of, named, names_of
 
