@@ -32,7 +32,7 @@ from traceviz.commands import (
     what_if,
     workload,
 )
-from traceviz.options.command import Command, Group
+from traceviz.options.command import Analysis, Command, Group
 from traceviz.output.terminal import fail
 from traceviz.version import __version__
 
@@ -45,22 +45,23 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 command = partial(app.command, cls=Command)
-command("check-overlap", epilog=check_overlap.EPILOG)(check_overlap.check_overlap)
-command("collectives", epilog=collectives.EPILOG)(collectives.collectives)
-command("syncs", epilog=syncs.EPILOG)(syncs.syncs)
-command("streams", epilog=streams.EPILOG)(streams.streams)
-command("show", epilog=show.EPILOG)(show.show)
-command("counters", epilog=counters.EPILOG)(counters.counters)
-command("timeline", epilog=timeline.EPILOG)(timeline.timeline)
-command("report", epilog=report.EPILOG)(report.report)
-command("export", epilog=export.EPILOG)(export.export)
-command("compare", epilog=compare.EPILOG)(compare.compare)
-command("contract", epilog=contract.EPILOG)(contract.contract)
-command("what-if", epilog=what_if.EPILOG)(what_if.what_if)
-command("history", epilog=history.EPILOG)(history.history)
+analysis = partial(app.command, cls=Analysis)
+analysis("check-overlap", epilog=check_overlap.EPILOG)(check_overlap.check_overlap)
+analysis("collectives", epilog=collectives.EPILOG)(collectives.collectives)
+analysis("syncs", epilog=syncs.EPILOG)(syncs.syncs)
+analysis("streams", epilog=streams.EPILOG)(streams.streams)
+analysis("show", epilog=show.EPILOG)(show.show)
+analysis("counters", epilog=counters.EPILOG)(counters.counters)
+analysis("timeline", epilog=timeline.EPILOG)(timeline.timeline)
+analysis("report", epilog=report.EPILOG)(report.report)
+analysis("export", epilog=export.EPILOG)(export.export)
+analysis("compare", epilog=compare.EPILOG)(compare.compare)
+analysis("contract", epilog=contract.EPILOG)(contract.contract)
+analysis("what-if", epilog=what_if.EPILOG)(what_if.what_if)
+analysis("history", epilog=history.EPILOG)(history.history)
 app.add_typer(collect.app, name="collect")
 command("workload", epilog=workload.EPILOG)(workload.workload)
-command("info", epilog=info.EPILOG)(info.info)
+analysis("info", epilog=info.EPILOG)(info.info)
 command("mcp", epilog=mcp.EPILOG)(mcp.mcp)
 command("cache", epilog=cache.EPILOG)(cache.cache)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from traceviz.cli import app
 from traceviz.options.command import Command
 
 CAPTURE = Path(__file__).parents[1] / "data" / "torch" / "item_before.rank0.json.gz"
@@ -65,3 +67,24 @@ def test_a_small_answer_needs_no_pydantic() -> None:
     """
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown.splitlines()[-1] == "False"
+
+
+def test_threads_of_linear_algebra_sleep_where_captures_are_looked_at_and_other_programs_keep_theirs() -> None:
+    code = f"""if True:
+        import os, sys
+        from traceviz.cli import main
+        sys.argv = ["traceviz", "info", {str(CAPTURE)!r}, "--no-cache"]
+        found = []
+        sys.addaudithook(lambda event, about: event == "import" and about[0] == "numpy" and found.append(asked()))
+        def asked():
+            return os.environ.get("OPENBLAS_THREAD_TIMEOUT")
+        try:
+            main()
+        finally:
+            print(found[0])
+    """
+    unset = {name: value for name, value in os.environ.items() if name != "OPENBLAS_THREAD_TIMEOUT"}
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=unset).stdout
+    assert shown.splitlines()[-1] == "4"  # before numpy starts them
+    starting = {one.name for one in app.registered_commands if one.cls is Command}
+    assert starting == {"workload", "mcp", "cache"}

@@ -5,6 +5,7 @@ typer has pydantic read every value, also of options that are not given; no impo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -29,6 +30,19 @@ class _TakesAsGiven:
 
 class Command(_TakesAsGiven, TyperCommand):
     """One command."""
+
+
+class Analysis(Command):
+    """A command that looks at captures: threads that numpy starts for linear algebra sleep until there is some to do.
+
+    By themselves they first look for work for up to a tenth of a second of a processor. A program that another command
+    starts is left as it is.
+    """
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it, before which nothing loads numpy."""
+        os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # 2 ** 4 ticks, the fewest there are
+        return super().invoke(ctx)
 
 
 class Group(_TakesAsGiven, TyperGroup):
