@@ -346,47 +346,31 @@ def _loop(  # one function, for the compiler's sake
 
     def enter(unit: Any, as_load: Any) -> None:
         device = gpu[unit]
-        for at in range(own_first[device], own_first[device] + here_count[device]):
-            other = here[at]
-            if other != unit and loads_here[device][as_load] == (current[other] == as_load):
-                crowd[team[other]][as_load] += 1
-                changed[count[0]] = team[other]
-                count[0] += 1
+        if here_count[device] > 0:  # mostly nothing is
+            for at in range(own_first[device], own_first[device] + here_count[device]):
+                other = here[at]
+                if other != unit and loads_here[device][as_load] == (current[other] == as_load):
+                    crowd[team[other]][as_load] += 1
+                    changed[count[0]] = team[other]
+                    count[0] += 1
         loads_here[device][as_load] += 1
         current[unit] = as_load
 
     def leave(unit: Any) -> None:
         device, as_load = gpu[unit], current[unit]
         loads_here[device][as_load] -= 1
-        for at in range(own_first[device], own_first[device] + here_count[device]):
-            other = here[at]
-            if other != unit and loads_here[device][as_load] == (current[other] == as_load):
-                crowd[team[other]][as_load] -= 1
-                changed[count[0]] = team[other]
-                count[0] += 1
+        if here_count[device] > 0:
+            for at in range(own_first[device], own_first[device] + here_count[device]):
+                other = here[at]
+                if other != unit and loads_here[device][as_load] == (current[other] == as_load):
+                    crowd[team[other]][as_load] -= 1
+                    changed[count[0]] = team[other]
+                    count[0] += 1
 
     while len(queue) > 0:
-        now, what, _, which = heappop(queue)
+        now, what, _, which = heappop(queue)  # of its kinds the most frequent come first below
         freed = -1
-        if what == begin_:
-            if call_start[which] < 0:
-                call_start[which] = now
-            full = False
-            for at in range(launched_first[which], launched_first[which + 1]):
-                ahead = place[launched[at]]
-                if ahead >= 0 and unit_start[ahead] < 0:
-                    stalled[ahead], full = which, True
-                    break
-            if full:
-                continue
-            for at in range(launched_first[which], launched_first[which + 1]):
-                submits(launched[at], now + submitted[launched[at]])
-            if call_waits[which] == 0:
-                back = now + cost[which]
-                if done[which] >= 0:
-                    back = max(back, done[which] + after[which])
-                returns(which, back)
-        elif what == start_:
+        if what == start_:
             device = gpu[which]
             own = own_first[device]
             if needed[which][0] > 0:
@@ -421,11 +405,7 @@ def _loop(  # one function, for the compiler's sake
                         enter(unit, load[unit])
             changed[count[0]] = number
             count[0] += 1
-        elif what == drain:
-            if drains_at[which] != now:
-                continue
-            drains(which, now)
-        else:
+        elif what == end:
             if ends_at[which] != now or unit_end[which] >= 0:
                 continue
             unit_end[which] = now
@@ -435,7 +415,9 @@ def _loop(  # one function, for the compiler's sake
             while here[spot] != which:
                 spot += 1
             here_count[device] -= 1
-            here[spot : own + here_count[device]] = here[spot + 1 : own + here_count[device] + 1]
+            while spot < own + here_count[device]:
+                here[spot] = here[spot + 1]
+                spot += 1
             if needed[which][0] > 0:
                 drains_at[which], freed = now, which
             leave(which)
@@ -461,6 +443,28 @@ def _loop(  # one function, for the compiler's sake
                 if call_waits[call] == 0 and call_start[call] >= 0:
                     back = max(call_start[call] + cost[call], now + after[call])
                     returns(call, back)
+        elif what == begin_:
+            if call_start[which] < 0:
+                call_start[which] = now
+            full = False
+            for at in range(launched_first[which], launched_first[which + 1]):
+                ahead = place[launched[at]]
+                if ahead >= 0 and unit_start[ahead] < 0:
+                    stalled[ahead], full = which, True
+                    break
+            if full:
+                continue
+            for at in range(launched_first[which], launched_first[which + 1]):
+                submits(launched[at], now + submitted[launched[at]])
+            if call_waits[which] == 0:
+                back = now + cost[which]
+                if done[which] >= 0:
+                    back = max(back, done[which] + after[which])
+                returns(which, back)
+        else:
+            if drains_at[which] != now:
+                continue
+            drains(which, now)
         while count[0] > 0:
             count[0] -= 1
             number = changed[count[0]]
@@ -483,7 +487,7 @@ def _loop(  # one function, for the compiler's sake
                     until_drained = max(to_do - (1.0 - until[unit]) * work[unit], 0.0)
                     drains_at[unit] = then = now + int(until_drained / at_pace)
                     heappush(queue, (then, drain, zero, unit))
-                ends_at[unit] = then = now + round(max(to_do, 0.0) / at_pace)
+                ends_at[unit] = then = now + (round(to_do / at_pace) if to_do > 0.0 else 0)
                 heappush(queue, (then, end, zero, unit))
         if freed >= 0:
             if len(queue) > 0 and queue[0] < (now, drain, zero, freed):
