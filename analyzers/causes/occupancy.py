@@ -43,12 +43,11 @@ class Limits(msgspec.Struct, frozen=True):
 
 def limits_of(trace: Trace, process: int, device: int) -> Limits | None:
     """A device's limits as the capture states them."""
-    rows = (ints(trace.devices, "process") == process) & (ints(trace.devices, "device") == device)
-    found = trace.devices[rows]
-    if not len(found):
+    found = np.flatnonzero((ints(trace.devices, "process") == process) & (ints(trace.devices, "device") == device))
+    if not found.size:
         return None
     columns = ("sms", "threads_per_sm", "blocks_per_sm", "registers_per_sm", "shared_bytes_per_sm", "warp")
-    sms, threads, blocks, registers, shared, warp = (int(found[column].iloc[0]) for column in columns)
+    sms, threads, blocks, registers, shared, warp = (int(ints(trace.devices, column)[found[0]]) for column in columns)
     if sms <= 0 or threads <= 0:
         return None
     return Limits(sms, threads, blocks if blocks > 0 else 32, registers, shared, warp if warp > 0 else 32)

@@ -225,7 +225,7 @@ class OwnStream(Change, frozen=True):
         process, thread, start = (
             ints(trace.ranges, name)[selection.ranges] for name in ("process", "thread", "start_ns")
         )
-        found = RangeIndex(trace.ranges.iloc[rows]).innermost(process, thread, start)
+        found = RangeIndex(trace.ranges, rows).innermost(process, thread, start)
         around[:] = False
         around[rows[found[found >= 0]]] = True
         number = np.append(steps.numbers, -1)[step_of_ops(trace)]

@@ -47,7 +47,7 @@ def occurrences(trace: Trace, tasks: Tasks, where: str) -> tuple[Mask, Ints]:
     occurrence = np.full(calls.call.size, -1, np.int64)
     if rows.size:
         process, thread, start = (ints(trace.api, name)[calls.call] for name in ("process", "thread", "start_ns"))
-        found = RangeIndex(trace.ranges.iloc[rows]).innermost(process, thread, start)
+        found = RangeIndex(trace.ranges, rows).innermost(process, thread, start)
         occurrence = take_or(rows, found)
         if _names_ranges(selection.selector):
             picked |= occurrence >= 0

@@ -156,7 +156,7 @@ def _range_of_call(trace: Trace) -> list[str]:
     """The name of the range that a program marked around each call, "" where there is none."""
     rows = np.flatnonzero(is_one_of(trace.ranges, "kind", ("nvtx", "annotation")))
     process, thread, start = (ints(trace.api, name) for name in ("process", "thread", "start_ns"))
-    found = RangeIndex(trace.ranges.iloc[rows]).innermost(process, thread, start)
+    found = RangeIndex(trace.ranges, rows).innermost(process, thread, start)
     code, names = codes(trace.ranges, "name")
     return [names[code[rows[one]]] if one >= 0 else "" for one in found.tolist()]
 

@@ -122,7 +122,7 @@ def _places(trace: Trace, tasks: Tasks) -> _Places:
     code, names = codes(trace.ranges, "name")
     row = launched_in(trace, _marks(trace))[0][units.op]
     process, thread, start = (ints(trace.api, name)[calls.call] for name in ("process", "thread", "start_ns"))
-    occurrence = take_or(marks, RangeIndex(trace.ranges.iloc[marks]).innermost(process, thread, start))
+    occurrence = take_or(marks, RangeIndex(trace.ranges, marks).innermost(process, thread, start))
     of_unit, of_call = take_or(code.astype(np.int64), row), take_or(code.astype(np.int64), occurrence)
     for number, side in enumerate((is_communication, is_compute), len(names)):
         of_side = side(trace)[units.op]

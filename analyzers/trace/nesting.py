@@ -10,7 +10,7 @@ import pandas as pd
 
 from analyzers.arrays.groups import as_slice, rows_by_key
 from analyzers.arrays.types import Ints
-from analyzers.trace.columns import ints, repeated
+from analyzers.trace.columns import ints, ints_at, repeated
 
 MANY_LEVELS = 64  # deeper than any call stack of ranges: past it, ranges cross rather than nest
 _LIMITS = np.iinfo(np.int64)
@@ -25,14 +25,18 @@ class RangeIndex:
 
     Parameters
     ----------
-    ranges : rows of `Trace.ranges`, any order; positions in answers count these rows.
+    ranges : rows of `Trace.ranges`, in any order.
+    rows : those of them that count, all where not given; positions in answers count these rows.
     """
 
-    def __init__(self, ranges: pd.DataFrame) -> None:
-        starts, ends = ints(ranges, "start_ns"), ints(ranges, "end_ns")
+    def __init__(self, ranges: pd.DataFrame, rows: Ints | None = None) -> None:
+        columns = ("process", "thread", "start_ns", "end_ns")
+        process, thread, starts, ends = (
+            ints(ranges, column) if rows is None else ints_at(ranges, column, rows) for column in columns
+        )
         self._lanes: dict[tuple[int, ...], list[tuple[Ints, Ints, Ints]]] = {}
-        for lane, rows in rows_by_key(ints(ranges, "process"), ints(ranges, "thread")).items():
-            self._lanes[lane] = levels(rows, starts[rows], ends[rows])
+        for lane, here in rows_by_key(process, thread).items():
+            self._lanes[lane] = levels(here, starts[here], ends[here])
 
     def innermost(self, process: Ints, thread: Ints, instant: Ints) -> Ints:
         """Position of the innermost range around each instant, -1 where there is none."""

@@ -16,7 +16,7 @@ import pandas as pd
 
 from analyzers.arrays.groups import first_row_of, rows_by_key
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, squeezed
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, of_codes, squeezed
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.tables import Trace
 
@@ -72,7 +72,7 @@ def launched_in(trace: Trace, wanted: Mask) -> tuple[Ints, Ints]:
     if not rows.size or not by_launcher:
         return occurrence, np.empty(0, np.int64)
     process, (thread, start, _) = ints(trace.ops, "process"), launches(trace)
-    index = RangeIndex(trace.ranges.iloc[rows])
+    index = RangeIndex(trace.ranges, rows)
     found = index.innermost_by_lane(by_launcher, start)
     occurrence = np.where((occurrence < 0) & (found >= 0), rows[found], occurrence)
     not_found, by_autograd = np.empty(0, np.int64), []
@@ -102,7 +102,7 @@ def launched_in_all(trace: Trace, wanted: Mask) -> list[Ints]:
     if not rows.size or not launched.size:
         return found
     process, (thread, start, _) = ints(trace.ops, "process"), launches(trace)
-    index = RangeIndex(trace.ranges.iloc[rows])
+    index = RangeIndex(trace.ranges, rows)
     lookups = [(launched, thread[launched])]
     linked = _forward_threads(trace)
     engine = _engine(trace)
@@ -151,7 +151,7 @@ def _of_hlo(trace: Trace, wanted: Mask) -> tuple[Ints, Ints]:
 
 def _engine(trace: Trace) -> RangeIndex:
     code, texts = codes(trace.ranges, "name")
-    return RangeIndex(trace.ranges[np.array([text.startswith(ENGINE) for text in texts] + [False])[code]])
+    return RangeIndex(trace.ranges, np.flatnonzero(of_codes(code, [text.startswith(ENGINE) for text in texts])))
 
 
 def _forward_threads(trace: Trace) -> dict[tuple[int, int], int]:

@@ -88,7 +88,7 @@ def on_gpu(trace: Trace, side: Ints) -> dict[tuple[int, ...], Projected]:
     thread, launched, _ = launches(trace)
     known = np.flatnonzero(ints(trace.ops, "launch") >= 0)
     process = ints(trace.ops, "process")[known]
-    inside = RangeIndex(trace.ranges.iloc[rows]).innermost(process, thread[known], launched[known])
+    inside = RangeIndex(trace.ranges, rows).innermost(process, thread[known], launched[known])
     known, inside = known[inside >= 0], rows[inside[inside >= 0]]
     starts, ends = ints(trace.ops, "start_ns")[known], ints(trace.ops, "end_ns")[known]
     found = {}

@@ -14,7 +14,7 @@ import pandas as pd
 from analyzers.arrays.groups import first_row, grouped
 from analyzers.arrays.types import Ints
 from analyzers.readers.kineto.events import Args, Head, Rows, whole
-from analyzers.trace.columns import categorical, codes, ints, is_one_of, table
+from analyzers.trace.columns import categorical, codes, ints, ints_at, is_one_of, table
 from analyzers.trace.kernels import is_communication_kernel
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.schemas import COPY_KINDS, MEMORY_KINDS
@@ -356,7 +356,7 @@ def comms(
     calls = np.flatnonzero(args_of_range >= 0)
     of_op = np.flatnonzero((args_of_op >= 0) | _named_communication(ops))
     launch = ints(ops, "launch")[of_op]
-    call = _calls_around(ops.iloc[of_op], api, ranges.iloc[calls], launch)
+    call = _calls_around(ints_at(ops, "process", of_op), api, RangeIndex(ranges, calls), launch)
     has_args = (args_of_op[of_op] >= 0) | (call >= 0)
     of_op, launch, call = of_op[has_args], launch[has_args], call[has_args]
     alone = np.setdiff1d(np.arange(calls.size), call)
@@ -390,13 +390,11 @@ def _named_communication(ops: pd.DataFrame) -> Any:
     return np.array([is_communication_kernel(name) for name in names] + [False], bool)[code]
 
 
-def _calls_around(ops: pd.DataFrame, api: pd.DataFrame, calls: pd.DataFrame, launch: Ints) -> Ints:
+def _calls_around(process: Ints, api: pd.DataFrame, calls: RangeIndex, launch: Ints) -> Ints:
     launched = launch >= 0
     found = np.full(launch.size, -1, np.int64)
     rows = launch[launched]
-    found[launched] = RangeIndex(calls).innermost(
-        ints(ops, "process")[launched], ints(api, "thread")[rows], ints(api, "start_ns")[rows]
-    )
+    found[launched] = calls.innermost(process[launched], ints_at(api, "thread", rows), ints_at(api, "start_ns", rows))
     return found
 
 
