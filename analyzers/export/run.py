@@ -91,11 +91,17 @@ class RunAsFiles:
 
     def frames(self, name: str) -> Iterator[pd.DataFrame]:
         """A table, part by part, as `filed` gives it; rows and texts are those of all parts together."""
-        if name in _OF_RUN or not self.lengths[name]:
-            yield self._with_texts(name, filed(self.trace, name)[: self.lengths[name]])
+        none = not self.lengths[name]
+        for rows, _ in [(getattr(self.trace, name)[:0], 0)] if none else self.rows(name):
+            yield self._with_texts(name, filed(rows, name))
+
+    def rows(self, name: str) -> Iterator[tuple[pd.DataFrame, int]]:
+        """A table, part by part, and how many of its rows are before; rows that it names are those of all parts."""
+        if name in _OF_RUN:
+            yield getattr(self.trace, name)[: self.lengths[name]], 0
             return
         for part, begins in self.parts(name):
-            yield self._with_texts(name, with_launches_from(filed(part, name), begins["api"]))
+            yield with_launches_from(getattr(part, name), begins["api"]), begins[name]
 
     def texts(self, name: str, column: str) -> list[str]:
         """All texts of a table's column, also those that none of the rows has that are left."""

@@ -6,13 +6,11 @@ Times are whole ns on the trace's one clock. What a capture does not say is NULL
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
-from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,8 +21,9 @@ from analyzers.common.errors import TracevizError
 from analyzers.common.records import values
 from analyzers.common.writing import refuse_existing, replacing
 from analyzers.export.run import RunAsFiles
+from analyzers.export.tables import filed_columns
 from analyzers.syncs.report import order_of
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import codes, ints, of_codes, stored
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, PartitionedRun, as_run
 from analyzers.trace.schemas import TABLES
@@ -73,13 +72,23 @@ ROWS_OF = ("op", "behind", "waited_op", "call")  # columns of findings that coun
 NAMED = ("ops", "api", "ranges")  # tables whose names stand in `names`
 ROWS = 1 << 16  # of a table that are made into Python's objects at once
 PARAMETERS = 999  # of a statement, as many as any SQLite takes
-Frames = Callable[[], Iterator[pd.DataFrame]]  # a table, piece by piece
+CACHE_KIB = 32 << 10  # of pages, and of what is sorted for an index at once
 # Views: tables with the names they count, and lengths.
 VIEWS = {
     f"{table}_named": f"select {table}.*, names.name, {table}.end_ns - {table}.start_ns as duration_ns "
     f"from {table} join names on names.id = {table}.name_id"
     for table in ("ops", "api", "ranges")
 }
+
+
+class Cells(NamedTuple):
+    """A column of some rows in a statement: what stands there, and what is handed over for it, if anything is.
+
+    None rather not: sqlite3 looks for somebody who adapts it, which takes three times as long as to take a number.
+    """
+
+    word: str
+    given: Sequence[Any] | None = None
 
 
 def to_sqlite(
@@ -109,24 +118,30 @@ def to_sqlite(
     found = _findings(run, a, b, narrowing)
     files = RunAsFiles(run, narrowing)
     names = _names(files)
-    frames: dict[str, Frames] = {name: partial(_coded_frames, files, name, names) for name in TABLES}
-    texts = pd.DataFrame({"name": list(names)})
-    frames |= {name: partial(iter, [frame]) for name, frame in {**_about(files.trace), **found, "names": texts}.items()}
+    found = {**_about(files.trace), **found, "names": pd.DataFrame({"name": list(names)})}
     with replacing(path) as beside:
         try:
-            _write(beside, {name: frames[name] for name in _in_order(frames)})
+            _write(beside, found, files, names)
         except sqlite3.Error as error:
             raise TracevizError(f"Could not be written: {error}.", path=path, hint="Is the disk full?") from error
     return path
 
 
-def _write(path: Path, frames: Mapping[str, Frames]) -> None:
+def _write(path: Path, found: Mapping[str, pd.DataFrame], files: RunAsFiles, names: Mapping[str, int]) -> None:
+    kinds = {**{name: _kinds_of(name) for name in TABLES}, **{name: _kinds(frame) for name, frame in found.items()}}
     with closing(sqlite3.connect(path)) as connection:
         database = Database(connection)
         connection.execute("pragma journal_mode = off")
         connection.execute("pragma synchronous = off")  # the file gets its name only when it is whole
-        for name, pieces in frames.items():
-            _table(database, connection, name, pieces())
+        connection.execute(f"pragma cache_size = {-CACHE_KIB}")
+        for name in _in_order(kinds):
+            _create(database, name, kinds[name])
+            if name in found:
+                _append(connection, name, {column: stored(found[name], column) for column in found[name].columns}, 0)
+            for part, begin in files.rows(name) if name in TABLES else ():
+                _append(connection, name, _columns(part, name, names), begin)
+            for index in INDEXES.get(name, ()):
+                database[name].create_index(list(index))
         for name, statement in VIEWS.items():
             database.create_view(name, statement)
         connection.commit()
@@ -143,46 +158,37 @@ def _in_order(frames: Iterable[str]) -> list[str]:
     return sorted(frames, key=depth)
 
 
-def _table(database: Any, connection: sqlite3.Connection, name: str, pieces: Iterator[pd.DataFrame]) -> None:
-    first = next(pieces)
-    columns = {"id": int, **{str(column): _type(first[column]) for column in first}}
-    links = [(column, other, "id") for (table, column), other in LINKS.items() if table == name and column in first]
-    database[name].create(columns, pk="id", foreign_keys=links)
-    begin = 0
-    for frame in chain([first], pieces):
-        for low in range(0, len(frame), ROWS):
-            rows = frame[low : low + ROWS]
-            values = [_values(rows[column], column, name) for column in columns if column != "id"]
-            _insert(connection, name, begin, values)
-            begin += len(rows)
-    for index in INDEXES.get(name, ()):
-        database[name].create_index(list(index))
+def _create(database: Any, name: str, columns: Mapping[str, type]) -> None:
+    links = [(column, other, "id") for (table, column), other in LINKS.items() if table == name and column in columns]
+    database[name].create({"id": int, **columns}, pk="id", foreign_keys=links)
 
 
-def _insert(connection: sqlite3.Connection, table: str, begin: int, columns: Sequence[list[Any]]) -> None:
+def _append(connection: sqlite3.Connection, table: str, columns: Mapping[str, Any], begin: int) -> None:
+    """Insert rows, given column by column, with ids from `begin` on."""
+    size = len(next(iter(columns.values())))
+    for low in range(0, size, ROWS):
+        rows = slice(low, min(low + ROWS, size))
+        cells = [_cells(values[rows], minus_one=_says_minus_one(name, table)) for name, values in columns.items()]
+        _insert(connection, table, begin + low, rows.stop - low, cells)
+
+
+def _insert(connection: sqlite3.Connection, table: str, begin: int, size: int, columns: Sequence[Cells]) -> None:
     """Insert rows with ids from `begin` on, many a statement: handing over each takes longer than to write it.
 
-    So what all rows have in common stands in the statement.
+    SQLite counts the ids on from the first one.
     """
-    words = [_in_statement(column) for column in columns]
-    given = [range(begin, begin + len(columns[0])), *(columns[i] for i, word in enumerate(words) if word == "?")]
-    values: list[Any] = [None] * (len(given) * len(given[0]))
+    given = [column.given for column in columns if column.given is not None]
+    values: list[Any] = [None] * (len(given) * size)
     for i, column in enumerate(given):
         values[i :: len(given)] = column
-    at_once = PARAMETERS // len(given) * len(given)
-    row = f"(?, {', '.join(words)})"
-    for low in range(0, len(values), at_once):
-        some = values[low : low + at_once]
-        rows = ", ".join([row] * (len(some) // len(given)))
-        connection.execute(f"insert into [{table}] values {rows}", some)
-
-
-def _in_statement(column: list[Any]) -> str:
-    """The number that all rows have, or NULL; a parameter where they differ, or have texts."""
-    one = column[0]
-    if not (one is None or type(one) is int) or one != column[-1] or column.count(one) < len(column):
-        return "?"
-    return "null" if one is None else str(one)
+    words = ", ".join(column.word for column in columns)
+    into, row, at_once = f"insert into [{table}] values ", f"(null, {words})", PARAMETERS // max(len(given), 1)
+    many = into + ", ".join([row] * at_once)
+    connection.execute(f"{into}({begin}, {words})", values[: len(given)])
+    for low in range(1, size, at_once):
+        count = min(at_once, size - low)
+        some = values[low * len(given) : (low + count) * len(given)]
+        connection.execute(many if count == at_once else into + ", ".join([row] * count), some)
 
 
 def _type(column: pd.Series) -> type:
@@ -195,25 +201,24 @@ def _type(column: pd.Series) -> type:
     return next((kind for kind in (int, float) if known and known <= {bool, int, kind}), str)
 
 
-def _values(column: pd.Series, name: str, table: str) -> list[Any]:
-    """Values as SQLite takes them, with NULL for what is not known."""
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        known = np.array([*(str(text) or None for text in column.cat.categories), None], object)
-        return list(known[column.cat.codes.to_numpy()].tolist())
-    if column.dtype.kind in "iub":
-        values = column.to_numpy(np.int64)
-        unknown = values == -1
-        if _says_minus_one(name, table) or not unknown.any():
-            return list(values.tolist())
-        if unknown.all():
-            return [None] * values.size
-        found = values.astype(object)
-        found[unknown] = None
-        return list(found.tolist())
-    if column.dtype.kind == "f":
-        return [None if value != value else value for value in column.tolist()]
-    kind = _type(column)
-    return [None if value is None or value == "" or value != value else kind(value) for value in column.tolist()]
+def _cells(values: Any, *, minus_one: bool) -> Cells:
+    """A column of some rows, with NULL for what is not known; with `minus_one`, −1 is."""
+    if isinstance(values, pd.Categorical):
+        texts = np.array([*map(str, values.categories), ""], object)
+        code = np.where(values.codes < 0, len(texts) - 1, values.codes)
+        lacking = of_codes(code, [not text for text in texts])
+        if lacking.all():
+            return Cells("null")
+        return Cells("nullif(?, '')" if lacking.any() else "?", texts[code].tolist())
+    if values.dtype.kind in "iub":
+        if (values == values[0]).all():
+            return Cells("null" if values[0] == -1 and not minus_one else str(int(values[0])))
+        numbers = values.astype(np.int64, copy=False)
+        return Cells("?" if minus_one or not (numbers == -1).any() else "nullif(?, -1)", numbers.tolist())
+    if values.dtype.kind == "f":
+        return Cells("?", values.tolist())  # SQLite takes NaN for NULL
+    kind = _type(pd.Series(values))
+    return Cells("?", [None if value is None or value == "" or value != value else kind(value) for value in values])
 
 
 def _says_minus_one(name: str, table: str) -> bool:
@@ -227,15 +232,35 @@ def _names(files: RunAsFiles) -> dict[str, int]:
     return {text: number for number, text in enumerate(dict.fromkeys(named))}
 
 
-def _coded_frames(files: RunAsFiles, name: str, names: Mapping[str, int]) -> Iterator[pd.DataFrame]:
-    """A table with its names as numbers in `names`; `id` is the file's own word."""
-    for frame in files.frames(name):
-        renamed = frame.rename(columns={"id": "external_id"})
-        if name in NAMED:
-            code, texts = codes(frame, "name")
-            coded = np.array([*(names[text] for text in texts), -1], np.int64)[code]
-            renamed = renamed.rename(columns={"name": "name_id"}).assign(name_id=coded)
-        yield renamed
+def _kinds(frame: pd.DataFrame) -> dict[str, type]:
+    return {str(column): _type(frame[column]) for column in frame}
+
+
+def _kinds_of(table: str) -> dict[str, type]:
+    """What the columns of a Trace's table hold here."""
+    texts = [column for column, (kind, _) in TABLES[table].items() if kind == "text" or isinstance(kind, tuple)]
+    return {
+        _own_name(column, table): str if column in texts and not _is_named(column, table) else int
+        for column in filed_columns(table)
+    }
+
+
+def _columns(frame: pd.DataFrame, table: str, names: Mapping[str, int]) -> dict[str, Any]:
+    """The columns of a Trace's table, names as their numbers in `names`."""
+    columns = {_own_name(column, table): stored(frame, column) for column in filed_columns(table)}
+    if table in NAMED:
+        code, texts = codes(frame, "name")
+        columns["name_id"] = np.array([*(names[text] for text in texts), -1], np.int64)[code]
+    return columns
+
+
+def _own_name(column: str, table: str) -> str:
+    """What a column is called here: `id` is the file's own word."""
+    return "name_id" if _is_named(column, table) else "external_id" if column == "id" else column
+
+
+def _is_named(column: str, table: str) -> bool:
+    return column == "name" and table in NAMED
 
 
 def _about(trace: Trace) -> dict[str, pd.DataFrame]:

@@ -105,8 +105,12 @@ def _renumbered(clocks: Clocks, number: Ints) -> Clocks:
     )
 
 
-def filed(trace: Trace, name: str) -> pd.DataFrame:
+def filed(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     """A table as files hold it: keys as int32, ids as int64, and without what collectives say of ops."""
-    kept = {one: kind for one, (kind, _) in TABLES[name].items() if one not in OF_COLLECTIVES or one in WAIT_RANGE}
-    frame: pd.DataFrame = getattr(trace, name)
-    return frame[list(kept)].astype({one: _IN_FILES[kind] for one, kind in kept.items() if kind in _IN_FILES})
+    kinds = {one: TABLES[name][one][0] for one in filed_columns(name)}
+    return frame[list(kinds)].astype({one: _IN_FILES[kind] for one, kind in kinds.items() if kind in _IN_FILES})
+
+
+def filed_columns(name: str) -> list[str]:
+    """The columns of a table that files hold."""
+    return [column for column in TABLES[name] if column not in OF_COLLECTIVES or column in WAIT_RANGE]

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import traceviz as tv
 from analyzers.export.parquet import to_parquet
-from analyzers.export.sqlite import _insert, to_sqlite
+from analyzers.export.sqlite import Cells, _cells, _insert, to_sqlite
 from analyzers.trace.narrow import only_ranks
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
@@ -121,7 +125,7 @@ def test_rows_of_many_a_statement_are_those_written_one_by_one(size: int) -> Non
             names = ", ".join(f"c{i}" for i in range(len(columns)))  # without a type they keep what they are given
             connection.execute(f"create table t (id integer primary key, {names})")
             if write == "many":
-                _insert(connection, "t", 5, columns)
+                _insert(connection, "t", 5, size, [Cells("?", column) for column in columns])
             else:
                 every = zip(range(5, 5 + size), *columns, strict=True)
                 connection.executemany(f"insert into t values ({', '.join('?' * (1 + len(columns)))})", every)
@@ -129,6 +133,42 @@ def test_rows_of_many_a_statement_are_those_written_one_by_one(size: int) -> Non
             rows.append(connection.execute(f"select *, {kinds} from t").fetchall())
     assert rows[0] == rows[1]
     assert len(rows[0]) == size
+
+
+@given(
+    numbers=st.lists(st.sampled_from([-1, 0, 7, -1 << 63, (1 << 63) - 1]), min_size=1),
+    texts=st.lists(st.sampled_from([None, "", "it's", "x\0y", "7"]), min_size=1),
+    shares=st.lists(st.sampled_from([-1.0, 0.5, float("nan")]), min_size=1),
+    minus_one=st.booleans(),
+)
+def test_what_is_not_known_is_null_and_all_else_as_it_is(
+    numbers: list[int], texts: list[str | None], shares: list[float], *, minus_one: bool
+) -> None:
+    size = min(len(numbers), len(texts), len(shares))
+    columns: dict[str, Any] = {
+        "long": np.array(numbers[:size], np.int64),
+        "short": np.array([max(-1, min(number, 7)) for number in numbers[:size]], np.int32),
+        "flag": np.array(numbers[:size]) > 0,
+        "text": pd.Categorical(texts[:size], categories=["7", "x\0y", "it's", ""]),
+        "share": np.array(shares[:size]),
+        "mixed": np.array([*texts[:size]], object),
+    }
+    told = [_cells(values, minus_one=minus_one) for values in columns.values()]
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute(f"create table t (id integer primary key, {', '.join(columns)})")
+        _insert(connection, "t", 0, size, told)
+        written = connection.execute(f"select {', '.join(columns)} from t order by id").fetchall()
+    for row, found in enumerate(written):
+        long, short, flag, text, share, mixed = (values[row] for values in columns.values())
+        assert found == (
+            None if long == -1 and not minus_one else long,
+            None if short == -1 and not minus_one else short,
+            int(flag),
+            None if text in ("", None) or text != text else text,
+            None if math.isnan(share) else share,
+            None if mixed in ("", None) else mixed,
+        )
+    assert len(written) == size
 
 
 def test_sqlite_is_typed_linked_and_indexed(database: sqlite3.Connection) -> None:
