@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, pairwise, starmap
 from typing import Any
 
 import msgspec
@@ -176,6 +176,10 @@ class Tracks:
             self._name("thread", pid, tid, name, tid)
         return self._threads[key]
 
+    def pids(self, tid: Ints) -> Ints:
+        """The pid of each of some tracks."""
+        return np.array([0, *(pid for pid, _ in self._threads)])[tid]
+
     def spread(self, pid: int, name: str, starts: Ints, ends: Ints) -> Ints:
         """The tid of each slice of a track: the track's own, or a further one's where it would cross another."""
         tid, left, turn = np.zeros(starts.size, np.int64), np.arange(starts.size), 0
@@ -192,9 +196,12 @@ class Tracks:
 
 def nesting(starts: Ints, ends: Ints) -> Mask:
     """Which of some intervals to keep so that none begins inside another and ends after it; the outer ones stay."""
+    by_level = levels(np.arange(starts.size), starts, ends)
+    if all(starmap(_lie_within, pairwise(by_level))):
+        return np.ones(starts.size, dtype=bool)
     kept: Mask = np.zeros(starts.size, dtype=bool)
     shallower: list[tuple[Ints, Ints]] = []
-    for rows, low, high in levels(np.arange(starts.size), starts, ends):
+    for rows, low, high in by_level:
         fits = np.ones(rows.size, dtype=bool)
         for other_low, other_high in shallower:
             fits &= ~(
@@ -203,6 +210,13 @@ def nesting(starts: Ints, ends: Ints) -> Mask:
         kept[rows[fits]] = True
         shallower.append((low[fits], high[fits]))
     return kept
+
+
+def _lie_within(outer: tuple[Ints, Ints, Ints], inner: tuple[Ints, Ints, Ints]) -> bool:
+    """Whether each interval of a level lies in one of the level above, as it does wherever nothing crosses."""
+    (_, outer_low, outer_high), (_, low, high) = outer, inner
+    around = np.searchsorted(outer_low, low, side="right") - 1
+    return bool((around >= 0).all() and (high <= outer_high[around]).all())
 
 
 def _crosses(low: Ints, high: Ints, other_low: Ints, other_high: Ints, at: Ints) -> npt.NDArray[np.bool_]:

@@ -7,6 +7,7 @@ default left out. Categories are Kineto's, so that tools which know those find t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -73,44 +74,69 @@ def table_events(files: RunAsFiles, tracks: Tracks) -> Iterator[Events]:
     def memory(process: int, device: int) -> tuple[int, str]:
         return gpu_process(run, tracks, process, device), "memory in use"
 
-    def placed_ops(part: Trace) -> Placed:
-        keys = ("process", "device", "context", "stream")
-        return _placed(tracks, part.ops, keys, _stream_namer(run, tracks, several=files.several_contexts))
+    ops_at, calls_at = _Kept(tracks), _Kept(tracks)
 
-    def placed_calls(part: Trace) -> tuple[Placed, Placed]:
+    def placed_ops(number: int, part: Trace) -> Placed:
+        keys = ("process", "device", "context", "stream")
+        named = _stream_namer(run, tracks, several=files.several_contexts)
+        return ops_at.of(number, lambda: _placed(tracks, part.ops, keys, named)[1])
+
+    def placed_calls(number: int, part: Trace) -> tuple[Placed, Placed]:
         """Ranges and CUDA calls share their thread's track."""
-        calls = pd.concat([frame[["process", "thread", "start_ns", "end_ns"]] for frame in (part.api, part.ranges)])
-        keys = ("process", "thread")
-        threads = _placed(tracks, calls, keys, lambda process, thread: host(process, f"thread {thread}"))
-        api, ranges = np.split(np.array(threads), [len(part.api)], axis=1)
-        return (api[0], api[1]), (ranges[0], ranges[1])
+
+        def placed() -> Ints:
+            calls = pd.concat([frame[["process", "thread", "start_ns", "end_ns"]] for frame in (part.api, part.ranges)])
+            keys = ("process", "thread")
+            return _placed(tracks, calls, keys, lambda process, thread: host(process, f"thread {thread}"))[1]
+
+        pid, tid = calls_at.of(number, placed)
+        api = len(part.api)
+        return (pid[:api], tid[:api]), (pid[api:], tid[api:])
 
     def of_host(name: str, track: str) -> Iterator[Events]:
-        for part, begins in files.parts(name):
+        for _, part, begins in files.parts(name):
             frame = getattr(part, name)
             placed = _placed(tracks, frame, ("process",), lambda process: host(process, track))
             if name == "records":
                 frame = frame.assign(start_ns=_recorded_at(part, files.first_op_ns))
             yield _events(frame, name, placed, begins[name])
 
-    for part, begins in files.parts("ops"):
-        yield _events(with_launches_from(part.ops, begins["api"]), "ops", placed_ops(part), begins["ops"])
-    for part, begins in files.parts("api"):
-        yield _events(part.api, "api", placed_calls(part)[0], begins["api"])
-    for part, begins in files.parts("ranges"):
-        yield _events(part.ranges, "ranges", placed_calls(part)[1], begins["ranges"])
+    for number, part, begins in files.parts("ops"):
+        yield _events(with_launches_from(part.ops, begins["api"]), "ops", placed_ops(number, part), begins["ops"])
+    for number, part, begins in files.parts("api"):
+        yield _events(part.api, "api", placed_calls(number, part)[0], begins["api"])
+    for number, part, begins in files.parts("ranges"):
+        yield _events(part.ranges, "ranges", placed_calls(number, part)[1], begins["ranges"])
     yield from of_host("syncs", "synchronizations")
     yield from of_host("comms", "communication")
     yield from of_host("records", "event records")
-    for part, begins in files.parts("memory"):
+    for _, part, begins in files.parts("memory"):
         placed = _placed(tracks, part.memory, ("process", "device"), memory)
         yield _events(part.memory, "memory", placed, begins["memory"])
-    for part, _ in files.parts("counters"):
+    for _, part, _ in files.parts("counters"):
         yield from _counters(part, tracks)
-    for part, begins in files.parts("ops"):
-        yield from _flow("s", part, placed_calls(part)[0], begins["ops"])
-    for part, begins in files.parts("ops"):
-        yield from _flow("f", part, placed_ops(part), begins["ops"])
+    for number, part, begins in files.parts("ops"):
+        yield from _flow("s", part, placed_calls(number, part)[0], begins["ops"])
+    for number, part, begins in files.parts("ops"):
+        yield from _flow("f", part, placed_ops(number, part), begins["ops"])
+
+
+@dataclass
+class _Kept:
+    """Tracks of parts' rows, for when a part comes again: to find them takes longer than to read it. A byte a row."""
+
+    tracks: Tracks
+    found: dict[int, tuple[int, Ints]] = field(default_factory=dict)
+
+    def of(self, number: int, place: Callable[[], Ints]) -> Placed:
+        """The pid and tid of a part's rows; `place` finds the tids, the first time."""
+        if number not in self.found:
+            tid = place()
+            low = int(tid.min()) if tid.size else 0
+            self.found[number] = low, (tid - low).astype(np.min_scalar_type(int(tid.max(initial=low)) - low))
+        low, above = self.found[number]
+        tid = above.astype(np.int64) + low
+        return self.tracks.pids(tid), tid
 
 
 def _by_rank(trace: Trace) -> list[int]:

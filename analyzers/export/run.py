@@ -70,11 +70,14 @@ class RunAsFiles:
         self._parts = [self._seen(part) for part in self._alone_parts()]
         self.matches = self._with_rows(self.trace)
 
-    def parts(self, name: str) -> Iterator[tuple[Trace, dict[str, int]]]:
-        """Each part with rows in a table, and how many of each table are before its own; rows it names are its own."""
+    def parts(self, name: str) -> Iterator[tuple[int, Trace, dict[str, int]]]:
+        """Each part with rows in a table: its number, itself, and how many rows of each table are before its own.
+
+        Rows that it names are its own.
+        """
         wanted = [i for i, part in enumerate(self._parts) if part.lengths[name]]
         begins = [*self._begins()]
-        yield from zip(self._alone_parts(wanted), (begins[i] for i in wanted), strict=True)
+        yield from zip(wanted, self._alone_parts(wanted), (begins[i] for i in wanted), strict=True)
 
     def _alone_parts(self, only: Sequence[int] | None = None) -> Iterator[Trace]:
         if self._alone is not None:
@@ -100,7 +103,7 @@ class RunAsFiles:
         if name in _OF_RUN:
             yield getattr(self.trace, name)[: self.lengths[name]], 0
             return
-        for part, begins in self.parts(name):
+        for _, part, begins in self.parts(name):
             yield with_launches_from(getattr(part, name), begins["api"]), begins[name]
 
     def texts(self, name: str, column: str) -> list[str]:
