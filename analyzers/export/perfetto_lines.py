@@ -6,10 +6,10 @@ nanosecond is written as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise, starmap
-from typing import Any
+from itertools import pairwise, starmap
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -23,7 +23,9 @@ from analyzers.common.records import Record
 from analyzers.trace.nesting import levels
 
 ROWS = 1 << 15  # written at once
-_DECIMALS = pa.array([f".{number:03d}" for number in range(1000)])
+FEW = 1 << 10  # of numbers that lie so close each is made a text once
+PAIRS = 1 << 15  # so many pairs of texts may be put together, of which few occur
+_DECIMALS = [f".{number:03d}" for number in range(1000)]
 
 Column = Any  # int64 array, float64 array, Categorical, or list of texts
 
@@ -57,7 +59,17 @@ def text(value: Any) -> str:
         return msgspec.json.encode(str(value).encode("utf-8", "replace").decode()).decode()
 
 
-def lines(events: Events, zero: int) -> Iterator[bytes]:
+class _Coded(NamedTuple):
+    """A text for each row, of few: what the texts are, and the number of each row's."""
+
+    texts: list[str]
+    code: Ints
+
+
+Piece = Any  # a piece of each line: one text for all, `_Coded`, or an Arrow array of texts
+
+
+def lines(events: Events, zero: int) -> Iterator[memoryview]:
     """The events as bytes, each preceded by a comma and a new line.
 
     Parameters
@@ -68,8 +80,8 @@ def lines(events: Events, zero: int) -> Iterator[bytes]:
         yield _chunk(events, zero, slice(low, low + ROWS))
 
 
-def _chunk(events: Events, zero: int, rows: slice) -> bytes:
-    parts: list[Any] = [f',\n{{"ph":{text(events.phase)}']
+def _chunk(events: Events, zero: int, rows: slice) -> memoryview:
+    parts: list[Piece] = [f',\n{{"ph":{text(events.phase)}']
     for key, values in (("cat", events.category), ("name", events.name), ("pid", events.pid), ("tid", events.tid)):
         parts += [f',"{key}":', _json(_some(values, rows))]
     parts += [',"ts":', *_microseconds(events.start_ns[rows] - zero)]
@@ -78,35 +90,79 @@ def _chunk(events: Events, zero: int, rows: slice) -> bytes:
     for key, values in events.head.items():
         parts += [f",{text(key)}:", _json(_some(values, rows))]
     parts += [',"args":{', *_arguments(events, rows), "}}"] if events.args else ["}"]
-    pieces: list[Any] = []
-    for are_texts, some in groupby(parts, lambda part: isinstance(part, str)):
-        run = [*some]
-        pieces += ["".join(run)] if are_texts else run  # the fewer are joined row by row
-    return _bytes(pc.binary_join_element_wise(*pieces, ""))
+    return _bytes(_joined(parts))
+
+
+def _joined(parts: Sequence[Piece]) -> pa.Array:
+    """The lines, of pieces of which at least one is an array.
+
+    Joining takes its time for each piece of each row. So pieces of few texts that stand side by side become one before.
+    """
+    pieces: list[Piece] = []
+    for part in parts:
+        together = _together(pieces[-1], part) if pieces else None
+        if together is None:
+            pieces.append(part)
+        else:
+            pieces[-1] = together
+    arrays = [
+        pa.array(one.texts, pa.string()).take(pa.array(one.code)) if isinstance(one, _Coded) else one for one in pieces
+    ]
+    return pc.binary_join_element_wise(*arrays, "")
+
+
+def _together(one: Piece, other: Piece) -> Piece | None:
+    """Two pieces as one; None where that would be of too many texts.
+
+    >>> _together("a", _Coded(["b", "c"], np.array([1, 0, 1]))).texts
+    ['ab', 'ac']
+    """
+    if isinstance(one, str) and isinstance(other, str):
+        return one + other
+    if isinstance(one, str) and isinstance(other, _Coded):
+        return _Coded([one + each for each in other.texts], other.code)
+    if isinstance(one, _Coded) and isinstance(other, str):
+        return _Coded([each + other for each in one.texts], one.code)
+    if not (isinstance(one, _Coded) and isinstance(other, _Coded)) or len(one.texts) * len(other.texts) > PAIRS:
+        return None
+    code = one.code * len(other.texts) + other.code
+    used = np.flatnonzero(np.bincount(code))
+    number = np.zeros(int(used[-1]) + 1, np.int64)
+    number[used] = np.arange(used.size)
+    pairs = (divmod(each, len(other.texts)) for each in used.tolist())
+    return _Coded([one.texts[first] + other.texts[second] for first, second in pairs], number[code])
 
 
 def _some(values: Column, rows: slice) -> Column:
     return values if isinstance(values, str) else values[rows]
 
 
-def _arguments(events: Events, rows: slice) -> list[Any]:
+def _arguments(events: Events, rows: slice) -> list[Piece]:
     """All args as `"key":value,…`, in pieces; every one begins with a comma, of which the first is cut off."""
-    parts: list[Any] = []
+    parts: list[Piece] = []
     for key, values in events.args.items():
         some = values[rows]
         said = _differs(some, events.defaults[key]) if key in events.defaults else None
-        if said is not None and not said.any():
-            continue
-        argument = [f",{text(key)}:", _json(some)]
-        if said is not None and not said.all():
-            argument = [pc.if_else(pa.array(said), pc.binary_join_element_wise(*argument, ""), "")]
-        parts += argument
+        if said is None or said.all():
+            parts += [f",{text(key)}:", _json(some)]
+        elif said.any():
+            parts += _where(said, f",{text(key)}:", _json(some))
     if parts and isinstance(parts[0], str):
         return [parts[0][1:], *parts[1:]]
-    return [pc.utf8_slice_codeunits(pc.binary_join_element_wise("", *parts, ""), 1)]
+    return [pc.utf8_slice_codeunits(_joined([pa.array([""] * len(events.start_ns[rows])), *parts]), 1)]
 
 
-def _differs(values: Column, default: Any) -> np.ndarray:
+def _where(said: Mask, key: str, values: Piece) -> list[Piece]:
+    """A key with its values where it is said, nothing elsewhere."""
+    if isinstance(values, _Coded):
+        texts = ["", *(key + each for each in values.texts)]
+        return [_Coded(texts, np.where(said, values.code + 1, 0))]
+    if isinstance(values, str):
+        return [_Coded(["", key + values], said.astype(np.int64))]
+    return [_Coded(["", key], said.astype(np.int64)), pc.if_else(pa.array(said), values, "")]
+
+
+def _differs(values: Column, default: Any) -> Mask:
     if isinstance(values, pd.Categorical):
         other = np.array([each != default for each in values.categories] + [False], bool)  # the last: a missing text
         return other[values.codes]
@@ -115,36 +171,36 @@ def _differs(values: Column, default: Any) -> np.ndarray:
     return np.asarray(values != default)
 
 
-def _json(values: Column) -> Any:
-    """Each value as JSON text, one text where they are all the same."""
+def _json(values: Column) -> Piece:
+    """Each value as JSON text."""
     if isinstance(values, str):
         return text(values)
-    if isinstance(values, np.ndarray) and values.dtype.kind == "i" and (values == values[0]).all():
-        return str(values[0])
     if isinstance(values, pd.Categorical):
-        known = pa.array([*(text(str(each)) for each in values.categories), "null"], pa.string())
-        code = np.where(values.codes < 0, len(known) - 1, values.codes)
-        return known.take(pa.array(code))
+        known = [*(text(str(each)) for each in values.categories), "null"]
+        return _Coded(known, np.where(values.codes < 0, len(known) - 1, values.codes).astype(np.int64))
     if isinstance(values, list):
         return pa.array([text(each) for each in values], pa.string())
+    if values.dtype.kind == "i":
+        low, high = int(values.min()), int(values.max())
+        if high - low < FEW:
+            return str(low) if low == high else _Coded([*map(str, range(low, high + 1))], values - low)
     array = pa.array(values)
     if pa.types.is_floating(array.type):
         return pc.if_else(pc.is_finite(array), pc.cast(array, pa.string()), "null")
     return pc.cast(array, pa.string())
 
 
-def _microseconds(times: Ints) -> list[Any]:
-    """Times as decimal microseconds, exactly, in pieces."""
+def _microseconds(times: Ints) -> list[Piece]:
+    """Times as decimal microseconds, exactly, in pieces, one of them an array."""
     whole, rest = np.divmod(np.abs(times), 1000)
-    pieces = [pc.cast(pa.array(whole), pa.string()), _DECIMALS.take(pa.array(rest))]
-    return [pc.if_else(pa.array(times < 0), "-", ""), *pieces] if (times < 0).any() else pieces
+    pieces = [pc.cast(pa.array(whole), pa.string()), _Coded(_DECIMALS, rest)]
+    return [_Coded(["", "-"], (times < 0).astype(np.int64)), *pieces] if (times < 0).any() else pieces
 
 
-def _bytes(array: Any) -> bytes:
+def _bytes(array: Any) -> memoryview:
     """The texts of an array, end to end."""
-    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
-    return bytes(memoryview(array.buffers()[2])[offsets[0] : offsets[-1]]) if len(array) else b""
+    return memoryview(array.buffers()[2])[offsets[0] : offsets[-1]]
 
 
 # Tracks of a Chrome trace: numbers and names of its processes and threads, and room for what crosses.

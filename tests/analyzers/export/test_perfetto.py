@@ -183,9 +183,11 @@ def test_lines_are_those_written_one_by_one(rows: list[tuple[int, int, int, str,
             expected += f',\n{{"ph":"X","cat":"c","name":"{word[row]}","pid":{some[row]},"tid":{other[row]},'
             expected += f'"ts":{sign}{size // 1000}.{size % 1000:03d},"dur":{size // 1000}.{size % 1000:03d},'
             expected += f'"id":{some[row]},"args":{{' + ",".join(f'"{name}":{texts[name]}' for name in kept) + "}}"
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(perfetto_lines, "ROWS", 3)
-            assert b"".join(perfetto_lines.lines(events, 0)).decode() == expected
+        for limits in ({"ROWS": 3}, {"ROWS": 5, "FEW": 0}, {"ROWS": 30, "PAIRS": 4}):
+            with pytest.MonkeyPatch.context() as patch:
+                for name, limit in limits.items():
+                    patch.setattr(perfetto_lines, name, limit)
+                assert b"".join(perfetto_lines.lines(events, 0)).decode() == expected
 
 
 def crossed() -> Trace:
