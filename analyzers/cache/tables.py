@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Collection
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ import pyarrow as pa
 from analyzers.cache.folder import ABOUT
 from analyzers.cache.keys import FORMAT
 from analyzers.trace.about import about, restored
-from analyzers.trace.columns import framed, repeated
+from analyzers.trace.columns import framed, repeated, table, text_type
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 
@@ -60,8 +62,12 @@ def flush(folder: Path) -> None:
             os.close(handle)
 
 
-def read_trace(folder: Path) -> Trace:
+def read_trace(folder: Path, only: Collection[str] = tuple(TABLES)) -> Trace:
     """Read what `write_trace` wrote.
+
+    Parameters
+    ----------
+    only : tables that are wanted; the others come without rows.
 
     Raises
     ------
@@ -74,7 +80,9 @@ def read_trace(folder: Path) -> Trace:
         for name, size in description["files"].items():
             if (folder / name).stat().st_size != size:
                 raise Unusable(f"{name} is cut short")
-        tables: dict[str, Any] = {name: _read_table(folder / f"{name}.arrow") for name in TABLES}
+        tables: dict[str, Any] = {
+            name: _read_table(folder / f"{name}.arrow") if name in only else _without_rows(name) for name in TABLES
+        }
         return Trace(**restored(description), **tables)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, msgspec.ValidationError) as error:
         raise Unusable(str(error)) from error
@@ -122,4 +130,9 @@ def _read_table(path: Path) -> pd.DataFrame:
 
 
 def _categorical(numbers: Any, texts: list[str]) -> Any:
-    return pd.Categorical.from_codes(numbers, dtype=pd.CategoricalDtype(texts), validate=False)
+    return pd.Categorical.from_codes(numbers, dtype=text_type(tuple(texts)), validate=False)
+
+
+@cache
+def _without_rows(name: str) -> pd.DataFrame:
+    return table(name)

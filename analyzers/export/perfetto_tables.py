@@ -94,7 +94,7 @@ def table_events(files: RunAsFiles, tracks: Tracks) -> Iterator[Events]:
         return (pid[:api], tid[:api]), (pid[api:], tid[api:])
 
     def of_host(name: str, track: str) -> Iterator[Events]:
-        for _, part, begins in files.parts(name):
+        for _, part, begins in files.parts(name, "api"):
             frame = getattr(part, name)
             placed = _placed(tracks, frame, ("process",), lambda process: host(process, track))
             if name == "records":
@@ -103,9 +103,9 @@ def table_events(files: RunAsFiles, tracks: Tracks) -> Iterator[Events]:
 
     for number, part, begins in files.parts("ops"):
         yield _events(with_launches_from(part.ops, begins["api"]), "ops", placed_ops(number, part), begins["ops"])
-    for number, part, begins in files.parts("api"):
+    for number, part, begins in files.parts("api", "ranges"):
         yield _events(part.api, "api", placed_calls(number, part)[0], begins["api"])
-    for number, part, begins in files.parts("ranges"):
+    for number, part, begins in files.parts("ranges", "api"):
         yield _events(part.ranges, "ranges", placed_calls(number, part)[1], begins["ranges"])
     yield from of_host("syncs", "synchronizations")
     yield from of_host("comms", "communication")
@@ -115,7 +115,7 @@ def table_events(files: RunAsFiles, tracks: Tracks) -> Iterator[Events]:
         yield _events(part.memory, "memory", placed, begins["memory"])
     for _, part, _ in files.parts("counters"):
         yield from _counters(part, tracks)
-    for number, part, begins in files.parts("ops"):
+    for number, part, begins in files.parts("ops", "api"):
         yield from _flow("s", part, placed_calls(number, part)[0], begins["ops"])
     for number, part, begins in files.parts("ops"):
         yield from _flow("f", part, placed_ops(number, part), begins["ops"])

@@ -5,7 +5,7 @@ Parts are numbered as in the run, so that the files are the same, to the byte, h
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,20 +70,20 @@ class RunAsFiles:
         self._parts = [self._seen(part) for part in self._alone_parts()]
         self.matches = self._with_rows(self.trace)
 
-    def parts(self, name: str) -> Iterator[tuple[int, Trace, dict[str, int]]]:
+    def parts(self, name: str, *beside: str) -> Iterator[tuple[int, Trace, dict[str, int]]]:
         """Each part with rows in a table: its number, itself, and how many rows of each table are before its own.
 
-        Rows that it names are its own.
+        It has the rows of that table and those `beside`, perhaps of others; rows that it names are its own.
         """
         wanted = [i for i, part in enumerate(self._parts) if part.lengths[name]]
         begins = [*self._begins()]
-        yield from zip(wanted, self._alone_parts(wanted), (begins[i] for i in wanted), strict=True)
+        yield from zip(wanted, self._alone_parts(wanted, (name, *beside)), (begins[i] for i in wanted), strict=True)
 
-    def _alone_parts(self, only: Sequence[int] | None = None) -> Iterator[Trace]:
+    def _alone_parts(self, only: Sequence[int] | None = None, tables: Collection[str] | None = None) -> Iterator[Trace]:
         if self._alone is not None:
             yield from [self._alone][: None if only is None else len(only)]
             return
-        for part in self.run.parts(self.narrowing, only):
+        for part in self.run.parts(self.narrowing, only, tables):
             yield standalone(part, self._span, self._number)
 
     def _begins(self) -> Iterator[dict[str, int]]:

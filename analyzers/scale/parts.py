@@ -8,7 +8,7 @@ a capture are not in the cache, they wait in a scratch folder for the next quest
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from analyzers.readers.captures import cited, read_one, stored, without_bad
 from analyzers.readers.claims import claimed
 from analyzers.readers.inputs import PARQUET_EXPORT, Input, find_inputs
 from analyzers.readers.reading import Reading
-from analyzers.scale.summaries import CaptureContext, CaptureSummary, apply_context, contexts, summary_of
+from analyzers.scale.summaries import IN_CONTEXT, CaptureContext, CaptureSummary, apply_context, contexts, summary_of
 from analyzers.scale.workers import workers_for
 from analyzers.select.declared import declare
 from analyzers.trace.by_process import taken_apart
@@ -34,6 +34,7 @@ from analyzers.trace.freed_memory import freed_memory_kept
 from analyzers.trace.merge import among_others
 from analyzers.trace.narrow import Narrowing, check_ranks, only_ops
 from analyzers.trace.run import ALL, First, OnePart, PartitionedRun, Question
+from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 from analyzers.workers.local import Workers
 
@@ -115,10 +116,17 @@ class CapturesRun:
         run.trace = trace
         return run
 
-    def parts(self, narrowing: Narrowing = ALL, only: Sequence[int] | None = None) -> Iterator[Trace]:
+    def parts(
+        self,
+        narrowing: Narrowing = ALL,
+        only: Sequence[int] | None = None,
+        tables: Collection[str] | None = None,
+    ) -> Iterator[Trace]:
         """What is asked for of each capture, read in this process one after the other, while the workers rest."""
+        if narrowing != ALL or self.reading.comm:  # for which any table may be looked at
+            tables = None
         for i in range(len(self.inputs)) if only is None else only:
-            part = in_context(self.inputs[i], self.reading, self.folders[i], self.contexts[i])
+            part = in_context(self.inputs[i], self.reading, self.folders[i], self.contexts[i], tables=tables)
             part = among_others(part, self.trace, self.firsts[i].process)
             try:
                 part = narrowing.of_capture(part)
@@ -246,13 +254,20 @@ def ask_one(
 
 
 def in_context(
-    one: Input, reading: Reading, folder: Path | None, context: CaptureContext, progress: Progress = silent
+    one: Input,
+    reading: Reading,
+    folder: Path | None,
+    context: CaptureContext,
+    progress: Progress = silent,
+    tables: Collection[str] | None = None,
 ) -> Trace:
-    """A capture as the run has it, from its tables where they lie in a folder."""
+    """A capture as the run has it, from its tables where they lie in a folder: all, or at least those asked for."""
     trace = None
     if folder is not None:
         with contextlib.suppress(Unusable):
-            trace = cited(read_trace(folder), one.url or one.path)
+            trace = cited(
+                read_trace(folder, {*IN_CONTEXT, *(TABLES if tables is None else tables)}), one.url or one.path
+            )
     if trace is None:
         trace = read_one(msgspec.structs.replace(one, rank=None, pids={}), reading, progress)
     return apply_context(declare(trace, reading.comm), context)

@@ -34,6 +34,7 @@ from analyzers.trace.tables import Trace
 
 _KEYS = ["process", "correlation"]
 _OF_HOSTS = ("api", "syncs", "records")
+IN_CONTEXT = ("ops", "api", "devices", "counters")  # tables that tell `apply_context` how to change any of them
 
 
 class CaptureSummary(msgspec.Struct, frozen=True):

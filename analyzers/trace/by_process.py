@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -130,7 +130,12 @@ class ProcessesRun(msgspec.Struct, frozen=True):
         """The same run of that trace."""
         return msgspec.structs.replace(self, trace=trace)
 
-    def parts(self, narrowing: Narrowing = ALL, only: Sequence[int] | None = None) -> Iterator[Trace]:
+    def parts(
+        self,
+        narrowing: Narrowing = ALL,
+        only: Sequence[int] | None = None,
+        tables: Collection[str] | None = None,
+    ) -> Iterator[Trace]:
         """What is asked for of each process, one after the other."""
         for number in range(self.working.size) if only is None else only:
             part = self._part(number)

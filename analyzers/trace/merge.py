@@ -122,7 +122,7 @@ def _stacked(parts: Sequence[pd.Categorical]) -> pd.Categorical:
 
 
 def _moved(frame: pd.DataFrame, shift: int, processes: int) -> pd.DataFrame:
-    return assigned(frame, _moved_columns(frame, shift, processes))
+    return assigned(frame, _moved_columns(frame, shift, processes)) if len(frame) else frame
 
 
 def _moved_columns(frame: pd.DataFrame, shift: int, processes: int) -> Columns:

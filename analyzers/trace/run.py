@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -63,7 +63,12 @@ class PartitionedRun(Protocol):
     def said_as(self, trace: Trace) -> PartitionedRun:
         """The same run, of which `trace` says what concerns it as a whole, such as what its captures are called."""
 
-    def parts(self, narrowing: Narrowing = ALL, only: Sequence[int] | None = None) -> Iterator[Trace]:
+    def parts(
+        self,
+        narrowing: Narrowing = ALL,
+        only: Sequence[int] | None = None,
+        tables: Collection[str] | None = None,
+    ) -> Iterator[Trace]:
         """What is asked for of each part, one in memory at a time; of one that lacks it a part without ops.
 
         Captures and processes are the run's; rows that tables name are those of the part.
@@ -71,6 +76,7 @@ class PartitionedRun(Protocol):
         Parameters
         ----------
         only : numbers of parts; all where not given.
+        tables : those that are looked at; all where not given. Others may come without rows.
         """
 
 
@@ -98,7 +104,12 @@ class OnePart(msgspec.Struct, frozen=True):
         """The trace itself, or the part of it that is asked for."""
         return narrowing.of(self.trace)
 
-    def parts(self, narrowing: Narrowing = ALL, only: Sequence[int] | None = None) -> Iterator[Trace]:
+    def parts(
+        self,
+        narrowing: Narrowing = ALL,
+        only: Sequence[int] | None = None,
+        tables: Collection[str] | None = None,
+    ) -> Iterator[Trace]:
         """The trace, or the part of it that is asked for."""
         yield narrowing.of(self.trace)
 
