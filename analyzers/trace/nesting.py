@@ -97,7 +97,7 @@ def _last_begun(starts: Ints, instant: Ints) -> Ints:
 
 def levels(rows: Ints, starts: Ints, ends: Ints) -> list[tuple[Ints, Ints, Ints]]:
     """Split one lane's ranges into levels of (position, start, end) whose ranges are disjoint, outermost first."""
-    order = np.lexsort((-ends, starts))  # of two that start together the longer one is outside
+    order = outer_first(starts, ends)
     rows, starts, ends = rows[order], starts[order], ends[order]
     found: list[tuple[Ints, Ints, Ints]] = []
     while rows.size and len(found) < MANY_LEVELS:
@@ -108,6 +108,20 @@ def levels(rows: Ints, starts: Ints, ends: Ints) -> list[tuple[Ints, Ints, Ints]
         color = _colors(starts, ends)
         found += [(rows[color == c], starts[color == c], ends[color == c]) for c in range(int(color.max()) + 1)]
     return found
+
+
+def outer_first(starts: Ints, ends: Ints) -> Ints:
+    """Ranges in order of start; of those that start together the longer one comes first, being outside.
+
+    Starts that ascend, as captures mostly have them, are sorted in no time: only those that tie are sorted by end, too.
+    """
+    order = np.argsort(starts, kind="stable")
+    ties = starts[order[1:]] == starts[order[:-1]]
+    if ties.any():
+        tied = np.flatnonzero(np.append(ties, False) | np.append(False, ties))
+        rows = order[tied]
+        order[tied] = rows[np.lexsort((-ends[rows], starts[rows]))]
+    return order
 
 
 def _colors(starts: Ints, ends: Ints) -> Ints:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from analyzers.trace import nesting
 from analyzers.trace.columns import table
-from analyzers.trace.nesting import RangeIndex
+from analyzers.trace.nesting import RangeIndex, outer_first
 from tests.support import oracle
 
 spans = st.lists(
@@ -26,6 +26,13 @@ def found_at(pairs: list[oracle.Interval], moments: list[int]) -> list[oracle.In
 def test_the_innermost_range_is_the_one_a_scan_finds(pairs: list[oracle.Interval]) -> None:
     moments = list(range(-1, 48))
     assert found_at(pairs, moments) == [oracle.innermost(pairs, moment) for moment in moments]
+
+
+@given(spans)
+def test_of_ranges_that_start_together_the_longer_comes_first(pairs: list[oracle.Interval]) -> None:
+    starts, ends = (np.array([pair[side] for pair in pairs], np.int64) for side in (0, 1))
+    expected = sorted(range(len(pairs)), key=lambda row: (pairs[row][0], -pairs[row][1], row))
+    assert outer_first(starts, ends).tolist() == expected
 
 
 @given(spans)
