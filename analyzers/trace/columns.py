@@ -163,7 +163,7 @@ def of_codes(code: npt.NDArray[np.signedinteger[Any]], wanted: Sequence[bool] | 
     """Rows of the categories that are wanted; a missing text (code -1) never is."""
     numbers = np.flatnonzero(wanted).tolist()
     if len(numbers) > _FEW:
-        return np.array([*wanted, False], dtype=bool)[code]
+        return np.array([*wanted, False], dtype=bool).take(code, mode="wrap")  # half the time of an index
     found = np.zeros(code.size, dtype=bool)
     for number in numbers:  # comparing is many times quicker than looking each row up
         found |= code == number

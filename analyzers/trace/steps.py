@@ -9,7 +9,7 @@ import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import codes, ints, ints_at, of_codes, repeated
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, of_codes, repeated
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.regions import launches
 from analyzers.trace.tables import Trace
@@ -41,9 +41,8 @@ def find_steps(trace: Trace) -> Steps:
 def _find_steps(trace: Trace) -> Steps:
     code, texts = codes(trace.ranges, "name")
     marks = [STEP.match(text) for text in texts]
-    rows = np.flatnonzero(of_codes(code, [mark is not None for mark in marks]))
-    kind, kinds = codes(trace.ranges, "kind")
-    rows = rows[of_codes(kind[rows], [each in ("nvtx", "annotation") for each in kinds])]
+    rows = np.flatnonzero(is_one_of(trace.ranges, "kind", ("nvtx", "annotation")))  # operators are more by far
+    rows = rows[of_codes(code[rows], [mark is not None for mark in marks])]
     number = np.array([int(mark[1]) if mark else -1 for mark in marks], np.int64)
     by_profiler = np.array([text.startswith("ProfilerStep#") for text in texts], dtype=bool)[code[rows]]
     process = ints_at(trace.ranges, "process", rows)
