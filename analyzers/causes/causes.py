@@ -31,7 +31,17 @@ from analyzers.arrays.search import search, search_on
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.causes.gaps import Gaps, find_gaps
 from analyzers.causes.hardware_queues import QueueOrder, queue_order
-from analyzers.causes.occupancy import ByStart, Columns, Limits, Pieces, by_start, limits_of, occupancy_columns, room
+from analyzers.causes.occupancy import (
+    ByStart,
+    Columns,
+    Limits,
+    Pieces,
+    by_start,
+    limits_of,
+    occupancy_columns,
+    room,
+    running_at,
+)
 from analyzers.causes.queues import LAUNCH, NEVER, LaunchBounds, PredecessorIndex
 from analyzers.ordering.lanes import take_or
 from analyzers.ordering.ordering import Ordering
@@ -327,6 +337,12 @@ class Explainer:
         pieces = self._room(few, np.array([0]), np.array([low]), np.array([high]), np.arange(1, rows.size))
         # What a node inside a graph waits for within it is not in the capture: nothing says that it was room.
         return replace(pieces, full=pieces.full & ~self.queues.nodes.hidden[op])
+
+    def running_at(self, op: int, instant: int) -> list[int]:
+        """Ops that run on an op's device at an instant, by stream."""
+        near = self._by_start(*self._device_of(op)).running(instant, instant + 1)
+        found = running_at(self.columns, near, np.array([instant]))
+        return [row for row in np.concatenate([near[:0], *found]).tolist() if row >= 0]
 
     def started_beside(self, op: int, low: int, high: int) -> Ints:
         """Ops of an op's device that start after `low` and before `high`."""

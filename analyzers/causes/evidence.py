@@ -10,7 +10,7 @@ from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.causes import BEHIND_NEITHER, BEHIND_OTHER, DISPATCH_NS, Explained, Explainer
 from analyzers.causes.inferred import how_surely, in_words
-from analyzers.causes.occupancy import blocks_per_sm, running_at
+from analyzers.causes.occupancy import blocks_per_sm
 from analyzers.causes.queues import NEVER
 from analyzers.causes.without import Gain
 from analyzers.common.wording import duration
@@ -368,13 +368,12 @@ class EvidenceWriter:
         op, end = int(one.gaps.op[gap]), one.gaps.end_ns[[gap]]
         bound = np.clip(one.releases.released_ns[:, gap].max(keepdims=True), one.gaps.start_ns[gap], end)
         process, device = self._of_op("process", op), self._of_op("device", op)
-        device_ops = self.explainer.ops_of(process, device)
         limits = self.explainer.limits(process, device)
         assert limits is not None, "without limits no GPU is called full"
         pieces = self.explainer.room_for(op, int(bound[0]), int(end[0]))
         longest = int(np.argmax(np.where(pieces.full, pieces.high_ns - pieces.low_ns, -1)))
-        middle = pieces.low_ns[[longest]] + (pieces.high_ns - pieces.low_ns)[longest] // 2
-        running = [int(other[0]) for other in running_at(self.explainer.columns, device_ops, middle) if other[0] >= 0]
+        middle = int(pieces.low_ns[longest] + (pieces.high_ns - pieces.low_ns)[longest] // 2)
+        running = self.explainer.running_at(op, middle)
         op_words = f"{self._side(one, gap)} ({self.op_name(op)}) was free to run for {duration(int(end[0] - bound[0]))}"
         held = blocks_per_sm(self.explainer.columns, np.array(running, np.int64), limits) * limits.sms
         units = "CUs" if limits.warp == 64 else "SMs"  # AMD's wavefronts

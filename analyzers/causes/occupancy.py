@@ -64,8 +64,9 @@ class Pieces(msgspec.Struct, frozen=True):
 
 def room(columns: Columns, ops: Ints, low: Ints, high: Ints, device_ops: Ints, limits: Limits) -> Pieces:
     """Cut the window [low, high) of each op into pieces in which the GPU had room for it, or had none."""
-    times = np.concatenate([_of(columns, column, device_ops) for column in ("start_ns", "end_ns")])
-    times.sort()
+    here = as_slice(device_ops)
+    times = np.concatenate([columns[column][here] for column in ("start_ns", "end_ns")])
+    times.sort(kind="stable")  # mostly starts ascend, and ends do: one pass joins them
     times = times[run_heads(times)]
     first = search(times, low, "right")
     cuts = search_on(times, first, high) - first
@@ -153,8 +154,11 @@ def running_at(columns: Columns, device_ops: Ints, instants: Ints) -> list[Ints]
     found = []
     for rows in rows_by_key(*keys).values():
         stream_ops = device_ops[rows]
-        stream_ops = stream_ops[np.argsort(_of(columns, "start_ns", stream_ops), kind="stable")]
-        at = search(_of(columns, "start_ns", stream_ops), instants, "right") - 1
+        starts = _of(columns, "start_ns", stream_ops)
+        if np.any(starts[1:] < starts[:-1]):
+            order = np.argsort(starts, kind="stable")
+            stream_ops, starts = stream_ops[order], starts[order]
+        at = search(starts, instants, "right") - 1
         op = stream_ops[np.maximum(at, 0)]
         found.append(np.where((at >= 0) & (_of(columns, "end_ns", op) > instants), op, -1))
     return found

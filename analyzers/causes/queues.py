@@ -102,7 +102,9 @@ class PredecessorIndex:
     def last_released_ns(self) -> Ints:
         """When each op was released by all of these, ns; `NEVER` where by nothing."""
         found = np.maximum(self.launched_ns, self.ended(self.previous))
-        return np.maximum(found, self.ended(self.waited), out=found)
+        some = np.flatnonzero(self.waited >= 0)  # mostly few
+        found[some] = np.maximum(found[some], self.end_ns[self.waited[some]])
+        return found
 
     def ended(self, ops: Ids) -> Ints:
         """When ops were done, ns, `NEVER` for -1."""
@@ -133,13 +135,13 @@ class PredecessorIndex:
 
     def _last_behind(self, ops: Ints, other: int) -> Ids:
         """What ended last of what ops were behind; of two that ended together the other side's, else `previous`."""
-        previous, waited = self.previous[ops], self.waited[ops]
+        last, waited = self.previous[ops], self.waited[ops]
+        some = np.flatnonzero(waited >= 0)  # mostly few
+        previous, waited = last[some], waited[some]
         first, second = self.ended(previous), self.ended(waited)
-        last = np.where(second > first, waited, previous)
-        tied = np.flatnonzero((second == first) & (waited >= 0))
         is_other = self.sides[other]
-        tied = tied[is_other[waited[tied]] & ~is_other[previous[tied]]]
-        last[tied] = waited[tied]
+        later = (second > first) | ((second == first) & is_other[waited] & ~is_other[previous])
+        last[some[later]] = waited[later]
         return last
 
     def _lane(self, ops: Ints) -> Ints:
@@ -147,8 +149,9 @@ class PredecessorIndex:
 
     @cached_property
     def _bound_by_launch(self) -> Mask:
-        launched, by_stream, by_event = self.launched_ns, self.ended(self.previous), self.ended(self.waited)
-        by_launch = (launched > NEVER) & (launched >= by_stream) & (launched >= by_event)
+        by_launch = (self.launched_ns > NEVER) & (self.launched_ns >= self.ended(self.previous))
+        some = np.flatnonzero(by_launch & (self.waited >= 0))  # mostly few
+        by_launch[some] = self.launched_ns[some] >= self.end_ns[self.waited[some]]
         return by_launch & ~self.nodes.unseen
 
     def forget_origins(self) -> None:
@@ -158,13 +161,30 @@ class PredecessorIndex:
     def _origin(self, other: int) -> Ids:
         """For every op what its chain begins with: the first op of that side, bound by launch, or behind nothing."""
         if other not in self._origins:
-            origin: Ids = np.arange(self.end_ns.size, dtype=np.int32)
             goes_on = np.flatnonzero(~(self.sides[other] | self._bound_by_launch | self.nodes.unseen))
-            step = self._last_behind(goes_on, other)
-            goes_on, step = goes_on[step >= 0], step[step >= 0]
-            for _ in range(origin.size.bit_length()):  # each round doubles how far every op sees
-                origin[goes_on] = step
-                further = origin[step]
-                goes_on, step = goes_on[further != step], further[further != step]
-            self._origins[other] = origin
+            behind = self._last_behind(goes_on, other)
+            self._origins[other] = first_of_chains(goes_on[behind >= 0], behind[behind >= 0], self.end_ns.size)
         return self._origins[other]
+
+
+def first_of_chains(ops: Ids, behind: Ids, count: int) -> Ids:
+    """For each of `count` ops the one that its chain begins with, where `ops` are behind others, the rest behind none.
+
+    Mostly an op is behind the one before it: of such a stretch the first op answers for all.
+
+    >>> first_of_chains(np.array([1, 2, 4, 5]), np.array([0, 1, 2, 4]), 6).tolist()
+    [0, 0, 0, 3, 0, 0]
+    """
+    step: Ids = np.arange(count, dtype=np.int32)
+    head = step.copy()
+    step[ops] = behind
+    head[1:][step[1:] == head[:-1]] = 0
+    np.maximum.accumulate(head, out=head)
+    goes_on = np.flatnonzero((head == np.arange(count)) & (step != head))
+    origin: Ids = np.arange(count, dtype=np.int32)
+    step = head[step[goes_on]]
+    for _ in range(count.bit_length()):  # each round doubles how far every op sees
+        origin[goes_on] = step
+        further = origin[step]
+        goes_on, step = goes_on[further != step], further[further != step]
+    return origin[head]

@@ -101,6 +101,7 @@ class _Replay:
         self.moved: dict[int, tuple[int, int]] = {}  # start and end of ops replayed so far
         for op in self.idle:
             self.moved[op] = (self.low, self.low)
+        self.times = [stored(explainer.trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns")]
         self.now = self.low  # how far the thread has come whose own work takes no time
         self.held_ns = 0  # for how long the thread that no call blocks has waited for a place in a launch queue
         self.queue_was_full = False
@@ -176,8 +177,9 @@ class _Replay:
             op = int((self.queues.previous if released[STREAM] >= released[EVENT] else self.queues.waited)[op])
 
     def _released(self, op: int) -> list[int]:
-        released: list[int] = self.queues.released_ns(np.array([op]))[:, 0].tolist()
-        return released
+        queues = self.queues
+        behind = int(queues.previous[op]), int(queues.waited[op])
+        return [int(queues.launched_ns[op]), *(int(queues.end_ns[one]) if one >= 0 else NEVER for one in behind)]
 
     def _before(self, ops: list[int]) -> list[int]:
         """These ops, what they are behind and what runs beside them, if it started within the gap; as launched."""
@@ -223,7 +225,7 @@ class _Replay:
         self.now = min(max(self.now, ends) + max(overhead, 0), max(call.end_ns, self.now))
 
     def _replay_op(self, op: int) -> list[int]:
-        queues, ops = self.queues, self.explainer.trace.ops
+        queues = self.queues
         released = [self._launch(op)]
         bound = max(self._released(op))
         for which, behind in queues.before(op):
@@ -232,7 +234,7 @@ class _Replay:
             waits = behind.size and (op, which) != self.dropped
             released.append(max(map(self._end, behind.tolist())) if waits else NEVER)
             bound = max(bound, int(queues.ended(behind).max(initial=NEVER)))
-        start, end, wait = (int(stored(ops, column)[op]) for column in ("start_ns", "end_ns", "wait_ns"))
+        start, end, wait = (int(column[op]) for column in self.times)
         release = max(released) if max(released) > NEVER else self.low
         begins = min(release + start - bound, start) if bound > NEVER else start
         if begins < start and op in self.between and op not in self.idle:
