@@ -10,9 +10,11 @@ kernel that spins slows its neighbours, too.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from msgspec.structs import replace
 
@@ -20,7 +22,18 @@ from analyzers.arrays.groups import as_slice, first_of_each, label, ordered, row
 from analyzers.arrays.intervals import coverage, union
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.matching.calls import calls
-from analyzers.trace.columns import codes, ints, lanes, narrowed, squeezed, stored
+from analyzers.trace.columns import (
+    codes,
+    ints,
+    ints_at,
+    is_repeated,
+    lanes,
+    narrowed,
+    repeated,
+    squeezed,
+    stored,
+    taken,
+)
 from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.regions import launched_in
 from analyzers.trace.schemas import WAIT_RANGE
@@ -76,14 +89,15 @@ def timings(trace: Trace, a: Mask, b: Mask) -> tuple[Timings, Timings]:
         here = as_slice(rows)
         sides = a[here], b[here]
         for mine, others in (sides, sides[::-1]):
-            its, theirs, not_theirs = rows[mine], rows[others], rows[~others]
+            its, theirs = (rows[np.flatnonzero(each)] for each in (mine, others))
             beside[its] = coverage(begin[its], end[its], union(start[theirs], end[theirs]))
-            starts, ends, on_lane = start[not_theirs], end[not_theirs], lane[not_theirs]
             for (one,), of_lane in rows_by_key(lane[its]).items():
-                ops, elsewhere = its[of_lane], np.flatnonzero(on_lane != one)
-                crowded[ops] = coverage(begin[ops], end[ops], union(starts[elsewhere], ends[elsewhere]))
+                elsewhere = rows[np.flatnonzero((lane[here] != one) & ~others)]
+                if elsewhere.size:
+                    ops = its[of_lane]
+                    crowded[ops] = coverage(begin[ops], end[ops], union(start[elsewhere], end[elsewhere]))
     about = trace.once(calls).table
-    of_a, of_b = (_of_ops(trace, np.flatnonzero(side), beside, crowded, about) for side in (a, b))
+    of_a, of_b = (_of_ops(trace, np.flatnonzero(side), begin, beside, crowded, about) for side in (a, b))
     return of_a, of_b
 
 
@@ -97,7 +111,7 @@ def timings_of_streams(trace: Trace) -> Timings:
             elsewhere, ops = on_device[lane[on_device] != one], on_device[on_lane]
             beside[ops] = coverage(begin[ops], end[ops], union(start[elsewhere], end[elsewhere]))
     rows, crowded = np.arange(len(trace.ops)), np.zeros(len(trace.ops), np.int64)
-    return _of_ops(trace, rows, beside, crowded, trace.once(calls).table)
+    return _of_ops(trace, rows, begin, beside, crowded, trace.once(calls).table)
 
 
 def transfer_begin(trace: Trace) -> Ints:
@@ -119,20 +133,20 @@ def _lanes_of_ops(trace: Trace) -> Ints:
     return lanes(trace.ops)
 
 
-def _of_ops(trace: Trace, rows: Ints, beside: Ints, crowded: Ints, about: pd.DataFrame) -> Timings:
-    """Timings of some ops; `about` says of communication what it is."""
-    taken = (ints(trace.ops, "end_ns") - transfer_begin(trace))[rows]
-    kinds, kind = _kinds(trace, rows, crowded[rows] > CROWDED * taken, about)
+def _of_ops(trace: Trace, rows: Ints, begin: Ints, beside: Ints, crowded: Ints, about: pd.DataFrame) -> Timings:
+    """Timings of some ops; `begin` is `transfer_begin`, and `about` says of communication what it is."""
+    taken_ns = ints_at(trace.ops, "end_ns", rows) - begin[rows]
+    kinds, kind = _kinds(trace, rows, crowded[rows] > CROWDED * taken_ns, about)
     # They are kept until all parts of the run are done.
     rank, device, collective = (
-        squeezed(stored(trace.ops, column)[rows]) for column in ("rank", "device", "collective")
+        squeezed(taken(stored(trace.ops, column), rows)) for column in ("rank", "device", "collective")
     )
     return Timings(
         kinds,
         kind.astype(np.int32),
         rank,
         device,
-        narrowed(taken, "id"),
+        narrowed(taken_ns, "id"),
         narrowed(beside[rows], "id"),
         collective,
         trace.once(_usual)[rows],
@@ -160,7 +174,9 @@ def join(parts: Iterable[Timings]) -> Timings:
 
 def numbered(kinds: pd.DataFrame, columns: Iterable[str]) -> Ints:
     """Kinds that some columns tell apart, numbered from 0 in the order they first occur."""
-    return label(*(pd.factorize(kinds[one])[0] if one in _TEXTS else ints(kinds, one) for one in columns))
+    number: dict[tuple[object, ...], int] = {}
+    each = zip(*(kinds[one].tolist() for one in columns), strict=True)
+    return np.array([number.setdefault(kind, len(number)) for kind in each], np.int64)
 
 
 def over_all_ranks(found: Timings) -> Timings:
@@ -180,7 +196,9 @@ def _usual(trace: Trace) -> Mask:
     """Ops of known waits that no window cut, that follow no long idle time, and not of the first step, a warm-up."""
     start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
     least, most = (ints(trace.ops, column) for column in WAIT_RANGE)
-    usual = (ints(trace.ops, "wait_seen") > 0) & (most - least <= WAIT_KNOWN * (end - start))
+    usual = ints(trace.ops, "wait_seen") > 0
+    unsure = np.flatnonzero(most > least)
+    usual[unsure] &= (most - least)[unsure] <= WAIT_KNOWN * (end - start)[unsure]
     if trace.whole is not None:
         for column in ("start_ns", "end_ns"):
             usual &= ints(trace.ops, column) == ints(trace.whole.ops, column)[trace.rows]
@@ -205,56 +223,69 @@ def _in_first_steps(trace: Trace) -> Mask:
 def _kinds(trace: Trace, rows: Ints, crowded: Mask, about: pd.DataFrame) -> tuple[pd.DataFrame, Ints]:
     """The kinds of some ops, and which each is of."""
     ops = trace.ops
-    of_call = np.full(len(ops), -1, np.int64)
+    of_call = np.full(len(ops), -1, np.int32)
     of_call[ints(about, "op")] = np.arange(len(about))
-    call = of_call[rows]
-    is_call, called = call >= 0, about.take(call[call >= 0])
-    name, names = codes(ops, "name")
-    texts = {
-        column: (code[rows].astype(np.int64), found)
-        for column, (code, found) in {
-            "kind": codes(ops, "kind"),
-            "copy": codes(ops, "copy"),
-            "name": (name, names),
-        }.items()
-    }
-    operation, operations = codes(called, "operation")
-    texts["name"][0][is_call] = operation.astype(np.int64) + len(names)  # codes of few texts are narrow
-    texts["name"] = texts["name"][0], [*names, *operations]
-    group, groups = codes(called, "group_ranks")
-    texts["group"] = np.full(rows.size, -1, np.int64), groups
-    texts["group"][0][is_call] = group
-    # A transfer begins when the last rank comes, whatever ran before it.
-    texts["previous"] = np.where(is_call, -1, trace.once(_previous)[rows]), names
-    numbers = {column: ints(ops, column)[rows] for column in _NUMBERS[:-2]}
-    numbers["bytes"][is_call] = ints(called, "bytes")
-    numbers["sizes"] = np.where(is_call, -1, _sizes(trace)[rows])
-    numbers["crowded"] = crowded.astype(np.int64)
-    number = label(*(texts[column][0] for column in _TEXTS), *numbers.values())
+    at_call = np.flatnonzero(of_call[rows] >= 0)
+    called = about.take(of_call[rows[at_call]])
+    like = trace.once(_like)[rows]
+    if at_call.size:
+        like[at_call] = int(like.max()) + 1 + _like_calls(trace, rows[at_call], called)
+    number = label(like, crowded)
     firsts = first_of_each(number)
-    words = {
-        column: [found[each] if each >= 0 else "" for each in texts[column][0][firsts].tolist()]
-        for column in _TEXTS
-        for found in [texts[column][1]]
+    is_call = np.isin(firsts, at_call)
+    called = called.take(np.searchsorted(at_call, firsts[is_call]))
+    return _told(trace, rows[firsts], crowded[firsts], is_call, called), number
+
+
+def _like(trace: Trace) -> Ids:
+    """What kind each op is of but for `crowded`, as a number: of all but calls, which `_like_calls` tells apart."""
+    texts = [codes(trace.ops, column)[0] for column in ("kind", "copy", "name")]
+    numbers = [stored(trace.ops, column) for column in ("grid", "block", "registers", "shared_bytes", "bytes")]
+    return label(*texts, trace.once(_previous), *numbers, trace.once(_sizes)).astype(np.int32)
+
+
+def _like_calls(trace: Trace, rows: Ints, called: pd.DataFrame) -> Ints:
+    """The same of communication calls: a transfer begins when the last rank comes, whatever ran before it."""
+    texts = [codes(trace.ops, column)[0][rows] for column in ("kind", "copy")]
+    texts += [codes(called, column)[0] for column in ("operation", "group_ranks")]
+    numbers = [stored(trace.ops, column)[rows] for column in ("grid", "block", "registers", "shared_bytes")]
+    return label(*texts, *numbers, ints(called, "bytes"))
+
+
+def _told(trace: Trace, rows: Ints, crowded: Mask, is_call: Mask, called: pd.DataFrame) -> pd.DataFrame:
+    """`KIND_COLUMNS` of some ops; `called` is about those that are calls."""
+    code = {column: codes(trace.ops, column)[0][rows].astype(np.int64) for column in ("kind", "copy", "name")}
+    found = {column: codes(trace.ops, column)[1] for column in code}
+    code["previous"], found["previous"] = trace.once(_previous)[rows].astype(np.int64), found["name"]
+    code["previous"][is_call] = -1
+    code["group"], found["group"] = np.full(rows.size, -1), codes(called, "group_ranks")[1]
+    code["group"][is_call] = codes(called, "group_ranks")[0]
+    operation, operations = codes(called, "operation")
+    code["name"][is_call] = operation.astype(np.int64) + len(found["name"])  # codes of few texts are narrow
+    found["name"] = [*found["name"], *operations]
+    columns: dict[str, Any] = {
+        column: [found[column][each] if each >= 0 else "" for each in code[column].tolist()] for column in _TEXTS
     }
-    return pd.DataFrame({**words, **{column: values[firsts] for column, values in numbers.items()}}), number
+    columns |= {column: ints_at(trace.ops, column, rows) for column in _NUMBERS[:-2]}
+    columns["bytes"][is_call] = ints(called, "bytes")
+    columns["sizes"] = np.where(is_call, -1, trace.once(_sizes)[rows])
+    return pd.DataFrame({**columns, "crowded": crowded.astype(np.int64)})
 
 
 def _sizes(trace: Trace) -> Ints:
     """Sizes of the inputs of the operator that launched each op, as a number; -1 where they are not known."""
     of_range = ints(trace.ranges, "sizes")
-    if not (of_range >= 0).any():
-        return np.full(len(trace.ops), -1, np.int64)
+    if not ((of_range[:1] if is_repeated(of_range) else of_range) >= 0).any():
+        return repeated(-1, np.int64, len(trace.ops))
     operator, _ = launched_in(trace, of_range >= 0)
     return np.append(of_range, -1)[operator]
 
 
-def _previous(trace: Trace) -> Ints:
+def _previous(trace: Trace) -> npt.NDArray[np.signedinteger[Any]]:
     """The name of the op before each on its stream, as a code; -1 before the first."""
-    lane, (code, _) = lanes_of_ops(trace), codes(trace.ops, "name")
-    order = ordered(ints(trace.ops, "start_ns"))
-    order = order[ordered(lane[order])]
-    found = np.full(len(trace.ops), -1, np.int64)
-    same = lane[order][1:] == lane[order][:-1]
-    found[order[1:][same]] = code[order[:-1][same]]
+    start, (code, _) = ints(trace.ops, "start_ns"), codes(trace.ops, "name")
+    found = np.full(code.size, -1, code.dtype)
+    for rows in rows_by_key(lanes_of_ops(trace)).values():
+        order = rows[ordered(start[rows])]
+        found[order[1:]] = code[order[:-1]]
     return found

@@ -18,6 +18,8 @@ from analyzers.contention.cost import Contention, SideCost, contention, in_words
 from analyzers.contention.growth import growth
 from analyzers.contention.neighbours import neighbours, stream_contention
 from analyzers.contention.timings import KIND_COLUMNS, Timings, join, over_all_ranks, timings
+from analyzers.load import load
+from analyzers.matching.calls import calls
 from analyzers.select.select import select
 from analyzers.trace.columns import ints
 from analyzers.trace.narrow import clip
@@ -30,8 +32,11 @@ A, B = "kernel:alpha", "kernel:beta"
 
 
 def sides(trace: Trace) -> tuple[Timings, Timings]:
-    a, b = (select(trace, one).picked for one in (A, B))
-    return timings(trace, a, b)
+    return timings_of(trace, A, B)
+
+
+def timings_of(trace: Trace, a: str, b: str) -> tuple[Timings, Timings]:
+    return timings(trace, select(trace, a).picked, select(trace, b).picked)
 
 
 def cost(trace: Trace, side: int) -> SideCost:
@@ -55,6 +60,30 @@ def test_an_op_beside_the_other_side_is_measured_against_like_ones_alone() -> No
     assert found.slowdown_beside == pytest.approx(1.6)
     assert found.is_slowed
     assert cost(run.trace(), 0).paid_ns is None, "alpha never ran alone"
+
+
+@pytest.mark.parametrize("name", ["ddp.rank0", "a2a_async.rank0"])
+def test_kinds_are_the_distinct_combinations_of_what_tells_ops_apart(name: str) -> None:
+    trace = load([DDP / f"{name}.json.gz"])
+    ops, about = trace.ops, calls(trace).table.set_index("op")
+    by_start, previous = ops.sort_values("start_ns", kind="stable"), {}
+    for _, lane in by_start.groupby(["process", "device", "context", "stream"]):
+        previous |= dict(zip(lane.index[1:], lane["name"].iloc[:-1], strict=True))
+    for side, found in zip(("compute", "comm"), timings_of(trace, "compute", "comm"), strict=True):
+        assert not found.kinds.duplicated().any()
+        rows = np.flatnonzero(select(trace, side).picked).tolist()
+        for row, kind in zip(rows, found.kinds.iloc[found.kind].itertuples(), strict=True):
+            one, call = ops.loc[row], about.loc[row] if row in about.index else None
+            expected = {
+                "kind": one["kind"],
+                "copy": one["copy"],
+                "name": one["name"] if call is None else call["operation"],
+                "group": "" if call is None else call["group_ranks"],
+                "previous": previous.get(row, "") if call is None else "",
+                "bytes": (one if call is None else call)["bytes"],
+                **{column: one[column] for column in ("grid", "block", "registers", "shared_bytes")},
+            }
+            assert {column: getattr(kind, column) for column in expected} == expected
 
 
 def test_partly_covered_ops_count_by_the_share_covered() -> None:
