@@ -23,6 +23,7 @@ class Union(NamedTuple):
     ends: Ints
 
 
+_FEWER = 8  # times fewer intervals of a union, from which on these are looked up among others
 LIMIT = 1 << 62  # up to which time lines are laid one behind another
 EMPTY = Union(np.empty(0, np.int64), np.empty(0, np.int64))
 
@@ -69,13 +70,17 @@ def intersect(a: Union, b: Union) -> Union:
 
 def either(a: Union, b: Union) -> Union:
     """Instants in at least one."""
+    if a.starts.size == 0 or b.starts.size == 0:
+        return b if a.starts.size == 0 else a
     return union(np.concatenate([a.starts, b.starts]), np.concatenate([a.ends, b.ends]))
 
 
 def subtract(a: Union, b: Union) -> Union:
     """Instants in `a` and not in `b`."""
-    if a.starts.size == 0 or b.starts.size == 0:
+    met = np.flatnonzero(meets(b.starts, b.ends, a))
+    if not met.size:
         return a
+    b = Union(b.starts[met], b.ends[met])  # mostly few
     return intersect(a, complement(b, int(a.starts[0]), int(a.ends[-1])))
 
 
@@ -107,6 +112,17 @@ def coverage(starts: Ints, ends: Ints, a: Union) -> Ints:
     """For each of any intervals: how many of its ns lie in `a`."""
     if a.starts.size == 0 or starts.size == 0:
         return np.zeros(starts.shape, np.int64)
+    if a.starts.size * _FEWER < starts.size and _ascend(starts) and _ascend(ends):
+        near = _near(starts, ends, a)
+        found = np.zeros(starts.size, np.int64)
+        found[near] = _covered(starts[near], ends[near], a)
+        return found
+    return _covered(starts, ends, a)
+
+
+def _covered(starts: Ints, ends: Ints, a: Union) -> Ints:
+    if starts.size == 0:
+        return np.zeros(0, np.int64)
     ends = np.maximum(ends, starts)
     lengths, begun = _Lengths(a, int(starts.min())), search(a.starts, starts)
     covered = lengths.before(search_on(a.starts, begun, ends), ends)
@@ -114,13 +130,27 @@ def coverage(starts: Ints, ends: Ints, a: Union) -> Ints:
     return covered
 
 
+def _ascend(instants: Ints) -> bool:
+    return bool((instants[1:] >= instants[:-1]).all())
+
+
+def _near(starts: Ints, ends: Ints, a: Union) -> Ints:
+    """Rows of the intervals that may hold an instant of `a`, whose intervals are fewer; these ascend, at both ends."""
+    first = np.searchsorted(ends, a.starts, side="right")
+    last = np.maximum(np.searchsorted(starts, a.ends), first)
+    change = np.bincount(first, minlength=starts.size + 1) - np.bincount(last, minlength=starts.size + 1)
+    return np.flatnonzero(np.cumsum(change[:-1]))
+
+
 class _Lengths:
     """How many ns of a union lie before instants, none of them before `least`."""
 
     def __init__(self, a: Union, least: int) -> None:
-        self._length = np.append(0, np.cumsum(a.ends - a.starts))
+        self._length, self._rest = np.zeros((2, a.starts.size + 1), np.int64)
+        np.cumsum(a.ends - a.starts, out=self._length[1:])
         # Until the last of those that have begun ends, its rest is not counted; where none has, that is never below 0.
-        self._rest = self._length - np.append(least, a.ends)
+        self._rest[0] = -least
+        np.subtract(self._length[1:], a.ends, out=self._rest[1:])
 
     def before(self, begun: Ints, instants: Ints) -> Ints:
         """The same for each instant, given how many of the union's intervals begin before it."""

@@ -100,6 +100,16 @@ def test_coverage_counts_each_interval_by_itself(
     assert before == [len([t for t in oracle.instants(b) if t < moment]) for moment in moments]
 
 
+def test_coverage_of_many_intervals_that_ascend_by_a_few() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(200):
+        starts = np.sort(rng.integers(0, 60, 40))
+        ends = np.maximum.accumulate(starts + rng.integers(0, 9, 40))
+        b = [(low, low + int(rng.integers(1, 20))) for low in rng.integers(0, 70, rng.integers(0, 4)).tolist()]
+        expected = [oracle.overlap([one], b) for one in zip(starts.tolist(), ends.tolist(), strict=True)]
+        assert coverage(starts, ends, made(b)).tolist() == expected
+
+
 @given(intervals)
 def test_depth_counts_every_interval_that_covers_a_piece(pairs: list[oracle.Interval]) -> None:
     edges, covering = depth(*arrays(pairs))
