@@ -118,6 +118,8 @@ def distinct(values: Ints) -> Ints:
     if not values.size:
         return values
     low, high = _ends(values)
+    if low == high:
+        return values[:1].copy()
     if high - low < _DENSE * values.size:
         occurs = np.zeros(high - low + 1, dtype=bool)
         occurs[np.subtract(values, low, dtype=np.int64)] = True
@@ -141,6 +143,8 @@ def group_numbers(*keys: Ints) -> Ints:
     [1, 0, 1]
     """
     code, span = _code(keys, narrow=False) if keys[0].size else (keys[0], 0)
+    if span == 1:
+        return np.zeros(keys[0].size, np.int64)
     if code is not None and span <= _DENSE * code.size:
         occurs = np.zeros(span, dtype=bool)
         occurs[code] = True
@@ -160,7 +164,8 @@ def run_heads(*keys: npt.NDArray[Any]) -> Mask:
     head = np.zeros(keys[0].size, dtype=bool)
     head[:1] = True
     for key in keys:
-        head[1:] |= key[1:] != key[:-1]
+        if key.strides != (0,):  # one value, repeated, tells nothing apart
+            head[1:] |= key[1:] != key[:-1]
     return head
 
 

@@ -141,7 +141,7 @@ def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
         low, high = np.where(unsure, 0, low), np.where(unsure, length, high)
         waits["wait_low_ns"][op] = np.where(has_several, np.floor(np.clip(low, 0, length)), 0).astype(np.int64)
         waits["wait_high_ns"][op] = np.where(has_several, np.ceil(np.clip(high, 0, length)), 0).astype(np.int64)
-    return replace(trace, ops=assigned(trace.ops, waits))
+    return replace(trace, ops=assigned(trace.ops, {column: squeezed(values) for column, values in waits.items()}))
 
 
 def _parts(calls: pd.DataFrame) -> Iterator[tuple[Ints, Ints]]:

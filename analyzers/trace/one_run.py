@@ -36,10 +36,8 @@ def check_one_run(trace: Trace) -> Trace:
 def _check_copies(trace: Trace) -> None:
     """A copy under another name is another rank by its file's name or by order alone, and has the very same times."""
     seen: dict[tuple[object, ...], Capture] = {}
-    process = rows_by_key(stored(trace.ops, "process"))
-    for (number,), rows in process.items():
-        if rows.size <= FEW:
-            continue
+    process = {key: rows for key, rows in rows_by_key(stored(trace.ops, "process")).items() if rows.size > FEW}
+    for (number,), rows in process.items() if len(process) > 1 else ():
         one = trace.processes[number]
         capture = trace.captures[one.capture]
         times = [int(ints_at(trace.ops, column, rows).sum()) for column in ("start_ns", "end_ns", "correlation")]

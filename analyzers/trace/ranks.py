@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from analyzers.arrays.groups import distinct, first_of_each, group_numbers, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
-from analyzers.trace.columns import assigned, ints, squeezed, stored
+from analyzers.trace.columns import assigned, ints, repeated, squeezed, stored
 from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.tables import Process, Trace
 
@@ -70,8 +70,12 @@ def assign_ranks(trace: Trace) -> Trace:
     for position, index in enumerate(working):
         rank = position if rule == "order" else processes[index].claims[rule]
         processes[index] = replace(processes[index], rank=rank, rule=rule)
-    by_process = np.array([process.rank for process in processes] or [-1], np.int32)
-    ops = assigned(trace.ops, {"rank": squeezed(by_process[stored(trace.ops, "process")])})
+    if len(working) == 1:
+        rank_of_op = repeated(processes[working[0]].rank, np.int32, len(trace.ops))
+    else:
+        by_process = np.array([process.rank for process in processes] or [-1], np.int32)
+        rank_of_op = squeezed(by_process[stored(trace.ops, "process")])
+    ops = assigned(trace.ops, {"rank": rank_of_op})
     trace = replace(trace, ops=ops, processes=tuple(processes))
     for index in working:
         trace = _warn_of_conflict(trace, processes[index])

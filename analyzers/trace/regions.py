@@ -36,9 +36,10 @@ def _launches(trace: Trace) -> tuple[Ints, Ints, Ints]:
     known = row >= 0
     if not len(trace.api):
         return np.zeros(row.size, np.int64), np.zeros(row.size, np.int64), np.zeros(row.size, np.int64)
-    thread, start, end = (
-        np.where(known, ints_at(trace.api, column, row), 0) for column in ("thread", "start_ns", "end_ns")
-    )
+    thread, start, end = (ints_at(trace.api, column, row) for column in ("thread", "start_ns", "end_ns"))
+    if not known.all():
+        for column in (thread, start, end):
+            column[~known] = 0
     return squeezed(thread), start, end
 
 

@@ -17,6 +17,7 @@ import msgspec
 import pandas as pd
 from msgspec.structs import replace
 
+from analyzers.arrays.groups import distinct
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TraceWarning
 from analyzers.common.records import Record
@@ -150,7 +151,8 @@ class Trace(Record, frozen=True, dict=True, weakref=True, eq=False):
 
     @cached_property
     def _rank_ids(self) -> list[int]:
-        return sorted(self.ops["rank"].unique().tolist())
+        rank: Ints = self.ops["rank"].to_numpy()
+        return [int(one) for one in distinct(rank)]
 
     @cached_property
     def runtime(self) -> str:
