@@ -16,7 +16,7 @@ import numpy as np
 from analyzers.arrays.intervals import Union, intersect, measure, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import ints_at, stored, taken
 from analyzers.trace.tables import Trace
 
 
@@ -47,18 +47,17 @@ class RealRange(Record, frozen=True):
         return _ratio(self.most_ns, self.least_alone_ns)
 
 
-def real_range(trace: Trace, a: Ints, b: Ints, absent: Mask | None = None) -> RealRange:
+def real_range(
+    trace: Trace, a: Ints, b: Ints, absent: Mask | None = None, busy: tuple[Union, Union] | None = None
+) -> RealRange:
     """Measure the ops of both sides on one device with the least waits and with the most.
 
     Parameters
     ----------
     absent : ops that may have waited to their end, for peers that were not captured.
+    busy : when each side runs, waits included, where that is known already.
     """
-    starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
-    least, most = (ints(trace.ops, column) for column in ("wait_low_ns", "wait_high_ns"))
-    if absent is not None:
-        most = np.where(absent, ends - starts, most)
-    sides = [_running(starts[rows], ends[rows], least[rows], most[rows]) for rows in (a, b)]
+    sides = [_running(trace, rows, absent, busy and busy[side]) for side, rows in enumerate((a, b))]
     length = [[measure(one) for one in side] for side in sides]
     met = [[measure(intersect(of_a, of_b)) for of_b in sides[1]] for of_a in sides[0]]
     # At 0 stand the longest, at -1 the shortest. Of A what runs beside no B: the least where A waits long and B does
@@ -68,8 +67,15 @@ def real_range(trace: Trace, a: Ints, b: Ints, absent: Mask | None = None) -> Re
     return RealRange(met[-1][-1], met[0][0], least_alone, most_alone)
 
 
-def _running(starts: Ints, ends: Ints, least: Ints, most: Ints) -> list[Union]:
+def _running(trace: Trace, rows: Ints, absent: Mask | None, busy: Union | None) -> list[Union]:
     """When some ops run with the least waits, and with the most; one answer where these are the same."""
+    least, most = (taken(stored(trace.ops, column), rows) for column in ("wait_low_ns", "wait_high_ns"))
+    may_wait = absent is not None and absent[rows].any()
+    if busy is not None and not (may_wait or least.any() or most.any()):
+        return [busy]
+    starts, ends = (ints_at(trace.ops, column, rows) for column in ("start_ns", "end_ns"))
+    if absent is not None and may_wait:
+        most = np.where(absent[rows], ends - starts, most)
     waits = [least] if np.array_equal(least, most) else [least, most]
     return [union(starts + wait, ends) for wait in waits]
 

@@ -270,13 +270,14 @@ def _measure_rank(trace: Trace, rank: int, device: int, a: Ints, b: Ints, pairin
         for busy, real_busy, rows in zip(unions, real, (a, b), strict=True)
     ]
     instances = _instances(trace, a, b, pairing)
-    ranges, unseen = real_range(trace, a, b), _unseen(trace, a, b)
+    busy = unions[0], unions[1]
+    ranges, unseen = real_range(trace, a, b, busy=busy), _unseen(trace, a, b, busy)
     return RankOverlap(
         rank, device, sides[0], sides[1], overlap, real_overlap, instances, real_range=ranges, unseen=unseen
     )
 
 
-def _unseen(trace: Trace, a: Ints, b: Ints) -> Unseen | None:
+def _unseen(trace: Trace, a: Ints, b: Ints, busy: tuple[Union, Union]) -> Unseen | None:
     """What absent peers leave open; None where all were captured.
 
     A matmul runs from 0 to 60 beside an all-reduce from 20 to 120 whose peers are absent. If the all-reduce waited to
@@ -284,11 +285,12 @@ def _unseen(trace: Trace, a: Ints, b: Ints) -> Unseen | None:
     """
     starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
     absent = ints(trace.ops, "wait_seen") == 0
-    if not (absent[a].any() or absent[b].any()):
+    without_peers = [rows[np.flatnonzero(absent[rows])] for rows in (a, b)]
+    if not any(rows.size for rows in without_peers):
         return None
-    running = [measure(union(starts[rows] + waits[rows], ends[rows])) for rows in (a[absent[a]], b[absent[b]])]
-    waiting = waiting_share(trace, np.concatenate([a[absent[a]], b[absent[b]]]))
-    return Unseen(running[0], running[1], real_range(trace, a, b, absent), waiting)
+    running = [measure(union(starts[rows] + waits[rows], ends[rows])) for rows in without_peers]
+    waiting = waiting_share(trace, np.concatenate(without_peers))
+    return Unseen(running[0], running[1], real_range(trace, a, b, absent, busy), waiting)
 
 
 def _instances(trace: Trace, a: Ints, b: Ints, pairing: Pairing) -> Instances:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from analyzers.arrays.groups import distinct, label, rows_by_key
+from analyzers.arrays.groups import distinct, group_numbers, label, rows_by_key
 from analyzers.arrays.intervals import Union, intersect, lay
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.select.select import Selection
@@ -175,15 +175,15 @@ def _by_step(trace: Trace, a: Selection, b: Selection, *, marked: bool) -> Pairi
     steps = find_steps(trace)
     step = step_of_ops(trace)
     per_process = steps.rows.size + 1  # the last is for work outside steps
-    key = process * per_process + np.where(step < 0, per_process - 1, _start_order(trace, steps.rows)[step])
+    order = _start_order(trace, steps.rows)
+    key_of_op = process * per_process + np.append(order, per_process - 1)[step]
     in_instance = (a.picked | b.picked) & ((step >= 0) | (not marked))
-    found, instance = np.unique(key[in_instance], return_inverse=True)
-    instance_of_op = np.full(process.size, -1, np.int32)
-    instance_of_op[in_instance] = instance
-    number = np.full(found.size, -1, np.int64)
-    number[instance_of_op[in_instance]] = np.where(
-        step[in_instance] < 0, -1, steps.numbers[step[in_instance]] if steps.rows.size else -1
-    )
+    rows = np.flatnonzero(in_instance)
+    key = key_of_op[rows]
+    found, instance_of_op = distinct(key), np.full(process.size, -1, np.int32)
+    instance_of_op[rows] = group_numbers(key)
+    in_order = np.append(steps.numbers[np.argsort(order)], -1) if steps.rows.size else np.full(1, -1)
+    number = in_order[found % per_process]
     name = [f"step {k}" for k in number] if marked else ["capture"] * number.size
     return Pairing(
         "step" if marked else "capture",

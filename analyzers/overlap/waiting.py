@@ -13,7 +13,7 @@ from analyzers.arrays.groups import label, rows_by_key
 from analyzers.arrays.intervals import coverage, union
 from analyzers.arrays.types import Ints
 from analyzers.matching.calls import calls
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import codes, ints, stored, taken
 from analyzers.trace.kernels import is_compute
 from analyzers.trace.tables import Trace
 
@@ -51,10 +51,10 @@ def waiting_share(trace: Trace, ops: Ints) -> float | None:
 def _beside_others(trace: Trace, ops: Ints, start: Ints, end: Ints) -> Ints:
     """1 for each op that runs mostly beside computation on its device."""
     found = np.zeros(ops.size, np.int64)
-    keys = [ints(trace.ops, column) for column in ("process", "device")]
+    keys = [stored(trace.ops, column) for column in ("process", "device")]
     compute = np.flatnonzero(is_compute(trace))
-    compute_by_device = rows_by_key(*(key[compute] for key in keys))
-    for device, rows in rows_by_key(*(key[ops] for key in keys)).items():
+    compute_by_device = rows_by_key(*(taken(key, compute) for key in keys))
+    for device, rows in rows_by_key(*(taken(key, ops) for key in keys)).items():
         others = compute[compute_by_device.get(device, np.empty(0, np.int64))]
         runs = union(ints(trace.ops, "start_ns")[others], ints(trace.ops, "end_ns")[others])
         found[rows] = coverage(start[rows], end[rows], runs) > MOSTLY * (end[rows] - start[rows])

@@ -14,7 +14,7 @@ from analyzers.arrays.types import Ints
 from analyzers.common.errors import TraceWarning
 from analyzers.common.records import Record
 from analyzers.common.wording import count_of, duration
-from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.columns import codes, ints, is_one_of, of_codes, stored, taken
 from analyzers.trace.communication import BOOKKEEPING, COMMUNICATION, COMPUTE, FUSED, function, known
 from analyzers.trace.kernels import is_compute, is_declared, is_peer_copy, operation_codes
 from analyzers.trace.tables import Trace
@@ -121,7 +121,7 @@ def _by_rule(trace: Trace, took: Ints) -> tuple[Counter[Rule], Counter[Rule]]:
     name, texts = codes(trace.ops, "name")
     declared, rules = codes(trace.ops, "declared")
     by_name = [known(text) for text in texts]
-    has_rule = np.array([one.kind != COMPUTE for one in by_name] + [False])[name]
+    has_rule = of_codes(name, [one.kind != COMPUTE for one in by_name])
     has_rule &= is_one_of(trace.ops, "kind", ("kernel",))
     copies, own = is_peer_copy(trace), is_declared(trace)
     rows = np.flatnonzero(has_rule | copies | own)
@@ -150,8 +150,8 @@ def _unknown(
     compute = np.flatnonzero(is_compute(trace))
     name, texts = codes(trace.ops, "name")
     functions = [function(text) for text in texts]
-    stream = ints(trace.ops, "stream")[compute]
-    device = label(*(ints(trace.ops, column)[compute] for column in ("process", "device")))
+    stream = taken(stored(trace.ops, "stream"), compute)
+    device = label(*(taken(stored(trace.ops, column), compute) for column in ("process", "device")))
     by_lane = rows_by_key(device, stream)
     busy = {lane: int(took[compute[rows]].sum()) for lane, rows in by_lane.items()}
     main = {each: max((ns, lane) for lane, ns in busy.items() if lane[0] == each)[1] for each, _ in by_lane}
