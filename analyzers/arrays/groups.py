@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from analyzers.arrays.types import Ids, Ints, Mask
 
 Codes = npt.NDArray[np.integer[Any]]
 
+AT_ONCE = 1 << 16  # rows
 WIDEST = 1 << 62  # that integers hold
 _RADIX = 1 << 16
 _DENSE = 8  # ids may be this much sparser than rows and still be looked up in a table
@@ -122,7 +124,8 @@ def distinct(values: Ints) -> Ints:
         return values[:1].copy()
     if high - low < _DENSE * values.size:
         occurs = np.zeros(high - low + 1, dtype=bool)
-        occurs[np.subtract(values, low, dtype=np.int64)] = True
+        for first in range(0, values.size, AT_ONCE):  # no second column in 64 bits
+            occurs[np.subtract(values[first : first + AT_ONCE], low, dtype=np.int64)] = True
         return (np.flatnonzero(occurs) + low).astype(values.dtype, copy=False)
     ordered = np.sort(values)
     new = np.ones(ordered.size, dtype=bool)
@@ -179,6 +182,21 @@ def alike(*keys: Ids) -> tuple[Ints, Ints]:
     return first, np.diff(np.append(first, keys[0].size))
 
 
+def parts_of(heads: Ints, count: int) -> Iterator[tuple[slice, slice]]:
+    """Lots of `count` rows that stand together, a part of about `AT_ONCE` rows at a time: which lots, and which rows.
+
+    What is worked out of a part stays in the processor's cache, and takes no memory that the system clears first.
+
+    >>> list(parts_of(np.array([0, 2]), 5))
+    [(slice(0, 2, None), slice(0, 5, None))]
+    """
+    first = 0
+    while first < heads.size:
+        behind = max(int(np.searchsorted(heads, heads[first] + AT_ONCE)), first + 1)
+        yield slice(first, behind), slice(int(heads[first]), int(heads[behind]) if behind < heads.size else count)
+        first = behind
+
+
 def runs(first: Ints, count: Ints) -> tuple[Ints, Ints]:
     """Positions from each `first` on, `count` of them, and which of the runs each is of.
 
@@ -226,7 +244,7 @@ def label(*columns: Any) -> Ints:
         combined += code
         is_own, span = True, span * width
     if combined is None:
-        return np.zeros(len(columns[0]), np.int64)
+        return np.broadcast_to(np.int64(0), len(columns[0]))
     return pd.factorize(combined)[0].astype(np.int64, copy=False)
 
 
@@ -236,6 +254,8 @@ def first_of_each(labels: Ints) -> Ints:
     >>> first_of_each(np.array([0, 1, 0, 2]))
     array([0, 1, 3])
     """
+    if labels.size and labels.strides == (0,):
+        return np.zeros(1, np.int64)
     first = np.empty(int(labels.max(initial=-1)) + 1, np.int64)
     first[labels[::-1]] = np.arange(labels.size - 1, -1, -1, dtype=np.int32)  # of several the one that is written last
     return first

@@ -8,11 +8,11 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import alike, distinct, rows_by_key
+from analyzers.arrays.groups import alike, distinct, parts_of, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.clocks.align import Aligned
 from analyzers.common.errors import TraceWarning
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import codes, ints, stored
 
 COMMON_GROUPS = 8  # sets of ranks, most frequent first, that a rank is held to belong to
 
@@ -61,9 +61,9 @@ def _cut_off(aligned: Aligned, calls: pd.DataFrame) -> list[TraceWarning]:
     """Collectives of a rank's own groups that ended before its first call or began after its last."""
     missing: dict[int, tuple[int, int]] = {}
     collective, rank = ints(calls, "collective"), ints(calls, "rank")
-    start, end = ints(calls, "start_ns"), ints(calls, "start_ns") + ints(calls, "duration_ns")
-    first, last = _spans(aligned, start, end)
-    for sets, ends, starts in _groups(aligned, collective, rank, start, end):
+    heads, _ = alike(collective)
+    first, last, begun, ended = _spans(aligned, ints(calls, "start_ns"), ints(calls, "duration_ns"), heads)
+    for sets, ends, starts in _groups(aligned, rank, heads, begun, ended):
         counts = Counter(sets)
         number = {members: index for index, members in enumerate(counts)}
         which = np.array([number[members] for members in sets])
@@ -90,27 +90,31 @@ def _cut_off(aligned: Aligned, calls: pd.DataFrame) -> list[TraceWarning]:
     return [TraceWarning("cut-off", text)]
 
 
-def _spans(aligned: Aligned, start: Ints, end: Ints) -> tuple[dict[int, int], dict[int, int]]:
-    """Each rank's first start and last end of a call."""
-    member, ranks = ints(aligned.matches.calls, "member"), ints(aligned.matches.members, "rank")
+def _spans(
+    aligned: Aligned, start: Ints, duration: Ints, heads: Ints
+) -> tuple[dict[int, int], dict[int, int], Ints, Ints]:
+    """Each rank's first start and last end of a call, and each collective's."""
+    member, ranks = stored(aligned.matches.calls, "member"), ints(aligned.matches.members, "rank")
     limits = np.iinfo(np.int64)
     starts, ends = np.full(ranks.size, limits.max), np.full(ranks.size, limits.min)
-    np.minimum.at(starts, member, start)
-    np.maximum.at(ends, member, end)
+    begun, ended = np.empty((2, heads.size), np.int64)
+    for some, rows in parts_of(heads, start.size):
+        end, at = start[rows] + duration[rows], heads[some] - rows.start
+        np.minimum.at(starts, member[rows], start[rows])
+        np.maximum.at(ends, member[rows], end)
+        begun[some], ended[some] = np.minimum.reduceat(start[rows], at), np.maximum.reduceat(end, at)
     clocks_of = {rank: at for (rank,), at in rows_by_key(ranks).items()}
     first = {rank: int(starts[at].min()) for rank, at in clocks_of.items()}
-    return first, {rank: int(ends[at].max()) for rank, at in clocks_of.items()}
+    return first, {rank: int(ends[at].max()) for rank, at in clocks_of.items()}, begun, ended
 
 
 def _groups(
-    aligned: Aligned, collective: Ints, rank: Ints, start: Ints, end: Ints
+    aligned: Aligned, rank: Ints, heads: Ints, starts: Ints, ends: Ints
 ) -> list[tuple[list[frozenset[int]], Ints, Ints]]:
     """Per kind of collective (operation, group): each one's set of ranks, latest end and earliest start."""
     frame = aligned.matches.collectives
-    head, _ = alike(collective)
-    ends, starts = np.maximum.reduceat(end, head), np.minimum.reduceat(start, head)
     # Few of them are distinct: those of many ranks, kept once a collective, would take gigabytes.
-    parts = np.split(rank, head[1:])
+    parts = np.split(rank, heads[1:])
     distinct = {part.tobytes(): part for part in parts}
     members = {key: frozenset(part.tolist()) for key, part in distinct.items()}
     sets = [members[part.tobytes()] for part in parts]

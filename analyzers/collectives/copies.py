@@ -21,7 +21,7 @@ from analyzers.common.errors import TraceWarning
 from analyzers.common.records import Record
 from analyzers.common.wording import count_of, duration, size
 from analyzers.matching.match import match
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, table
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, of_codes, table
 from analyzers.trace.communication import BOOKKEEPING, known
 from analyzers.trace.kernels import is_peer_copy
 from analyzers.trace.tables import Trace
@@ -86,8 +86,8 @@ def peer_copies(trace: Trace, kept: Ints | None = None) -> PeerCopies:
 def _is_barrier(trace: Trace) -> Mask:
     code, texts = codes(trace.ops, "name")
     found = [known(text) for text in texts]
-    barrier = np.array([one.kind == BOOKKEEPING and one.operation == "barrier" for one in found] + [False])
-    return barrier[code] & is_one_of(trace.ops, "kind", ("kernel",))
+    barrier = of_codes(code, [one.kind == BOOKKEEPING and one.operation == "barrier" for one in found])
+    return barrier & is_one_of(trace.ops, "kind", ("kernel",))
 
 
 def _matched(trace: Trace, barriers: Ints) -> tuple[Ints, Ints]:
@@ -122,7 +122,7 @@ def _parts(trace: Trace, copies: Ints, number: Ints, heads: Ints) -> pd.DataFram
     total = np.where(least >= 0, total, -1)
     return pd.DataFrame(
         {
-            "rank": ints(trace.ops, "rank")[copies[heads]],
+            "rank": ints_at(trace.ops, "rank", copies[heads]),
             "device": ints(trace.ops, "device")[copies[heads]],
             "copies": np.bincount(number, minlength=count),
             "bytes": total,

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import alike, group_numbers
+from analyzers.arrays.groups import alike, group_numbers, parts_of
 from analyzers.arrays.types import Ints
 from analyzers.clocks.align import Aligned
 from analyzers.collectives.checks import capture_warnings
@@ -21,7 +21,7 @@ from analyzers.common.notebook import card
 from analyzers.common.records import Record
 from analyzers.common.wording import duration, percent, size
 from analyzers.trace.alignment import Clocks
-from analyzers.trace.columns import codes, ints, ints_at, taken
+from analyzers.trace.columns import codes, ints, ints_at, stored, taken_in_parts
 from analyzers.trace.freed_memory import freed_memory_kept
 from analyzers.trace.groups import groups_of
 from analyzers.trace.tables import Trace
@@ -231,9 +231,9 @@ def bus_factor(operation: str, ranks: int) -> float:
 
 def _calls(aligned: Aligned) -> pd.DataFrame:
     matched, ops = aligned.matches.calls, aligned.trace.ops
-    op = ints(matched, "op")
-    start, duration, wait, device = (taken(ints(ops, name), op) for name in ("start_ns", "end_ns", "wait_ns", "device"))
-    duration = duration - start
+    columns = ("start_ns", "end_ns", "wait_ns", "device")
+    start, end, wait, device = (taken_in_parts(ints(ops, name), stored(matched, "op")) for name in columns)
+    duration = np.subtract(end, start, out=end if end.flags.writeable else None)
     return pd.DataFrame(
         {
             "collective": ints(matched, "collective"),
@@ -252,9 +252,7 @@ def _table(aligned: Aligned, calls: pd.DataFrame) -> pd.DataFrame:
     matched = aligned.matches.collectives
     head, count = alike(ints(calls, "collective"))
     start, duration, rank, device = (ints(calls, name) for name in ("start_ns", "duration_ns", "rank", "device"))
-    fastest, last = _first_of(np.minimum, duration, head, count), _first_of(np.maximum, start, head, count)
-    second_last = _without(start, last, head)
-    end = start + duration
+    fastest, last, second_last, skew = _extremes(start, duration, head, count)
     sizes, ranks = ints(matched, "bytes"), np.where(ints(matched, "group_size") > 0, ints(matched, "group_size"), count)
     operation_code, names = codes(matched, "operation")
     factor = np.array([[bus_factor(name, int(n)) for n in np.unique(ranks)] for name in names]).reshape(len(names), -1)
@@ -277,7 +275,7 @@ def _table(aligned: Aligned, calls: pd.DataFrame) -> pd.DataFrame:
             "last_arrival_rank": np.where(count > 1, rank[last], -1),
             "last_arrival_device": np.where(count > 1, device[last], -1),
             "last_arrival_lead_ns": np.where(count > 1, start[last] - np.where(count > 1, second_last, 0), 0),
-            "end_skew_ns": _reduce(np.maximum, end, head) - _reduce(np.minimum, end, head),
+            "end_skew_ns": skew,
             "algorithm_gb_s": bandwidth,
             "bus_gb_s": np.where(unknown, np.nan, bus),
             **{column: matched[column].array for column in ("matched_by", "confidence", "sure")},
@@ -298,13 +296,23 @@ def _filled(values: pd.Categorical) -> pd.Categorical:
     return values.add_categories([""]).fillna("")
 
 
-def _reduce(how: np.ufunc, values: Ints, head: Ints) -> Ints:
-    return how.reduceat(values, head) if head.size else values
+def _extremes(start: Ints, duration: Ints, head: Ints, count: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Of each collective the rows of its shortest call and of its last, when the last but one came, and ends' skew."""
+    fastest, last, second_last, skew = np.empty((4, head.size), np.int64)
+    for some, rows in parts_of(head, start.size):
+        starts, durations, at, of_each = start[rows], duration[rows], head[some] - rows.start, count[some]
+        fastest[some] = _first_of(np.minimum, durations, at, of_each) + rows.start
+        came_last = _first_of(np.maximum, starts, at, of_each)
+        last[some] = came_last + rows.start
+        second_last[some] = _without(starts, came_last, at)
+        ends = starts + durations
+        skew[some] = np.maximum.reduceat(ends, at) - np.minimum.reduceat(ends, at)
+    return fastest, last, second_last, skew
 
 
 def _first_of(how: np.ufunc, values: Ints, head: Ints, count: Ints) -> Ints:
     """Row of each collective's least or largest value, the lowest rank's where several have it."""
-    rows = np.flatnonzero(values == np.repeat(_reduce(how, values, head), count))
+    rows = np.flatnonzero(values == np.repeat(how.reduceat(values, head), count))
     return rows[np.searchsorted(rows, head)]
 
 
@@ -312,7 +320,7 @@ def _without(values: Ints, rows: Ints, head: Ints) -> Ints:
     """Each collective's largest value but for that of one of its rows."""
     others = values.copy()
     others[rows] = np.iinfo(np.int64).min
-    return _reduce(np.maximum, others, head)
+    return np.maximum.reduceat(others, head)
 
 
 def _plain(key: str, value: object) -> object:

@@ -91,14 +91,14 @@ def operation_codes(trace: Trace) -> tuple[Ints, list[str]]:
     called = [operation_of(text) for text in call_texts]
     distinct = list(dict.fromkeys(["", *named, *called]))
     number = {text: each for each, text in enumerate(distinct)}
-    by_name = np.array([*(number[text] for text in named), 0], np.int64)[code]
+    by_name = np.array([*(number[text] for text in named), 0], np.int64)
     by_call = np.array([*(number[text] for text in called), 0], np.int64)[call_code]
     ours = np.flatnonzero(is_communication(trace))
     stating = np.flatnonzero(by_call > 0)
     keys = [[ints(trace.comms, key)[stating] for key in _KEYS], [ints(trace.ops, key)[ours] for key in _KEYS]]
     row = first_row_of(*keys[0], *keys[1])
     result = np.zeros(len(trace.ops), np.int64)
-    result[ours] = np.where(row >= 0, np.append(by_call[stating], 0)[row], by_name[ours])
+    result[ours] = np.where(row >= 0, np.append(by_call[stating], 0)[row], by_name[code[ours]])
     return result, distinct
 
 

@@ -7,9 +7,11 @@ from itertools import count, groupby, pairwise
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analyzers.arrays import groups
 from analyzers.arrays.groups import (
     alike,
     as_slice,
@@ -22,6 +24,7 @@ from analyzers.arrays.groups import (
     label,
     occurrence,
     ordered,
+    parts_of,
     rows_by_key,
 )
 
@@ -156,3 +159,17 @@ def test_ids_are_looked_up_among_those_of_their_owner(
     columns = [np.array([row[at] for row in rows], np.int64) for rows in (known, wanted) for at in range(2)]
     expected = [known.index(one) if one[1] >= 0 and one in known else -1 for one in wanted]
     assert first_row_of(*columns).tolist() == expected
+
+
+@given(st.lists(st.integers(1, 9), max_size=30), st.integers(1, 12))
+def test_parts_are_of_whole_lots_and_have_each_row_once(lengths: list[int], at_once: int) -> None:
+    heads, size = np.cumsum([0, *lengths])[:-1], sum(lengths)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(groups, "AT_ONCE", at_once)
+        parts = list(parts_of(heads, size))
+    assert [row for _, rows in parts for row in range(rows.start, rows.stop)] == list(range(size))
+    assert [lot for lots, _ in parts for lot in range(lots.start, lots.stop)] == list(range(len(lengths)))
+    for lots, rows in parts:
+        assert rows.start == heads[lots.start]
+        assert rows.stop - rows.start == sum(lengths[lots])
+        assert sum(lengths[lots][:-1]) < at_once

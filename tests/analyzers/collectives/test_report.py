@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from analyzers.arrays import groups
 from analyzers.clocks.align import align
 from analyzers.collectives.report import Collectives, bus_factor, collectives
 from analyzers.readers.nsys import read as nsys
 from analyzers.readers.nsys import stats
+from analyzers.trace import columns
 from analyzers.trace.merge import merge
 from analyzers.trace.ranks import assign_ranks
 from tests.support.builder import Builder
@@ -217,3 +219,15 @@ def test_copies_between_gpus_are_not_denied() -> None:
     (warning,) = [one for one in result.warnings if one.code == "peer-copies"]
     assert warning.message.startswith("2 copies between GPUs (2.0 MiB, 1.00 µs) are matched with no other rank's")
     assert result.copies.calls["bytes"].tolist() == [1 << 20, 1 << 20]
+
+
+def test_figures_are_the_same_however_many_calls_are_looked_at_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = (Call(), Call("AllGather"), Call())
+    aligned = align(run(4, 6, calls, offset=50_000, drift=20e-6).trace())
+    whole = collectives(aligned)
+    for module in (groups, columns):
+        monkeypatch.setattr(module, "AT_ONCE", 5)
+    parts = collectives(aligned)
+    assert parts.table.equals(whole.table)
+    assert parts.calls.equals(whole.calls)
+    assert parts.warnings == whole.warnings
