@@ -125,7 +125,7 @@ def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
     starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
     is_unsure = ~collectives["sure"].to_numpy(bool)  # its calls may be another collective's
     clock_of_op, apart = _clock_of_ops(trace.clocks, trace.ops), apart_ns
-    if (clock_of_op[ints(calls, "op")] == len(apart)).any():
+    if any((clock_of_op[op] == len(apart)).any() for op, _ in _parts(calls)):
         apart = np.pad(apart_ns, (0, 1), constant_values=np.inf)  # the last stands for devices without a clock
     arrivals = Arrivals(apart)
     for op, collective in _parts(calls):
