@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
+from itertools import pairwise
 from typing import Any
 
 import msgspec
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import distinct, ordered, rows_by_key, run_heads, runs
+from analyzers.arrays.groups import distinct, ordered, rows_by_key, run_heads
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.calls import Calls, Launches
@@ -127,40 +128,30 @@ class Graph:
         return self._columns[lane]
 
     def _solve(self, lane: int) -> Ints:
-        found: Ids = np.zeros(self.lane.size, np.int32)
+        found: Ids = np.zeros(self.lane.size + 1, np.int32)  # the last is for edges from lanes that know nothing yet
         part = int(np.searchsorted(self._bounds, lane, side="right")) - 1
-        low, high = self.first[self._bounds[part]], self.first[self._bounds[part + 1]]
+        lanes = slice(self._bounds[part], self._bounds[part + 1] + 1)
+        low, high = self.first[lanes][[0, -1]]
         if low == high:
-            return found
-        edge_low = self.edge_first[low]
-        edge_high = self.edge_first[high] if high < self.edge_first.size else self.edges.size
-        of_process = slice(edge_low, edge_high)
+            return found[:-1]
+        edge_first = np.append(self.edge_first, self.edges.size)
+        of_process = slice(edge_first[low], edge_first[high])
         learned_directly = np.where(self.edges.source[of_process] == lane, self.edges.source_position[of_process], 0)
-        source = self.source_node[of_process]
+        source = self.source_node[of_process].astype(np.int64)
         if self._tells is not None:
             learned_directly[~self._tells[of_process]] = 0
-            source = np.where(self._tells[of_process], source, -1)
-        heads = self.edge_first[low:high] - edge_low
-        count = np.diff(np.append(heads, learned_directly.size))
-        several = np.flatnonzero(count > 1)  # nodes of more than one edge, mostly few
-        of_several, which = runs(heads[several], count[several])
-        several_heads = np.flatnonzero(run_heads(which))
-        # One running maximum over all lanes: a lane's values lie above every value of the lanes before it.
-        lift = np.subtract(self.lane[low:high], self.lane[low], dtype=np.int64)
-        lift *= int(learned_directly.max(initial=0)) + 1
-        learned = learned_directly
+            source[~self._tells[of_process]] = -1
+        last_edge = edge_first[low + 1 : high + 1] - (edge_first[low] + 1)
+        of_lanes = [*pairwise(edge_first[self.first[lanes]] - edge_first[low])]
+        learned, known = learned_directly, np.empty_like(learned_directly)
         while True:
-            known = learned.take(heads)
-            if several.size:
-                known[several] = np.maximum.reduceat(learned.take(of_several), several_heads)
-            known = known + lift
-            np.maximum.accumulate(known, out=known)
-            known -= lift
-            found[low:high] = known
-            passed_on = take_or(found, source, 0)
+            for first, end in of_lanes:  # what a lane knows it knows from then on
+                np.maximum.accumulate(learned[first:end], out=known[first:end])
+            found[low:high] = known.take(last_edge)
+            passed_on = found.take(source)
             np.maximum(passed_on, learned_directly, out=passed_on)
             if np.array_equal(passed_on, learned):
-                return found
+                return found[:-1]
             learned = passed_on
 
 

@@ -33,7 +33,10 @@ def take_or(values: npt.NDArray[Any], index: Ints, missing: Any = -1) -> npt.NDA
         raise IndexError(f"position {index.max()} of {values.size} values")
     if not values.size:
         return np.full(index.size, missing, values.dtype)
-    found = values.take(index, mode="clip")  # which is quicker by far than to make each index 0 at least
+    if values.strides == (0,):  # one value, repeated, which `take` would write out first
+        found = np.full(index.size, values[0], values.dtype)
+    else:
+        found = values.take(index, mode="clip")  # which is quicker by far than to make each index 0 at least
     np.putmask(found, index < 0, values.dtype.type(missing))  # twice as quick as an assignment
     return found
 

@@ -74,7 +74,7 @@ def step_of_ops(trace: Trace) -> Ints:
 
 def steps_of(trace: Trace, ops: Ints) -> Ints:
     """As `step_of_ops`, of some ops alone, which are rows."""
-    launch, instant = ints_at(trace.ops, "launch", ops), ints_at(trace.ops, "start_ns", ops)
+    launch, instant = ints_at(trace.ops, "launch", ops), ints_at(trace.ops, "start_ns", ops).copy()
     launched = np.flatnonzero(launch >= 0)
     instant[launched] = ints_at(trace.api, "start_ns", launch[launched])
     return _steps_at(trace, ints_at(trace.ops, "process", ops), instant, launched_before(trace)[ops])
