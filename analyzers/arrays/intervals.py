@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analyzers.arrays.groups import distinct, runs
+from analyzers.arrays.groups import as_slice, distinct, runs
 from analyzers.arrays.search import search, search_on
 from analyzers.arrays.types import Ints, Mask
 
@@ -23,7 +23,6 @@ class Union(NamedTuple):
     ends: Ints
 
 
-_FEWER = 8  # times fewer intervals of a union, from which on these are looked up among others
 LIMIT = 1 << 62  # up to which time lines are laid one behind another
 EMPTY = Union(np.empty(0, np.int64), np.empty(0, np.int64))
 
@@ -105,58 +104,34 @@ def measure_before(a: Union, instants: Ints) -> Ints:
     """For each instant t: how many ns of `a` lie before t."""
     if a.starts.size == 0 or instants.size == 0:
         return np.zeros(instants.shape, np.int64)
-    return _Lengths(a, int(instants.min())).before(search(a.starts, instants), instants)
+    begun = search(a.starts, instants)
+    # Until the last of those that have begun ends, its rest is not counted; where none has, nothing is.
+    ends_last = np.append(instants.min(), a.ends)[begun]
+    return _lengths(a)[begun] - np.maximum(ends_last - instants, 0)
 
 
 def coverage(starts: Ints, ends: Ints, a: Union) -> Ints:
     """For each of any intervals: how many of its ns lie in `a`."""
+    covered = np.zeros(starts.shape, np.int64)
     if a.starts.size == 0 or starts.size == 0:
-        return np.zeros(starts.shape, np.int64)
-    if a.starts.size * _FEWER < starts.size and _ascend(starts) and _ascend(ends):
-        near = _near(starts, ends, a)
-        found = np.zeros(starts.size, np.int64)
-        found[near] = _covered(starts[near], ends[near], a)
-        return found
-    return _covered(starts, ends, a)
-
-
-def _covered(starts: Ints, ends: Ints, a: Union) -> Ints:
-    if starts.size == 0:
-        return np.zeros(0, np.int64)
-    ends = np.maximum(ends, starts)
-    lengths, begun = _Lengths(a, int(starts.min())), search(a.starts, starts)
-    covered = lengths.before(search_on(a.starts, begun, ends), ends)
-    covered -= lengths.before(begun, starts)
+        return covered
+    first = search(a.ends, starts, "right")  # the first one that does not end before
+    some = np.flatnonzero(np.append(a.starts, np.iinfo(np.int64).max).take(first) < ends)  # mostly few meet any
+    met = as_slice(some)
+    starts, ends, first = starts[met], ends[met], first[met]
+    behind = search_on(a.starts, first + 1, ends)
+    lengths = _lengths(a)
+    found = lengths.take(behind)
+    found -= lengths.take(first)
+    found -= np.maximum(starts - a.starts.take(first), 0)
+    found -= np.maximum(a.ends.take(behind - 1) - ends, 0)
+    covered[met] = np.maximum(found, 0, out=found)  # an interval that ends before it starts has none
     return covered
 
 
-def _ascend(instants: Ints) -> bool:
-    return bool((instants[1:] >= instants[:-1]).all())
-
-
-def _near(starts: Ints, ends: Ints, a: Union) -> Ints:
-    """Rows of the intervals that may hold an instant of `a`, whose intervals are fewer; these ascend, at both ends."""
-    first = np.searchsorted(ends, a.starts, side="right")
-    last = np.maximum(np.searchsorted(starts, a.ends), first)
-    change = np.bincount(first, minlength=starts.size + 1) - np.bincount(last, minlength=starts.size + 1)
-    return np.flatnonzero(np.cumsum(change[:-1]))
-
-
-class _Lengths:
-    """How many ns of a union lie before instants, none of them before `least`."""
-
-    def __init__(self, a: Union, least: int) -> None:
-        self._length, self._rest = np.zeros((2, a.starts.size + 1), np.int64)
-        np.cumsum(a.ends - a.starts, out=self._length[1:])
-        # Until the last of those that have begun ends, its rest is not counted; where none has, that is never below 0.
-        self._rest[0] = -least
-        np.subtract(self._length[1:], a.ends, out=self._rest[1:])
-
-    def before(self, begun: Ints, instants: Ints) -> Ints:
-        """The same for each instant, given how many of the union's intervals begin before it."""
-        found = self._rest[begun]
-        found += instants
-        return np.minimum(found, self._length[begun], out=found)
+def _lengths(a: Union) -> Ints:
+    """How long a union's intervals before each are together, and all of them, ns."""
+    return np.append(0, np.cumsum(a.ends - a.starts))
 
 
 def meets(starts: Ints, ends: Ints, a: Union) -> Mask:
