@@ -21,6 +21,7 @@ _RADIX = 1 << 16
 _DENSE = 8  # ids may be this much sparser than rows and still be looked up in a table
 _FEW = 8  # so few codes are quicker looked for one by one than sorted and told apart
 _FEWEST = 3  # and so few than sorted alone
+_FEW_FALLS = 16  # where rows ascend but for so few, they are merged
 
 
 def rows_by_key(*keys: Ids) -> dict[tuple[int, ...], Ints]:
@@ -60,7 +61,8 @@ def ordered(*keys: Ids) -> Ints:
 def _rows(keys: tuple[Ids, ...], code: Codes | None, span: int) -> Ints:
     if code is None:
         return np.lexsort(keys[::-1])
-    if span == 1 or (code[1:] >= code[:-1]).all():
+    falls = 0 if span == 1 else np.count_nonzero(code[1:] < code[:-1])
+    if not falls:
         return np.arange(code.size)
     if span <= _FEWEST:
         return np.concatenate([np.flatnonzero(code == one) for one in range(span)])
@@ -72,7 +74,7 @@ def _rows(keys: tuple[Ids, ...], code: Codes | None, span: int) -> Ints:
             return row_of_code if code.size == span else row_of_code[is_given]
     if span <= _RADIX:  # numpy's stable sort takes a pass a byte where numbers are so small, however the rows lie
         return np.argsort(code, kind="stable")
-    if span * code.size > WIDEST:
+    if falls < _FEW_FALLS or span * code.size > WIDEST:  # numpy's stable sort merges what ascends already
         return np.argsort(code, kind="stable")
     # With its row behind it no number occurs twice: a plain sort, which is several times quicker, keeps ties in order.
     bits = code.size.bit_length()

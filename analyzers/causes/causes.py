@@ -230,7 +230,7 @@ class Explainer:
         begun = np.zeros(slow.size, np.int64)
         for (one_lane,), rows in rows_by_key(lane).items():
             starts = lanes.start_ns[lanes.first[one_lane] : lanes.first[one_lane + 1]]
-            begun[rows] = np.searchsorted(starts, began[slow[rows]], side="right")
+            begun[rows] = search(starts, began[slow[rows]], "right")
         calls = np.unique(ints_at(ops, "launch", slow[position - begun >= NEARLY_FULL * LAUNCH_QUEUE]))
         by_thread = rows_by_key(*(ints_at(self.trace.api, column, calls) for column in ("process", "thread")))
         return {key: calls[rows] for key, rows in by_thread.items()}

@@ -32,6 +32,7 @@ from functools import cached_property
 import numpy as np
 
 from analyzers.arrays.groups import group_numbers, occurrence, ordered, rows_by_key, run_heads
+from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.calls import Calls, HostCalls, communication_around, homes
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
@@ -128,7 +129,7 @@ class Inference:
             thread_records = by_host.get((host,))
             if host < 0 or thread_records is None:
                 continue
-            at = np.searchsorted(records.start_ns[thread_records], waits.start_ns[rows]) - 1
+            at = search(records.start_ns[thread_records], waits.start_ns[rows]) - 1
             record, start = thread_records[np.maximum(at, 0)], records.start_ns[thread_records[np.maximum(at, 0)]]
             # Several waits may follow one record: those for the first one's event wait for it.
             nearest = np.maximum.accumulate(np.where(run_heads(at), np.arange(at.size), 0))
@@ -148,9 +149,9 @@ class Inference:
         Turns with equally many records there make the same waits, by number: one left out leaves the others theirs.
         """
         records = self.records
-        anchor = self.calls.launch_after_wait.astype(np.int64, copy=False)
+        anchor = self.calls.launches_by_wait[1].astype(np.int64, copy=False)
         place = take_or(self.places.place, anchor)
-        run = group_numbers(records.host, self.calls.launch_before_record)
+        run = group_numbers(records.host, self.calls.launches_by_record[0])
         number, count = occurrence(run, np.zeros_like(run)), np.bincount(run)[run]
         return np.where(place >= 0, place, -3 - anchor), take_or(number, self.pair), take_or(count, self.pair)
 
