@@ -9,7 +9,8 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import first_row_of, ordered, rows_by_key
+from analyzers.arrays.groups import as_slice, first_row_of, ordered, rows_by_key
+from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.lanes import MIN_NS, UNSEEN, Lanes, find_lanes, take_or
 from analyzers.trace.columns import codes, ints, ints_at, is_one_of, narrowed, of_codes, squeezed, stored
@@ -40,18 +41,21 @@ def call_kind(name: str) -> str:
 
 def calls_of_kind(trace: Trace, *kinds: str) -> Ids:
     """Rows of `Trace.api` that are calls of these kinds, in order of time."""
-    rows, kind = trace.once(_ordering_calls)
-    return rows[of_codes(kind, [each in kinds for each in _CALLS])]
+    rows, places = trace.once(_ordering_calls)
+    of_kinds = [places[kind] for kind in kinds if kind in places]
+    if len(of_kinds) == 1:
+        return rows.take(of_kinds[0])
+    return rows.take(np.sort(np.concatenate([*of_kinds, np.empty(0, np.int64)])))
 
 
-def _ordering_calls(trace: Trace) -> tuple[Ids, Ids]:
-    """Rows of `Trace.api` that are calls of any kind, in order of time, and the kind of each: an index in the table."""
+def _ordering_calls(trace: Trace) -> tuple[Ids, dict[str, Ints]]:
+    """Rows of `Trace.api` that are calls of any kind, in order of time, and where those of each kind are among them."""
     code, names = codes(trace.api, "name")
     number = {"": -1} | {kind: index for index, kind in enumerate(_CALLS)}
     kind = np.array([number[call_kind(name)] for name in names], np.int8)
     rows = np.flatnonzero(of_codes(code, kind >= 0))
     rows = rows[ordered(ints_at(trace.api, "start_ns", rows))].astype(np.int32)
-    return rows, kind[code[rows]]
+    return rows, {[*_CALLS][number]: places for (number,), places in rows_by_key(kind.take(code[rows])).items()}
 
 
 def match_calls(trace: Trace, calls: Ints, frame: pd.DataFrame) -> Ints:
@@ -104,14 +108,18 @@ class HostCalls(msgspec.Struct, frozen=True, dict=True):
         return Launches(self.lanes)
 
     @cached_property
-    def launch_after_wait(self) -> Ids:
-        """The unit that each wait's thread launched first after it; -1 where there is none."""
-        return narrowed(self.launches.neighbour(self.waits.host, self.waits.start_ns, after=True), "id")
+    def launches_by_wait(self) -> tuple[Ids, Ids]:
+        """The unit that each wait's thread launched last before it, and first after it; -1 where there is none."""
+        return self._launches_by(self.waits)
 
     @cached_property
-    def launch_before_record(self) -> Ids:
-        """The unit that each record's thread launched last before it; -1 where there is none."""
-        return narrowed(self.launches.neighbour(self.records.host, self.records.start_ns, after=False), "id")
+    def launches_by_record(self) -> tuple[Ids, Ids]:
+        """The same for each record."""
+        return self._launches_by(self.records)
+
+    def _launches_by(self, calls: Calls) -> tuple[Ids, Ids]:
+        before, after = self.launches.neighbours(calls.host, calls.start_ns)
+        return narrowed(before, "id"), narrowed(after, "id")
 
 
 def host_calls(trace: Trace) -> HostCalls:
@@ -216,7 +224,7 @@ def communication_around(trace: Trace, lanes: Lanes, host: Ints, instant: Ints) 
         if each >= 0 and calls_of_host is not None:
             calls_of_host = calls_of_host[np.argsort(starts[calls_of_host], kind="stable")]
             reach = np.maximum.accumulate(ends[calls_of_host])
-            at = np.searchsorted(starts[calls_of_host], instant[rows], side="right") - 1
+            at = search(starts[calls_of_host], instant[rows], "right") - 1
             inside = (at >= 0) & (instant[rows] <= reach[np.maximum(at, 0)])
             # Calls inside one another, or that touch, count as one.
             chain = np.cumsum(np.append(True, starts[calls_of_host][1:] > reach[:-1])) - 1
@@ -245,20 +253,24 @@ class Launches:
         """Unit of each launch of a host lane."""
         return self._unit[self._first[host] : self._first[host + 1]]
 
-    def neighbour(self, host: Ints, instant: Ints, *, after: bool) -> Ints:
-        """The unit each host lane launched last before each instant, or first after it; -1 where there is none."""
-        found = np.full(host.size, -1, np.int64)
+    def neighbours(self, host: Ints, instant: Ints) -> tuple[Ints, Ints]:
+        """The units each host lane launched last before each instant, and first after it; -1 where there is none."""
+        before, after = np.full((2, host.size), -1, np.int64)
         for (host_lane,), rows in rows_by_key(host).items():
             if host_lane >= 0:
-                units = self.units(host_lane)
-                at = np.searchsorted(self.of(host_lane)[1], instant[rows]) - (not after)
-                found[rows] = take_or(units, np.where(at < units.size, at, -1))
-        return found
+                units, here = np.pad(self.units(host_lane), 1, constant_values=-1), as_slice(rows)
+                at = search(self.of(host_lane)[1], instant[here])
+                before[here], after[here] = units.take(at), units.take(at + 1)
+        return before, after
+
+    def neighbour(self, host: Ints, instant: Ints, *, after: bool) -> Ints:
+        """The unit each host lane launched last before each instant, or first after it; -1 where there is none."""
+        return self.neighbours(host, instant)[after]
 
     def last_start(self, host: int, instant: Ints) -> Ints:
         """Start of a host lane's last launch before each instant."""
         start = self.of(host)[1]
-        return take_or(start, np.searchsorted(start, instant) - 1, MIN_NS)
+        return take_or(start, search(start, instant) - 1, MIN_NS)
 
     def last_lane(self, host: Ints, instant: Ints, wanted: Mask) -> Ints:
         """Of the wanted lanes, the one each host lane launched on last before each instant; -1 where there is none."""
@@ -269,7 +281,7 @@ class Launches:
                 if not wanted.all():
                     kept = wanted[lane]
                     lane, start = lane[kept], start[kept]
-                at = np.searchsorted(start, instant[rows]) - 1
+                at = search(start, instant[rows]) - 1
                 last_lane[rows] = take_or(lane, at)
         return last_lane
 

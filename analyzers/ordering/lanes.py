@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyzers.arrays.groups import group_numbers, ordered, rows_by_key, run_heads
+from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.trace.columns import ints, ints_at, is_one_of, squeezed, stored
 from analyzers.trace.kernels import is_communication
@@ -83,13 +84,14 @@ class Lanes(msgspec.Struct, frozen=True):
         for (which,), rows in rows_by_key(lane).items():
             if which >= 0:
                 queued = self.enqueue_ns[self.first[which] : self.first[which + 1]]
-                count[rows] = np.searchsorted(queued, instant[rows], side="left")
+                count[rows] = search(queued, instant[rows])
         return count
 
     def unit(self, lane: Ints, position: Ints) -> Ints:
         """Unit at a position of a lane, -1 where there is none."""
-        found, end = take_or(self.first, lane) + position, take_or(self.first[1:], lane)
-        return np.where((lane >= 0) & (position >= 0) & (found < end), found, -1)
+        start, end = (np.append(each, 0) for each in (self.first[:-1], self.first[1:]))  # the last for -1: it has none
+        found = start.take(lane) + position
+        return np.where((position >= 0) & (found < end.take(lane)), found, -1)
 
     def of_streams(self, process: Ints, context: Ints, stream: Ints) -> Ints:
         """The lane of each (process, context, stream); -1 where the stream is unknown.

@@ -84,7 +84,7 @@ def _waiting_lanes(calls: HostCalls) -> Ints:
     """The lane that each wait makes wait; where a capture says so of none, that of its thread's next launch."""
     waits, lanes = calls.waits, calls.lanes
     recorded = np.isin(waits.process, waits.process[waits.lane >= 0])
-    return np.where(recorded, waits.lane, take_or(lanes.lane_of_unit(), calls.launch_after_wait))
+    return np.where(recorded, waits.lane, take_or(lanes.lane_of_unit(), calls.launches_by_wait[1]))
 
 
 def _or(stated: Links, inferred: tuple[Ints, Ints]) -> Links:

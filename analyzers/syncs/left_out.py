@@ -28,6 +28,7 @@ import numpy as np
 
 from analyzers.arrays.groups import grouped, occurrence, ordered, rows_by_key, run_heads, runs
 from analyzers.arrays.types import Ints, Mask
+from analyzers.ordering.calls import HostCalls
 from analyzers.ordering.inference import AT_ONCE_NS
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
@@ -79,22 +80,30 @@ class _Waits(msgspec.Struct, frozen=True):
 
 def _waits(ordering: Ordering) -> _Waits:
     lanes, linked = ordering.lanes, ordering.linked
-    waits, links, launches = linked.calls.waits, linked.waits, linked.calls.launches
+    waits, links = linked.calls.waits, linked.waits
     rows = np.flatnonzero((linked.wait_lane >= 0) & take_or(ordering.waits_recorded, linked.wait_lane, False))
-    before = launches.neighbour(waits.host, waits.start_ns, after=False)
-    after = linked.calls.launch_after_wait.astype(np.int64)
+    before, after = (each.astype(np.int64) for each in linked.calls.launches_by_wait)
     lane, source = linked.wait_lane[rows], links.source[rows]
-    recorded = take_or(linked.calls.records.start_ns, links.record[rows])
     return _Waits(
         lane=lane,
         source=source,
         record=links.record[rows],
         awaited=lanes.unit(source, linked.awaited[rows] - 1),
-        for_all=after[rows] == launches.neighbour(waits.host[rows], recorded, after=True),
+        for_all=after[rows] == _launch_after(linked.calls, links.record[rows], waits.host[rows]),
         taker=lanes.unit(lane, linked.wait_position[rows]),
         anchor=(before[rows], after[rows]),
         unclear=(before[waits.lane < 0], after[waits.lane < 0]),
     )
+
+
+def _launch_after(calls: HostCalls, record: Ints, host: Ints) -> Ints:
+    """The unit that each host lane launched first after a record, -1 where there is none; after all for record -1."""
+    records = calls.records
+    launch = take_or(calls.launches_by_record[1], record).astype(np.int64)
+    others = np.flatnonzero((record < 0) | (take_or(records.host, record) != host))  # mostly a thread waits for its own
+    recorded = take_or(records.start_ns, record[others])
+    launch[others] = calls.launches.neighbour(host[others], recorded, after=True)
+    return launch
 
 
 class _AtLaunches(msgspec.Struct, frozen=True, dict=True):
@@ -117,9 +126,7 @@ class _AtLaunches(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def records(self) -> Ints:
         """How many records there are at each unit."""
-        calls = self.ordering.linked.calls
-        records = calls.records
-        anchor = calls.launches.neighbour(records.host, records.start_ns, after=self.after)
+        anchor = self.ordering.linked.calls.launches_by_record[self.after]
         return np.bincount(anchor[anchor >= 0], minlength=self.places.place.size)
 
     def taken(self, lane: Ints, anchor: Ints) -> Ints:
@@ -293,7 +300,7 @@ def _for_earlier_turns(ordering: Ordering, source: Ints, lane: Ints, taker: Ints
 
 def _later_records(ordering: Ordering) -> Mask:
     """Which records are not the first that their thread made since it launched."""
-    records, launched = ordering.linked.calls.records, ordering.linked.calls.launch_before_record
+    records, launched = ordering.linked.calls.records, ordering.linked.calls.launches_by_record[0]
     order = ordered(records.host)  # of one thread, they are in order of time
     later = np.zeros(records.size, dtype=bool)
     later[order] = ~run_heads(records.host[order], launched[order])
