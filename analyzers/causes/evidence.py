@@ -19,7 +19,7 @@ from analyzers.ordering.lanes import MIN_NS
 from analyzers.overlap.measure import Inferred
 from analyzers.syncs.calls import KINDS
 from analyzers.syncs.context import Around, around
-from analyzers.syncs.points import joined_calls, written_as
+from analyzers.syncs.points import copies_of, written_as
 from analyzers.trace.columns import codes, ints, ints_at, stored
 from analyzers.trace.kernels import function
 from analyzers.trace.ranks import labels_of
@@ -175,8 +175,7 @@ class EvidenceWriter:
 
     def _pattern(self, call: int) -> str:
         """What the calls look like where no operator is on record."""
-        points = self.trace.once(joined_calls)
-        copies = points.copy[(points.call == call) & (points.copy >= 0)]
+        copies = copies_of(self.trace, call)
         if not copies.size:
             return ""
         (code, names), copy = codes(self.trace.ops, "copy"), int(copies[0])

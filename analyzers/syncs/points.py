@@ -94,7 +94,22 @@ class Joined(msgspec.Struct, frozen=True):
 
 def joined_calls(trace: Trace) -> Joined:
     """Join each copy and the synchronize behind it to one sync point."""
+    return _joined(trace, trace.once(blocking_calls))
+
+
+def copies_of(trace: Trace, call: int) -> Ints:
+    """The copy, row of `Trace.ops`, that a sync point is about in which this call blocked longest; empty for none.
+
+    As `joined_calls` has it, without joining all: a point is one call, or two that follow each other.
+    """
     blocking = trace.once(blocking_calls)
+    at = np.flatnonzero(blocking.call == call)
+    near = np.concatenate([at - 1, at, at + 1])
+    points = _joined(trace, blocking.take(near[(near >= 0) & (near < blocking.size)]))
+    return points.copy[(points.call == call) & (points.copy >= 0)]
+
+
+def _joined(trace: Trace, blocking: Blocking) -> Joined:
     point, copy = _points(trace, trace.once(Ordering), blocking)
     head = np.flatnonzero(run_heads(point))
     return Joined(blocking.take(head), copy[head], *_spans(trace, blocking, point))
