@@ -267,6 +267,7 @@ def _told(trace: Trace, rows: Ints, crowded: Mask, is_call: Mask, called: pd.Dat
         column: [found[column][each] if each >= 0 else "" for each in code[column].tolist()] for column in _TEXTS
     }
     columns |= {column: ints_at(trace.ops, column, rows) for column in _NUMBERS[:-2]}
+    columns["bytes"] = np.array(columns["bytes"])  # it may be one value, repeated
     columns["bytes"][is_call] = ints(called, "bytes")
     columns["sizes"] = np.where(is_call, -1, trace.once(_sizes)[rows])
     return pd.DataFrame({**columns, "crowded": crowded.astype(np.int64)})

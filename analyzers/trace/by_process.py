@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from analyzers.arrays.groups import distinct, ordered
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.common.errors import TracevizError
-from analyzers.trace.columns import assigned, framed, ints, is_repeated, narrowed, repeated, squeezed, stored
+from analyzers.trace.columns import assigned, framed, is_repeated, narrowed, repeated, squeezed, stored
 from analyzers.trace.freed_memory import freed_memory_kept, give_back_freed_memory
 from analyzers.trace.groups import communicators_of
 from analyzers.trace.narrow import Narrowing, check_ranks, only_ops
@@ -43,14 +43,14 @@ def taken_apart(trace: Trace) -> PartitionedRun:
     place = np.zeros(len(trace.processes), np.int64)
     place[working] = np.arange(working.size)
     place = place.astype(np.min_scalar_type(working.size))
-    was_of = {name: place[stored(getattr(trace, name), "process")] for name in TABLES}
+    was_of = {name: place.take(stored(getattr(trace, name), "process")) for name in TABLES}
     order = {name: ordered(parts) for name, parts in was_of.items()}
     tables: dict[str, Any] = {name: _used_up(name, getattr(trace, name), rows) for name, rows in order.items()}
     found = replace(trace, **tables)
-    launch = np.append(_inverse(order.pop("api")), -1)[stored(found.ops, "launch")]
+    launch = _inverse(order.pop("api")).take(stored(found.ops, "launch"))
     found = replace(found, ops=assigned(found.ops, {"launch": narrowed(launch, "id")}))
     if trace.matches is not None:
-        op = _inverse(order["ops"])[ints(trace.matches.calls, "op")]
+        op = _inverse(order["ops"]).take(stored(trace.matches.calls, "op")).astype(np.int64)
         found = replace(found, matches=replace(trace.matches, calls=assigned(trace.matches.calls, {"op": op})))
     del order, launch
     give_back_freed_memory(len(found.ops))
@@ -201,10 +201,10 @@ def _packed(values: Ids) -> Ids:
     return values.astype(np.min_scalar_type(lowest), copy=False)
 
 
-def _inverse(order: Ints) -> Ints:
-    """Where each row went that stands in an order."""
-    found = np.empty_like(order)
-    found[order] = np.arange(order.size)
+def _inverse(order: Ints) -> Ids:
+    """Where each row went that stands in an order; the last is for row -1, which stands for none."""
+    found: Ids = np.full(order.size + 1, -1, np.min_scalar_type(-max(order.size, 1)))
+    found[order] = np.arange(order.size, dtype=found.dtype)
     return found
 
 

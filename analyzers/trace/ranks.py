@@ -9,7 +9,7 @@ from pathlib import PurePath
 import numpy as np
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import distinct, first_of_each, group_numbers, rows_by_key
+from analyzers.arrays.groups import alike, distinct, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.trace.columns import assigned, ints, repeated, squeezed, stored
@@ -131,9 +131,10 @@ def devices_of(trace: Trace) -> tuple[DeviceKey, ...]:
 
 
 def _devices(trace: Trace) -> tuple[DeviceKey, ...]:
-    rank, device = (stored(trace.ops, column) for column in ("rank", "device"))
-    first = first_of_each(group_numbers(rank, device))
-    return tuple(zip(rank[first].tolist(), device[first].tolist(), strict=True))
+    columns = [stored(trace.ops, column) for column in ("rank", "device")]
+    first, _ = alike(*columns)
+    rank, device = (column[first] for column in columns)
+    return tuple((int(key[0]), int(key[1])) for key in rows_by_key(rank, device))
 
 
 def labels_of(trace: Trace) -> DeviceLabels:

@@ -22,7 +22,7 @@ from analyzers.arrays.types import Ints
 from analyzers.common.errors import TraceWarning
 from analyzers.common.records import Record
 from analyzers.common.wording import stream_word
-from analyzers.trace.columns import table
+from analyzers.trace.columns import stored, table
 
 if TYPE_CHECKING:
     from analyzers.trace.alignment import Clocks, Matches
@@ -151,8 +151,8 @@ class Trace(Record, frozen=True, dict=True, weakref=True, eq=False):
 
     @cached_property
     def _rank_ids(self) -> list[int]:
-        rank: Ints = self.ops["rank"].to_numpy()
-        return [int(one) for one in distinct(rank)]
+        ranks: list[int] = distinct(stored(self.ops, "rank")).tolist()
+        return ranks
 
     @cached_property
     def runtime(self) -> str:
