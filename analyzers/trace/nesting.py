@@ -10,7 +10,7 @@ import pandas as pd
 
 from analyzers.arrays.groups import as_slice, rows_by_key
 from analyzers.arrays.types import Ints
-from analyzers.trace.columns import ints, ints_at, repeated
+from analyzers.trace.columns import ints, ints_at
 
 MANY_LEVELS = 64  # deeper than any call stack of ranges: past it, ranges cross rather than nest
 _LIMITS = np.iinfo(np.int64)
@@ -50,17 +50,18 @@ class RangeIndex:
             if not levels_here:
                 continue
             rows, when = _ascending(rows, instant[as_slice(rows)])
-            best = np.full(rows.size, -1)
-            best_start, best_end = (repeated(limit, np.int64, rows.size) for limit in (_LIMITS.min, _LIMITS.max))
-            for depth, (positions, starts, ends) in enumerate(levels_here):
-                at = _last_begun(starts, when)
-                start, end = starts[at], ends[at]
-                inside = (at >= 0) & (when <= end)
-                if depth:
-                    inside &= (start > best_start) | ((start == best_start) & (end <= best_end))
-                best = np.where(inside, positions[at], best)
-                if depth + 1 < len(levels_here):
-                    best_start, best_end = np.where(inside, start, best_start), np.where(inside, end, best_end)
+            best, deep = np.full(rows.size, -1), len(levels_here) > 1
+            best_start, best_end = (np.full(rows.size if deep else 0, limit) for limit in (_LIMITS.min, _LIMITS.max))
+            for positions, starts, ends in levels_here:
+                at = _around(starts, ends, when)
+                inside = np.flatnonzero(at >= 0)
+                at = at[inside]
+                if deep:
+                    start, end, known_start = starts[at], ends[at], best_start[inside]
+                    closer = (start > known_start) | ((start == known_start) & (end <= best_end[inside]))
+                    inside, at = inside[closer], at[closer]
+                    best_start[inside], best_end[inside] = start[closer], end[closer]
+                best[inside] = positions[at]
             found[rows] = best
         return found
 
@@ -85,14 +86,23 @@ def _ascending(rows: Ints, instant: Ints) -> tuple[Ints, Ints]:
     return rows, instant
 
 
-def _last_begun(starts: Ints, instant: Ints) -> Ints:
-    """Which of some ranges began last by each instant, -1 where none had begun; both ascend.
+def _around(starts: Ints, ends: Ints, instant: Ints) -> Ints:
+    """Which of some ranges each instant lies in, -1 for none; ranges are disjoint, and both ascend.
 
-    >>> _last_begun(np.array([3, 5]), np.array([1, 3, 4, 9]))
-    array([-1,  0,  0,  1])
+    Where one ends as the next begins, the next.
+
+    >>> _around(np.array([3, 5]), np.array([5, 7]), np.array([1, 3, 5, 8]))
+    array([-1,  0,  1, -1])
     """
-    begun = np.searchsorted(instant, starts)  # ranges are fewer by far than instants
-    return np.repeat(np.arange(-1, starts.size), np.diff(begun, prepend=0, append=instant.size))
+    # Ranges are fewer by far than instants.
+    begun, ended = np.searchsorted(instant, starts), np.searchsorted(instant, ends, side="right")
+    until = np.append(begun, instant.size)
+    ended = np.clip(ended, begun, until[1:])
+    # How many instants come before each range, how many lie in it, and how many come behind the last.
+    count, which = np.empty(2 * starts.size + 1, np.int64), np.full(2 * starts.size + 1, -1)
+    count[::2], count[1::2] = until - np.append(0, ended), ended - begun
+    which[1::2] = np.arange(starts.size)
+    return np.repeat(which, count)
 
 
 def levels(rows: Ints, starts: Ints, ends: Ints) -> list[tuple[Ints, Ints, Ints]]:
