@@ -13,7 +13,7 @@ from analyzers.arrays.groups import as_slice, first_row_of, ordered, rows_by_key
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.lanes import MIN_NS, UNSEEN, Lanes, find_lanes, take_or
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, narrowed, of_codes, squeezed, stored
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, narrowed, squeezed, stored
 from analyzers.trace.tables import Trace
 
 _CALLS = {
@@ -52,10 +52,11 @@ def _ordering_calls(trace: Trace) -> tuple[Ids, dict[str, Ints]]:
     """Rows of `Trace.api` that are calls of any kind, in order of time, and where those of each kind are among them."""
     code, names = codes(trace.api, "name")
     number = {"": -1} | {kind: index for index, kind in enumerate(_CALLS)}
-    kind = np.array([number[call_kind(name)] for name in names], np.int8)
-    rows = np.flatnonzero(of_codes(code, kind >= 0))
-    rows = rows[ordered(ints_at(trace.api, "start_ns", rows))].astype(np.int32)
-    return rows, {[*_CALLS][number]: places for (number,), places in rows_by_key(kind.take(code[rows])).items()}
+    kind = np.array([*(number[call_kind(name)] for name in names), -1], np.int8).take(code)
+    rows = np.flatnonzero(kind >= 0)
+    rows = rows[ordered(ints_at(trace.api, "start_ns", rows))]
+    places = rows_by_key(kind[rows])
+    return rows.astype(np.int32), {[*_CALLS][number]: at for (number,), at in places.items()}
 
 
 def match_calls(trace: Trace, calls: Ints, frame: pd.DataFrame) -> Ints:
@@ -241,7 +242,7 @@ class Launches:
     def __init__(self, lanes: Lanes) -> None:
         unit = ordered(lanes.launcher, lanes.enqueue_ns)
         self._start = lanes.enqueue_ns[unit]
-        self._unit, self._lane = unit.astype(np.int32), lanes.lane_of_unit()[unit].astype(np.int32)
+        self._unit, self._lane = unit.astype(np.int32), lanes.lane_of_unit()[unit]
         self._first = np.cumsum(np.bincount(lanes.launcher + 1, minlength=lanes.size + 1))
 
     def of(self, host: int) -> tuple[Ids, Ints]:

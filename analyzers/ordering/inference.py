@@ -184,7 +184,7 @@ class Inference:
         host, lane, record = waits.host[rows], self.wait_lane[rows], self.pair[rows]
         recorded_ns, inside_library = self.records.start_ns[record], self.around[rows] >= 0
         home, is_communication = self.home[host], (lane >= 0) & lanes.communication[lane]
-        last = self.launches.last_lane(host, recorded_ns, np.ones(lanes.size, dtype=bool))
+        last = self._launched_on_before(record)
         computing = self.launches.last_lane(host, recorded_ns, ~lanes.communication)
         source = np.where(is_communication, np.where(computing >= 0, computing, home), home)
         not_in_time = ~is_communication & (lane != home) & ~self._in_time(source, recorded_ns, self._starts[rows])
@@ -229,7 +229,7 @@ class Inference:
                 np.zeros(rows.size, np.int64),
             )
             for candidate in candidates.tolist():
-                out, at_once, worked = times.of(candidate)
+                out, at_once, worked = times.of_candidate(candidate)
                 held = np.where(open_rows & times.idle, guess, source) == candidate
                 taken = np.bincount(times.slot, held)[times.slot] > 0
                 possible = open_rows & ~out & ~taken & (lane != candidate)
@@ -346,9 +346,12 @@ class Inference:
 
     def _recorded_on(self, record: Ints) -> Ints:
         """The lane of each record; where the capture doesn't say, the one its thread launched on last."""
-        host, start = self.records.host[record], self.records.start_ns[record]
-        last = self.launches.last_lane(host, start, np.ones(self.lanes.size, dtype=bool))
-        return np.where(self.records.lane[record] >= 0, self.records.lane[record], last)
+        lane = self.records.lane[record]
+        return np.where(lane >= 0, lane, self._launched_on_before(record))
+
+    def _launched_on_before(self, record: Ints) -> Ints:
+        """The lane that each record's thread launched on last before it; -1 where there is none."""
+        return take_or(self.lanes.lane_of_unit(), self.calls.launches_by_record[0][record])
 
     def _first_since_launch(self, rows: Ints) -> Mask:
         """Whether its stream took no other wait since the thread last launched anything."""
@@ -387,12 +390,19 @@ class _Times:
         self.slot, self.number = inference.slot(rows), inference.number[rows]
         self.same = group_numbers(self.slot, self.number)
         self.turns = np.bincount(self.same)[self.same] if self.same.size else self.same
+        self._candidates: dict[int, tuple[Mask, Ints, Mask]] = {}
         self.out, at_once, _ = self.of(guess)
         stays = ~self.out & (guess != self.lane)
         alone = (inference.around[rows] >= 0) | ~inference.in_pairs[rows]  # a library may wait again and again for one
         self.kept = stays & (alone | self.first_of(stays & ~alone, guess, at_once))
         alone_there = self.turns == (np.bincount(self.slot)[self.slot] if rows.size else self.turns)
         self.idle = self.kept & (inference.around[rows] < 0) & alone_there & (at_once == 0) & (self.turns >= TURNS)
+
+    def of_candidate(self, lane: int) -> tuple[Mask, Ints, Mask]:
+        """As `of`, for one lane that may be asked about again."""
+        if lane not in self._candidates:
+            self._candidates[lane] = self.of(lane)
+        return self._candidates[lane]
 
     def of(self, lane: Ints | int) -> tuple[Mask, Ints, Mask]:
         """Whether a lane is out, after how many of its ends the wait's stream went on at once, whether it ran any."""

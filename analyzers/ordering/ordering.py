@@ -56,7 +56,7 @@ class Ordering:
         self.linked = link(trace, host_calls(trace))
         self.lanes = self.linked.calls.lanes
         self.graph = Graph(self.lanes, all_edges(trace, self.linked))
-        self._lane_of_unit = self.lanes.lane_of_unit().astype(np.int32)
+        self._lane_of_unit = self.lanes.lane_of_unit()
 
     @cached_property
     def warnings(self) -> tuple[TraceWarning, ...]:

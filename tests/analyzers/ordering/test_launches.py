@@ -72,6 +72,23 @@ def test_the_last_lane_is_that_of_the_last_launch_on_a_wanted_one() -> None:
         assert launches.last_lane(host, instant, wanted).tolist() == expected
 
 
+def test_neighbours_are_the_last_launch_before_an_instant_and_the_first_after_it() -> None:
+    for trace, _ in RUNS:
+        lanes = lanes_of(trace, (0, 1), (0, 2), (1, 1))
+        launches = Launches(lanes)
+        asked = [(host, at) for at in range(-1, 60) for host in [-1, *np.flatnonzero(lanes.is_host()).tolist()]]
+        expected = []
+        for host, at in asked:
+            units = launches.units(host).tolist() if host >= 0 else []
+            earlier = [unit for unit in units if lanes.enqueue_ns[unit] < at]
+            later = [unit for unit in units if lanes.enqueue_ns[unit] >= at]
+            expected.append((earlier[-1] if earlier else -1, later[0] if later else -1))
+        host, instant = (array(*column) for column in zip(*asked, strict=True))
+        before, after = launches.neighbours(host, instant)
+        assert list(zip(before.tolist(), after.tolist(), strict=True)) == expected
+        assert launches.neighbour(host, instant, after=True).tolist() == after.tolist()
+
+
 def test_visits_are_the_computing_streams_a_thread_goes_to_one_after_another() -> None:
     for trace, _ in RUNS:
         lanes = lanes_of(trace, (0, 1), (0, 2), (1, 1))
