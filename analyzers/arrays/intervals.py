@@ -215,7 +215,9 @@ def lay(a: Labelled, b: Labelled, groups: int) -> Laid:
 def overlap_by_group(a: Labelled, b: Labelled, groups: int) -> GroupOverlap:
     """Measure A, B and their intersection in each of `groups` groups (numbered from 0)."""
     laid = lay(a, b, groups)
-    found = np.zeros((3, groups), np.int64)
-    for total, one in zip(found, (laid.a, laid.b, intersect(laid.a, laid.b)), strict=True):
-        np.add.at(total, laid.group(one), laid.lengths(one))
+    begins = np.arange(groups + 1) * laid.span
+    found = []
+    for one in (laid.a, laid.b, intersect(laid.a, laid.b)):
+        until = np.append(0, np.cumsum(laid.lengths(one)))[np.searchsorted(one.starts, begins)]
+        found.append(np.diff(until))
     return GroupOverlap(*found)

@@ -54,12 +54,12 @@ class Gaps(msgspec.Struct, frozen=True):
 
     def alone(self, low: Ints, high: Ints, rows: Ints | None = None) -> Ints:
         """For each gap (or those at `rows`): ns of [low, high) within the gap during which the other side runs."""
-        rows = np.arange(self.size) if rows is None else rows
-        low = np.clip(low, self.start_ns[rows], self.end_ns[rows]) + self._lift[rows]
-        high = np.clip(high, self.start_ns[rows], self.end_ns[rows]) + self._lift[rows]
-        length = np.zeros(rows.size, np.int64)
+        at = slice(None) if rows is None else rows
+        start, end, lift = self.start_ns[at], self.end_ns[at], self._lift[at]
+        low, high = np.clip(low, start, end) + lift, np.clip(high, start, end) + lift
+        length, idle = np.zeros(low.size, np.int64), self.side[at]
         for side in (0, 1):
-            of_side = self.side[rows] == side
+            of_side = idle == side
             length[of_side] = coverage(low[of_side], high[of_side], self._running[side])
         return length
 
