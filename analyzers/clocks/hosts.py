@@ -47,7 +47,7 @@ class HostBounds(msgspec.Struct, frozen=True):
 def host_bounds(trace: Trace) -> HostBounds:
     """All bounds of a trace: of each device the tightest in every window of `WINDOW_NS`."""
     launched = np.flatnonzero((stored(trace.ops, "launch") >= 0) & ~is_one_of(trace.ops, "copy", ["PtoP"]))
-    launch = ints_at(trace.ops, "launch", launched)  # but for copies between GPUs, which would be two clocks
+    launch = stored(trace.ops, "launch").take(launched)  # but for copies between GPUs, which would be two clocks
     waited, waiting = _waited(trace, launched)
     parts = []
     for op, call, column, at_most in (
@@ -166,8 +166,10 @@ def _synchronized(trace: Trace, launched: Ints) -> list[tuple[Ints, Ints]]:
         end = ints_at(trace.ops, "end_ns", ops)
         if instants.size <= FEW:
             return np.array([_last_by(ops, returned, end, instant) for instant in instants.tolist()], np.int64)
-        order = ordered(returned)
-        return _last(ops[order], returned[order], end[order], instants)
+        if (returned[1:] < returned[:-1]).any():
+            order = ordered(returned)
+            ops, returned, end = ops[order], returned[order], end[order]
+        return _last(ops, returned, end, instants)
 
     on_stream = rows_by_key(*keys) if (kind["stream"] | kind["event"]).any() else {}
     on_context = rows_by_key(*keys[:2]) if kind["device"].any() else {}
