@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.syncs.calls import MODULE_LOAD_NS, SMALL_COPY_BYTES, SPIN_QUERIES
-from analyzers.syncs.points import HostSyncs, SyncPoint, host_syncs
+from analyzers.syncs.calls import MODULE_LOAD_NS, SMALL_COPY_BYTES, SPIN_QUERIES, blocking_calls
+from analyzers.syncs.points import HostSyncs, SyncPoint, copies_of, host_syncs, joined_calls
 from analyzers.syncs.report import order_report
 from tests.support.builder import Builder, Rank, one_rank
 from traceviz.output import contract
@@ -143,6 +143,28 @@ def test_a_pageable_copy_and_the_synchronize_behind_it_are_one_point() -> None:
     assert (point.api, point.kind, point.hidden) == ("cudaMemcpyAsync", "pageable", True)
     assert (point.start_ns, point.duration_ns) == (5, 111)
     assert (point.copy, point.bytes, point.gpu_idle_ns, point.after_ns) == ("DtoH", 4096, 116 - 100, 130 - 116)
+
+
+@given(st.lists(st.tuples(st.sampled_from("csk"), st.integers(1, 8), st.booleans()), min_size=1, max_size=12))
+def test_the_copies_of_one_call_are_those_of_the_points_in_which_it_blocked_longest(
+    steps: list[tuple[str, int, bool]],
+) -> None:
+    """Copies that block, synchronizes and kernels of two threads, one after the other."""
+    run, rank = one_rank()
+    for number, (what, length, other) in enumerate(steps):
+        at, thread, stream = 20 * number, 1 + other, 7 + other
+        if what == "c":
+            copy = {"launch": (at, at + length), "bytes": 4096, "target_memory": "pageable", "thread": thread}
+            rank.copy("DtoH", stream, at, at + length - 1, **copy)
+        elif what == "s":
+            rank.synchronize("stream", at - 9, at - 9 + length, stream=stream, thread=thread)
+        else:
+            rank.kernel("k", stream, at + 2, at + 4, launch=(at, at + 1), thread=thread)
+    trace = run.trace()
+    points = joined_calls(trace)
+    for call in blocking_calls(trace).call.tolist():
+        expected = [copy for each, copy in zip(points.call.tolist(), points.copy.tolist(), strict=True) if each == call]
+        assert copies_of(trace, call).tolist() == [copy for copy in expected if copy >= 0]
 
 
 def test_a_copy_and_a_synchronize_of_two_operators_are_two_points() -> None:
