@@ -47,6 +47,7 @@ from analyzers.ordering.lanes import take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.pairing import Pairing
 from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
+from analyzers.trace.by_start import ops_by_start, those
 from analyzers.trace.columns import ints, ints_at, stored
 from analyzers.trace.freed_memory import LARGE, give_back_freed_memory
 from analyzers.trace.ranks import ops_of_devices
@@ -138,7 +139,8 @@ class Explainer:
         device_ops = ops_of_devices(self.trace).get((rank, device), np.empty(0, np.int64))
         # Each step's columns are of another length, and fit what the one before it freed badly.
         give_back_freed_memory(device_ops.size, LARGE)
-        found = find_gaps(self.trace, device_ops[self.a[device_ops]], device_ops[self.b[device_ops]], self.pairing)
+        in_order = ops_by_start(self.trace).get((rank, device), device_ops)
+        found = find_gaps(self.trace, those(in_order, self.a), those(in_order, self.b), self.pairing)
         give_back_freed_memory(device_ops.size, LARGE)
         explained = [self._explain(gaps, device_ops) for gaps in found if gaps.size]
         if device_ops.size == len(self.trace.ops):  # no other device asks for them

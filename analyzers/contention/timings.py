@@ -18,10 +18,11 @@ import numpy.typing as npt
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import as_slice, first_of_each, label, ordered, rows_by_key
+from analyzers.arrays.groups import first_of_each, label, ordered, rows_by_key
 from analyzers.arrays.intervals import coverage, union
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.matching.calls import calls
+from analyzers.trace.by_start import ops_by_start, those
 from analyzers.trace.columns import (
     codes,
     ints,
@@ -85,14 +86,13 @@ def timings(trace: Trace, a: Mask, b: Mask) -> tuple[Timings, Timings]:
     beside, crowded = np.zeros(len(trace.ops), np.int64), np.zeros(len(trace.ops), np.int64)
     start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
     begin, lane = transfer_begin(trace), lanes_of_ops(trace)
-    for rows in on_devices(trace):
-        here = as_slice(rows)
-        sides = a[here], b[here]
-        for mine, others in (sides, sides[::-1]):
-            its, theirs = (rows[np.flatnonzero(each)] for each in (mine, others))
+    for rows in ops_by_start(trace).values():
+        for mine, others in ((a, b), (b, a)):
+            its, theirs, not_theirs = (those(rows, each) for each in (mine, others, ~others))
             beside[its] = coverage(begin[its], end[its], union(start[theirs], end[theirs]))
+            on_lane = lane[not_theirs]
             for (one,), of_lane in rows_by_key(lane[its]).items():
-                elsewhere = rows[np.flatnonzero((lane[here] != one) & ~others)]
+                elsewhere = not_theirs[np.flatnonzero(on_lane != one)]
                 if elsewhere.size:
                     ops = its[of_lane]
                     crowded[ops] = coverage(begin[ops], end[ops], union(start[elsewhere], end[elsewhere]))
@@ -202,9 +202,8 @@ def _usual(trace: Trace) -> Mask:
     if trace.whole is not None:
         for column in ("start_ns", "end_ns"):
             usual &= ints(trace.ops, column) == ints(trace.whole.ops, column)[trace.rows]
-    for on_device in on_devices(trace):
-        order = on_device[np.argsort(start[on_device], kind="stable")]
-        idle = start[order][1:] - np.maximum.accumulate(end[order])[:-1]
+    for order in ops_by_start(trace).values():
+        idle = start.take(order)[1:] - np.maximum.accumulate(end.take(order))[:-1]
         usual[order[1:][idle > IDLE_NS]] = False
     return usual & ~_in_first_steps(trace)
 

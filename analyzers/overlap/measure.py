@@ -24,6 +24,7 @@ from analyzers.overlap.certainty import RealRange, real_range
 from analyzers.overlap.instances import Instances
 from analyzers.overlap.pairing import Pairing
 from analyzers.overlap.waiting import waiting_share
+from analyzers.trace.by_start import those, wanted_by_start
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before
@@ -218,13 +219,13 @@ def measure_ranks(
     """
     ranks = []
     ops = trace.ops
-    either = np.flatnonzero(a | b)
+    either = wanted_by_start(trace, a | b)
     keys = [ints(ops, column) for column in ("rank", "device", "process")]
     in_doubt = np.flatnonzero(unaccounted[0] | unaccounted[1]) if unaccounted else np.empty(0, np.int64)
     in_doubt_by_key = rows_by_key(*(key[in_doubt] for key in keys))
     for key, rows in rows_by_key(*(column[either] for column in keys)).items():  # rank, device, process
         its_ops = either[rows]
-        its_sides = its_ops[a[its_ops]], its_ops[b[its_ops]]
+        its_sides = those(its_ops, a), those(its_ops, b)
         found = _measure_rank(trace, key[0], key[1], *its_sides, pairing)
         if unaccounted and key in in_doubt_by_key:
             others = in_doubt[in_doubt_by_key[key]]

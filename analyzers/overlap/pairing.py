@@ -17,6 +17,7 @@ from analyzers.arrays.groups import distinct, group_numbers, label, rows_by_key
 from analyzers.arrays.intervals import Union, intersect, lay
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.select.select import Selection
+from analyzers.trace.by_start import wanted_by_start
 from analyzers.trace.columns import ints, stored
 from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
@@ -106,13 +107,15 @@ def moves(trace: Trace, pairing: Pairing) -> Moves:
     starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
     sides = []
     for instance in (pairing.a, pairing.b):
-        rows = np.flatnonzero(instance >= 0)
-        group = np.multiply(instance[rows], devices, dtype=np.int64) + device[rows]
+        rows = wanted_by_start(trace, instance >= 0)
+        group = instance[rows].astype(np.int64)
+        if devices > 1:
+            group = group * devices + device[rows]
         sides.append((starts[rows] + waits[rows], ends[rows], group))
     laid = lay(sides[0], sides[1], pairing.process.size * devices)
-    b_instance = laid.group(laid.b) // devices
-    found = [0] * len(SHIFTS)
-    for number, shift in enumerate(SHIFTS if several else SHIFTS[:1]):
+    found = [int(laid.lengths(intersect(laid.a, laid.b)).sum())] + [0] * (len(SHIFTS) - 1)
+    b_instance = laid.group(laid.b) // devices if several else laid.b.starts
+    for number, shift in enumerate(SHIFTS[1:] if several else (), 1):
         kept = (_moved(pairing.process, np.arange(pairing.process.size), shift) >= 0)[b_instance]
         by_ns = shift * devices * laid.span
         moved = Union(laid.b.starts[kept] + by_ns, laid.b.ends[kept] + by_ns)

@@ -19,6 +19,7 @@ from analyzers.arrays.groups import as_slice
 from analyzers.arrays.intervals import Union, either, intersect, measure, subtract, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
+from analyzers.trace.by_start import ops_by_start, those
 from analyzers.trace.columns import ints, is_one_of
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.kernels import is_communication
@@ -93,11 +94,14 @@ def device_times(trace: Trace, a: Mask, b: Mask, steps_of_rank: dict[int, int]) 
     for (rank, device), rows in ops_of_devices(trace).items():
         here = as_slice(rows)
 
-        def of(mask: Mask, here: slice | Ints = here) -> Union:
+        def of(mask: Mask, here: slice | Ints = here) -> Union:  # of one kind, which mostly stands in order
             inside = np.flatnonzero(mask[here])
             return union(starts[here][inside], ends[here][inside])
 
-        of_a, of_b, all_work = of(a), of(b), union(starts[here], ends[here])
+        in_order = ops_by_start(trace)[rank, device]
+        of_a, of_b, all_work = (
+            union(starts.take(each), ends.take(each)) for each in (those(in_order, a), those(in_order, b), in_order)
+        )
         a_ns, b_ns, both, busy = (measure(each) for each in (of_a, of_b, intersect(of_a, of_b), all_work))
         span = int(ends[here].max() - starts[here].min())
         by_class = {name: of(mask) for name, mask in classes.items()}

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from analyzers.arrays.groups import as_slice, distinct, rows_by_key
+from analyzers.arrays.groups import alike, distinct, rows_by_key
 from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TraceWarning
@@ -16,6 +16,7 @@ from analyzers.overlap.job import Job, is_matched
 from analyzers.overlap.measure import RankOverlap
 from analyzers.select.select import Selection
 from analyzers.syncs.crossings import missing_crossings
+from analyzers.trace.by_start import ops_by_start, those
 from analyzers.trace.columns import ints, stored
 from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.overhead import ALL_OF_IT, DISTORTED
@@ -204,12 +205,11 @@ def worked_steps(trace: Trace, steps: Steps) -> frozenset[tuple[int, int]]:
     """The (rank, step) that have work; the step is -1 where none is marked."""
     rank = stored(trace.ops, "rank")
     if not steps.rows.size:
-        return frozenset((int(one), ALL_OF_IT) for one in distinct(rank))
-    # One number for each rank and mark; the first of a rank's is for work in no step.
-    worked = distinct(ints(trace.ops, "rank") * (steps.rows.size + 1) + step_of_ops(trace) + 1)
-    rank, mark = np.divmod(worked, steps.rows.size + 1)
-    in_step = mark > 0
-    return frozenset(zip(rank[in_step].tolist(), steps.numbers[mark[in_step] - 1].tolist(), strict=True))
+        return frozenset((one, ALL_OF_IT) for one in distinct(rank).tolist())
+    position = step_of_ops(trace)
+    first, _ = alike(rank, position)  # of ops that stand together one is enough
+    first = first[position[first] >= 0]
+    return frozenset(zip(rank[first].tolist(), steps.numbers[position[first]].tolist(), strict=True))
 
 
 def outside_steps(
@@ -225,9 +225,9 @@ def outside_steps(
         return measure(union(starts[rows], ends[rows]))
 
     found = {}
-    for (rank, device), rows in ops_of_devices(trace).items():
-        side_rows = [rows[np.flatnonzero(side.picked[as_slice(rows)])] for side in sides]
-        busy_and_outside = [(busy(its_rows), busy(its_rows[outside[its_rows]])) for its_rows in side_rows]
+    for (rank, device), rows in ops_by_start(trace).items():
+        side_rows = [those(rows, side.picked) for side in sides]
+        busy_and_outside = [(busy(its_rows), busy(those(its_rows, outside))) for its_rows in side_rows]
         found[rank, device] = busy_and_outside[0], busy_and_outside[1]
     return found
 
