@@ -120,11 +120,13 @@ def ints(frame: pd.DataFrame, column: str) -> Ints:
 
 
 def ints_at(frame: pd.DataFrame, column: str, rows: Ints | Mask) -> Ints:
-    """One integer column at some rows, as int64: the others are not converted."""
+    """One integer column at some rows, as int64, to be read only: the others are not converted."""
     values = stored(frame, column)
     if is_repeated(values) and values.size:  # `take` would write all of them out first
         return repeated(values[0], np.int64, int(np.count_nonzero(rows)) if rows.dtype == bool else rows.size)
-    return np.asarray(values[rows] if rows.dtype == bool else values.take(rows), np.int64)  # many times as quick
+    found = np.asarray(values[rows] if rows.dtype == bool else values.take(rows), np.int64)  # many times as quick
+    found.flags.writeable = False  # as that of one value, so that what writes to it fails on every capture
+    return found
 
 
 def stored(frame: pd.DataFrame, column: str) -> Any:

@@ -38,8 +38,7 @@ def _launches(trace: Trace) -> tuple[Ints, Ints, Ints]:
         return np.zeros(row.size, np.int64), np.zeros(row.size, np.int64), np.zeros(row.size, np.int64)
     thread, start, end = (ints_at(trace.api, column, row) for column in ("thread", "start_ns", "end_ns"))
     if not known.all():
-        for column in (thread, start, end):
-            column[~known] = 0
+        thread, start, end = (np.where(known, column, 0) for column in (thread, start, end))
     return squeezed(thread), start, end
 
 
