@@ -183,7 +183,7 @@ def first_of_chains(ops: Ids, behind: Ids, count: int) -> Ids:
     goes_on = np.flatnonzero((head == np.arange(count)) & (step != head))
     origin: Ids = np.arange(count, dtype=np.int32)
     step = head[step[goes_on]]
-    for _ in range(count.bit_length()):  # each round doubles how far every op sees
+    for _ in range(count.bit_length() + 1):  # each round doubles how far every op sees: at first one step
         origin[goes_on] = step
         further = origin[step]
         goes_on, step = goes_on[further != step], further[further != step]
