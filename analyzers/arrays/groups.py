@@ -24,6 +24,11 @@ _FEWEST = 3  # and so few than sorted alone
 _FEW_FALLS = 16  # where rows ascend but for so few, they are merged
 
 
+def is_repeated(values: npt.NDArray[Any]) -> bool:
+    """Whether a column is one value, repeated, which takes no room."""
+    return values.strides == (0,)
+
+
 def rows_by_key(*keys: Ids) -> dict[tuple[int, ...], Ints]:
     """Rows of each distinct combination of integer keys, in order of first key, then second, …; rows ascend."""
     if keys[0].size == 0:
@@ -112,7 +117,7 @@ def _code(keys: tuple[Ids, ...], *, narrow: bool = True) -> tuple[Codes | None, 
 
 def _ends(key: Ids) -> tuple[int, int]:
     """The least and the largest of some numbers."""
-    if key.strides == (0,):  # one number, repeated
+    if is_repeated(key):
         return int(key[0]), int(key[0])
     return int(key.min()), int(key.max())
 
@@ -169,7 +174,7 @@ def run_heads(*keys: npt.NDArray[Any]) -> Mask:
     head = np.zeros(keys[0].size, dtype=bool)
     head[:1] = True
     for key in keys:
-        if key.strides != (0,):  # one value, repeated, tells nothing apart
+        if not is_repeated(key):  # which tells nothing apart
             head[1:] |= key[1:] != key[:-1]
     return head
 
@@ -256,7 +261,7 @@ def first_of_each(labels: Ints) -> Ints:
     >>> first_of_each(np.array([0, 1, 0, 2]))
     array([0, 1, 3])
     """
-    if labels.size and labels.strides == (0,):
+    if labels.size and is_repeated(labels):
         return np.zeros(1, np.int64)
     first = np.empty(int(labels.max(initial=-1)) + 1, np.int64)
     first[labels[::-1]] = np.arange(labels.size - 1, -1, -1, dtype=np.int32)  # of several the one that is written last

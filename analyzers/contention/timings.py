@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import first_of_each, label, ordered, rows_by_key
+from analyzers.arrays.groups import first_of_each, is_repeated, label, ordered, rows_by_key
 from analyzers.arrays.intervals import coverage, union
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.matching.calls import calls
@@ -27,7 +27,6 @@ from analyzers.trace.columns import (
     codes,
     ints,
     ints_at,
-    is_repeated,
     lanes,
     narrowed,
     repeated,

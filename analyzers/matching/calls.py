@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api.types import union_categoricals
 
-from analyzers.arrays.groups import WIDEST, alike, ascend, first_row, label, rows_by_key
+from analyzers.arrays.groups import WIDEST, alike, ascend, first_row, is_repeated, label, rows_by_key
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.trace.columns import codes, framed, ints, is_one_of, is_repeated, narrowed, of_codes, repeated, stored
+from analyzers.trace.columns import codes, framed, ints, is_one_of, narrowed, of_codes, repeated, stored
 from analyzers.trace.communication import function, known, operation_of
 from analyzers.trace.kernels import is_communication, is_declared
 from analyzers.trace.merge import concat

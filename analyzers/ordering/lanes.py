@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from analyzers.arrays.groups import group_numbers, ordered, rows_by_key, run_heads
+from analyzers.arrays.groups import group_numbers, is_repeated, ordered, rows_by_key, run_heads
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.trace.columns import ints, ints_at, is_one_of, squeezed, stored
@@ -35,7 +35,7 @@ def take_or(values: npt.NDArray[Any], index: Ints, missing: Any = -1) -> npt.NDA
         raise IndexError(f"position {index.max()} of {values.size} values")
     if not values.size:
         return np.full(index.size, missing, values.dtype)
-    if values.strides == (0,):  # one value, repeated, which `take` would write out first
+    if is_repeated(values):  # which `take` would write out first
         found = np.full(index.size, values[0], values.dtype)
     else:
         found = values.take(index, mode="clip")  # which is quicker by far than to make each index 0 at least

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import distinct, ordered
+from analyzers.arrays.groups import distinct, is_repeated, ordered
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.common.errors import TracevizError
-from analyzers.trace.columns import assigned, framed, is_repeated, narrowed, repeated, squeezed, stored
+from analyzers.trace.columns import assigned, framed, narrowed, repeated, squeezed, stored
 from analyzers.trace.freed_memory import freed_memory_kept, give_back_freed_memory
 from analyzers.trace.groups import communicators_of
 from analyzers.trace.narrow import Narrowing, check_ranks, only_ops

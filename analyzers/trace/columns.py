@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analyzers.arrays.groups import AT_ONCE, label
+from analyzers.arrays.groups import AT_ONCE, is_repeated, label
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.common.errors import TracevizError
 from analyzers.trace.schemas import TABLES
@@ -199,11 +199,6 @@ def taken_in_parts(values: npt.NDArray[Any], rows: Ids) -> npt.NDArray[Any]:
         part = slice(first, first + AT_ONCE)
         values.take(rows[part], out=found[part], mode="clip")  # else it is written to a copy first
     return found
-
-
-def is_repeated(values: npt.NDArray[Any]) -> bool:
-    """Whether a column was made by `repeated`."""
-    return values.strides == (0,)
 
 
 def narrowest(kind: str) -> str:

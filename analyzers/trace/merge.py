@@ -10,8 +10,9 @@ import numpy.typing as npt
 import pandas as pd
 from msgspec.structs import replace
 
+from analyzers.arrays.groups import is_repeated
 from analyzers.common.errors import TraceWarning
-from analyzers.trace.columns import assigned, categorical, framed, ints, is_repeated, narrowed, repeated, stored
+from analyzers.trace.columns import assigned, categorical, framed, ints, narrowed, repeated, stored
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Capture, Process, Trace
 

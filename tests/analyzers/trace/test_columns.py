@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzers.trace.columns import assigned, is_one_of, is_repeated, squeezed, stored, table, taken
+from analyzers.arrays.groups import is_repeated
+from analyzers.trace.columns import assigned, is_one_of, squeezed, stored, table, taken
 from analyzers.trace.schemas import TABLES
 
 NAMES = [f"name {number}" for number in range(20)]
