@@ -189,6 +189,8 @@ def test_queued_before_counts_the_units_whose_calls_began_earlier() -> None:
     units = lanes.unit(array(*(lane for lane, _ in positions)), array(*(position for _, position in positions)))
     assert lanes.start_ns[units[[1, 2, 4]]].tolist() == [100, 120, 100]
     assert units[[0, 3, 5, 6]].tolist() == [-1] * 4
+    below = -np.arange(1, lanes.size + 1)  # no number below 0 is a lane, counted from behind
+    assert lanes.unit(below, np.zeros_like(below)).tolist() == [-1] * lanes.size
 
 
 def test_a_graph_launch_is_a_unit_from_its_first_start_to_its_last_end() -> None:
