@@ -35,6 +35,8 @@ def main() -> None:
     parser.add_argument("--against", type=Path, action="append", default=[], help="another working tree")
     options = parser.parse_args()
     commands = {name: ([sys.executable, "-c", code], ROOT) for name, code in IMPORTS.items()}
+    asleep = f"import os; os.environ['OPENBLAS_THREAD_TIMEOUT'] = '4'; {READER}"
+    commands["imports: numpy, pandas, msgspec, threads asleep"] = [sys.executable, "-c", asleep], ROOT
     for tree in (ROOT, *options.against):
         traceviz = [sys.executable, "-m", "traceviz"]
         asked = ["check-overlap", *map(str, RANKS), "--no-cache"]
