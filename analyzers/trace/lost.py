@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, of_codes, stored, taken
 from analyzers.trace.tables import Trace
 
 _LAUNCH = re.compile(
@@ -24,39 +24,52 @@ _LAUNCH = re.compile(
 _BEGIN = ("cudaStreamBeginCapture", "cuStreamBeginCapture", "cudaStreamBeginCaptureToGraph", "hipStreamBeginCapture")
 _END = ("cudaStreamEndCapture", "cuStreamEndCapture", "hipStreamEndCapture")
 
+_NEVER = np.iinfo(np.int64).min
+
 
 def count_lost_work(trace: Trace) -> Trace:
     """Note of each process how many launches amid its capture have no op."""
-    launches = np.flatnonzero(_launches(trace))
-    has_op = np.zeros(len(trace.api), bool)
-    launch = ints(trace.ops, "launch")
-    has_op[launch[launch >= 0]] = True
-    start = ints(trace.api, "start_ns")
+    found = _Launches(trace)
     processes = list(trace.processes)
-    for (process,), rows in rows_by_key(ints(trace.api, "process")[launches]).items():
-        of_process = launches[rows]
-        starts_with_op = start[of_process[has_op[of_process]]]
-        lost = np.count_nonzero(
-            ~has_op[of_process] & (start[of_process] < starts_with_op.max(initial=np.iinfo(np.int64).min))
-        )
-        processes[process] = replace(processes[process], launches=of_process.size, lost=int(lost))
+    for process, count in enumerate(found.count):
+        if count:
+            last, without = found.of(process)
+            lost = int(np.count_nonzero(without < last))
+            processes[process] = replace(processes[process], launches=count, lost=lost)
     return replace(trace, processes=tuple(processes))
 
 
 def cut_off_at(trace: Trace) -> Ints:
     """Of each process, when it made the first of its last launches, whose ops the capture no longer has; else never."""
-    launches = np.flatnonzero(_launches(trace))
-    has_op = np.zeros(len(trace.api), bool)
-    launch = ints(trace.ops, "launch")
-    has_op[launch[launch >= 0]] = True
-    start, limits = ints(trace.api, "start_ns"), np.iinfo(np.int64)
-    instant = np.full(len(trace.processes), limits.max)
-    for (process,), rows in rows_by_key(ints(trace.api, "process")[launches]).items():
-        of_process = launches[rows]
-        last = start[of_process[has_op[of_process]]].max(initial=limits.min)
-        without = start[of_process[~has_op[of_process]]]
-        instant[process] = without[without > last].min(initial=limits.max)
+    found = _Launches(trace)
+    instant = np.full(len(trace.processes), np.iinfo(np.int64).max)
+    for process in range(instant.size):
+        last, without = found.of(process)
+        instant[process] = without[without > last].min(initial=instant[process])
     return instant
+
+
+class _Launches:
+    """Calls that should have run something, with and without an op; `count` is how many each process made."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._api = trace.api
+        self._has_op = np.zeros(len(trace.api) + 1, bool)
+        self._has_op[stored(trace.ops, "launch")] = True  # the last is for ops without a launch
+        self._has_op = self._has_op[:-1]
+        self._is_launch, self._process = _launches(trace), stored(trace.api, "process")
+        of = np.bincount(taken(self._process, np.flatnonzero(self._is_launch)), minlength=len(trace.processes))
+        self.count: list[int] = of.tolist()
+        self._without = np.flatnonzero(self._is_launch & ~self._has_op)
+
+    def of(self, process: int) -> tuple[int, Ints]:
+        """When a process made its last launch that has an op, and when those without one: mostly there are none."""
+        without = self._without[self._process[self._without] == process]
+        if not without.size:
+            return _NEVER, without
+        with_op = np.flatnonzero(self._is_launch & self._has_op & (self._process == process))
+        last = ints_at(self._api, "start_ns", with_op).max(initial=_NEVER)
+        return int(last), ints_at(self._api, "start_ns", without)
 
 
 def about_lost_work(trace: Trace) -> Trace:
@@ -74,11 +87,11 @@ def about_lost_work(trace: Trace) -> Trace:
 def _launches(trace: Trace) -> Mask:
     """Calls that run a kernel, a copy or a memset."""
     code, texts = codes(trace.api, "name")
-    is_launch = np.array([_LAUNCH.fullmatch(text) is not None for text in texts] + [False])[code]
+    is_launch = of_codes(code, [_LAUNCH.fullmatch(text) is not None for text in texts])
     begins, ends = is_one_of(trace.api, "name", _BEGIN), is_one_of(trace.api, "name", _END)
     if begins.any():
         is_launch &= ~_captured(trace, begins, ends)
-    return np.asarray(is_launch, bool)
+    return is_launch
 
 
 def _captured(trace: Trace, begins: Mask, ends: Mask) -> Mask:
