@@ -87,8 +87,8 @@ def complement(a: Union, low: int, high: int) -> Union:
     """Instants of [low, high) that are not in `a`."""
     clipped = clip(a, low, high)
     starts, ends = np.append(low, clipped.ends), np.append(clipped.starts, high)
-    non_empty = ends > starts
-    return Union(starts[non_empty], ends[non_empty])
+    within = slice(int(starts[0] >= ends[0]), starts.size - int(starts[-1] >= ends[-1]))  # neighbours don't touch
+    return Union(starts[within], ends[within])
 
 
 def clip(a: Union, low: int, high: int) -> Union:
