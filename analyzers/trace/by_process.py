@@ -231,4 +231,4 @@ def _at(values: Any, rows: Ints | slice) -> Any:
         return pd.Categorical.from_codes(_at(values.codes, rows), dtype=values.dtype)
     if is_repeated(values) and values.size:
         return values[rows] if isinstance(rows, slice) else repeated(values[0], values.dtype, rows.size)
-    return squeezed(values[rows])
+    return squeezed(values[rows] if isinstance(rows, slice) else values.take(rows))
