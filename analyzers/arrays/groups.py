@@ -143,6 +143,17 @@ def distinct(values: Ints) -> Ints:
     return ordered[new]
 
 
+def slices_by_key(*keys: Ids) -> dict[tuple[int, ...], Ints | slice]:
+    """As `rows_by_key`, with a slice where a combination's rows follow one another."""
+    first, count = alike(*keys)
+    if _DENSE * first.size < keys[0].size:
+        heads = rows_by_key(*(key[first] for key in keys))
+        if all(at.size == 1 for at in heads.values()):  # mostly: no row is looked at by itself
+            ends = first + count
+            return {key: slice(int(first[at[0]]), int(ends[at[0]])) for key, at in heads.items()}
+    return {key: as_slice(rows) for key, rows in rows_by_key(*keys).items()}
+
+
 def as_slice(rows: Ints) -> slice | Ints:
     """Distinct, ascending rows as a slice where they follow one another: numpy then looks at them in place."""
     ends = (int(rows[0]), int(rows[-1]) + 1) if rows.size else (0, 0)
@@ -205,6 +216,11 @@ def parts_of(heads: Ints, count: int) -> Iterator[tuple[slice, slice]]:
         behind = max(int(np.searchsorted(heads, heads[first] + AT_ONCE)), first + 1)
         yield slice(first, behind), slice(int(heads[first]), int(heads[behind]) if behind < heads.size else count)
         first = behind
+
+
+def slices(count: int) -> Iterator[slice]:
+    """All of `count` rows, `AT_ONCE` at a time, for what `parts_of` says of parts."""
+    return (slice(first, min(first + AT_ONCE, count)) for first in range(0, count, AT_ONCE))
 
 
 def runs(first: Ints, count: Ints) -> tuple[Ints, Ints]:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import alike, as_slice, rows_by_key
+from analyzers.arrays.groups import alike, is_repeated, rows_by_key, slices_by_key
 from analyzers.arrays.types import Floats, Ids, Ints, Mask
 from analyzers.clocks.ahead import AheadByHosts
 from analyzers.clocks.arrivals import Arrivals
@@ -23,9 +23,18 @@ from analyzers.clocks.solve import FEW, Solution, middle, solve, unaligned, unkn
 from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import count_of, duration
 from analyzers.matching.match import match
-from analyzers.matching.peers import calls_of_each, ranks_known, states_ranks, waits_seen
+from analyzers.matching.peers import ranks_known, states_ranks, waits_seen
 from analyzers.trace.alignment import Clock, Clocks, Matches
-from analyzers.trace.columns import assigned, ints, ints_at, is_one_of, narrowed, squeezed, stored
+from analyzers.trace.columns import (
+    assigned,
+    ints,
+    ints_at,
+    is_one_of,
+    narrowed,
+    repeated,
+    squeezed,
+    stored,
+)
 from analyzers.trace.devices import DeviceLabels, count_devices
 from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.kernels import is_declared
@@ -97,9 +106,10 @@ def _with_clocks_of(hosts: HostBounds, matches: Matches, trace: Trace) -> Matche
 
 def _in_order(matches: Matches, clocks: Clocks, end: Ints) -> tuple[Matches, Clocks]:
     """Number the collectives by when they end, now that there is one clock."""
-    collective = ints(matches.calls, "collective")
     ends = np.full(len(matches.collectives), np.iinfo(np.int64).max)
-    np.minimum.at(ends, collective, end[ints(matches.calls, "op")])
+    for op, collective in _parts(matches.calls):
+        first, _ = alike(collective)
+        ends[collective[first]] = np.minimum.reduceat(end[op], first)
     order = np.argsort(ends, kind="stable")
     number = np.argsort(order, kind="stable")
     contradictions = tuple(tuple(sorted(int(number[one]) for one in found)) for found in clocks.contradictions)
@@ -163,7 +173,7 @@ def _clock_of_ops(clocks: Clocks | None, ops: pd.DataFrame) -> Ids:
     number = {(one.rank, one.device): i for i, one in enumerate(clocks.clocks)} if clocks is not None else {}
     first, count = alike(*(stored(ops, column) for column in ("rank", "device")))
     rank, device = (ints_at(ops, column, first) for column in ("rank", "device"))
-    clock = np.empty(first.size, np.int32)
+    clock: Ids = np.empty(first.size, np.min_scalar_type(-1 - len(number)))
     for (of_rank, of_device), rows in rows_by_key(rank, device).items():
         clock[rows] = number.get((of_rank, of_device), len(number))
     return np.repeat(clock, count)
@@ -181,7 +191,7 @@ def with_collectives(trace: Trace) -> Trace:
     if trace.matches is None or not len(trace.matches.calls):
         return _waits_unseen(trace, unmatched)
     calls, starts = trace.matches.calls, ints(trace.ops, "start_ns")
-    count = calls_of_each(trace.matches)
+    count = trace.matches.calls_of_each
     last_rank, last_device = np.full(count.size, -1), np.full(count.size, -1)
     for op, collective in _parts(calls):
         unmatched[op] = False
@@ -200,10 +210,18 @@ def with_collectives(trace: Trace) -> Trace:
         "wait_seen": waits_seen(trace.matches, ranks_known(trace), len(trace.rank_ids)),
     }
     found = {name: narrowed(values, str(OPS[name][0])) for name, values in found.items()}
-    columns = {name: np.full(len(trace.ops), OPS[name][1], values.dtype) for name, values in found.items()}
+    found = {name: squeezed(values) for name, values in found.items()}
+    of_all = len(calls) == len(trace.ops)  # then what is the same of all collectives is of all ops
+    same = {name for name, values in found.items() if of_all and is_repeated(values)}
+    columns = {
+        name: repeated(values[0], values.dtype, len(trace.ops))
+        if name in same
+        else np.full(len(trace.ops), OPS[name][1], values.dtype)
+        for name, values in found.items()
+    }
     for op, collective in _parts(calls):
-        for name, values in found.items():
-            columns[name][op] = values[collective]
+        for name in found.keys() - same:
+            columns[name][op] = found[name][collective]
     columns = {name: squeezed(values) for name, values in columns.items()}
     return _waits_unseen(replace(trace, ops=assigned(trace.ops, columns)), unmatched)
 
@@ -356,7 +374,7 @@ def _by_capture(capture: Ints, process: Ids) -> dict[int, Ints | slice]:
     """Rows by the capture of their process."""
     if (capture == capture[0]).all():
         return {int(capture[0]): slice(None)}
-    return {one: as_slice(rows) for (one,), rows in rows_by_key(capture[process]).items()}
+    return {one: rows for (one,), rows in slices_by_key(capture.astype(np.int32)[process]).items()}
 
 
 def _capture_of(trace: Trace) -> Ints:
@@ -370,12 +388,12 @@ def _gpu_times(frame: pd.DataFrame, trace: Trace, clocks: Clocks) -> dict[str, I
     for clock in clocks.clocks:
         for key in ((clock.process, clock.device), (clock.process,), int(capture[clock.process])):
             first.setdefault(key, clock)
-    for (process, device), rows in rows_by_key(stored(frame, "process"), stored(frame, "device")).items():
+    for (process, device), rows in slices_by_key(stored(frame, "process"), stored(frame, "device")).items():
         # A device without collectives goes with its process's other device, or with its capture's.
         keys = (process, device), (process,), int(capture[process])
         nearest = next((first[key] for key in keys if key in first), None)
         if nearest is not None:
-            _shift(times, as_slice(rows), nearest, clocks.at_ns)
+            _shift(times, rows, nearest, clocks.at_ns)
     return times
 
 

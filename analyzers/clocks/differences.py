@@ -13,7 +13,7 @@ from copy import copy
 
 import numpy as np
 
-from analyzers.arrays.groups import alike, grouped, label, rows_by_key, runs
+from analyzers.arrays.groups import alike, grouped, label, parts_of, rows_by_key, runs, slices
 from analyzers.arrays.types import Floats, Ids, Ints, Mask
 
 ROUNDING_NS = 0.25  # floats may be off by this; whole nanoseconds may not
@@ -60,12 +60,19 @@ class Calls:
         if not self.member.size:
             return np.empty(0, np.int64)
         mark = np.random.default_rng(0).integers(1 << 62, size=self.members)
-        _, clocks = np.unique(np.add.reduceat(mark[self.member], self.heads), return_inverse=True)  # of the same clocks
+        marks = np.empty(self.heads.size, np.int64)
+        for some, rows in parts_of(self.heads, self.member.size):
+            marks[some] = np.add.reduceat(mark[self.member[rows]], self.heads[some] - rows.start)
+        _, clocks = np.unique(marks, return_inverse=True)  # collectives of the same clocks
         first_end, last_end = (each.reduceat(self.end_ns, self.heads) for each in (np.minimum, np.maximum))
         lane = label(self.member, clocks[self._number]) if clocks.any() else self.member  # mostly all are of the same
         closest = np.full(int(lane.max()) + 1, np.inf)
-        np.minimum.at(closest, lane, last_end[self._number] - self.start_ns)
-        return np.flatnonzero(first_end[self._number] - self.start_ns <= closest[lane])
+        for rows in slices(lane.size):
+            np.minimum.at(closest, lane[rows], last_end[self._number[rows]] - self.start_ns[rows])
+        decisive = np.empty(lane.size, dtype=bool)
+        for rows in slices(lane.size):
+            decisive[rows] = first_end[self._number[rows]] - self.start_ns[rows] <= closest[lane[rows]]
+        return np.flatnonzero(decisive)
 
     def contradiction(self) -> list[int]:
         """Collectives that no clocks can meet together, ascending; none where some clocks meet all."""

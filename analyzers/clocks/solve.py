@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import alike, rows_by_key
+from analyzers.arrays.groups import alike, rows_by_key, slices
 from analyzers.arrays.types import Floats, Ids, Ints, Mask
 from analyzers.clocks.differences import ROUNDING_NS, Apart, Calls
 from analyzers.clocks.hosts import HostBounds
@@ -65,14 +65,14 @@ def solve(matches: Matches, hosts: HostBounds | None = None) -> Solution:
     if not rows.any() and not uses_hosts:
         return Solution(replace(unsolved, hosts_contradict=contradicts), unknown(count))
     number, member, end = (stored(matches.calls, column) for column in ("collective", "member", "end_ns"))
-    first = rows & (islands[member] == islands[member[rows][0]]) if rows.any() else rows
+    first = rows & (islands == islands[member[rows.argmax()]])[member] if rows.any() else rows
     at = int(np.median(end[first])) if rows.any() or by_hosts is None else by_hosts.middle_ns
     estimated = _Estimated.nothing(count)
     contradictions: list[tuple[int, ...]] = []
     doubtful: list[int] = []
     for (island,), members in rows_by_key(islands).items():
         if members.size > 1:
-            of_island = islands[member] == island
+            of_island = (islands == island)[member]
             part = _island(matches.calls, evidence.only(of_island), members, at)
             solved = part.estimated
             if part.doubtful:
@@ -128,8 +128,8 @@ def _evidence(matches: Matches, hosts_link_all: bool) -> _Evidence:
     Where hosts link all clocks, unsure ones never serve: then hosts alone do.
     """
     calls, collectives = matches.calls, matches.collectives
-    number, member, members = ints(calls, "collective"), ints(calls, "member"), len(matches.members)
-    has_several = np.bincount(number, minlength=len(collectives)) > 1
+    number, member, members = stored(calls, "collective"), stored(calls, "member"), len(matches.members)
+    has_several = matches.calls_of_each > 1
     sure = collectives["sure"].to_numpy(bool) & has_several
     best = (sure & is_one_of(collectives, "operation", SYNCHRONIZING))[number]
     linking = has_several[number]
@@ -143,12 +143,20 @@ def _evidence(matches: Matches, hosts_link_all: bool) -> _Evidence:
         nothing = np.zeros(len(calls), bool)
         return _Evidence(nothing, nothing, np.arange(members), sure=True)
     bounds = reaching if reaching is not None else linking
-    linked = np.bincount(member[linking], minlength=members) > 0
-    enough = np.all(np.bincount(member[bounds], minlength=members)[linked] >= FEW)
+    linked = _count(member, linking, members) > 0
+    enough = np.all(_count(member, bounds, members)[linked] >= FEW)
     ends = bounds if enough or reaching is None else sure[number]
     coincide = ends & ~(collectives["confidence"].to_numpy(float) == CLEAR)[number]
     ends = coincide if link_all(coincide) else ends
     return _Evidence(ends, bounds, islands, reaching is not None)
+
+
+def _count(member: Ids, rows: Mask, members: int) -> Ints:
+    """How many of some calls are of each clock."""
+    count = np.zeros(members, np.int64)
+    for part in slices(member.size):
+        count += np.bincount(member[part][rows[part]], minlength=members)
+    return count
 
 
 def _islands(collective: Ids, member: Ids, members: int, rows: Mask) -> Ints:
@@ -157,10 +165,11 @@ def _islands(collective: Ids, member: Ids, members: int, rows: Mask) -> Ints:
         collective, member = collective[rows], member[rows]
     island = np.arange(members)
     while collective.size:
-        least = np.full(int(collective.max()) + 1, members)
-        np.minimum.at(least, collective, island[member])
-        lower = island.copy()
-        np.minimum.at(lower, member, least[collective])
+        least, lower = np.full(int(collective.max()) + 1, members), island.copy()
+        for part in slices(collective.size):
+            np.minimum.at(least, collective[part], island[member[part]])
+        for part in slices(collective.size):
+            np.minimum.at(lower, member[part], least[collective[part]])
         if np.array_equal(lower, island):
             break
         island = lower
@@ -224,16 +233,18 @@ def _island(calls: pd.DataFrame, evidence: _Evidence, members: Ints, at: int) ->
     first, behind = alike(stored(calls, "collective"))
     numbers, collective = ints_at(calls, "collective", first), np.repeat(np.arange(first.size, dtype=np.int32), behind)
     base = bases(ints(calls, "end_ns"), member, count, at)
-    start = (ints(calls, "start_ns") - base[member]).astype(np.float64)
-    end = (ints(calls, "end_ns") - base[member]).astype(np.float64)
+    starts, ends = ints(calls, "start_ns"), ints(calls, "end_ns")
+    start, end = np.empty((2, member.size))
+    for part in slices(member.size):
+        start[part] = starts[part] - base[member[part]]
+        end[part] = ends[part] - base[member[part]]
     fitted = slice(None) if coincides.all() else coincides
     fit = estimate(collective[fitted], member[fitted], end[fitted], count, 0)
-    ahead_at_base = fit.offset_ns[member]
-    ahead = end - ahead_at_base
-    ahead *= fit.drift[member]
-    ahead += ahead_at_base
-    start -= ahead
-    end -= ahead
+    for part in slices(member.size):
+        ahead_at_base = fit.offset_ns[member[part]]
+        ahead = (end[part] - ahead_at_base) * fit.drift[member[part]] + ahead_at_base
+        start[part] -= ahead
+        end[part] -= ahead
     apart, moved, found, guilty = _bounds(Calls(collective, member, start, end, count).only(bounding))
     offset = fit.offset_ns + fit.drift * float(at - base[0]) + moved
     estimated = _Estimated(base - base[0], offset, fit.drift, fit.error_ns, fit.count, moved, apart.most_ns)

@@ -8,11 +8,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import alike
 from analyzers.arrays.types import Ints, Mask
 from analyzers.matching.calls import PAIRWISE
 from analyzers.trace.alignment import Matches
-from analyzers.trace.columns import codes, ints, ints_at, stored
+from analyzers.trace.columns import codes, ints
 from analyzers.trace.devices import count_devices
 from analyzers.trace.tables import Trace
 
@@ -50,16 +49,8 @@ def waits_seen(matches: Matches, known: int | None, given: int) -> Mask:
     ----------
     known, given : ranks that the job had, and that were captured.
     """
-    count = calls_of_each(matches)
+    count = matches.calls_of_each
     return np.asarray(count >= _needed(matches.collectives, count, known, given), bool)
-
-
-def calls_of_each(matches: Matches) -> Ints:
-    """How many calls each collective has."""
-    first, several = alike(stored(matches.calls, "collective"))
-    count = np.zeros(len(matches.collectives), np.int64)
-    np.add.at(count, ints_at(matches.calls, "collective", first), several)
-    return count
 
 
 def _needed(collectives: pd.DataFrame, count: Ints, known: int | None, given: int) -> Ints:

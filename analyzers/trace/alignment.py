@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import ordered
+from analyzers.arrays.groups import alike, ordered
 from analyzers.arrays.types import Ints
 from analyzers.common.records import Record, values
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import ints, ints_at, stored
 
 IDS_OF_CALLS = ("collective", "op", "member", "rank")
 
@@ -36,9 +36,17 @@ class Matches(Record, frozen=True):
     @property
     def unsure(self) -> tuple[int, int]:
         """How many collectives of several ranks are not surely matched, and how many there are."""
-        sure = self.collectives["sure"].to_numpy(bool)
-        several = np.bincount(ints(self.calls, "collective"), minlength=sure.size) > 1
-        return int(np.count_nonzero(several & ~sure)), int(np.count_nonzero(several))
+        several = self.calls_of_each > 1
+        unsure = several & ~self.collectives["sure"].to_numpy(bool)
+        return int(np.count_nonzero(unsure)), int(np.count_nonzero(several))
+
+    @property
+    def calls_of_each(self) -> Ints:
+        """How many calls each collective has."""
+        first, several = alike(stored(self.calls, "collective"))
+        count = np.zeros(len(self.collectives), np.int64)
+        np.add.at(count, ints_at(self.calls, "collective", first), several)
+        return count
 
     def doubt(self, collectives: Ints) -> Matches:
         """Mark collectives as unsure."""

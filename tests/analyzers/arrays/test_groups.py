@@ -26,6 +26,7 @@ from analyzers.arrays.groups import (
     ordered,
     parts_of,
     rows_by_key,
+    slices_by_key,
 )
 
 Rows = list[tuple[int, int]]
@@ -71,6 +72,16 @@ def test_rows_as_a_slice_are_the_same_rows(rows: set[int]) -> None:
 def test_lanes_are_the_rows_of_every_combination_in_order(keys: tuple[npt.NDArray[np.int64], ...]) -> None:
     rows = rows_of(keys)
     found = {key: mine.tolist() for key, mine in rows_by_key(*keys).items()}
+    assert list(found) == sorted(set(rows))
+    assert found == {key: [k for k, row in enumerate(rows) if row == key] for key in found}
+
+
+@given(columns(), st.sampled_from([1, 20]))
+def test_lanes_as_slices_are_the_same_rows(keys: tuple[npt.NDArray[np.int64], ...], times: int) -> None:
+    """Each row once, and so often that rows which stand together are looked at as one."""
+    keys = tuple(np.repeat(key, times) for key in keys)
+    rows = rows_of(keys)
+    found = {key: np.arange(len(rows))[mine].tolist() for key, mine in slices_by_key(*keys).items()}
     assert list(found) == sorted(set(rows))
     assert found == {key: [k for k, row in enumerate(rows) if row == key] for key in found}
 
