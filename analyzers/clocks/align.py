@@ -26,11 +26,13 @@ from analyzers.matching.match import match
 from analyzers.matching.peers import ranks_known, states_ranks, waits_seen
 from analyzers.trace.alignment import Clock, Clocks, Matches
 from analyzers.trace.columns import (
+    FilledInParts,
     assigned,
     ints,
     ints_at,
     is_one_of,
     narrowed,
+    narrowest,
     repeated,
     squeezed,
     stored,
@@ -128,9 +130,11 @@ def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
     ----------
     apart_ns : as `Solution.apart_ns`, of `Trace.clocks`.
     """
-    waits = {column: np.zeros(len(trace.ops), np.int64) for column in ("wait_ns", *WAIT_RANGE)}
+    size = len(trace.ops)
     if trace.matches is None or not len(trace.matches.calls):
-        return replace(trace, ops=assigned(trace.ops, waits))
+        nothing = {column: repeated(0, narrowest(str(OPS[column][0])), size) for column in ("wait_ns", *WAIT_RANGE)}
+        return replace(trace, ops=assigned(trace.ops, nothing))
+    wait, least, most = np.zeros(size, np.int64), FilledInParts(size), FilledInParts(size)
     calls, collectives = trace.matches.calls, trace.matches.collectives
     starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
     is_unsure = ~collectives["sure"].to_numpy(bool)  # its calls may be another collective's
@@ -143,14 +147,15 @@ def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
         is_head = np.diff(collective, prepend=-1) != 0
         heads, number = np.flatnonzero(is_head), np.cumsum(is_head) - 1
         last = np.maximum.reduceat(start, heads)[number]
-        waits["wait_ns"][op] = np.minimum(last - start, length)
+        wait[op] = np.minimum(last - start, length)
         since_first = (start - np.minimum.reduceat(start, heads)[number]).astype(np.float64)  # small: floats hold it
         has_several = np.bincount(number)[number] > 1
         low, high = (last - since_first for last in arrivals.last(number, clock_of_op[op], since_first))
         unsure = is_unsure[collective]
         low, high = np.where(unsure, 0, low), np.where(unsure, length, high)
-        waits["wait_low_ns"][op] = np.where(has_several, np.floor(np.clip(low, 0, length)), 0).astype(np.int64)
-        waits["wait_high_ns"][op] = np.where(has_several, np.ceil(np.clip(high, 0, length)), 0).astype(np.int64)
+        least.put(op, np.where(has_several, np.floor(np.clip(low, 0, length)), 0).astype(np.int64))
+        most.put(op, np.where(has_several, np.ceil(np.clip(high, 0, length)), 0).astype(np.int64))
+    waits = {"wait_ns": wait, "wait_low_ns": least.values, "wait_high_ns": most.values}
     return replace(trace, ops=assigned(trace.ops, {column: squeezed(values) for column, values in waits.items()}))
 
 

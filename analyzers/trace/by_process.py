@@ -19,11 +19,11 @@ from analyzers.trace.groups import communicators_of
 from analyzers.trace.narrow import Narrowing, check_ranks, only_ops
 from analyzers.trace.ranks import labels_of
 from analyzers.trace.run import ALL, First, OnePart, PartitionedRun, Question
-from analyzers.trace.schemas import OF_COLLECTIVES, TABLES, WAIT_RANGE
+from analyzers.trace.schemas import OF_COLLECTIVES, TABLES
 from analyzers.trace.tables import Trace
 
 MANY = 50_000  # ops of a process, on average, from which on making its tables takes little of what that saves
-_MOSTLY_SMALL = ("wait_ns", *WAIT_RANGE, "bytes", "grid", "shared_bytes")  # 32 bits hold what nearly every capture says
+_MOSTLY_SMALL = ("wait_ns", "bytes", "grid", "shared_bytes")  # 32 bits hold what nearly every capture says
 
 
 def by_process(run: PartitionedRun) -> PartitionedRun:

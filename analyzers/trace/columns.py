@@ -201,6 +201,23 @@ def taken_in_parts(values: npt.NDArray[Any], rows: Ids) -> npt.NDArray[Any]:
     return found
 
 
+class FilledInParts:
+    """A column of integers that is filled a part at a time: in 32 bits, or in 64 as soon as one does not fit.
+
+    `values` begin as 0.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.values: Ids = np.zeros(size, np.int32)
+
+    def put(self, rows: Ints | slice, values: Ids) -> None:
+        """Fill in some rows."""
+        values = narrowed(values, "id")
+        if values.dtype.itemsize > self.values.dtype.itemsize:
+            self.values = self.values.astype(np.int64)
+        self.values[rows] = values
+
+
 def narrowest(kind: str) -> str:
     """The numpy type of a column of integers; ids that do not fit it take int64."""
     return "int32" if kind in ("key", "id") else kind

@@ -14,6 +14,7 @@ SYNC_KINDS = ("stream", "event", "device", "stream_wait")
 
 # Column -> type and default. "text" is a categorical of strings, a tuple a categorical of those values. "key" fits 32
 # bits; "id" takes 32 where all of a column fit, as they nearly always do: such columns are half of a large capture.
+# So does what waits may be at least and at most.
 # `analyzers.trace.columns.ints` gives them all as int64. Times are ns; -1 (or "") means the capture does not say.
 Schema = Mapping[str, tuple[str | tuple[str, ...], Any]]
 
@@ -46,8 +47,8 @@ OPS: Schema = {
     "collective_calls": ("id", 0),  # how many calls of that one the run has
     "last_rank": ("key", -1),  # who came last, where several ranks came
     "last_device": ("key", -1),
-    "wait_low_ns": ("int64", 0),  # least that `wait_ns` may be: all other clocks as early as bounds allow
-    "wait_high_ns": ("int64", 0),  # most: all as late
+    "wait_low_ns": ("id", 0),  # least that `wait_ns` may be: all other clocks as early as bounds allow
+    "wait_high_ns": ("id", 0),  # most: all as late
     "wait_seen": ("int8", 1),  # 0 where a peer that it may have waited for was not captured
 }
 WAIT_RANGE = ("wait_low_ns", "wait_high_ns")

@@ -161,6 +161,14 @@ def test_whatever_clocks_the_bounds_allow_waits_and_overlap_lie_within_and_reach
             assert all(one[j] - one[i] <= most[i, j] for i in RANKS for j in RANKS)
 
 
+def test_waits_longer_than_32_bits_hold_are_bounded_as_short_ones() -> None:
+    """Rank 0 waits 4 s for rank 1, whose clock may be 1 µs off either way."""
+    second = 1_000_000_000
+    trace = with_clocks(job_run([{0: (0, 5 * second), 1: (4 * second, 5 * second)}], {}), 0, 1_000)
+    found = waits(with_waits(trace, np.where(np.eye(2, dtype=bool), 0.0, 1_000.0)))
+    assert found == [(4 * second - 1_000, 4 * second + 1_000), (0, 0)]
+
+
 def test_of_calls_that_are_not_surely_of_one_collective_all_may_be_a_wait() -> None:
     trace = three_ranks(0, 3, 4)
     assert trace.matches is not None

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from analyzers.arrays.groups import is_repeated
-from analyzers.trace.columns import assigned, is_one_of, squeezed, stored, table, taken
+from analyzers.trace.columns import FilledInParts, assigned, is_one_of, squeezed, stored, table, taken
 from analyzers.trace.schemas import TABLES
 
 NAMES = [f"name {number}" for number in range(20)]
@@ -46,6 +46,23 @@ def test_some_of_a_column_of_one_value_take_no_room_either(values: list[int]) ->
     found = taken(squeezed(np.array(values, np.int32)), rows)
     assert found.tolist() == [values[row] for row in rows.tolist()]
     assert is_repeated(found) == (values == [7, 7, 7]) or not values
+
+
+MOST = 2**31 - 1  # that 32 bits hold
+
+
+@pytest.mark.parametrize("odd", [0, MOST, -MOST - 1, MOST + 1, -MOST - 2, 2**62])
+@pytest.mark.parametrize("place", range(3))
+def test_a_column_filled_in_parts_holds_whatever_it_is_given_in_32_bits_where_all_fit(odd: int, place: int) -> None:
+    parts = [[4, 5], [6], [7, 8]]
+    parts[place][-1] = odd
+    rows = [np.array([0, 2]), slice(4, 5), np.array([3, 1])]
+    column = FilledInParts(6)
+    for of, values in zip(rows, parts, strict=True):
+        column.put(of, np.array(values))
+    (first, third), (fifth,), (fourth, second) = parts
+    assert column.values.tolist() == [first, second, third, fourth, fifth, 0]
+    assert column.values.dtype == (np.int32 if -MOST - 1 <= odd <= MOST else np.int64)
 
 
 def test_tables_that_share_what_columns_are_looked_up_by_are_named_apart() -> None:
