@@ -290,5 +290,8 @@ def _matches(members: pd.DataFrame, table: pd.DataFrame, collective: Ids, confid
     )
     calls_of = {"collective": np.repeat(np.arange(count.size, dtype=np.int32), count)}
     calls_of["confidence"] = taken(squeezed(confidence), order)
-    calls_of |= {column: stored(table, column)[order] for column in ("op", "member", "rank", "start_ns", "end_ns")}
+    calls_of |= {column: stored(table, column)[order] for column in ("op", "member")}
+    is_rank = np.array_equal(stored(table, "member"), stored(table, "rank"))  # mostly: rank k has clock k alone
+    calls_of["rank"] = calls_of["member"] if is_rank else stored(table, "rank")[order]
+    calls_of |= {column: stored(table, column)[order] for column in ("start_ns", "end_ns")}
     return Matches(members, framed(calls_of), collectives)
