@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.arrays.groups import alike, distinct, parts_of, rows_by_key
-from analyzers.arrays.types import Ints
+from analyzers.arrays.types import Ids, Ints
 from analyzers.clocks.align import Aligned
 from analyzers.common.errors import TraceWarning
 from analyzers.trace.columns import codes, ints, stored
@@ -22,11 +22,11 @@ def capture_warnings(aligned: Aligned, calls: pd.DataFrame) -> list[TraceWarning
 
     Parameters
     ----------
-    calls : `Collectives.calls`.
+    calls : `Collectives.narrow_calls`.
     """
     if not len(calls):
         return []
-    seen = distinct(ints(calls, "rank"))
+    seen = distinct(stored(calls, "rank")).astype(np.int64)
     return [*_ranks(aligned, seen), *_cut_off(aligned, calls), *_unsure(aligned)]
 
 
@@ -60,9 +60,9 @@ def _unsure(aligned: Aligned) -> list[TraceWarning]:
 def _cut_off(aligned: Aligned, calls: pd.DataFrame) -> list[TraceWarning]:
     """Collectives of a rank's own groups that ended before its first call or began after its last."""
     missing: dict[int, tuple[int, int]] = {}
-    collective, rank = ints(calls, "collective"), ints(calls, "rank")
+    collective, rank = stored(calls, "collective"), stored(calls, "rank")
     heads, _ = alike(collective)
-    first, last, begun, ended = _spans(aligned, ints(calls, "start_ns"), ints(calls, "duration_ns"), heads)
+    first, last, begun, ended = _spans(aligned, ints(calls, "start_ns"), stored(calls, "duration_ns"), heads)
     for sets, ends, starts in _groups(aligned, rank, heads, begun, ended):
         counts = Counter(sets)
         number = {members: index for index, members in enumerate(counts)}
@@ -91,7 +91,7 @@ def _cut_off(aligned: Aligned, calls: pd.DataFrame) -> list[TraceWarning]:
 
 
 def _spans(
-    aligned: Aligned, start: Ints, duration: Ints, heads: Ints
+    aligned: Aligned, start: Ints, duration: Ids, heads: Ints
 ) -> tuple[dict[int, int], dict[int, int], Ints, Ints]:
     """Each rank's first start and last end of a call, and each collective's."""
     member, ranks = stored(aligned.matches.calls, "member"), ints(aligned.matches.members, "rank")
@@ -109,7 +109,7 @@ def _spans(
 
 
 def _groups(
-    aligned: Aligned, rank: Ints, heads: Ints, starts: Ints, ends: Ints
+    aligned: Aligned, rank: Ids, heads: Ints, starts: Ints, ends: Ints
 ) -> list[tuple[list[frozenset[int]], Ints, Ints]]:
     """Per kind of collective (operation, group): each one's set of ranks, latest end and earliest start."""
     frame = aligned.matches.collectives

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import alike, distinct, label, rows_by_key
+from analyzers.arrays.groups import distinct, label, rows_by_key
 from analyzers.arrays.types import Ints
+from analyzers.collectives.summary import sum_by_collective
 from analyzers.common.records import Record
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import codes, ints, stored
 from analyzers.trace.groups import Group
 
 _TEXTS = ("group", "group_description", "group_ranks", "communicator")
@@ -38,7 +39,7 @@ def sum_by_group(table: pd.DataFrame, calls: pd.DataFrame) -> tuple[GroupSum, ..
 
     Parameters
     ----------
-    calls : `collective` is the position in `table`.
+    calls : `Collectives.narrow_calls`; `collective` is the position in `table`.
     """
     texts = [codes(table, column) for column in _TEXTS]
     size = ints(table, "group_size")
@@ -46,7 +47,7 @@ def sum_by_group(table: pd.DataFrame, calls: pd.DataFrame) -> tuple[GroupSum, ..
         return ()
     columns = [np.asarray(code, np.int64) for code, _ in texts]
     group_of = label(*columns, size)
-    duration, wait = (_per_collective(calls, name, len(table)) for name in ("duration_ns", "wait_ns"))
+    duration, wait = (sum_by_collective(calls, name, len(table)) for name in ("duration_ns", "wait_ns"))
     ranks_of = _ranks_of(group_of, calls)
     sizes, several = ints(table, "bytes"), ints(table, "last_arrival_rank") >= 0
     found = []
@@ -69,18 +70,9 @@ def sum_by_group(table: pd.DataFrame, calls: pd.DataFrame) -> tuple[GroupSum, ..
     return tuple(sorted(found, key=lambda one: (-one.duration_ns, str(one.group))))
 
 
-def _per_collective(calls: pd.DataFrame, column: str, count: int) -> Ints:
-    """A column's sum over the calls of each collective, which stand together."""
-    collective = ints(calls, "collective")
-    first, _ = alike(collective)
-    total = np.zeros(count, np.int64)
-    total[collective[first]] = np.add.reduceat(ints(calls, column), first) if first.size else 0
-    return total
-
-
 def _ranks_of(group_of: Ints, calls: pd.DataFrame) -> dict[int, int]:
     """How many ranks are in the collectives of each group."""
-    rank = ints(calls, "rank")
+    rank = stored(calls, "rank")
     if not group_of.any():  # mostly all of one group
         return {0: distinct(rank).size}
     rows = rows_by_key(group_of[ints(calls, "collective")])

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import alike, group_numbers, parts_of
-from analyzers.arrays.types import Ints
+from analyzers.arrays.groups import alike, is_repeated, parts_of, slices
+from analyzers.arrays.types import Ids, Ints
 from analyzers.clocks.align import Aligned
 from analyzers.collectives.checks import capture_warnings
 from analyzers.collectives.copies import PeerCopies, about_copies, peer_copies
@@ -21,13 +22,12 @@ from analyzers.common.notebook import card
 from analyzers.common.records import Record
 from analyzers.common.wording import duration, percent, size
 from analyzers.trace.alignment import Clocks
-from analyzers.trace.columns import codes, ints, ints_at, stored, taken_in_parts
+from analyzers.trace.columns import FilledInParts, codes, framed, ints, ints_at, squeezed, stored, taken
 from analyzers.trace.freed_memory import freed_memory_kept
 from analyzers.trace.groups import groups_of
 from analyzers.trace.tables import Trace
 
-LAST = np.iinfo(np.int64).max
-AT_ONCE = 256  # collectives that are taken out of the table together: who shows a few needs no others
+TOGETHER = 256  # collectives that are taken out of the table together: who shows a few needs no others
 # Bus bandwidth = size / time × this factor of n ranks (a, b: (a·n − b) / n); 1 for operations not listed.
 # Source: nccl-tests, doc/PERFORMANCE.md, and the *GetBw functions in its src/*.cu
 _BUS_FACTORS = {
@@ -93,17 +93,18 @@ class Collective(Record, frozen=True):
     ranks: tuple[RankCall, ...]
 
 
-class Collectives(Record, frozen=True):
+class Collectives(Record, frozen=True, dict=True):
     """All collectives of a trace, and the clocks they were compared on.
 
     table : a row a collective, columns as the fields of `Collective` without `ranks`; unknown is -1, nan or "".
-    calls : a row a rank's call: collective, then the fields of `RankCall`; sorted by (collective, rank).
+    narrow_calls : `calls` without `transfer_ns`, in 32 bits where they fit: of many ranks a third of its memory; and
+        `member`, the number of each call's clock.
     summary : per operation and size. groups : per process group. copies : exchanges by copy engines.
     clocks : their residual is the error bar of every figure that compares ranks.
     """
 
     table: pd.DataFrame
-    calls: pd.DataFrame
+    narrow_calls: pd.DataFrame
     summary: Summary
     groups: tuple[GroupSum, ...]
     copies: PeerCopies
@@ -115,31 +116,41 @@ class Collectives(Record, frozen=True):
 
     def __iter__(self) -> Iterator[Collective]:
         """Yield the collectives one by one, in order of time."""
-        head = np.searchsorted(ints(self.calls, "collective"), np.append(ints(self.table, "index"), LAST))
-        columns = [ints(self.calls, name) for name in RankCall.__dataclass_fields__]
-        rows = (row for first in range(0, len(self), AT_ONCE) for row in self._rows(first))
-        for i, row in enumerate(rows):
-            call_columns = [column[head[i] : head[i + 1]].tolist() for column in columns]
+        first, count = alike(stored(self.narrow_calls, "collective"))
+        of_calls = [stored(self.narrow_calls, name) for name in RankCall.__dataclass_fields__ if name != "transfer_ns"]
+        rows = (row for first in range(0, len(self), TOGETHER) for row in self._rows(first))
+        for row, begin, end in zip(rows, first.tolist(), (first + count).tolist(), strict=True):
+            *own, duration, wait = (column[begin:end].tolist() for column in of_calls)
+            transfer = [took - waited for took, waited in zip(duration, wait, strict=True)]
             yield Collective(
                 **{str(key): _plain(str(key), value) for key, value in row.items()},  # type: ignore[arg-type]
-                ranks=tuple(RankCall(*call) for call in zip(*call_columns, strict=True)),
+                ranks=tuple(RankCall(*call) for call in zip(*own, duration, wait, transfer, strict=True)),
             )
 
     def _rows(self, first: int) -> list[dict[Hashable, Any]]:
-        return self.table.iloc[first : first + AT_ONCE].to_dict("records")
+        return self.table.iloc[first : first + TOGETHER].to_dict("records")
+
+    @cached_property
+    def calls(self) -> pd.DataFrame:
+        """A row a rank's call: collective, then the fields of `RankCall`; sorted by (collective, rank). All int64."""
+        names = [name for name in self.narrow_calls.columns if name != "member"]
+        columns = {name: _widened(stored(self.narrow_calls, name)) for name in names}
+        return framed(columns | {"transfer_ns": columns["duration_ns"] - columns["wait_ns"]})
 
     def by_device(self) -> pd.DataFrame:
         """One row a rank's device, indexed by (rank, device): how many collectives, and its calls' times summed, ns."""
-        keys = ints(self.calls, "rank"), ints(self.calls, "device")
-        number = group_numbers(*keys)
-        first = np.empty(int(number.max(initial=-1)) + 1, np.int64)
-        first[number] = np.arange(number.size)  # any call of each
-        sums = {"collectives": np.bincount(number)}
-        for column in ("duration_ns", "wait_ns", "transfer_ns"):
-            sums[column] = np.zeros(first.size, np.int64)
-            np.add.at(sums[column], number, ints(self.calls, column))
-        index = pd.MultiIndex.from_arrays([key[first] for key in keys], names=["rank", "device"])
-        return pd.DataFrame(sums, index=index)
+        member = stored(self.narrow_calls, "member")
+        count, one = np.zeros((2, int(member.max(initial=-1)) + 1), np.int64)  # of each clock's calls; any of them
+        sums = {"collectives": count, "duration_ns": np.zeros_like(count), "wait_ns": np.zeros_like(count)}
+        for rows in slices(member.size):
+            one[member[rows]] = np.arange(rows.start, rows.stop)
+            count += np.bincount(member[rows], minlength=count.size)
+            for column in ("duration_ns", "wait_ns"):
+                np.add.at(sums[column], member[rows], stored(self.narrow_calls, column)[rows].astype(np.int64))
+        sums["transfer_ns"] = sums["duration_ns"] - sums["wait_ns"]
+        keys = {name: ints_at(self.narrow_calls, name, one[count > 0]) for name in ("rank", "device")}
+        by_clock = pd.DataFrame({name: values[count > 0] for name, values in sums.items()})
+        return by_clock.groupby([*keys.values()]).sum().rename_axis([*keys])
 
     def to_frame(self) -> pd.DataFrame:
         """One row per collective and rank, indexed by (collective, rank): that rank's columns, then the collective's.
@@ -205,13 +216,13 @@ def collectives_of(trace: Trace) -> Collectives:
         return whole
     present = np.unique(ints(trace.matches.calls, "collective")[np.isin(ints(trace.matches.calls, "op"), trace.rows)])
     table = whole.table[whole.table["index"].isin(present)].reset_index(drop=True)
-    calls = whole.calls[whole.calls["collective"].isin(present)].reset_index(drop=True)
+    calls = whole.narrow_calls[whole.narrow_calls["collective"].isin(present)].reset_index(drop=True)
     position = np.searchsorted(ints(table, "index"), ints(calls, "collective"))
     renumbered = calls.assign(collective=position)
     return replace(
         whole,
         table=table,
-        calls=calls,
+        narrow_calls=calls,
         summary=summarize(table, renumbered),
         groups=sum_by_group(table, renumbered),
     )
@@ -230,33 +241,45 @@ def bus_factor(operation: str, ranks: int) -> float:
 
 
 def _calls(aligned: Aligned) -> pd.DataFrame:
+    """`Collectives.narrow_calls`."""
     matched, ops = aligned.matches.calls, aligned.trace.ops
-    columns = ("start_ns", "end_ns", "wait_ns", "device")
-    start, end, wait, device = (taken_in_parts(ints(ops, name), stored(matched, "op")) for name in columns)
-    duration = np.subtract(end, start, out=end if end.flags.writeable else None)
-    return pd.DataFrame(
+    op, starts, ends, waits = stored(matched, "op"), *(stored(ops, one) for one in ("start_ns", "end_ns", "wait_ns"))
+    start, duration, wait = np.empty(op.size, np.int64), FilledInParts(op.size), FilledInParts(op.size)
+    for rows in slices(op.size):
+        start[rows] = taken(starts, op[rows])
+        duration.put(rows, taken(ends, op[rows]) - start[rows])
+        wait.put(rows, taken(waits, op[rows]))
+    return framed(
         {
-            "collective": ints(matched, "collective"),
-            "rank": ints(matched, "rank"),
-            "device": device,
+            "collective": stored(matched, "collective"),
+            "member": stored(matched, "member"),
+            "rank": stored(matched, "rank"),
+            "device": taken(stored(ops, "device"), op),
             "start_ns": start,
-            "duration_ns": duration,
-            "wait_ns": wait,
-            "transfer_ns": duration - wait,
-        },
-        copy=False,  # of many ranks they are the largest columns of all
+            "duration_ns": duration.values,
+            "wait_ns": squeezed(wait.values),
+        }
     )
+
+
+def _widened(values: Ids) -> Ints:
+    """A column of the user's own, in 64 bits; one of one value takes no room."""
+    return np.broadcast_to(np.int64(values[0]), values.size) if is_repeated(values) else values.astype(np.int64)
 
 
 def _table(aligned: Aligned, calls: pd.DataFrame) -> pd.DataFrame:
     matched = aligned.matches.collectives
-    head, count = alike(ints(calls, "collective"))
-    start, duration, rank, device = (ints(calls, name) for name in ("start_ns", "duration_ns", "rank", "device"))
-    fastest, last, second_last, skew = _extremes(start, duration, head, count)
+    head, count = alike(stored(calls, "collective"))
+    start = ints(calls, "start_ns")
+    fastest, last, second_last, skew = _extremes(start, stored(calls, "duration_ns"), head, count)
+    fastest_ns, fastest_rank, fastest_device = (
+        ints_at(calls, name, fastest) for name in ("duration_ns", "rank", "device")
+    )
+    last_rank, last_device = (ints_at(calls, name, last) for name in ("rank", "device"))
     sizes, ranks = ints(matched, "bytes"), np.where(ints(matched, "group_size") > 0, ints(matched, "group_size"), count)
     operation_code, names = codes(matched, "operation")
     factor = np.array([[bus_factor(name, int(n)) for n in np.unique(ranks)] for name in names]).reshape(len(names), -1)
-    seconds = duration[fastest] / 1e9
+    seconds = fastest_ns / 1e9
     known = (sizes >= 0) & (seconds > 0)
     bandwidth = np.where(known, sizes / 1e9 / np.where(seconds > 0, seconds, 1.0), np.nan)
     bus = bandwidth * factor[operation_code, np.searchsorted(np.unique(ranks), ranks)] if len(matched) else bandwidth
@@ -269,11 +292,11 @@ def _table(aligned: Aligned, calls: pd.DataFrame) -> pd.DataFrame:
             **{column: _filled(matched[column].array) for column in _TEXTS},
             "group_size": ints(matched, "group_size"),
             "communicator": _communicators(aligned, head),
-            "fastest_ns": duration[fastest],
-            "fastest_rank": rank[fastest],
-            "fastest_device": device[fastest],
-            "last_arrival_rank": np.where(count > 1, rank[last], -1),
-            "last_arrival_device": np.where(count > 1, device[last], -1),
+            "fastest_ns": fastest_ns,
+            "fastest_rank": fastest_rank,
+            "fastest_device": fastest_device,
+            "last_arrival_rank": np.where(count > 1, last_rank, -1),
+            "last_arrival_device": np.where(count > 1, last_device, -1),
             "last_arrival_lead_ns": np.where(count > 1, start[last] - np.where(count > 1, second_last, 0), 0),
             "end_skew_ns": skew,
             "algorithm_gb_s": bandwidth,
@@ -296,7 +319,7 @@ def _filled(values: pd.Categorical) -> pd.Categorical:
     return values.add_categories([""]).fillna("")
 
 
-def _extremes(start: Ints, duration: Ints, head: Ints, count: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+def _extremes(start: Ints, duration: Ids, head: Ints, count: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     """Of each collective the rows of its shortest call and of its last, when the last but one came, and ends' skew."""
     fastest, last, second_last, skew = np.empty((4, head.size), np.int64)
     for some, rows in parts_of(head, start.size):
@@ -310,7 +333,7 @@ def _extremes(start: Ints, duration: Ints, head: Ints, count: Ints) -> tuple[Int
     return fastest, last, second_last, skew
 
 
-def _first_of(how: np.ufunc, values: Ints, head: Ints, count: Ints) -> Ints:
+def _first_of(how: np.ufunc, values: Ids, head: Ints, count: Ints) -> Ints:
     """Row of each collective's least or largest value, the lowest rank's where several have it."""
     rows = np.flatnonzero(values == np.repeat(how.reduceat(values, head), count))
     return rows[np.searchsorted(rows, head)]

@@ -8,10 +8,10 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import alike, parts_of, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.records import Record
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import codes, ints, stored
 
 
 class Kind(Record, frozen=True):
@@ -60,12 +60,10 @@ class Summary(Record, frozen=True):
 
 
 def summarize(table: pd.DataFrame, calls: pd.DataFrame) -> Summary:
-    """Summarize `Collectives.table` and its calls."""
+    """Summarize `Collectives.table` and its `narrow_calls`."""
     operation, names = codes(table, "operation")
     names = [*names, ""]  # the last stands for code -1, an operation that is not known
-    number = ints(calls, "collective")
-    wait = np.bincount(number, weights=ints(calls, "wait_ns"), minlength=len(table))
-    duration = np.bincount(number, weights=ints(calls, "duration_ns"), minlength=len(table))
+    duration, wait = (sum_by_collective(calls, name, len(table)) for name in ("duration_ns", "wait_ns"))
     kinds = []
     for (which, size), rows in rows_by_key(operation.astype(np.int64), ints(table, "bytes")).items():
         several = rows[ints(table, "last_arrival_rank")[rows] >= 0]
@@ -73,7 +71,17 @@ def summarize(table: pd.DataFrame, calls: pd.DataFrame) -> Summary:
     return Summary(tuple(sorted(kinds, key=lambda kind: (-kind.count * kind.median_ns, kind.operation))))
 
 
-def _kind(operation: str, size: int, table: pd.DataFrame, rows: Ints, wait: np.ndarray, duration: np.ndarray) -> Kind:
+def sum_by_collective(calls: pd.DataFrame, column: str, count: int) -> Ints:
+    """A column's sum over the calls of each collective, which stand together."""
+    collective, values = stored(calls, "collective"), stored(calls, column)
+    first, _ = alike(collective)
+    total = np.zeros(count, np.int64)
+    for some, rows in parts_of(first, collective.size):
+        total[collective[first[some]]] = np.add.reduceat(values[rows].astype(np.int64), first[some] - rows.start)
+    return total
+
+
+def _kind(operation: str, size: int, table: pd.DataFrame, rows: Ints, wait: Ints, duration: Ints) -> Kind:
     fastest, last = ints(table, "fastest_ns")[rows], ints(table, "last_arrival_rank")[rows]
     lead = ints(table, "last_arrival_lead_ns")[rows]
     bus = table["bus_gb_s"].to_numpy(float)[rows]

@@ -51,7 +51,7 @@ def collective_events(trace: Trace, tracks: Tracks, found: Collectives) -> Itera
     """One slice a collective, from its first start to its last end; args are the columns of `Matches.collectives`."""
     if trace.matches is None or not len(found.table):
         return
-    calls, table = found.calls, found.table
+    calls, table = found.narrow_calls, found.table
     number, start = ints(calls, "collective"), ints(calls, "start_ns")
     head = np.flatnonzero(np.diff(number, prepend=-1))
     low = np.minimum.reduceat(start, head)

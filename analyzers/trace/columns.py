@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analyzers.arrays.groups import AT_ONCE, is_repeated, label
+from analyzers.arrays.groups import is_repeated, label
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.common.errors import TracevizError
 from analyzers.trace.schemas import TABLES
@@ -188,17 +188,6 @@ def squeezed(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def taken(values: npt.NDArray[Any], rows: Ints) -> npt.NDArray[Any]:
     """A column's values at some rows; those of one that takes no room take none either."""
     return repeated(values[0], values.dtype, rows.size) if values.size and is_repeated(values) else values[rows]
-
-
-def taken_in_parts(values: npt.NDArray[Any], rows: Ids) -> npt.NDArray[Any]:
-    """As `taken`, for millions of rows that are held in 32 bits: numpy would make 64 of all of them first."""
-    if is_repeated(values):
-        return taken(values, rows)
-    found = np.empty(rows.size, values.dtype)
-    for first in range(0, rows.size, AT_ONCE):
-        part = slice(first, first + AT_ONCE)
-        values.take(rows[part], out=found[part], mode="clip")  # else it is written to a copy first
-    return found
 
 
 class FilledInParts:

@@ -51,6 +51,34 @@ def test_ranks_and_devices_of_the_fastest_and_of_the_last() -> None:
     assert [(call.wait_ns, call.transfer_ns) for call in one.ranks] == [(150, 250), (0, 280), (70, 290)]
 
 
+@pytest.mark.parametrize("unit", [1, 1_000, 100_000_000])  # of ns: 400 of the last take longer than 32 bits hold
+def test_durations_and_waits_of_any_length_are_told_in_64_bits(unit: int) -> None:
+    spans = {0: (100, 500), 1: (250, 530)}, {0: (900, 950), 1: (800, 990)}
+    found = measured(*({rank: (start * unit, end * unit) for rank, (start, end) in one.items()} for one in spans))
+    assert found.calls.to_dict("list") == {
+        "collective": [0, 0, 1, 1],
+        "rank": [0, 1, 0, 1],
+        "device": [4, 5, 4, 5],
+        "start_ns": [100 * unit, 250 * unit, 900 * unit, 800 * unit],
+        "duration_ns": [400 * unit, 280 * unit, 50 * unit, 190 * unit],
+        "wait_ns": [150 * unit, 0, 0, 100 * unit],
+        "transfer_ns": [250 * unit, 280 * unit, 50 * unit, 90 * unit],
+    }
+    assert {*found.calls.dtypes} == {np.dtype(np.int64)}
+    assert [(call.rank, call.wait_ns, call.transfer_ns) for one in found for call in one.ranks] == [
+        (0, 150 * unit, 250 * unit),
+        (1, 0, 280 * unit),
+        (0, 0, 50 * unit),
+        (1, 100 * unit, 90 * unit),
+    ]
+    assert found.by_device().to_dict("index") == {
+        (0, 4): {"collectives": 2, "duration_ns": 450 * unit, "wait_ns": 150 * unit, "transfer_ns": 300 * unit},
+        (1, 5): {"collectives": 2, "duration_ns": 470 * unit, "wait_ns": 100 * unit, "transfer_ns": 370 * unit},
+    }
+    (kind,) = found.summary
+    assert kind.wait_share == 250 / 920
+
+
 def test_of_equal_ranks_the_lowest_is_named() -> None:
     (one,) = measured({1: (100, 500), 2: (100, 500), 3: (90, 490)})
     assert (one.fastest_rank, one.last_arrival_rank, one.last_arrival_lead_ns) == (1, 1, 0)

@@ -130,7 +130,7 @@ def test_collectives_come_out_of_the_table_the_same_however_many_at_once(
     result = collectives(align(trace))
     whole = list(result)
     assert [one.index for one in whole] == list(range(len(result)))
-    monkeypatch.setattr(report, "AT_ONCE", 5)
+    monkeypatch.setattr(report, "TOGETHER", 5)
     assert list(result) == whole
 
 

@@ -11,7 +11,6 @@ from analyzers.clocks.align import align
 from analyzers.collectives.report import Collectives, bus_factor, collectives
 from analyzers.readers.nsys import read as nsys
 from analyzers.readers.nsys import stats
-from analyzers.trace import columns
 from analyzers.trace.merge import merge
 from analyzers.trace.ranks import assign_ranks
 from tests.support.builder import Builder
@@ -225,8 +224,7 @@ def test_figures_are_the_same_however_many_calls_are_looked_at_together(monkeypa
     calls = (Call(), Call("AllGather"), Call())
     aligned = align(run(4, 6, calls, offset=50_000, drift=20e-6).trace())
     whole = collectives(aligned)
-    for module in (groups, columns):
-        monkeypatch.setattr(module, "AT_ONCE", 5)
+    monkeypatch.setattr(groups, "AT_ONCE", 5)
     parts = collectives(aligned)
     assert parts.table.equals(whole.table)
     assert parts.calls.equals(whole.calls)

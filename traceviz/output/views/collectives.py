@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import islice
 
+import pandas as pd
+
 from analyzers.collectives.report import Collective, Collectives
 from analyzers.collectives.summary import Kind
 from analyzers.matching.match import MATCHED_BY
@@ -26,8 +28,9 @@ def blocks(result: Collectives) -> list[Block]:
             text = "communication is by copies between GPUs alone."
         return [Headline("NO COLLECTIVES", text, "middle"), *_copies(result), *caveats(result.warnings)]
     shown: list[Block] = [_summary(result), *_groups(result), _collectives(result)]
-    if any((result.calls[column] != result.calls[column].iat[0]).any() for column in ("rank", "device")):
-        shown.append(_by_rank(result))
+    by_device = result.by_device()
+    if len(by_device) > 1:
+        shown.append(_by_rank(result, by_device))
     shown += _copies(result)
     return [*shown, *clocks(result.clocks), *caveats(result.warnings)]
 
@@ -198,8 +201,7 @@ def _collective(one: Collective, labels: DeviceLabels) -> tuple[str, ...]:
     )
 
 
-def _by_rank(result: Collectives) -> Table:
-    by_device = result.by_device()
+def _by_rank(result: Collectives, by_device: pd.DataFrame) -> Table:
     arrived = result.table[["last_arrival_rank", "last_arrival_device"]].value_counts().to_dict()
     labels, device_keys = _device_labels(result), list(by_device.index)
     rows = []
