@@ -79,6 +79,8 @@ UNPACK = """(async () => {
   document.head.appendChild(program);
 })();"""
 
+CALL = '(typeof self !== "undefined" ? self : this, '  # that plotly hands a function which holds all of it
+
 
 def page(picture: Picture, *, packed: bool = False) -> str:
     """The whole HTML page of a timeline; `packed` it takes less than half the room."""
@@ -99,12 +101,10 @@ def _mind(picture: Picture) -> str:
 
 def document(title: str, body: str, *, scripts: bool, packed: bool = False) -> str:
     """An HTML document with the page's style, and plotly where it has a timeline."""
-    from plotly.offline import get_plotlyjs
-
-    plotly = f"<script>{get_plotlyjs()}</script>\n" if scripts and not packed else ""
+    plotly = f"<script>{_plotly()}</script>\n" if scripts and not packed else ""
     end = f"<script>{_resource('page.js')}</script>\n" if scripts else ""
     if packed:
-        programs = gzip.compress(f"{get_plotlyjs()}\n{_resource('page.js')}".encode(), mtime=0)
+        programs = gzip.compress(f"{_plotly()}\n{_resource('page.js')}".encode(), mtime=0)
         end = f"<script>{UNPACK % base64.b64encode(programs).decode()}</script>\n"
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -279,6 +279,25 @@ def _flat(value: dict[str, Any], before: str = "") -> dict[str, Any]:
     for key, one in value.items():
         found |= _flat(one, f"{before}{key}.") if isinstance(one, dict) else {f"{before}{key}": one}
     return found
+
+
+def _plotly() -> str:
+    from plotly.offline import get_plotlyjs
+
+    return compiled_once(get_plotlyjs())
+
+
+def compiled_once(program: str) -> str:
+    """Plotly with brackets around the function that holds all of it.
+
+    Chromium compiles a function in brackets as it reads it. Of any other it reads over 4.8 MB to find its end, and
+    reads them once more when it is called, at once. Plotly up to version 5 had the brackets; what has another shape
+    stays as it is.
+    """
+    before, call, function = program.partition(CALL)
+    if not function.startswith("() => {") or not function.endswith("}));"):
+        return program
+    return f"{before}{call}({function.removesuffix('));')})));"
 
 
 def _resource(name: str) -> str:

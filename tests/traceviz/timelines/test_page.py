@@ -1,0 +1,20 @@
+"""What a page hands the browser to run."""
+
+from __future__ import annotations
+
+import pytest
+from plotly.offline import get_plotlyjs
+
+from traceviz.timelines.page import CALL, compiled_once
+
+
+def test_plotly_has_brackets_around_the_function_that_holds_it_and_is_the_same_else() -> None:
+    before, call, function = get_plotlyjs().partition(CALL)
+    assert call  # plotly has the shape that this rests on
+    body = function.removesuffix("));")
+    assert compiled_once(f"{before}{call}{body}));") == f"{before}{call}({body})));"
+
+
+@pytest.mark.parametrize("program", ["", "var Plotly = 1;", f"!{CALL}function(){{}}));", f"!{CALL}() => {{}}, 1);"])
+def test_a_program_of_another_shape_stays_as_it_is(program: str) -> None:
+    assert compiled_once(program) == program
