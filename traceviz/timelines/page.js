@@ -27,41 +27,54 @@
   }
 
   // As `coarsen` in marks.py: marks shorter than the resolution that begin in one bin of it become one.
-  function coarsen(resolutionOf) {
-    const found = {};
-    for (const name of COLUMNS) found[name] = [];
-    let last = -1, key = null, longest = 0;
-    for (const k of seen) {
-      const length = marks.end[k] - marks.start[k], resolution = resolutionOf(k);
-      const alone = length >= resolution;
-      const bin = Math.floor(marks.start[k] / resolution);
-      if (!alone && key !== null && key.bin === bin && key.row === marks.row[k] && key.role === marks.role[k]
-          && key.resolution === resolution) {
-        found.end[last] = Math.max(found.end[last], marks.end[k]);
-        for (const name of ["count", "busy", "wait"]) found[name][last] += marks[name][k];
-        if (length > longest) { longest = length; found.name[last] = marks.name[k]; found.extra[last] = marks.extra[k]; }
-        found.launch[last] = found.after[last] = NEVER;
-        found.launch_row[last] = found.after_row[last] = found.bytes[last] = -1;
+  function grouped(low, high, fine, outer) {  // where in `seen` each such group begins, and when it ends
+    const heads = [], ends = [];
+    let head = -1, headBin = 0, headResolution = 0;  // what the next may join: none beside a mark that stays alone
+    for (let at = 0; at < seen.length; at++) {
+      const k = seen[at], start = marks.start[k], end = marks.end[k];
+      const resolution = end >= low && start <= high ? fine : outer, bin = Math.floor(start / resolution);
+      const alone = end - start >= resolution;
+      if (!alone && head >= 0 && bin === headBin && resolution === headResolution
+          && marks.row[k] === marks.row[head] && marks.role[k] === marks.role[head]) {
+        if (end > ends[ends.length - 1]) ends[ends.length - 1] = end;
         continue;
       }
-      for (const name of COLUMNS) found[name].push(marks[name][k]);
-      last = found.row.length - 1;
-      longest = length;
-      key = alone ? null : {bin, row: marks.row[k], role: marks.role[k], resolution};
+      heads.push(at);
+      ends.push(end);
+      head = alone ? -1 : k;
+      headBin = bin;
+      headResolution = resolution;
+    }
+    return {heads, ends};
+  }
+
+  function joined(heads, ends) {  // the columns of marks that became one
+    const found = {};
+    for (const name of COLUMNS) found[name] = heads.map((at) => marks[name][seen[at]]);
+    found.end = ends;
+    for (let group = 0; group < heads.length; group++) {
+      const first = heads[group], next = group + 1 < heads.length ? heads[group + 1] : seen.length;
+      if (next === first + 1) continue;
+      let longest = seen[first];
+      for (let at = first + 1; at < next; at++) {
+        const k = seen[at];
+        for (const name of ["count", "busy", "wait"]) found[name][group] += marks[name][k];
+        if (marks.length[k] > marks.length[longest]) longest = k;
+      }
+      for (const name of ["name", "extra"]) found[name][group] = marks[name][longest];
+      found.launch[group] = found.after[group] = NEVER;
+      found.launch_row[group] = found.after_row[group] = found.bytes[group] = -1;
     }
     return found;
   }
 
-  function fit(low, high) {  // as `fit` in marks.py
+  function fit(low, high) {  // as `fit` in marks.py; of what is tried nothing but the last is put together
     const whole = page.last - page.first;
     let fine = Math.max(Math.floor((high - low) / page.fine), 1), coarse = Math.max(Math.floor(whole / page.coarse), 1);
     for (;;) {
-      const outer = Math.max(coarse, fine);
-      const found = coarsen((k) => (marks.end[k] >= low && marks.start[k] <= high ? fine : outer));
-      const count = found.row.length;
-      if (count <= page.most || fine > 2 * whole) return found;
-      let inside = 0;
-      for (let k = 0; k < count; k++) inside += found.end[k] >= low && found.start[k] <= high;
+      const {heads, ends} = grouped(low, high, fine, Math.max(coarse, fine));
+      if (heads.length <= page.most || fine > 2 * whole) return joined(heads, ends);
+      const inside = heads.filter((at, group) => ends[group] >= low && marks.start[seen[at]] <= high).length;
       if (inside > page.most / 2 || coarse > 2 * whole) fine *= 2; else coarse *= 2;
     }
   }
@@ -195,7 +208,8 @@
     let bucket = -1, least = -1, greatest = -1;
     const put = () => {
       if (least < 0) return;
-      for (const k of [...new Set([least, greatest])].sort((one, other) => one - other)) kept.push(k);
+      kept.push(Math.min(least, greatest));
+      if (least !== greatest) kept.push(Math.max(least, greatest));
     };
     for (let k = first; k < start.length && start[k] < to; k++) {
       const its = Math.floor((Math.max(start[k], from) - from) * parts / (to - from));
