@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError
 from analyzers.common.wording import duration
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import ints, stored
 from analyzers.trace.schemas import WAIT_RANGE
 from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
@@ -142,7 +142,8 @@ def clip(trace: Trace, low: int, high: int) -> Trace:
         raise TracevizError(f"No GPU work lies in the window from {duration(low)} to {duration(high)}{span}.")
     cut_starts = np.clip(starts, low, high)
     cut_waits = {
-        column: np.clip(starts + ints(trace.ops, column), low, high) - cut_starts for column in ("wait_ns", *WAIT_RANGE)
+        column: (np.clip(starts + waits, low, high) - cut_starts).astype(waits.dtype)  # no cut makes one longer
+        for column, waits in ((column, stored(trace.ops, column)) for column in ("wait_ns", *WAIT_RANGE))
     }
     ops = trace.ops.assign(start_ns=cut_starts, end_ns=np.clip(ends, low, high), **cut_waits)
     return _keep(replace(trace, ops=ops, whole=trace.whole or trace), kept)
