@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import alike, is_repeated, parts_of, slices
+from analyzers.arrays.groups import alike, parts_of, slices
 from analyzers.arrays.types import Ids, Ints
 from analyzers.clocks.align import Aligned
 from analyzers.collectives.checks import capture_warnings
@@ -134,7 +134,7 @@ class Collectives(Record, frozen=True, dict=True):
     def calls(self) -> pd.DataFrame:
         """A row a rank's call: collective, then the fields of `RankCall`; sorted by (collective, rank). All int64."""
         names = [name for name in self.narrow_calls.columns if name != "member"]
-        columns = {name: _widened(stored(self.narrow_calls, name)) for name in names}
+        columns = {name: np.array(ints(self.narrow_calls, name)) for name in names}  # the user's own, to write to
         return framed(columns | {"transfer_ns": columns["duration_ns"] - columns["wait_ns"]})
 
     def by_device(self) -> pd.DataFrame:
@@ -260,11 +260,6 @@ def _calls(aligned: Aligned) -> pd.DataFrame:
             "wait_ns": squeezed(wait.values),
         }
     )
-
-
-def _widened(values: Ids) -> Ints:
-    """A column of the user's own, in 64 bits; one of one value takes no room."""
-    return np.broadcast_to(np.int64(values[0]), values.size) if is_repeated(values) else values.astype(np.int64)
 
 
 def _table(aligned: Aligned, calls: pd.DataFrame) -> pd.DataFrame:

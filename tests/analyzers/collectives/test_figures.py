@@ -79,6 +79,17 @@ def test_durations_and_waits_of_any_length_are_told_in_64_bits(unit: int) -> Non
     assert kind.wait_share == 250 / 920
 
 
+def test_who_writes_to_the_calls_changes_no_figure() -> None:
+    found = measured({0: (100, 500), 1: (100, 500)})  # columns of one value among them
+    for column in found.calls.columns:
+        found.calls.loc[0, column] = -7
+    assert found.calls.loc[0].tolist() == [-7] * 7
+    (one,) = found
+    first = one.ranks[0]
+    assert (first.rank, first.device, first.start_ns, first.duration_ns) == (0, 4, 100, 400)
+    assert (first.wait_ns, first.transfer_ns) == (0, 400)
+
+
 def test_of_equal_ranks_the_lowest_is_named() -> None:
     (one,) = measured({1: (100, 500), 2: (100, 500), 3: (90, 490)})
     assert (one.fastest_rank, one.last_arrival_rank, one.last_arrival_lead_ns) == (1, 1, 0)
