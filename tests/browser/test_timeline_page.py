@@ -310,10 +310,11 @@ def many_ops(count: int = 12_000) -> Picture:
     rng = np.random.default_rng(1)
     run = Builder()
     rank = run.rank(0)
-    for stream, name in ((7, "gemm"), (9, "ncclDevKernel_AllReduce")):
+    for stream, names in ((7, [f"gemm{k}" for k in range(7)]), (9, ["ncclDevKernel_AllReduce"])):
         ends = np.cumsum(rng.integers(300, 3 * US, 2 * count)).tolist()
         for k in range(count // 2):
-            rank.kernel(name, stream, ends[2 * k], ends[2 * k + 1], launch=(ends[2 * k] - 200, ends[2 * k] - 100))
+            name, launch = names[k % len(names)], (ends[2 * k] - 200, ends[2 * k] - 100)
+            rank.kernel(name, stream, ends[2 * k], ends[2 * k + 1], launch=launch)
     return drawn(run.trace(), "comm", "compute")[1]
 
 
@@ -332,6 +333,26 @@ def test_zooming_shows_more_and_never_drops_an_op(browser: Chromium, tmp_path: P
     inside = f"""document.getElementById('timeline').data.filter((one) => one.meta.many).flatMap((one) => one.base)
       .filter((base) => base > {middle - half} && base < {middle + half}).length"""
     assert opened.js(inside) == 0
+
+
+def test_what_is_drawn_as_one_is_all_that_lies_in_it(browser: Chromium, tmp_path: Path) -> None:
+    picture = many_ops()
+    opened = open_picture(browser, tmp_path, picture)
+    role = ROLE["b"]
+    bars = opened.js(
+        f"""document.getElementById('timeline').data.filter((one) => one.meta.many && one.meta.role === {role})
+          .flatMap((one) => one.customdata).map((custom) => [custom[0], custom[2], custom[3], custom[5]])"""
+    )
+    ops = picture.marks.take(picture.marks.role == role)
+    assert len(bars) > 50
+    for told, start, length, busy in bars:
+        inside = ops.take((ops.start >= start) & (ops.end <= start + length))
+        lengths = inside.end - inside.start
+        longest = picture.texts[inside.name[int(lengths.argmax())]]
+        assert told == f"{inside.size:,} marks drawn as one, the longest {longest}"
+        assert (inside.start.min(), inside.end.max()) == (start, start + length)
+        microseconds = re.fullmatch(r"([\d,.]+) µs busy", busy)[1].replace(",", "")
+        assert float(microseconds) == pytest.approx(lengths.sum() / 1000, rel=0.005)  # three digits
 
 
 def test_names_from_a_trace_stay_text(browser: Chromium, tmp_path: Path) -> None:

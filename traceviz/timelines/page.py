@@ -79,7 +79,7 @@ UNPACK = """(async () => {
   document.head.appendChild(program);
 })();"""
 
-CALL = '(typeof self !== "undefined" ? self : this, '  # that plotly hands a function which holds all of it
+CALL = '(typeof self !== "undefined" ? self : this, '  # what stands in plotly before the function that holds all of it
 
 
 def page(picture: Picture, *, packed: bool = False) -> str:
@@ -290,9 +290,8 @@ def _plotly() -> str:
 def compiled_once(program: str) -> str:
     """Plotly with brackets around the function that holds all of it.
 
-    Chromium compiles a function in brackets as it reads it. Of any other it reads over 4.8 MB to find its end, and
-    reads them once more when it is called, at once. Plotly up to version 5 had the brackets; what has another shape
-    stays as it is.
+    Chromium compiles a function in brackets as it reads it. Any other it reads twice, here all 4.8 MB: to find its end,
+    and when it is called. Plotly up to version 5 has the brackets; a program of another shape stays as it is.
     """
     before, call, function = program.partition(CALL)
     if not function.startswith("() => {") or not function.endswith("}));"):
