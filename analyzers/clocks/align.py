@@ -109,7 +109,7 @@ def _with_clocks_of(hosts: HostBounds, matches: Matches, trace: Trace) -> Matche
 def _in_order(matches: Matches, clocks: Clocks, end: Ints) -> tuple[Matches, Clocks]:
     """Number the collectives by when they end, now that there is one clock."""
     ends = np.full(len(matches.collectives), np.iinfo(np.int64).max)
-    for op, collective in _parts(matches.calls):
+    for _, op, collective in _parts(matches.calls):
         first, _ = alike(collective)
         ends[collective[first]] = np.minimum.reduceat(end[op], first)
     order = np.argsort(ends, kind="stable")
@@ -138,11 +138,11 @@ def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
     calls, collectives = trace.matches.calls, trace.matches.collectives
     starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
     is_unsure = ~collectives["sure"].to_numpy(bool)  # its calls may be another collective's
-    clock_of_op, apart = _clock_of_ops(trace.clocks, trace.ops), apart_ns
-    if any((clock_of_op[op] == len(apart)).any() for op, _ in _parts(calls)):
+    clock_of_member, apart = _clock_of_members(trace.clocks, trace.matches.members), apart_ns
+    if (clock_of_member == len(apart)).any():
         apart = np.pad(apart_ns, (0, 1), constant_values=np.inf)  # the last stands for devices without a clock
-    arrivals = Arrivals(apart)
-    for op, collective in _parts(calls):
+    arrivals, member = Arrivals(apart), stored(calls, "member")
+    for rows, op, collective in _parts(calls):
         start, length = starts[op], ends[op] - starts[op]
         is_head = np.diff(collective, prepend=-1) != 0
         heads, number = np.flatnonzero(is_head), np.cumsum(is_head) - 1
@@ -150,7 +150,8 @@ def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
         wait[op] = np.minimum(last - start, length)
         since_first = (start - np.minimum.reduceat(start, heads)[number]).astype(np.float64)  # small: floats hold it
         has_several = np.bincount(number)[number] > 1
-        low, high = (last - since_first for last in arrivals.last(number, clock_of_op[op], since_first))
+        clock = clock_of_member.take(member[rows])
+        low, high = (last - since_first for last in arrivals.last(number, clock, since_first))
         unsure = is_unsure[collective]
         low, high = np.where(unsure, 0, low), np.where(unsure, length, high)
         least.put(op, np.where(has_several, np.floor(np.clip(low, 0, length)), 0).astype(np.int64))
@@ -159,8 +160,8 @@ def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
     return replace(trace, ops=assigned(trace.ops, {column: squeezed(values) for column, values in waits.items()}))
 
 
-def _parts(calls: pd.DataFrame) -> Iterator[tuple[Ints, Ints]]:
-    """Op and collective of `Matches.calls`, in parts of about `AT_ONCE` rows, each of whole collectives.
+def _parts(calls: pd.DataFrame) -> Iterator[tuple[slice, Ints, Ints]]:
+    """Rows of `Matches.calls`, their op and collective, in parts of about `AT_ONCE` rows, each of whole collectives.
 
     What is worked out of a part stays in the processor's cache, and takes no memory that the system clears first.
     """
@@ -169,19 +170,15 @@ def _parts(calls: pd.DataFrame) -> Iterator[tuple[Ints, Ints]]:
     while first < collective.size:
         last = collective[min(first + AT_ONCE, collective.size) - 1]
         behind = int(np.searchsorted(collective, last, side="right"))  # numbers ascend
-        yield op[first:behind].astype(np.int64), collective[first:behind].astype(np.int64)
+        yield slice(first, behind), op[first:behind].astype(np.int64), collective[first:behind].astype(np.int64)
         first = behind
 
 
-def _clock_of_ops(clocks: Clocks | None, ops: pd.DataFrame) -> Ids:
-    """The place of each op's clock among `clocks`; one behind the last for a device without."""
+def _clock_of_members(clocks: Clocks | None, members: pd.DataFrame) -> Ints:
+    """The place of each member's clock among `clocks`; one behind the last for a device without."""
     number = {(one.rank, one.device): i for i, one in enumerate(clocks.clocks)} if clocks is not None else {}
-    first, count = alike(*(stored(ops, column) for column in ("rank", "device")))
-    rank, device = (ints_at(ops, column, first) for column in ("rank", "device"))
-    clock: Ids = np.empty(first.size, np.min_scalar_type(-1 - len(number)))
-    for (of_rank, of_device), rows in rows_by_key(rank, device).items():
-        clock[rows] = number.get((of_rank, of_device), len(number))
-    return np.repeat(clock, count)
+    devices = zip(*(ints(members, column).tolist() for column in ("rank", "device")), strict=True)
+    return np.array([number.get(device, len(number)) for device in devices], np.int64)
 
 
 def with_collectives(trace: Trace) -> Trace:
@@ -198,7 +195,7 @@ def with_collectives(trace: Trace) -> Trace:
     calls, starts = trace.matches.calls, ints(trace.ops, "start_ns")
     count = trace.matches.calls_of_each
     last_rank, last_device = np.full(count.size, -1), np.full(count.size, -1)
-    for op, collective in _parts(calls):
+    for _, op, collective in _parts(calls):
         unmatched[op] = False
         start, (first, several) = starts[op], alike(collective)
         came_last = np.flatnonzero(start == np.repeat(np.maximum.reduceat(start, first), several))
@@ -224,7 +221,7 @@ def with_collectives(trace: Trace) -> Trace:
         else np.full(len(trace.ops), OPS[name][1], values.dtype)
         for name, values in found.items()
     }
-    for op, collective in _parts(calls):
+    for _, op, collective in _parts(calls):
         for name in found.keys() - same:
             columns[name][op] = found[name][collective]
     columns = {name: squeezed(values) for name, values in columns.items()}

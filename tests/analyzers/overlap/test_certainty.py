@@ -112,11 +112,13 @@ def one_that_waits(residual: int) -> Trace:
     calls = []
     for rank, start, wait in ((first, 0, 40), (second, 40, 0)):
         row = rank.kernel("ncclDevKernel_AllReduce", 9, start, 100, wait_ns=wait)
-        calls.append({"collective": 0, "op": row, "rank": rank.process, "start_ns": start, "end_ns": 100})
+        number = rank.process
+        calls.append({"collective": 0, "op": row, "member": number, "rank": number, "start_ns": start, "end_ns": 100})
     first.kernel("lookup", 9, 200, 240)
     first.kernel("gemm", 7, 0, 76)
     second.kernel("gemm", 7, 40, 100)  # beside all of it: the other rank decides
-    matches = Matches(pd.DataFrame(), pd.DataFrame(calls), pd.DataFrame({"sure": [True]}))
+    members = pd.DataFrame({"rank": [0, 1], "device": 0})
+    matches = Matches(members, pd.DataFrame(calls), pd.DataFrame({"sure": [True]}))
     return with_clocks(replace(run.trace(), matches=matches), 0, residual)
 
 

@@ -47,15 +47,17 @@ def job_run(
         for rank, (start, end) in each.items():
             name = names[number] if names else AR
             row = ranks[rank].kernel(name, 9, start, end, wait_ns=min(arrived, end) - start if len(each) > 1 else 0)
-            calls.append({"collective": number, "op": row, "rank": rank, "start_ns": start, "end_ns": end})
+            times = {"start_ns": start, "end_ns": end}
+            calls.append({"collective": number, "op": row, "member": [*ranks].index(rank), "rank": rank, **times})
     for rank, spans in compute.items():
         for start, end in spans:
             ranks[rank].kernel(GEMM, 7, start, end)
     for rank, overlap_ns in (beside or {}).items():
         start = compute[rank][0][1] - overlap_ns
         ranks[rank].kernel("lookup", 11, start, start + 100)
-    frame = pd.DataFrame(calls, columns=["collective", "op", "rank", "start_ns", "end_ns"])
-    matches = Matches(pd.DataFrame(), frame, pd.DataFrame({"sure": [True] * len(collectives)}))
+    frame = pd.DataFrame(calls, columns=["collective", "op", "member", "rank", "start_ns", "end_ns"])
+    members = pd.DataFrame({"rank": [*ranks], "device": 0})
+    matches = Matches(members, frame, pd.DataFrame({"sure": [True] * len(collectives)}))
     return with_collectives(replace(run.trace(), matches=matches))
 
 
