@@ -342,7 +342,7 @@ class Explainer:
 
     def running_at(self, op: int, instant: int) -> list[int]:
         """Ops that run on an op's device at an instant, by stream."""
-        near = self._by_start(*self._device_of(op)).running(instant, instant + 1)
+        near = np.sort(self._by_start(*self._device_of(op)).running(instant, instant + 1))
         found = running_at(self.columns, near, np.array([instant]))
         return [row for row in np.concatenate([near[:0], *found]).tolist() if row >= 0]
 
@@ -356,7 +356,9 @@ class Explainer:
 
     def _by_start(self, process: int, device: int) -> ByStart:
         if (process, device) not in self._ordered:
-            self._ordered[process, device] = by_start(self.columns, self.ops_of(process, device))
+            rows = ops_by_start(self.trace)[self.trace.processes[process].rank, device]
+            own = self.columns["process"].take(rows) == process  # mostly all
+            self._ordered[process, device] = by_start(self.columns, rows if own.all() else rows[own])
         return self._ordered[process, device]
 
     def limits(self, process: int, device: int) -> Limits | None:

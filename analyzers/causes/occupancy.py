@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ REGISTER_GRAIN = 256  # registers are given to warps in such portions
 PARTITIONS = 4  # of a multiprocessor's registers and warps; a warp's registers come from one of them
 SHARED_GRAIN = 128  # bytes
 RESERVED_SHARED = 1024  # bytes of shared memory the driver takes for each block
+LOT = 256  # ops
 Columns = Mapping[str, npt.NDArray[np.signedinteger[Any]]]  # of a table of ops, those of `occupancy_columns`
 
 
@@ -165,31 +167,34 @@ def running_at(columns: Columns, device_ops: Ints, instants: Ints) -> list[Ints]
 
 
 class ByStart(msgspec.Struct, frozen=True):
-    """Ops of one device, rows of their table, by start; `reached_ns` is when the last of those so far has ended."""
+    """Ops of one device, rows of their table, by start.
+
+    `reached_ns` is when the last of those so far has ended, behind every `LOT` of them. `start_ns` is the table's own
+    column: of millions of ops the times of a few are looked up.
+    """
 
     rows: Ids
-    starts_ns: Ints
+    start_ns: Ints
     reached_ns: Ints
 
     def running(self, low: int, high: int) -> Ids:
         """Rows of all ops that run in [low, high), and maybe of some that ended before, by start."""
-        first, last = np.searchsorted(self.reached_ns, low, side="right"), np.searchsorted(self.starts_ns, high)
-        return self.rows[first:last]
+        over = int(np.searchsorted(self.reached_ns, low, side="right"))  # lots of which nothing runs any more
+        return self.rows[over * LOT : bisect_left(self.rows, high, key=self._start)]
 
     def started(self, low: int, high: int) -> Ids:
         """Rows of the ops that start after `low` and before `high`."""
-        return self.rows[np.searchsorted(self.starts_ns, low, side="right") : np.searchsorted(self.starts_ns, high)]
+        return self.rows[bisect_right(self.rows, low, key=self._start) : bisect_left(self.rows, high, key=self._start)]
+
+    def _start(self, row: int) -> int:
+        return int(self.start_ns[row])
 
 
-def by_start(columns: Columns, device_ops: Ints) -> ByStart:
-    """Order ops of one device by their start."""
-    starts = _of(columns, "start_ns", device_ops)
-    order = np.argsort(starts, kind="stable")
-    starts = starts[order]
-    rows: Ids = device_ops.astype(np.int32)[order]
-    del order
-    ends = _of(columns, "end_ns", rows)
-    return ByStart(rows, starts, np.maximum.accumulate(ends, out=ends))
+def by_start(columns: Columns, rows: Ids) -> ByStart:
+    """Look among ops of one device, rows by their start."""
+    ends = columns["end_ns"].take(rows)
+    reached = np.maximum.reduceat(ends, np.arange(0, ends.size, LOT)) if ends.size else ends
+    return ByStart(rows, columns["start_ns"], np.maximum.accumulate(reached))
 
 
 def _of(columns: Columns, name: str, ops: Ints) -> Ints:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from analyzers.causes import occupancy
 from analyzers.causes.occupancy import (
     Limits,
     blocks_per_sm,
@@ -121,12 +122,14 @@ def test_limits_come_from_the_capture_and_are_none_where_it_has_none() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_ops_by_start_leave_out_none_that_runs(seed: int) -> None:
+@pytest.mark.parametrize("lot", [1, 3, 256])
+def test_ops_by_start_leave_out_none_that_runs(seed: int, lot: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(occupancy, "LOT", lot)
     random = np.random.default_rng(seed)
     start = random.integers(0, 30, 12)
     columns = {"start_ns": start, "end_ns": start + random.integers(0, 9, 12)}
     device_ops = np.flatnonzero(random.random(12) < 0.7)
-    ordered = by_start(columns, device_ops)
+    ordered = by_start(columns, device_ops[np.argsort(start[device_ops], kind="stable")])
     low, high = sorted(random.integers(-2, 40, 2).tolist())
     times = {row: (int(columns["start_ns"][row]), int(columns["end_ns"][row])) for row in device_ops.tolist()}
     running = {row for row, (begin, end) in times.items() if begin < high and end > low}

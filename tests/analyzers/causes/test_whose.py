@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from analyzers.causes.causes import Explainer
+from analyzers.trace.columns import ints
 from tests.analyzers.causes.test_causes import US, A, B, causes, missed
 from tests.support.builder import Builder, one_rank
 from tests.support.causes_of import alone_by_instance, paired
@@ -73,6 +74,21 @@ def test_of_several_waits_the_longest_within_the_gap_is_named_with_who_came_last
     assert named[0, 0, 10] == (1, 21, 31), "alpha's own wait, until it really starts"
     assert named[1, 100, 195] == (2, 22, 32)
     assert all(found is None or found[0] in (1, 2) for found in named.values())
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_runs_at_an_instant_is_found_in_whatever_order_the_capture_holds_ops(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    run, rank = one_rank()
+    for at in random.permutation(12).tolist():  # three streams, each with room for 30 ns an op
+        rank.kernel("alpha" if at % 2 else "beta", 7 + at % 3, 10 * at, 10 * at + int(random.integers(1, 31)))
+    trace = run.trace()
+    pairing = paired(trace, A, B)
+    explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing)
+    start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    for instant in range(-1, 150, 7):
+        running = [row for row in range(12) if start[row] <= instant < end[row]]
+        assert sorted(explainer.running_at(0, instant)) == running
 
 
 @pytest.mark.parametrize(("wait", "named"), [(0, None), (1, (2, -1, -1))])
