@@ -167,9 +167,9 @@ class Explainer:
 
     def _ahead(self, launcher: tuple[int, ...]) -> Ints:
         """When the launches of a process's thread returned that were well ahead of their op, ascending."""
-        rows = ops_by_launcher(self.trace).get(launcher, np.empty(0, np.int64))
+        rows = ops_by_launcher(self.trace).get(launcher, slice(0))
         returned = self.launches[2][rows]
-        return np.sort(returned[ints_at(self.trace.ops, "start_ns", rows) > returned + DISPATCH_NS])
+        return np.sort(returned[stored(self.trace.ops, "start_ns")[rows] > returned + DISPATCH_NS])
 
     def waiting_for(self, gaps: Gaps, gap: int) -> tuple[int, int, int] | None:
         """Longest collective wait in a gap: (op, rank and device it waited for, or -1 twice); None if there is none."""

@@ -40,18 +40,21 @@ class RangeIndex:
 
     def innermost(self, process: Ints, thread: Ints, instant: Ints) -> Ints:
         """Position of the innermost range around each instant, -1 where there is none."""
-        return self.innermost_by_lane(rows_by_key(process, thread), instant)
+        by_lane = {lane: as_slice(rows) for lane, rows in rows_by_key(process, thread).items()}
+        return self.innermost_by_lane(by_lane, instant)
 
-    def innermost_by_lane(self, by_lane: Mapping[tuple[int, ...], Ints], instant: Ints) -> Ints:
+    def innermost_by_lane(self, by_lane: Mapping[tuple[int, ...], Ints | slice], instant: Ints) -> Ints:
         """As `innermost`; `by_lane` gives the rows of each (process, thread), and others are answered with -1."""
         found = np.full(instant.size, -1, np.int64)
         for lane, rows in by_lane.items():
             levels_here = self._lanes.get(lane, [])
             if not levels_here:
                 continue
-            rows, when = _ascending(rows, instant[as_slice(rows)])
-            best, deep = np.full(rows.size, -1), len(levels_here) > 1
-            best_start, best_end = (np.full(rows.size if deep else 0, limit) for limit in (_LIMITS.min, _LIMITS.max))
+            when = instant[rows]
+            order = None if (when[1:] >= when[:-1]).all() else np.argsort(when, kind="stable")
+            when = when if order is None else when[order]
+            best, deep = np.full(when.size, -1), len(levels_here) > 1
+            best_start, best_end = (np.full(when.size if deep else 0, limit) for limit in (_LIMITS.min, _LIMITS.max))
             for positions, starts, ends in levels_here:
                 at = _around(starts, ends, when)
                 inside = np.flatnonzero(at >= 0)
@@ -62,6 +65,8 @@ class RangeIndex:
                     inside, at = inside[closer], at[closer]
                     best_start[inside], best_end[inside] = start[closer], end[closer]
                 best[inside] = positions[at]
+            if order is not None:
+                best[order] = best.copy()
             found[rows] = best
         return found
 
@@ -76,14 +81,6 @@ class RangeIndex:
                 inside = (at >= 0) & (instant[rows] <= ends[at])
                 found[depth][rows[inside]] = positions[at[inside]]
         return found
-
-
-def _ascending(rows: Ints, instant: Ints) -> tuple[Ints, Ints]:
-    """Rows and their instants in order of time."""
-    if np.any(instant[1:] < instant[:-1]):
-        order = np.argsort(instant, kind="stable")
-        return rows[order], instant[order]
-    return rows, instant
 
 
 def _around(starts: Ints, ends: Ints, instant: Ints) -> Ints:

@@ -14,9 +14,9 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import first_row_of, rows_by_key
+from analyzers.arrays.groups import as_slice, first_row_of, rows_by_key, slices_by_key
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, of_codes, squeezed
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, of_codes, squeezed, stored
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.tables import Trace
 
@@ -42,15 +42,16 @@ def _launches(trace: Trace) -> tuple[Ints, Ints, Ints]:
     return squeezed(thread), start, end
 
 
-def ops_by_launcher(trace: Trace) -> dict[tuple[int, ...], Ints]:
-    """Rows of the ops that each (process, thread) launched, which ascend as the keys do."""
+def ops_by_launcher(trace: Trace) -> dict[tuple[int, ...], Ints | slice]:
+    """Rows of the ops that each (process, thread) launched, which ascend as the keys do; mostly one launched all."""
     return trace.once(_ops_by_launcher)
 
 
-def _ops_by_launcher(trace: Trace) -> dict[tuple[int, ...], Ints]:
-    rows = np.flatnonzero(ints(trace.ops, "launch") >= 0)
-    by_key = rows_by_key(ints(trace.ops, "process")[rows], launches(trace)[0][rows])
-    return {key: rows if its_rows.size == rows.size else rows[its_rows] for key, its_rows in by_key.items()}
+def _ops_by_launcher(trace: Trace) -> dict[tuple[int, ...], Ints | slice]:
+    rows = np.flatnonzero(stored(trace.ops, "launch") >= 0)
+    here = as_slice(rows)
+    by_key = slices_by_key(stored(trace.ops, "process")[here], launches(trace)[0][here])
+    return {key: as_slice(rows[own]) for key, own in by_key.items()}
 
 
 def launched_in(trace: Trace, wanted: Mask) -> tuple[Ints, Ints]:
