@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from analyzers.arrays.groups import distinct
 from analyzers.arrays.shares import shares
-from analyzers.arrays.types import Ids, Ints
+from analyzers.arrays.types import Ints
 from analyzers.causes.causes import Explained, Explainer
 from analyzers.causes.evidence import EvidenceWriter
 from analyzers.causes.table import CAUSES, TABLE, alone_by, cause_of_parts
@@ -21,7 +21,7 @@ LATE = CAUSES.index("late-launch")
 AFTER = len(CAUSES)  # late launches that follow a host sync are weighed apart, then added to the others
 
 NOTHING_SHOWS = "nothing in the capture shows why"
-Shared = tuple[Explained, Ids]  # gaps, and the cause of each of their parts
+Longest = tuple[Explained, int]  # the gap that a cause held longest, and for how long alone, ns
 
 
 def explain_missed(explainer: Explainer, ranks: Sequence[RankOverlap], names: tuple[str, str]) -> list[RankOverlap]:
@@ -35,11 +35,13 @@ def _explain_rank(explainer: Explainer, writer: EvidenceWriter, rank: RankOverla
     some = missed_ns > 0
     if not some.any():
         return rank
-    explained = [(one, cause_of_parts(one.parts)) for one in explainer.explain(rank.rank, rank.device)]
     numbers = rank.instances.index[some]
     weights = np.zeros((numbers.size, AFTER + 1), np.int64)
-    for one, causes in explained:
-        _weigh(one, causes, numbers, weights)
+    longest: dict[int, Longest] = {}
+    explained = explainer.explain(rank.rank, rank.device)
+    count = sum(one.parts.gap.size for one in explained)
+    while explained:
+        _weigh(explained.pop(0), numbers, weights, longest)
     unexplained = weights.sum(axis=1) == 0
     weights[unexplained, CAUSES.index("unknown")] = 1
     total_ns = shares(missed_ns[some], weights).sum(axis=0)
@@ -50,52 +52,48 @@ def _explain_rank(explainer: Explainer, writer: EvidenceWriter, rank: RankOverla
     total_ns[LATE] += after_sync_ns
     order = [int(cause) for cause in np.argsort(-total_ns, kind="stable") if total_ns[cause]]
     # What that left fits badly what evidence takes.
-    give_back_freed_memory(sum(one.parts.gap.size for one, _ in explained), LARGE)
+    give_back_freed_memory(count, LARGE)
     by_cause = tuple(
-        _missed_by(writer, explained, numbers, cause, int(total_ns[cause]), after_sync_ns if cause == LATE else 0)
+        _missed_by(writer, longest.get(cause), cause, int(total_ns[cause]), after_sync_ns if cause == LATE else 0)
         for cause in order
     )
     return replace(rank, missed=by_cause)
 
 
-def _weigh(one: Explained, causes: Ids, numbers: Ints, weights: Ints) -> None:
-    """Add the alone time of each gap to its instance's row, by cause."""
+def _weigh(one: Explained, numbers: Ints, weights: Ints, longest: dict[int, Longest]) -> None:
+    """Add the alone time of each gap to its instance's row, by cause; keep the gap that each cause held longest."""
     row = np.searchsorted(numbers, one.gaps.instance)
     row = np.minimum(row, numbers.size - 1)
     is_counted = numbers[row] == one.gaps.instance
+    causes = cause_of_parts(one.parts)
     for cause in distinct(causes).tolist():
         alone = np.where(is_counted, alone_by(one, causes == cause), 0)
         after_sync = one.after_sync & (cause == LATE)
         np.add.at(weights[:, cause], row, np.where(after_sync, 0, alone))
         np.add.at(weights[:, AFTER], row, np.where(after_sync, alone, 0))
+        gap = int(alone.argmax())
+        if alone[gap] > (longest[cause][1] if cause in longest else 0):
+            longest[cause] = one.only(gap), int(alone[gap])
 
 
-def _missed_by(
-    writer: EvidenceWriter, explained: Sequence[Shared], numbers: Ints, cause: int, ns: int, after_sync_ns: int
-) -> Missed:
+def _missed_by(writer: EvidenceWriter, longest: Longest | None, cause: int, ns: int, after_sync_ns: int) -> Missed:
     """Tell one cause by the longest gap it held."""
-    best, gap, most = None, -1, 0
-    for one, causes in explained:
-        alone = np.where(np.isin(one.gaps.instance, numbers), alone_by(one, causes == cause), 0)
-        at = int(alone.argmax())
-        if alone[at] > most:
-            best, gap, most = one, at, int(alone[at])
-    if best is None:
+    if longest is None:
         return Missed(CAUSES[cause], ns, 0, NOTHING_SHOWS, "", None, None, "", 0, 0, -1, finding=NOTHING_SHOWS)
-    gaps, rule = best.gaps, TABLE[cause]
-    gain = None if rule.removed is None else gain_without(writer.explainer, best, gap, rule.removed)
+    (one, most), rule = longest, TABLE[cause]
+    gain = None if rule.removed is None else gain_without(writer.explainer, one, 0, rule.removed)
     return Missed(
         rule.name,
         ns,
         after_sync_ns,
-        rule.evidence(writer, best, gap, most),
-        "" if gain is None else writer.next_behind(best, gap, gain),
+        rule.evidence(writer, one, 0, most),
+        "" if gain is None else writer.next_behind(one, 0, gain),
         None if gain is None else gain.sooner_ns,
         (gain.next_cause or None) if gain else None,
-        writer.pairing.label[gaps.instance[gap]],
-        int(gaps.start_ns[gap]),
-        int(gaps.end_ns[gap]),
-        int(gaps.op[gap]),
-        writer.inferred(best, gap, rule.removed),
-        finding=rule.finding(writer, best, gap, most),
+        writer.pairing.label[one.gaps.instance[0]],
+        int(one.gaps.start_ns[0]),
+        int(one.gaps.end_ns[0]),
+        int(one.gaps.op[0]),
+        writer.inferred(one, 0, rule.removed),
+        finding=rule.finding(writer, one, 0, most),
     )

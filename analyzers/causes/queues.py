@@ -48,6 +48,10 @@ class LaunchBounds(msgspec.Struct, frozen=True):
     held_until_ns: Ints
     same_stream: Mask
 
+    def only(self, row: int) -> LaunchBounds:
+        """Those of one op."""
+        return LaunchBounds(*(getattr(self, name)[..., [row]] for name in self.__struct_fields__))
+
 
 class PredecessorIndex:
     """Finds what each op of one trace waited for.

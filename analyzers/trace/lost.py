@@ -57,7 +57,7 @@ class _Launches:
         self._has_op = np.zeros(len(trace.api) + 1, bool)
         self._has_op[stored(trace.ops, "launch")] = True  # the last is for ops without a launch
         self._has_op = self._has_op[:-1]
-        self._is_launch, self._process = _launches(trace), stored(trace.api, "process")
+        self._is_launch, self._process = _launching(trace), stored(trace.api, "process")
         of = np.bincount(taken(self._process, np.flatnonzero(self._is_launch)), minlength=len(trace.processes))
         self.count: list[int] = of.tolist()
         self._without = np.flatnonzero(self._is_launch & ~self._has_op)
@@ -84,7 +84,7 @@ def about_lost_work(trace: Trace) -> Trace:
     )
 
 
-def _launches(trace: Trace) -> Mask:
+def _launching(trace: Trace) -> Mask:
     """Calls that run a kernel, a copy or a memset."""
     code, texts = codes(trace.api, "name")
     is_launch = of_codes(code, [_LAUNCH.fullmatch(text) is not None for text in texts])
