@@ -17,7 +17,7 @@ takes some microseconds, which belong to what released it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -130,6 +130,7 @@ class Explainer:
         self.columns = occupancy_columns(trace.ops)
         self._limits: dict[tuple[int, int], Limits | None] = {}
         self._ordered: dict[tuple[int, int], ByStart] = {}
+        self._ahead_of: dict[tuple[int, ...], Ints] = {}
         self.ordering = trace.once(Ordering)
         self.blocking = trace.once(blocking_calls)
         self.blocked = _unions_by_thread(trace, self.blocking)
@@ -140,23 +141,20 @@ class Explainer:
         give_back_freed_memory(len(trace.ops), LARGE)
         self.queue_order = self._queue_order()  # takes most room: before there are gaps
 
-    def explain(self, rank: int, device: int) -> list[Explained]:
-        """Explain all gaps of one rank's device."""
+    def explain(self, rank: int, device: int, at_once: int | None = None) -> Iterator[Explained]:
+        """Explain all gaps of one rank's device, those of about `at_once` ops of A and B at a time."""
         self._ordered.clear()  # those of the rank before, which are hardly asked for any more
         device_ops = ops_of_devices(self.trace).get((rank, device), np.empty(0, np.int64))
         # Each step's columns are of another length, and fit what the one before it freed badly.
         give_back_freed_memory(device_ops.size, LARGE)
         in_order = ops_by_start(self.trace).get((rank, device), device_ops)
-        found = find_gaps(self.trace, those(in_order, self.a), those(in_order, self.b), self.pairing)
-        give_back_freed_memory(device_ops.size, LARGE)
-        explained = [self._explain(gaps, device_ops) for gaps in found if gaps.size]
+        sides = those(in_order, self.a), those(in_order, self.b)
+        for gaps in find_gaps(self.trace, *sides, self.pairing, at_once):
+            if gaps.size:
+                yield self._explain(gaps)
+        self._ahead_of.clear()
         if device_ops.size == len(self.trace.ops):  # no other device asks for them
             self.queues.forget_origins()
-        return explained
-
-    def ops_of(self, process: int, device: int) -> Ints:
-        """Rows of the ops of one process on one device."""
-        return self._by_process[process, device]
 
     @cached_property
     def _by_process(self) -> dict[tuple[int, ...], Ints]:
@@ -174,9 +172,12 @@ class Explainer:
 
     def _ahead(self, launcher: tuple[int, ...]) -> Ints:
         """When the launches of a process's thread returned that were well ahead of their op, ascending."""
-        rows = ops_by_launcher(self.trace).get(launcher, slice(0))
-        returned = self.launches[2][rows]
-        return np.sort(returned[stored(self.trace.ops, "start_ns")[rows] > returned + DISPATCH_NS])
+        if launcher not in self._ahead_of:
+            rows = ops_by_launcher(self.trace).get(launcher, slice(0))
+            returned = self.launches[2][rows]
+            ahead = returned[stored(self.trace.ops, "start_ns")[rows] > returned + DISPATCH_NS]
+            self._ahead_of[launcher] = np.sort(ahead)
+        return self._ahead_of[launcher]
 
     def waiting_for(self, gaps: Gaps, gap: int) -> tuple[int, int, int] | None:
         """Longest collective wait in a gap: (op, rank and device it waited for, or -1 twice); None if there is none."""
@@ -274,21 +275,21 @@ class Explainer:
         """Which ops a wait that is not on record may have held since their release, or a full GPU."""
         held = self.ordering.after_unrecorded_wait(ops) | self.queues.nodes.hidden[ops]
         of_device = rows_by_key(*(ints_at(self.trace.ops, name, ops) for name in ("process", "device")))
-        for (process, device), at in of_device.items():
+        for at in of_device.values():
             start = ints(self.trace.ops, "start_ns")[ops[at]]
-            pieces = self._room(self.columns, ops[at], released_ns[at], start, self.ops_of(process, device))
+            pieces = self._room_beside(ops[at], released_ns[at], start)
             held[at[pieces.row[pieces.full]]] = True
         return held
 
-    def _explain(self, gaps: Gaps, device_ops: Ints) -> Explained:
+    def _explain(self, gaps: Gaps) -> Explained:
         releases = self.queues.releases(gaps.op, gaps.side)
-        return Explained(gaps, releases, self._parts(gaps, releases, device_ops), self._after_sync(gaps, releases))
+        return Explained(gaps, releases, self._parts(gaps, releases), self._after_sync(gaps, releases))
 
     def _in_queue(self, gaps: Gaps, bound: Ints) -> Ints:
         """Until when ops were in a shared hardware queue after their release; their release where they were in none."""
         return np.clip(self.queue_order.until_ns[gaps.op], bound, gaps.end_ns)
 
-    def _parts(self, gaps: Gaps, releases: LaunchBounds, device_ops: Ints) -> Parts:
+    def _parts(self, gaps: Gaps, releases: LaunchBounds) -> Parts:
         bound = np.clip(releases.released_ns.max(axis=0), gaps.start_ns, gaps.end_ns)
         held_until = np.clip(releases.held_until_ns, gaps.start_ns, bound)
         is_late, is_unseen = releases.late >= 0, releases.unseen >= 0
@@ -296,7 +297,7 @@ class Explainer:
         blocked = self._blocked(gaps, late, releases.late, held_until)
         let_go, everything = self._in_queue(gaps, bound), np.arange(gaps.size)
         misses = gaps.alone(let_go, gaps.end_ns) > 0  # else it does not matter whether there was room
-        free = self.free(gaps, np.where(misses, let_go, gaps.end_ns), device_ops)
+        free = self.free(gaps, np.where(misses, let_go, gaps.end_ns))
         spans = [
             (HOST_BLOCKED, blocked),
             (NOT_LAUNCHED, _between(late, gaps.start_ns, held_until, blocked)),
@@ -313,9 +314,9 @@ class Explainer:
         gap, state, low, high, ns = (np.concatenate([one.pop(0) for one in found]) for _ in range(5))
         return Parts(gap, state, low, high, ns, releases.same_stream[gap], self.copies_itself[gaps.op[gap]])
 
-    def free(self, gaps: Gaps, bound: Ints, device_ops: Ints) -> Pieces:
+    def free(self, gaps: Gaps, bound: Ints) -> Pieces:
         """From each gap's release to its end: pieces of time in which the GPU had room for its op, or none."""
-        pieces = self._room(self.columns, gaps.op, bound, gaps.end_ns, device_ops)
+        pieces = self._room_beside(gaps.op, bound, gaps.end_ns)
         # A full GPU explains no time that an unrecorded wait explains as well.
         return replace(pieces, full=pieces.full & ~self.ordering.after_unrecorded_wait(gaps.op)[pieces.row])
 
@@ -373,6 +374,14 @@ class Explainer:
         if (process, device) not in self._limits:
             self._limits[process, device] = limits_of(self.trace, process, device)
         return self._limits[process, device]
+
+    def _room_beside(self, ops: Ints, low: Ints, high: Ints) -> Pieces:
+        """Pieces of each window [low, high) in which the GPU had room for an op of one device, or none."""
+        some = np.flatnonzero(high > low)
+        if not some.size:
+            return self._room(self.columns, ops, low, high, ops[:0])
+        near = self._by_start(*self._device_of(int(ops[0]))).running(int(low[some].min()), int(high[some].max()))
+        return self._room(self.columns, ops, low, high, np.sort(near))
 
     def _room(self, columns: Columns, ops: Ints, low: Ints, high: Ints, device_ops: Ints) -> Pieces:
         process, device = (int(columns[name][ops[0]]) for name in ("process", "device"))

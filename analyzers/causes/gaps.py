@@ -13,6 +13,8 @@ A's gap is [10, 25), ending where its op begins: B runs alone for all 15 ns of i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 import numpy as np
 from msgspec.structs import replace
@@ -100,10 +102,14 @@ class Gaps(msgspec.Struct, frozen=True):
         return gap, low, high
 
 
-def find_gaps(trace: Trace, a: Ints, b: Ints, pairing: Pairing) -> list[Gaps]:
+def find_gaps(trace: Trace, a: Ints, b: Ints, pairing: Pairing, at_once: int | None = None) -> Iterator[Gaps]:
     """Find the gaps of ops `a` and `b` (rows of one rank's device) in all instances that have both sides.
 
-    Usually one `Gaps`; more where instances times their span exceed what int64 holds.
+    Usually one `Gaps`; more, some instances after the others, where instances times their span exceed what int64 holds.
+
+    Parameters
+    ----------
+    at_once : about how many ops to look at together; all where not given.
     """
     of_a, of_b = np.zeros((2, len(pairing.label) + 1), dtype=bool)
     of_a[pairing.a[a]] = of_b[pairing.b[b]] = True
@@ -111,19 +117,17 @@ def find_gaps(trace: Trace, a: Ints, b: Ints, pairing: Pairing) -> list[Gaps]:
     is_shared[-1] = False  # which answers for -1, ops of no instance
     shared = np.flatnonzero(is_shared)
     if not shared.size:
-        return []
+        return
     a, b = _kept(is_shared[pairing.a[a]], a)[0], _kept(is_shared[pairing.b[b]], b)[0]
     starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
     span = int(max(ends[a].max(), ends[b].max()) - min(starts[a].min(), starts[b].min())) + 1
-    size = max(int(LIMIT // span), 1)
-    found = []
+    lots = -(-(a.size + b.size) // (at_once or a.size + b.size))
+    size = max(min(int(LIMIT // span), -(-shared.size // lots)), 1)
+    owners = (a, pairing.a[a]), (b, pairing.b[b])
     for first in range(0, shared.size, size):
         part = shared[first : first + size]
-        sides = []
-        for rows, owner in ((a, pairing.a[a]), (b, pairing.b[b])):
-            sides.append(_kept((owner >= part[0]) & (owner <= part[-1]), rows, owner))
-        found.append(_find(trace, sides, part, span))
-    return found
+        sides = [_kept((owner >= part[0]) & (owner <= part[-1]), rows, owner) for rows, owner in owners]
+        yield _find(trace, sides, part, span)
 
 
 def _kept(rows: Mask, *columns: Ints) -> tuple[Ints, ...]:

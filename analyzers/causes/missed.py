@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -17,11 +18,18 @@ from analyzers.causes.without import gain_without
 from analyzers.overlap.measure import Missed, RankOverlap
 from analyzers.trace.freed_memory import LARGE, give_back_freed_memory
 
+AT_ONCE = 1 << 18  # ops of both sides: what is worked out of so many stays in the processor's cache
 LATE = CAUSES.index("late-launch")
 AFTER = len(CAUSES)  # late launches that follow a host sync are weighed apart, then added to the others
 
 NOTHING_SHOWS = "nothing in the capture shows why"
-Longest = tuple[Explained, int]  # the gap that a cause held longest, and for how long alone, ns
+
+
+class Longest(NamedTuple):
+    """The gap that a cause held longest; `most` is for how long alone, ns, and less the side."""
+
+    gap: Explained
+    most: tuple[int, int]
 
 
 def explain_missed(explainer: Explainer, ranks: Sequence[RankOverlap], names: tuple[str, str]) -> list[RankOverlap]:
@@ -38,10 +46,10 @@ def _explain_rank(explainer: Explainer, writer: EvidenceWriter, rank: RankOverla
     numbers = rank.instances.index[some]
     weights = np.zeros((numbers.size, AFTER + 1), np.int64)
     longest: dict[int, Longest] = {}
-    explained = explainer.explain(rank.rank, rank.device)
-    count = sum(one.parts.gap.size for one in explained)
-    while explained:
-        _weigh(explained.pop(0), numbers, weights, longest)
+    count = 0
+    for one in explainer.explain(rank.rank, rank.device, AT_ONCE):
+        _weigh(one, numbers, weights, longest)
+        count += one.parts.gap.size
     unexplained = weights.sum(axis=1) == 0
     weights[unexplained, CAUSES.index("unknown")] = 1
     total_ns = shares(missed_ns[some], weights).sum(axis=0)
@@ -72,15 +80,16 @@ def _weigh(one: Explained, numbers: Ints, weights: Ints, longest: dict[int, Long
         np.add.at(weights[:, cause], row, np.where(after_sync, 0, alone))
         np.add.at(weights[:, AFTER], row, np.where(after_sync, alone, 0))
         gap = int(alone.argmax())
-        if alone[gap] > (longest[cause][1] if cause in longest else 0):
-            longest[cause] = one.only(gap), int(alone[gap])
+        most = int(alone[gap]), -int(one.gaps.side[gap])  # of gaps held as long, A's first
+        if most[0] and (cause not in longest or most > longest[cause].most):
+            longest[cause] = Longest(one.only(gap), most)
 
 
 def _missed_by(writer: EvidenceWriter, longest: Longest | None, cause: int, ns: int, after_sync_ns: int) -> Missed:
     """Tell one cause by the longest gap it held."""
     if longest is None:
         return Missed(CAUSES[cause], ns, 0, NOTHING_SHOWS, "", None, None, "", 0, 0, -1, finding=NOTHING_SHOWS)
-    (one, most), rule = longest, TABLE[cause]
+    one, most, rule = longest.gap, longest.most[0], TABLE[cause]
     gain = None if rule.removed is None else gain_without(writer.explainer, one, 0, rule.removed)
     return Missed(
         rule.name,

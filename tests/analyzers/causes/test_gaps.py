@@ -23,12 +23,18 @@ def gaps(*ops: tuple[str, int, int, int], shift: int = 0) -> list[tuple[str, int
     trace = trace_of(*((name, start + shift, end + shift, wait) for name, start, end, wait in ops))
     side = [np.array([int(name[-1]) if name[0] == which else -1 for name, *_ in ops]) for which in "ab"]
     pairing = Pairing("step", side[0], side[1], np.zeros(3, np.int64), ("0", "1", "2"))
-    found = []
-    for one in find_gaps(trace, np.flatnonzero(side[0] >= 0), np.flatnonzero(side[1] >= 0), pairing):
-        alone = one.alone(one.start_ns, one.end_ns)
-        columns = (one.side, one.start_ns - shift, one.end_ns - shift, alone, one.peer_ns)
-        found += [("ab"[row[0]], *row[1:]) for row in zip(*(column.tolist() for column in columns), strict=True)]
-    return found
+    rows = np.flatnonzero(side[0] >= 0), np.flatnonzero(side[1] >= 0)
+
+    def found(at_once: int | None) -> list[tuple[str, int, int, int, int]]:
+        every = []
+        for one in find_gaps(trace, *rows, pairing, at_once):
+            alone = one.alone(one.start_ns, one.end_ns)
+            columns = (one.side, one.start_ns - shift, one.end_ns - shift, alone, one.peer_ns)
+            every += [("ab"[row[0]], *row[1:]) for row in zip(*(column.tolist() for column in columns), strict=True)]
+        return every
+
+    assert sorted(found(1)) == sorted(found(3)) == sorted(found(None)), "few at a time"
+    return found(None)
 
 
 def test_a_gap_runs_from_the_last_end_or_the_beginning_to_the_next_start() -> None:
