@@ -119,6 +119,7 @@ def drawn_bands(
         **{name: np.where(missing[name] >= 0, missing[name] - first.op, missing[name]) for name in ("op", "behind")}
     )
     last_launch = _last_launches(trace, has_steps=work.steps is not None)
+    by_device = {(band.process, band.device): band for band in found}
     for band in found:
         texts, gaps = Texts(), list[parts.Gap]()
         marks = parts.ops(trace, band, side, texts) + parts.overlap(trace, band, side)
@@ -132,7 +133,7 @@ def drawn_bands(
         if (band.rank, band.device) in held:
             marks.append(parts.missed(band, held[band.rank, band.device], texts))
             gaps += parts.gaps(trace, band, held[band.rank, band.device])
-        drawn = _behind(trace, found, join(marks))
+        drawn = _behind(trace, by_device, join(marks))
         yield DrawnBand(band, drawn, tuple(texts.lines), tuple(gaps), tuple(sampled[band.process, band.device]))
 
 
@@ -159,28 +160,26 @@ def _in_steps(trace: Trace) -> Mask:
     return step_of_ops(trace) >= 0
 
 
-def _behind(trace: Trace, found: tuple[Band, ...], marks: Marks) -> Marks:
+def _behind(trace: Trace, by_device: Mapping[tuple[int, int], Band], marks: Marks) -> Marks:
     """For each op: the op that an event made it wait for (end and row)."""
     single = np.flatnonzero((marks.role <= ROLE["other-wait"]) & (marks.after_row >= 0))
     race = marks.role == ROLE["race"]
     after, after_row = np.where(race, marks.after, NEVER), np.where(race, marks.after_row, -1)
     if single.size:
         whole = trace.whole or trace
-        here = np.arange(len(trace.ops)) if trace.rows is None else trace.rows
-        op = here[marks.after_row[single]]
+        op = marks.after_row[single] if trace.rows is None else trace.rows[marks.after_row[single]]
         waited = whole.once(Ordering).released_by(op).waited
-        row = _rows_of_ops(whole, found, waited)
+        row = _rows_of_ops(whole, by_device, waited)
         known = row >= 0
         after[single[known]] = ints(whole.ops, "end_ns")[waited[known]]
         after_row[single[known]] = row[known]
     return Marks(**{**values(marks), "after": after, "after_row": after_row})
 
 
-def _rows_of_ops(trace: Trace, found: tuple[Band, ...], ops: Ints) -> Ints:
+def _rows_of_ops(trace: Trace, by_device: Mapping[tuple[int, int], Band], ops: Ints) -> Ints:
     """The row of each op (-1: of none), on which it would be drawn."""
     row = np.full(ops.size, -1, np.int64)
     keys = [np.where(ops >= 0, ints(trace.ops, name)[ops], -1) for name in ("process", "device", "context", "stream")]
-    by_device = {(band.process, band.device): band for band in found}
     for (process, device, context, stream), rows in rows_by_key(*keys).items():
         band = by_device.get((process, device))
         row[rows] = band.streams.get((context, stream), -1) if band is not None else -1

@@ -158,12 +158,18 @@ def concatenated(some: Sequence[Marks]) -> Marks:
     return Marks(**{one.name: np.concatenate([getattr(each, one.name) for each in some]) for one in fields(Marks)})
 
 
-def on_rows(marks: Marks, rows: Mapping[int, int], texts: Ints) -> Marks:
-    """The marks on other rows, each of which has a new number, and with texts that have."""
-    moved, row_of = {one.name: getattr(marks, one.name) for one in fields(Marks)}, np.full(max(rows) + 2, -1, np.int64)
-    row_of[list(rows)] = list(rows.values())
+def new_numbers(rows: Mapping[int, int]) -> Ints:
+    """The new number of each row, by its number; the last, -1, stands for none."""
+    found = np.full(max(rows) + 2, -1, np.int64)
+    found[list(rows)] = list(rows.values())
+    return found
+
+
+def on_rows(marks: Marks, rows: Ints, texts: Ints) -> Marks:
+    """The marks on other rows, of which `new_numbers` tells, and with texts that have new numbers."""
+    moved = {one.name: getattr(marks, one.name) for one in fields(Marks)}
     for name in ("row", "launch_row", "after_row"):
-        moved[name] = row_of[moved[name]]  # the last stands for none
+        moved[name] = rows[moved[name]]
     for name in ("name", "extra"):
         moved[name] = np.append(texts, -1)[moved[name]]
     return Marks(**moved)

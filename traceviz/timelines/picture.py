@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,7 +24,17 @@ from traceviz.timelines import parts
 from traceviz.timelines.areas import DEFAULT, Area, area, points_for
 from traceviz.timelines.drawn import DrawnBand, Work, drawn_bands, join_work, work_of
 from traceviz.timelines.fold import representative_ranks
-from traceviz.timelines.marks import NEVER, NO_MARKS, ROLE, Marks, Pieces, concatenated, fit_pieces, on_rows
+from traceviz.timelines.marks import (
+    NEVER,
+    NO_MARKS,
+    ROLE,
+    Marks,
+    Pieces,
+    concatenated,
+    fit_pieces,
+    new_numbers,
+    on_rows,
+)
 from traceviz.timelines.rows import Band, placed, renumbered, seen, without_host
 from traceviz.timelines.shown import Shown, deciding_rank, typical
 from traceviz.timelines.texts import Texts
@@ -157,17 +168,18 @@ def _put_together(
 ) -> tuple[list[Band], Marks, tuple[str, ...], tuple[parts.Gap, ...]]:
     """Bands of all parts by rank, with their marks and gaps: rows and texts are numbered through."""
     order = sorted(range(len(drawn)), key=lambda i: _place(drawn[i][1].band))
-    row_of: dict[tuple[int, int], int] = {}  # of a part's row
+    number, row_of = count(), dict[int, dict[int, int]]()  # of each part's rows
     for i in order:
         part, one = drawn[i]
-        for row in one.band.rows:
-            row_of[part, row.number] = len(row_of)
+        row_of.setdefault(part, {}).update({row.number: next(number) for row in one.band.rows})
+    on_part = {part: new_numbers(rows) for part, rows in row_of.items()}
     texts, found, marks, gaps = Texts(), list[Band](), list[Marks](), list[parts.Gap]()
     for i in order:
         part, one = drawn[i]
-        rows = {number: row for (of, number), row in row_of.items() if of == part}
+        rows = row_of[part]
         found.append(renumbered(one.band, rows))
-        marks.append(on_rows(pieces[i], rows, np.array([texts.number(text) for text in one.texts], np.int64)))
+        of_band = np.array([texts.number(text) for text in one.texts], np.int64)
+        marks.append(on_rows(pieces[i], on_part[part], of_band))
         gaps += [parts.gap_on_rows(gap, rows) for gap in one.gaps]
     longest = sorted(gaps, key=lambda one: -one.alone_ns)[:MOST_GAPS]
     return found, concatenated(marks), tuple(texts.lines), tuple(longest)
