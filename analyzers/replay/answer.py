@@ -16,6 +16,7 @@ from analyzers.replay.result import LITTLE_MORE, CriticalPath, Prediction, WhatI
 from analyzers.replay.suggest import Suggestion, suggested
 from analyzers.select.select import select
 from analyzers.trace.tables import Trace
+from analyzers.verdict.result import OverlapResult
 
 NOTHING_SUGGESTED = "no cause that was found suggests a change that this capture could show; name one with --change"
 
@@ -27,6 +28,7 @@ def what_if(
     b: str = "compute",
     *,
     critical_path: bool = False,
+    overlap: OverlapResult | None = None,
     progress: Progress = silent,
 ) -> WhatIf:
     """Predict what changes are worth.
@@ -38,6 +40,7 @@ def what_if(
         the first two together.
     a, b : selectors of the pair whose overlap is predicted.
     critical_path : whether to find that of the run as captured, too.
+    overlap : what `check_overlap` found of the pair in this trace, with causes; found here where it is not given.
 
     Raises
     ------
@@ -50,7 +53,7 @@ def what_if(
     given = bool(changes)
     progress("Replaying", 0, 0)
     try:
-        replayed = Replayed(trace, a, b)
+        replayed = Replayed(trace, a, b, many_changes=not given)
     except CantReplayError as error:
         return WhatIf(a, b, None, (), error.message, given, warnings=(*empty, *trace.warnings))
     fidelity = replayed.fidelity()
@@ -62,7 +65,7 @@ def what_if(
         except CantReplayError as error:
             reason = f"with {' + '.join(map(str, changes))}, {error.message}"
     elif not reason:
-        found = _of_suggestions(replayed, suggested(trace, replayed.tasks, a, b), fidelity.error, progress)
+        found = _of_suggestions(replayed, suggested(trace, replayed.tasks, a, b, overlap), fidelity.error, progress)
     path: CriticalPath | None = replayed.path(replayed.now[0]) if critical_path and not fidelity.reason else None
     return WhatIf(
         a=a,
@@ -135,7 +138,7 @@ def _without_repeated(found: list[tuple[Prediction, Change]]) -> list[tuple[Pred
 
 def _slow(replayed: Replayed) -> list[TraceWarning]:
     ops = replayed.tasks.units.op.size
-    if ops < engine.MANY or engine.compiled() is not None:
+    if replayed.size < engine.MANY or engine.compiled() is not None:
         return []
     return [
         TraceWarning(

@@ -90,17 +90,19 @@ def make(
         order,
         answers.streams(run, narrowing),
         answers.info(run, narrowing),
-        _what_if(run, a, b, narrowing),
+        _what_if(run, a, b, narrowing, result),
         picture(run, result, order, window=narrowing.window, narrowing=narrowing),
         command,
     )
 
 
-def _what_if(run: PartitionedRun, a: str, b: str, narrowing: Narrowing) -> WhatIf:
+def _what_if(run: PartitionedRun, a: str, b: str, narrowing: Narrowing, result: OverlapResult) -> WhatIf:
     """What the fixes that the capture suggests are worth."""
     if run.size > fixes.MOST_OPS:
         return fixes.refused(a, b)
-    return what_if(narrowing.of(run.trace), (), a, b) if run.is_one_part else fixes.refused(a, b, fixes.IN_PARTS)
+    if not run.is_one_part:
+        return fixes.refused(a, b, fixes.IN_PARTS)
+    return what_if(narrowing.of(run.trace), (), a, b, overlap=result)
 
 
 def command_of(

@@ -19,7 +19,7 @@ import pytest
 
 import traceviz as tv
 from analyzers.common.errors import TracevizError
-from analyzers.replay import engine, predict
+from analyzers.replay import engine, predict, suggest
 from analyzers.replay.answer import what_if
 from analyzers.replay.changes import DropSync, DropWait, MoreRoom, OnTime, OwnStream, Scale
 from analyzers.replay.path import COMMUNICATION, KERNEL, Segment
@@ -27,6 +27,7 @@ from analyzers.replay.predict import Replayed
 from analyzers.replay.result import CriticalPath, Fidelity, Prediction, RankPrediction, WhatIf, next_on
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.tables import Trace
+from analyzers.verdict.check import check_overlap
 from tests.support.builder import Builder, one_rank
 
 US = 1_000
@@ -89,6 +90,17 @@ def test_suggestions_are_tried_alone_and_the_best_two_together() -> None:
     assert result.best.changes == ("drop-sync nvtx:look up",)
     assert not result.given
     assert result.word == "faster"
+
+
+@pytest.mark.parametrize("steps", [None, (1, 3)])
+def test_a_verdict_that_is_known_need_not_be_found_again(
+    steps: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = Narrowing(steps=steps)
+    known = check_overlap(program(), *PAIR, narrowing=part)
+    expected = what_if(part.of(program()), (), *PAIR)
+    monkeypatch.setattr(suggest, "check_overlap", None)
+    assert what_if(part.of(program()), (), *PAIR, overlap=known) == expected
 
 
 def test_a_part_of_a_trace_is_predicted_by_running_all_of_it() -> None:
