@@ -140,9 +140,9 @@ class Replayed:
             return found
         heavy = self.on_tensor_cores[units.op]
         longer_on = longer(self._computing_now, self.computing(found), variant.limit)
-        if np.abs(longer_on - 1).max(initial=0) < NO_LONGER:
-            return found
-        return outcome(np.where(heavy, alone_ns * longer_on[room.gpu], alone_ns))
+        slowed = np.where(heavy, alone_ns * longer_on[room.gpu], alone_ns)
+        same = np.abs(longer_on - 1).max(initial=0) < NO_LONGER or np.array_equal(slowed, alone_ns)
+        return found if same else outcome(slowed)
 
     def _laid_out(self, changed: Tasks) -> Layout:
         """The layout of some tasks, which are mostly run several times in a row."""
