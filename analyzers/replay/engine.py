@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, cached_property
 from heapq import heappop, heappush
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,7 +23,9 @@ from analyzers.arrays.types import Floats, Ints
 from analyzers.ordering.lanes import take_or
 from analyzers.replay.model import LOADS, TALKING, WAITING, Lists, Room, Tasks, Units
 
-MANY = 20_000  # units from which on compiling pays
+# Units from which on it pays in a few runs, some 8, to load the loop where it has been compiled before (half a second),
+# and to compile it (ten seconds, once).
+FEW, MANY = 5_000, 20_000
 _BEGIN, _START, _DRAIN, _END = range(4)
 
 
@@ -92,12 +95,12 @@ def run(
     ----------
     slower : per unit and load the share of its pace that it loses beside others; its `transfer_ns` is then what it
     takes alone.
-    loop : the one to use, plain or compiled; by default what suits the number of tasks.
+    loop : the one to use, plain or compiled; by default what suits a few runs.
     layout : of the same tasks, or of such as differ only by `transfer_ns`, `until` and `rest`; made where not given.
     """
     layout = layout or Layout(tasks)
     slower = np.zeros((tasks.units.op.size, len(LOADS))) if slower is None else slower
-    loop = loop or (compiled() if tasks.units.op.size >= MANY else None) or _loop
+    loop = loop or loop_for(tasks.units.op.size)
     if loop is not _loop:
         return _times(loop, tasks, slower, layout, tasks.room.needed)
     if not layout.tight:  # without looking for room a run takes a third less
@@ -106,6 +109,21 @@ def run(
             return times
         layout.tight = True
     return _times(loop, tasks, slower, layout, tasks.room.needed)
+
+
+def loop_for(units: int) -> Callable[..., None]:
+    """The loop that suits a few runs of so many units."""
+    return (compiled() if units >= MANY or (units >= FEW and has_been_compiled()) else None) or _loop
+
+
+def has_been_compiled() -> bool:
+    """Whether the loop lies compiled beside this file, where numba keeps it if it can.
+
+    It need not fit this numba and this processor: then it is compiled once more.
+    """
+    source = Path(__file__)
+    kept = source.parent.glob(f"__pycache__/{source.stem}.{_loop.__name__}-*.nbi")
+    return any(one.stat().st_mtime >= source.stat().st_mtime for one in kept)
 
 
 def has_room(room: Room, times: Times) -> bool:
@@ -128,17 +146,14 @@ def has_room(room: Room, times: Times) -> bool:
 
 def _times(loop: Callable[..., None], tasks: Tasks, slower: Floats, layout: Layout, needed: Ints) -> Times:
     n_calls, n_units = tasks.calls.call.size, tasks.units.op.size
-    changes = (
-        *(needed, tasks.units.transfer_ns, slower, tasks.room.until, tasks.room.rest),
-        *(each.copy() for each in layout.counted_down),
-        *_state(tasks, layout, needed),
-    )
+    read = needed, tasks.units.transfer_ns, slower, tasks.room.until, tasks.room.rest
+    state = *(each.copy() for each in layout.counted_down), *_state(tasks, layout, needed)
     times = [np.full(size, -1, np.int64) for size in (n_calls, n_calls, n_units, n_units, n_units)]
     if loop is _loop:  # plain Python is some three times quicker on lists
-        as_lists = [each.tolist() for each in (*changes, *times)]
-        loop(*layout.as_lists, *as_lists)
-        return Times(*(np.array(each, np.int64) for each in as_lists[-len(times) :]))
-    loop(*layout.read, *changes, *times)
+        written = [each.tolist() for each in (*read, *state, *times)]
+        loop(*layout.as_lists, *written)
+        return Times(*(np.array(each, np.int64) for each in written[-len(times) :]))
+    loop(*layout.read, *read, *state, *times)
     return Times(*times)
 
 

@@ -23,7 +23,7 @@ from analyzers.compare.steps import WHOLE_CAPTURE, StepGroups, group_steps, slow
 from analyzers.matching.peers import ranks_known, waits_seen
 from analyzers.ordering.ordering import Ordering
 from analyzers.replay.changes import Change, combined
-from analyzers.replay.engine import Layout, Times, run
+from analyzers.replay.engine import Layout, Times, loop_for, run
 from analyzers.replay.model import Tasks
 from analyzers.replay.pace import Pace, pace
 from analyzers.replay.path import Segment, clipped, critical_path
@@ -64,9 +64,11 @@ class Replayed:
     """A capture with its tasks, run again as it was.
 
     All of it is run; of a part of a trace, only that part's ranks and steps count, and overlap of its ops.
+    `many_changes`: whether it will be run with a dozen of changes, some 50 times: that pays for a quicker loop sooner.
+    `size`: units, which then count twice.
     """
 
-    def __init__(self, trace: Trace, a: str, b: str) -> None:
+    def __init__(self, trace: Trace, a: str, b: str, *, many_changes: bool = False) -> None:
         part, trace = trace, trace.whole or trace
         if not len(trace.api) or not (ints(trace.ops, "launch") >= 0).any():
             raise CantReplayError(without_calls(trace))
@@ -84,6 +86,8 @@ class Replayed:
         if not self.counted.any():
             raise CantReplayError("nothing that is looked at was launched in the capture")
         self.measured = self.steps(ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns"))
+        self.size = self.tasks.units.op.size * (2 if many_changes else 1)
+        self._loop = loop_for(self.size)
         self._own = Layout(self.tasks)
         self._last = self.tasks, self._own  # of the tasks that ran last
         self.now = self.runs(self.tasks)
@@ -130,7 +134,7 @@ class Replayed:
 
         def outcome(alone_ns: Floats) -> Outcome:
             alone = replace(units, transfer_ns=alone_ns)
-            times = run(replace(changed, units=alone, room=room), slower[origin], layout=layout)
+            times = run(replace(changed, units=alone, room=room), slower[origin], self._loop, layout)
             if (times.unit_end < 0).any():
                 raise CantReplayError("run again, the program would wait for itself for ever")
             return self._outcome(times, changed)

@@ -173,6 +173,16 @@ def test_in_plain_python_it_says_what_makes_it_faster(monkeypatch: pytest.Monkey
     assert "traceviz-gpu[what-if]" in warning.message
 
 
+def test_it_says_so_of_half_as_many_ops_where_all_that_is_suggested_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = program()
+    monkeypatch.setattr(engine, "MANY", 2 * len(trace.ops))
+    monkeypatch.setattr(engine, "compiled", lambda: None)
+    warned = [
+        [one.code for one in what_if(trace, changes, *PAIR).warnings] for changes in ((), [DropSync("nvtx:look up")])
+    ]
+    assert warned == [["replay-not-compiled"], []]
+
+
 @pytest.mark.nightly  # compiling takes a while
 def test_compiled_and_plain_runs_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numba")

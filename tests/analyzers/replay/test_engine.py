@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -215,6 +216,23 @@ def test_room_is_there_if_what_is_there_leaves_it_at_each_start(drawn: list[tupl
     )
     times = engine.Times(call_start=start, call_end=start, unit_start=start, unit_began=start, unit_end=end)
     assert engine.has_room(room, times) == (not short)
+
+
+@pytest.mark.parametrize(
+    ("units", "kept", "quick"),
+    [(4_999, True, False), (5_000, False, False), (5_000, True, True), (19_999, False, False), (20_000, False, True)],
+)
+def test_what_lies_compiled_is_used_from_fewer_units_on(
+    units: int, kept: bool, quick: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "__file__", str(tmp_path / "engine.py"))
+    monkeypatch.setattr(engine, "compiled", lambda: print)
+    index = tmp_path / "__pycache__" / "engine._loop-201.py311.nbi"
+    index.parent.mkdir()
+    for path in (index, tmp_path / "engine.py"):
+        path.touch()
+    os.utime(index, ns=(path.stat().st_mtime_ns + (0 if kept else -1_000_000_000),) * 2)  # else of another version
+    assert (engine.loop_for(units) is print) == quick
 
 
 @pytest.mark.nightly  # compiling takes longer than all else here
