@@ -108,12 +108,12 @@ def _code(keys: tuple[Ids, ...], *, narrow: bool = True) -> tuple[Codes | None, 
         if low == high:
             continue  # it tells nothing apart
         # What does not fit wraps around, here and in `code`: the result, which fits, comes out right.
-        numbers, lowest = key if kind == np.int64 else key.astype(kind), np.int64(low).astype(kind)
+        lowest = np.int64(low).astype(kind)
         if code is None:
-            code = np.subtract(numbers, lowest, dtype=kind)
+            code = np.subtract(key, lowest, dtype=kind, casting="unsafe")
         else:
             code *= kind(high - low + 1)
-            code += numbers
+            np.add(code, key, out=code, dtype=kind, casting="unsafe")
             code -= lowest
     return np.zeros(keys[0].size, kind) if code is None else code, span
 
@@ -172,7 +172,7 @@ def group_numbers(*keys: Ints) -> Ints:
     if code is not None and span <= _DENSE * code.size:
         occurs = np.zeros(span, dtype=bool)
         occurs[code] = True
-        return (np.cumsum(occurs) - 1)[code]
+        return code.astype(np.int64, copy=False) if occurs.all() else (np.cumsum(occurs) - 1)[code]
     order, heads = grouped(*keys)
     number = np.empty(order.size, np.int64)
     number[order] = np.repeat(np.arange(heads.size), np.diff(np.append(heads, order.size)))
@@ -295,9 +295,9 @@ def _from_nought(code: npt.NDArray[np.signedinteger[Any]], low: int, high: int) 
 
 
 def occurrence(member: Ids, key: Ints) -> Ints:
-    """How many earlier rows of the same member have the same key; keys count from 0."""
+    """How many earlier rows of the same member have the same key; keys count from 0. To be read only."""
     if ascend(member, key):  # mostly: member by member, each one's calls in their order
-        return np.zeros(key.size, np.int64)
+        return np.broadcast_to(np.int64(0), key.size)
     key = member * (int(key.max(initial=0)) + 1) + key
     if int(key.max(initial=0)) <= 8 * key.size and np.bincount(key).max(initial=0) <= 1:  # mostly; sorting takes longer
         return np.zeros(key.size, np.int64)

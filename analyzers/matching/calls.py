@@ -14,7 +14,7 @@ from pandas.api.types import union_categoricals
 
 from analyzers.arrays.groups import WIDEST, alike, ascend, first_row, is_repeated, label, rows_by_key
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.trace.columns import codes, framed, ints, is_one_of, narrowed, of_codes, repeated, stored
+from analyzers.trace.columns import at_codes, codes, framed, ints, is_one_of, narrowed, of_codes, repeated, stored
 from analyzers.trace.communication import function, known, operation_of
 from analyzers.trace.kernels import is_communication, is_declared
 from analyzers.trace.merge import concat
@@ -73,8 +73,9 @@ def calls(trace: Trace) -> Calls:
     ops = trace.ops if isinstance(rows, slice) else trace.ops[_OP_COLUMNS].take(rows)
     code = code[rows]
     member, members = _members(trace, ops)
+    id_type = np.promote_types(np.int32, np.min_scalar_type(-is_call.size))  # of 64 bits a copy would be made
     columns: dict[str, Any] = {
-        "op": narrowed(np.arange(is_call.size)[rows], "id"),
+        "op": np.arange(is_call.size, dtype=id_type)[rows],
         "member": member,
         "rank": stored(ops, "rank"),
         "stream": stored(ops, "stream"),
@@ -131,7 +132,8 @@ def _texts(
 
 def _at_codes(values: npt.NDArray[Any], code: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[Any]:
     """The value of each code; of a column of one code that takes no room neither does the result."""
-    return repeated(values[code[0]], values.dtype, code.size) if code.size and is_repeated(code) else values[code]
+    one = code.size and is_repeated(code)
+    return repeated(values[code[0]], values.dtype, code.size) if one else at_codes(values, code)
 
 
 def _codes(values: pd.Categorical) -> tuple[npt.NDArray[np.signedinteger[Any]], list[str]]:

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analyzers.arrays import groups
 from analyzers.arrays.groups import is_repeated
 from analyzers.trace.columns import FilledInParts, assigned, is_one_of, squeezed, stored, table, taken
 from analyzers.trace.schemas import TABLES
@@ -13,8 +14,12 @@ from analyzers.trace.schemas import TABLES
 NAMES = [f"name {number}" for number in range(20)]
 
 
+@pytest.mark.parametrize("at_once", [7, 1 << 16])
 @pytest.mark.parametrize("wanted", [[], NAMES[3:5], NAMES[1:20:2], ["not there"], NAMES])
-def test_rows_of_some_categories_are_those_whose_text_is_wanted(wanted: list[str]) -> None:
+def test_rows_of_some_categories_are_those_whose_text_is_wanted(
+    wanted: list[str], at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "AT_ONCE", at_once)
     texts = [NAMES[7 * row % 20] if row % 9 else None for row in range(60)]
     frame = pd.DataFrame({"name": pd.Categorical(texts, categories=NAMES)})
     assert is_one_of(frame, "name", wanted).tolist() == [text in wanted for text in texts]
