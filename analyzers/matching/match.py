@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import label, occurrence, ordered, rows_by_key
+from analyzers.arrays.groups import group_numbers, label, occurrence, ordered, rows_by_key, slices
 from analyzers.arrays.types import Floats, Ids, Ints, Mask
 from analyzers.matching.align import CLEAR
 from analyzers.matching.calls import PAIRWISE, calls
@@ -36,7 +36,6 @@ MATCHED_BY = {
 UNEVEN = ("all_to_all", "gather", "scatter", "dispatch", "combine", *PAIRWISE)  # sizes may differ between ranks
 UNLIKE = 0.2  # confidence in one sequence number for two operations
 _HOW = list(MATCHED_BY)
-_KEY = ["group", "group_ranks", "sequence"]  # that name a collective
 ROUGH_NS = 1_000_000_000  # how far apart clocks that claim a common origin may be
 
 
@@ -52,7 +51,7 @@ def match(trace: Trace, ahead_of: Callable[[pd.DataFrame], Ahead] | None = None)
     assignment = _Assignment(table)
     by_key = _has_key(table)
     if by_key.all() and by_key.size:
-        assignment.put(slice(None), *_by_key(table), "sequence")
+        assignment.put_all(*_by_key(table), "sequence")
     elif by_key.any():
         assignment.put(np.flatnonzero(by_key), *_by_key(table.loc[by_key]), "sequence")
     in_order = _by_time(table, np.flatnonzero(~by_key))
@@ -90,11 +89,16 @@ class _Assignment:
         self.by = np.zeros(len(table), np.int8)
         self.refuted = np.zeros(len(table), bool)
 
-    def put(self, rows: Ints | slice, collective: Ids, confidence: Floats, how: str) -> None:
+    def put(self, rows: Ints, collective: Ids, confidence: Floats, how: str) -> None:
         self.collective[rows], self.confidence[rows] = collective, confidence
         self.collective[rows] += self.next
         self.by[rows] = _HOW.index(how)
         self.next += int(collective.max()) + 1
+
+    def put_all(self, collective: Ids, confidence: Floats, how: str) -> None:
+        """Of all calls at once: these columns are kept, not copied."""
+        self.collective, self.confidence = collective, confidence
+        self.by = repeated(_HOW.index(how), self.by.dtype, collective.size)
 
     def merge(self, how: str, rows: Ints, start: Ints, end: Ints, limit_ns: int | None) -> None:
         """Match one sequence of every rank, given clocks that are within a limit of each other."""
@@ -164,15 +168,17 @@ def _has_key(table: pd.DataFrame) -> Mask:
 
 
 def _by_key(table: pd.DataFrame) -> tuple[Ids, Floats]:
-    key = label(*(table[column].array for column in _KEY))
+    key = group_numbers(codes(table, "group")[0], codes(table, "group_ranks")[0], ints(table, "sequence"))
     repeat = occurrence(stored(table, "member"), key)
     if repeat.any():  # calls coalesced under one number
         by_time = _by_time(table, np.arange(key.size))
         repeat[by_time] = occurrence(ints(table, "member")[by_time], key[by_time])
         key = label(key, repeat)
     first_end = np.full(key.max() + 1, np.iinfo(np.int64).max)
-    np.minimum.at(first_end, key, ints(table, "end_ns"))
-    ended_first = _by_time(table, np.flatnonzero(ints(table, "end_ns") == first_end[key]))
+    end = ints(table, "end_ns")
+    np.minimum.at(first_end, key, end)
+    is_first = [end[rows] == first_end[key[rows]] for rows in slices(key.size)]
+    ended_first = _by_time(table, np.flatnonzero(np.concatenate(is_first)))
     number = np.empty(first_end.size, np.int32)
     number[key[ended_first]] = label(key[ended_first])
     collective = number[key]
