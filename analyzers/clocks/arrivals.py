@@ -49,6 +49,8 @@ class Arrivals:
 
 def _parts(apart_ns: Floats) -> Ints:
     """For each clock the first clock that bounds link it to, directly or over others."""
+    if np.isfinite(apart_ns).all():  # mostly
+        return np.zeros(len(apart_ns), np.int64)
     linked = np.isfinite(apart_ns) | np.isfinite(apart_ns).T | np.eye(len(apart_ns), dtype=bool)
     part = np.arange(len(apart_ns))
     while (lower := np.where(linked, part, part.size).min(axis=1)).tobytes() != part.tobytes():
@@ -69,8 +71,9 @@ class _Later(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, later_ns: Floats, inside: Mask) -> _Later:
         """`inside` : [j, i], whether calls of two clocks can be of one number."""
-        least = np.where(inside, later_ns, np.inf).min(axis=1)
-        most = np.where(inside, later_ns, -np.inf).max(axis=1)
+        is_all = inside.all()
+        least = (later_ns if is_all else np.where(inside, later_ns, np.inf)).min(axis=1)
+        most = (later_ns if is_all else np.where(inside, later_ns, -np.inf)).max(axis=1)
         return cls(np.ascontiguousarray(later_ns), least, most)  # calls of a number stand together: their j is one row
 
     def last(self, of: Ints, clock: Ints, start_ns: Floats) -> Floats:

@@ -129,24 +129,29 @@ def _evidence(matches: Matches, hosts_link_all: bool) -> _Evidence:
     """
     calls, collectives = matches.calls, matches.collectives
     number, member, members = stored(calls, "collective"), stored(calls, "member"), len(matches.members)
-    has_several = matches.calls_of_each > 1
-    sure = collectives["sure"].to_numpy(bool) & has_several
-    best = (sure & is_one_of(collectives, "operation", SYNCHRONIZING))[number]
-    linking = has_several[number]
+    count = matches.calls_of_each
+
+    def of_calls(which: Mask) -> Mask:
+        return np.repeat(which, count)  # those of one stand together: many times quicker than to look each up
+
+    has_several = count > 1
+    is_sure = collectives["sure"].to_numpy(bool) & has_several
+    best, sure = of_calls(is_sure & is_one_of(collectives, "operation", SYNCHRONIZING)), of_calls(is_sure)
+    linking = of_calls(has_several)
     islands = _islands(number, member, members, linking)
 
     def link_all(rows: Mask) -> bool:
         return bool(rows[linking].all()) or np.array_equal(_islands(number, member, members, rows), islands)
 
-    reaching = next((rows for rows in (best, sure[number]) if link_all(rows)), None)
+    reaching = next((rows for rows in (best, sure) if link_all(rows)), None)
     if reaching is None and hosts_link_all:
         nothing = np.zeros(len(calls), bool)
         return _Evidence(nothing, nothing, np.arange(members), sure=True)
     bounds = reaching if reaching is not None else linking
     linked = _count(member, linking, members) > 0
     enough = np.all(_count(member, bounds, members)[linked] >= FEW)
-    ends = bounds if enough or reaching is None else sure[number]
-    coincide = ends & ~(collectives["confidence"].to_numpy(float) == CLEAR)[number]
+    ends = bounds if enough or reaching is None else sure
+    coincide = ends & of_calls(collectives["confidence"].to_numpy(float) != CLEAR)
     ends = coincide if link_all(coincide) else ends
     return _Evidence(ends, bounds, islands, reaching is not None)
 
@@ -234,16 +239,16 @@ def _island(calls: pd.DataFrame, evidence: _Evidence, members: Ints, at: int) ->
     numbers, collective = ints_at(calls, "collective", first), np.repeat(np.arange(first.size, dtype=np.int32), behind)
     base = bases(ints(calls, "end_ns"), member, count, at)
     starts, ends = ints(calls, "start_ns"), ints(calls, "end_ns")
-    start, end = np.empty((2, member.size))
+    end = np.empty(member.size)
     for part in slices(member.size):
-        start[part] = starts[part] - base[member[part]]
         end[part] = ends[part] - base[member[part]]
     fitted = slice(None) if coincides.all() else coincides
     fit = estimate(collective[fitted], member[fitted], end[fitted], count, 0)
+    start = np.empty(member.size)  # not before: it takes the memory that the estimate gave up
     for part in slices(member.size):
         ahead_at_base = fit.offset_ns[member[part]]
         ahead = (end[part] - ahead_at_base) * fit.drift[member[part]] + ahead_at_base
-        start[part] -= ahead
+        start[part] = starts[part] - base[member[part]] - ahead
         end[part] -= ahead
     apart, moved, found, guilty = _bounds(Calls(collective, member, start, end, count).only(bounding))
     offset = fit.offset_ns + fit.drift * float(at - base[0]) + moved
@@ -398,6 +403,8 @@ def _together(
     both_ways = np.isfinite(apart.most_ns) & np.isfinite(apart.most_ns.T)
     linked = islands.copy()
     for own in both_ways:
+        if not linked.any():  # mostly at once: all go with the first
+            break
         linked[np.isin(linked, linked[own])] = linked[own].min()
     shift = np.zeros(count)
     for members in rows_by_key(islands).values():
