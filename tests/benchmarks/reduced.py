@@ -1,6 +1,6 @@
 """1,024 ranks × 5,000 collectives, already reduced to summaries: match, align, report.
 
-    python -m tests.benchmarks.reduced [--rounds 3]
+    python -m tests.benchmarks.reduced [--rounds 5]
 
 Ranks are synthetic (`tests.support.collective_runs`), their clocks up to 50 ms and 20 ppm apart; the
 same with a quarter of the ranks, and with a half, gives how much a doubling takes. Each is measured in rounds, the
@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=1024)
     parser.add_argument("--collectives", type=int, default=5000)
     parser.add_argument("--keyed", default="sequence", choices=("sequence", "group", "communicator", ""))
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--stage", choices=("make", "measure"), help="of one size alone, in a process of its own")
     parser.add_argument("--folder", type=Path, help="of that stage")
     options = parser.parse_args()
