@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import cache, cached_property
 from heapq import heappop, heappush
 from pathlib import Path
+from sys import version_info
 from typing import Any
 
 import msgspec
@@ -117,13 +118,13 @@ def loop_for(units: int) -> Callable[..., None]:
 
 
 def has_been_compiled() -> bool:
-    """Whether the loop lies compiled beside this file, where numba keeps it if it can.
+    """Whether the loop lies compiled beside this file, where numba keeps it if it can, by the line that it begins on.
 
     It need not fit this numba and this processor: then it is compiled once more.
     """
-    source = Path(__file__)
-    kept = source.parent.glob(f"__pycache__/{source.stem}.{_loop.__name__}-*.nbi")
-    return any(one.stat().st_mtime >= source.stat().st_mtime for one in kept)
+    source, python = Path(__file__), f"py{version_info[0]}{version_info[1]}"
+    name = f"{source.stem}.{_loop.__name__}-{_loop.__code__.co_firstlineno}.{python}.nbi"
+    return (source.parent / "__pycache__" / name).exists()
 
 
 def has_room(room: Room, times: Times) -> bool:
