@@ -99,6 +99,7 @@ class _Assignment:
         """Of all calls at once: these columns are kept, not copied."""
         self.collective, self.confidence = collective, confidence
         self.by = repeated(_HOW.index(how), self.by.dtype, collective.size)
+        self.next = int(collective.max()) + 1
 
     def merge(self, how: str, rows: Ints, start: Ints, end: Ints, limit_ns: int | None) -> None:
         """Match one sequence of every rank, given clocks that are within a limit of each other."""
