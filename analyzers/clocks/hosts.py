@@ -8,10 +8,13 @@ began and a synchronize that returns 4 µs after the op it waited for put the GP
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import pairwise
+
 import msgspec
 import numpy as np
 
-from analyzers.arrays.groups import as_slice, first_row_of, group_numbers, ordered, rows_by_key, run_heads
+from analyzers.arrays.groups import first_row_of, group_numbers, ordered, rows_by_key, run_heads, slices
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.calls import calls_of_kind, match_calls
@@ -19,7 +22,7 @@ from analyzers.trace.columns import codes, ints, ints_at, is_one_of, stored
 from analyzers.trace.tables import Trace
 
 FAR_NS = 1_000_000  # an op this long before its launch, or after what waited for it, is a broken record, not a clock
-FEW = 4  # instants for which ops need not be put in order
+FEW = 16  # stretches of ops whose launches return in order, which need not be put in order
 WINDOW_NS = 20_000_000  # of all that happen within so long the tightest says enough: no clock drifts by 4 µs meanwhile
 
 
@@ -48,25 +51,15 @@ def host_bounds(trace: Trace) -> HostBounds:
     """All bounds of a trace: of each device the tightest in every window of `WINDOW_NS`."""
     launched = np.flatnonzero((stored(trace.ops, "launch") >= 0) & ~is_one_of(trace.ops, "copy", ["PtoP"]))
     launch = stored(trace.ops, "launch").take(launched)  # but for copies between GPUs, which would be two clocks
-    waited, waiting = _waited(trace, launched)
-    parts = []
-    for op, call, column, at_most in (
-        (launched, launch, "start_ns", True),
-        (waited, waiting, "end_ns", False),
-    ):
-        at = ints_at(trace.ops, column, op)
-        ahead = at - ints_at(trace.api, column, call)
-        likely = np.flatnonzero(ahead > -FAR_NS if at_most else ahead < FAR_NS)
-        where, tightness = as_slice(likely), ahead if at_most else -ahead
-        kept = likely[_tightest(trace, op[where], at[where], tightness[where])]
-        parts.append((op[kept], call[kept], at[kept], ahead[kept], np.full(kept.size, at_most)))
-    op, call, at, ahead, is_most = (np.concatenate(column) for column in zip(*parts, strict=True))
+    most = _bounds(trace, launched, launch, at_most=True)
+    least = _bounds(trace, *_waited(trace, launched), at_most=False)
+    op, call, at, ahead = (np.concatenate(both) for both in zip(most, least, strict=True))
     return HostBounds(
         process=ints_at(trace.ops, "process", op),
         device=ints_at(trace.ops, "device", op),
         at_ns=at,
         ahead_ns=ahead,
-        at_most=is_most,
+        at_most=np.arange(op.size) < most[0].size,
         op=op,
         call=call,
         hosts=shared_hosts(trace),
@@ -121,12 +114,32 @@ def _on_a_gpu_each(trace: Trace) -> bool:
     return enough and len(set(devices)) == len(devices)
 
 
-def _tightest(trace: Trace, op: Ints, at: Ints, tightness: Ints) -> Ints:
-    """Of each device's bounds of one kind the tightest, that with the least number, in every window: their rows."""
+def _bounds(trace: Trace, op: Ints, call: Ints, *, at_most: bool) -> tuple[Ints, ...]:
+    """The tightest that ops and calls say: op, call, when, and how far the GPU is ahead.
+
+    A part of them at a time: what is worked out of one takes no memory that the system clears first.
+    """
+    found = [(np.empty(0, np.int64),) * 4]
+    for rows in slices(op.size):
+        ops, calls = op[rows], call[rows]
+        column = "start_ns" if at_most else "end_ns"
+        at = ints_at(trace.ops, column, ops)
+        ahead = at - ints_at(trace.api, column, calls)
+        likely = np.flatnonzero(ahead > -FAR_NS if at_most else ahead < FAR_NS)
+        kept = likely[_tightest(trace, ops[likely], at[likely], ahead[likely], at_most=at_most)]
+        found.append((ops[kept], calls[kept], at[kept], ahead[kept]))
+    ops, calls, at, ahead = (np.concatenate(column) for column in zip(*found, strict=True))
+    kept = _tightest(trace, ops, at, ahead, at_most=at_most)
+    return ops[kept], calls[kept], at[kept], ahead[kept]
+
+
+def _tightest(trace: Trace, op: Ints, at: Ints, ahead: Ints, *, at_most: bool) -> Ints:
+    """Of each device's bounds of one kind the tightest in every window: their rows."""
     process, device = (stored(trace.ops, column)[op] for column in ("process", "device"))
     begins = np.array([trace.captures[one.capture].first_ns for one in trace.processes], np.int64)
     begin = begins[process] if (begins != begins[:1]).any() else begins[:1]  # mostly
     group = group_numbers(process, device, (at - begin) // WINDOW_NS)
+    tightness = ahead if at_most else -ahead
     least = np.full(int(group.max(initial=-1)) + 1, np.iinfo(np.int64).max)
     np.minimum.at(least, group, tightness)
     rows = np.flatnonzero(tightness == least[group])
@@ -146,7 +159,31 @@ def _synchronized(trace: Trace, launched: Ints) -> list[tuple[Ints, Ints]]:
     calls = calls_of_kind(trace, "device", "stream", "event")
     if not calls.size:
         return []
-    called = ints(trace.api, "start_ns")
+    keys = [stored(trace.ops, column)[launched] for column in ("process", "context", "stream")]
+    on_stream = rows_by_key(*keys)
+    del keys
+    asked = _asked(trace, calls, launched, {key[:2] for key in on_stream})
+    for key, rows in on_stream.items():
+        its = [one for known in (key, key[:2], key[:1]) for one in asked.get(known, ())]
+        if its:
+            ops = launched.take(rows)
+            returned = ints_at(trace.api, "end_ns", stored(trace.ops, "launch").take(ops))
+            end = ints_at(trace.ops, "end_ns", ops)
+            for one in its:
+                one.look_at(ops, returned, end)
+    return [(one.op, one.calls) for its in asked.values() for one in its]
+
+
+def _asked(
+    trace: Trace, calls: Ints, launched: Ints, contexts: set[tuple[int, ...]]
+) -> dict[tuple[int, ...], list[_Last]]:
+    """What synchronizing calls waited for, by the process, context and stream, as far as that is known.
+
+    Parameters
+    ----------
+    contexts : processes and contexts that launched anything.
+    """
+    called = stored(trace.api, "start_ns")
     recorded = first_row_of(
         *(ints(trace.records, column) for column in ("process", "event_sync")),
         *(ints(trace.syncs, column) for column in ("process", "event_sync")),
@@ -156,70 +193,69 @@ def _synchronized(trace: Trace, launched: Ints) -> list[tuple[Ints, Ints]]:
     call = np.append(calls, -1)[match_calls(trace, calls, trace.syncs)]
     kind = {one: is_one_of(trace.syncs, "kind", [one]) & (call >= 0) for one in ("device", "stream", "event")}
     kind["event"] &= (recorded >= 0) & (np.append(record_call, -1)[recorded] >= 0)
-    keys = [stored(trace.ops, column)[launched] for column in ("process", "context", "stream")]
+    found: dict[tuple[int, ...], list[_Last]] = {}
 
-    def last(rows: Ints | None, instants: Ints) -> Ints:
-        if rows is None:
-            return np.full(instants.size, -1, np.int64)
-        ops = launched[rows]
-        returned = ints_at(trace.api, "end_ns", ints_at(trace.ops, "launch", ops))
-        end = ints_at(trace.ops, "end_ns", ops)
-        if instants.size <= FEW:
-            return np.array([_last_by(ops, returned, end, instant) for instant in instants.tolist()], np.int64)
-        if (returned[1:] < returned[:-1]).any():
-            order = ordered(returned)
-            ops, returned, end = ops[order], returned[order], end[order]
-        return _last(ops, returned, end, instants)
+    def ask(key: tuple[int, ...], its_calls: Ints, by: Ints) -> None:
+        found.setdefault(key, []).append(_Last(its_calls, called.take(by)))
 
-    on_stream = rows_by_key(*keys) if (kind["stream"] | kind["event"]).any() else {}
-    on_context = rows_by_key(*keys[:2]) if kind["device"].any() else {}
-    found = []
-    sync_keys = [ints(trace.syncs, column) for column in ("process", "context", "stream")]
-    of_streams = np.flatnonzero(kind["stream"])
-    for key, rows in rows_by_key(*(column[of_streams] for column in sync_keys)).items():
+    of_streams, of_events, of_contexts = (np.flatnonzero(kind[one]) for one in ("stream", "event", "device"))
+    columns = "process", "context", "stream"
+    for key, rows in rows_by_key(*(ints_at(trace.syncs, column, of_streams) for column in columns)).items():
         its_calls = call[of_streams[rows]]
-        found.append((last(on_stream.get(key), called[its_calls]), its_calls))
-    of_events = np.flatnonzero(kind["event"])
+        ask(key, its_calls, its_calls)
     record = recorded[of_events]
-    for key, rows in rows_by_key(
-        *(ints_at(trace.records, column, record) for column in ("process", "context", "stream"))
-    ).items():
-        at = called[record_call[record[rows]]]
-        found.append((last(on_stream.get(key), at), call[of_events[rows]]))
-    of_contexts = np.flatnonzero(kind["device"])
-    known = np.zeros(len(trace.api), bool)
-    for (process, context), rows in rows_by_key(*(column[of_contexts] for column in sync_keys[:2])).items():
-        its_calls, ops = call[of_contexts[rows]], on_context.get((process, context))
-        known[its_calls] = ops is not None
-        found.append((last(ops, called[its_calls]), its_calls))
+    for key, rows in rows_by_key(*(ints_at(trace.records, column, record) for column in columns)).items():
+        ask(key, call[of_events[rows]], record_call[record[rows]])
+    of_known = [np.empty(0, np.int64)]
+    for key, rows in rows_by_key(*(ints_at(trace.syncs, column, of_contexts) for column in columns[:2])).items():
+        if key in contexts:
+            of_known.append(call[of_contexts[rows]])
+            ask(key, of_known[-1], of_known[-1])
     unknown = calls_of_kind(trace, "device")
-    unknown = unknown[~known[unknown]]
-    on_process = rows_by_key(keys[0]) if unknown.size else {}
-    for (process,), rows in rows_by_key(ints_at(trace.api, "process", unknown)).items():
-        ops = on_process.get((process,))
-        device = stored(trace.ops, "device")[[] if ops is None else launched[ops]]
-        if device.size and (device == device[0]).all():  # else it is not known which of them it waited for
-            found.append((last(ops, called[unknown[rows]]), unknown[rows]))
+    unknown = unknown[~np.isin(unknown, np.concatenate(of_known))]
+    if unknown.size:
+        on = rows_by_key(*(stored(trace.ops, column)[launched] for column in ("process", "device")))
+        devices = Counter(process for process, _ in on)
+        for (process,), rows in rows_by_key(ints_at(trace.api, "process", unknown)).items():
+            if devices[process] == 1:  # else it is not known which of them it waited for
+                ask((process,), unknown[rows], unknown[rows])
     return found
 
 
-def _last(ops: Ints, returned: Ints, end: Ints, instants: Ints) -> Ints:
-    """Of ops in the order their launches returned, the one that ended last of those by each instant; -1 where none."""
-    before = search(returned, instants, "right") - 1
-    latest = before
-    if (end[1:] < end[:-1]).any():  # else, as on one stream, that is the last one itself
-        so_far = np.maximum.accumulate(np.where(end == np.maximum.accumulate(end), np.arange(end.size), 0))
-        latest = so_far[np.maximum(before, 0)]
-    return np.where(before >= 0, ops[latest], -1)
+class _Last:
+    """For each of some calls the op that ended last of those whose launches had returned by an instant; -1 for none.
 
+    Of several that ended at once it is the one whose launch returned last, and of those the last row.
+    """
 
-def _last_by(ops: Ints, returned: Ints, end: Ints, instant: int) -> int:
-    """As `_last`, by one instant, of ops in any order."""
-    before = np.flatnonzero(returned <= instant)
-    if not before.size:
-        return -1
-    latest = before[end[before] == end[before].max()]
-    return int(ops[latest[returned[latest] == returned[latest].max()][-1]])
+    def __init__(self, calls: Ints, instants: Ints) -> None:
+        self.calls, self._instants = calls, instants
+        self.op = np.full(calls.size, -1, np.int64)
+        self._end, self._returned = (np.full(calls.size, np.iinfo(np.int64).min) for _ in range(2))
+
+    def look_at(self, ops: Ints, returned: Ints, end: Ints) -> None:
+        """Look at some ops, too: when their launches returned, and when they ended."""
+        heads = np.flatnonzero(returned[1:] < returned[:-1]) + 1
+        if heads.size > FEW:
+            order = ordered(returned)
+            ops, returned, end, heads = ops[order], returned[order], end[order], heads[:0]
+        for low, high in pairwise([0, *heads.tolist(), ops.size]):  # kinds of ops mostly stand one behind the other
+            self._look_at(ops[low:high], returned[low:high], end[low:high])
+
+    def _look_at(self, ops: Ints, returned: Ints, end: Ints) -> None:
+        """Look at ops in the order in which their launches returned."""
+        last = search(returned, self._instants, "right") - 1
+        rows = np.flatnonzero(last >= 0)
+        last = last[rows]
+        if (end[1:] < end[:-1]).any():  # else, as on one stream, that is the last one itself
+            last = np.maximum.accumulate(np.where(end == np.maximum.accumulate(end), np.arange(end.size), 0))[last]
+        found, before = (end[last], returned[last], ops[last]), (self._end[rows], self._returned[rows], self.op[rows])
+        later, alike = np.zeros(rows.size, dtype=bool), np.ones(rows.size, dtype=bool)
+        for one, other in zip(found, before, strict=True):
+            later |= alike & (one > other)
+            alike &= one == other
+        for column, one in zip((self._end, self._returned, self.op), found, strict=True):
+            column[rows[later]] = one[later]
 
 
 def _copied(trace: Trace, launched: Ints) -> tuple[Ints, Ints]:

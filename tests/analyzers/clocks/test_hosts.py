@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from analyzers.clocks.ahead import AheadByHosts
 from analyzers.clocks.align import align
-from analyzers.clocks.hosts import HostBounds, _last, _last_by, host_bounds, shared_hosts, witnesses
+from analyzers.clocks.hosts import HostBounds, _Last, host_bounds, shared_hosts, witnesses
 from analyzers.clocks.solve import _ByHosts, _Estimated
 from analyzers.clocks.solve import solve as solution
 from analyzers.scale.summaries import summary_of
@@ -491,18 +491,22 @@ def test_ranks_of_one_report_without_collectives_are_aligned_by_their_host() -> 
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=12),
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=40),
     st.lists(st.integers(-1, 10), max_size=6),
+    st.integers(0, 12),
 )
-def test_the_last_to_end_of_what_was_launched_is_found_by_one_instant_and_by_many(
-    times: list[tuple[int, int]], instants: list[int]
+def test_the_last_to_end_of_what_was_launched_by_an_instant_is_found_however_ops_lie(
+    times: list[tuple[int, int]], instants: list[int], first: int
 ) -> None:
+    """All at once, and the first few by themselves, as those of another stream are."""
     returned, end = np.array(times, np.int64).T
     ops = np.arange(len(times)) * 10
     expected = []
     for instant in instants:
         launched = [(end, returned, op) for op, (returned, end) in enumerate(times) if returned <= instant]
         expected.append(max(launched)[2] * 10 if launched else -1)
-    assert [_last_by(ops, returned, end, instant) for instant in instants] == expected
-    order = np.argsort(returned, kind="stable")
-    assert _last(ops[order], returned[order], end[order], np.array(instants, np.int64)).tolist() == expected
+    for split in (0, first):
+        found = _Last(np.arange(len(instants)), np.array(instants, np.int64))
+        for part in (slice(split), slice(split, None)):
+            found.look_at(ops[part], returned[part], end[part])
+        assert found.op.tolist() == expected
