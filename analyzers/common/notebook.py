@@ -5,7 +5,6 @@ Colours are the notebook's own, but for the verdict's: white on a dark tone, whi
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Sequence
 
@@ -63,6 +62,8 @@ def shown(text: object) -> str:
     >>> shown("<b>x</b>\u202e&")
     '&lt;b&gt;x&lt;/b&gt;\N{REPLACEMENT CHARACTER}&amp;'
     """
+    import html  # which no command needs that prints text
+
     return html.escape(plain(str(text)))
 
 
