@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from analyzers.trace.tables import Capture, Process, Trace
 _EPOCH_SINCE = 10**18  # ns; a time beyond it counts from 1970, one below from some boot or program start
 
 WORKERS = 2
+FEW = 1 << 12  # bytes of a piece: less is decoded event by event
 LITTLE = 1 << 20  # bytes of a piece: less is decoded before a thread for it has begun
 EVENT_BYTES = 240  # of JSON, as torch prints it
 MOST_KINDS = 5  # of unknown events that are named
@@ -83,6 +85,9 @@ def _events(path: Path, progress: Progress, *, exact: bool) -> tuple[EventStream
 
 
 def _decode_quickly(piece: memoryview, known: Known) -> Batch:
+    if len(piece) < FEW:  # the last event, mostly: a scan of one takes as long as that of a hundred
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            return decode(piece, known.heads)
     batch = scan(piece, known)
     return decode(piece, known.heads) if batch is None else batch
 
