@@ -162,6 +162,8 @@ def _as_list(read: npt.NDArray[Any]) -> list[Any]:
     """An array that no run writes to. Like rows become one list: fewer of them stay in the processor's cache."""
     if read.ndim == 1 or not read.size:
         return read.tolist()
+    if not read.any():  # as mostly of what no unit needs or keeps
+        return [[0] * read.shape[1]] * len(read)
     rows = np.ascontiguousarray(read).view(np.dtype((np.void, read.itemsize * read.shape[1]))).ravel()
     distinct, number = np.unique(rows, return_inverse=True)
     lists = distinct.view(read.dtype).reshape(-1, read.shape[1]).tolist()
@@ -337,12 +339,13 @@ def _loop(  # one function, for the compiler's sake
             if call_needs[call] > 0:
                 return
             begin = earliest[call]
-            for at in range(launched_first[call], launched_first[call + 1]):
+            first, last = launched_first[call], launched_first[call + 1]
+            for at in range(first, last):
                 if place[launched[at]] >= 0:
                     heappush(queue, (begin, begin_, zero, call))
                     return
             call_start[call] = begin
-            for at in range(launched_first[call], launched_first[call + 1]):
+            for at in range(first, last):
                 submits(launched[at], begin + submitted[launched[at]])
             if call_waits[call] > 0:
                 return
@@ -415,6 +418,17 @@ def _loop(  # one function, for the compiler's sake
             if stalled[which] >= 0:
                 heappush(queue, (now, begin_, zero, stalled[which]))
             number = team[which]
+            if here_count[device] == 0 and member_first[number + 1] - member_first[number] == 1:
+                absent[number] = 0  # as mostly: it is alone, and slows nothing
+                loads_here[device][load[which]] += 1
+                current[which], here[own], here_count[device] = load[which], which, 1
+                unit_began[which] = since[which] = now
+                if not drained[which]:
+                    drains_at[which] = then = now + int(max(left[which] - (1.0 - until[which]) * work[which], 0.0))
+                    heappush(queue, (then, drain, zero, which))
+                ends_at[which] = then = now + (round(left[which]) if left[which] > 0.0 else 0)
+                heappush(queue, (then, end, zero, which))
+                continue
             if here_count[device] > 0:
                 for one in range(loads):
                     crowd[number][one] += loads_here[device][one] > 0
@@ -446,11 +460,13 @@ def _loop(  # one function, for the compiler's sake
                 spot += 1
             if needed[which][0] > 0:
                 drains_at[which], freed = now, which
-            leave(which)
             number = team[which]
             if here_count[device] > 0:
+                leave(which)
                 for one in range(loads):
                     crowd[number][one] -= loads_here[device][one] > 0
+            else:
+                loads_here[device][current[which]] -= 1
             if member_first[number + 1] - member_first[number] > 1:  # it may go on elsewhere
                 changed[count[0]] = number
                 count[0] += 1
