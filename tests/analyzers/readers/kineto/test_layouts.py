@@ -127,6 +127,22 @@ def test_layouts(
     assert_same(trace, expected)
 
 
+@pytest.mark.parametrize("few", [1 << 12, 1 << 30], ids=["the last event", "all"])
+def test_events_that_are_decoded_one_by_one_are_the_same(few: int, expected: Trace) -> None:
+    with patch.object(kineto, "FEW", few):
+        assert_same(kineto.read(REAL), expected)
+
+
+def test_what_is_skipped_unread_need_not_be_json_in_a_piece_of_a_few_events(tmp_path: Path) -> None:
+    kernel = '{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1.000, "dur": 2.000, "args": {}}'
+    flow = '{"ph": "s", "id": 1, "pid": 0, "tid": 7, "ts": 1.000, "cat": "ac2g", "name": "ac2g", "x": NaN}'
+    path = tmp_path / "t.json"
+    path.write_text(f'{{"traceEvents": [\n{kernel},\n{flow}\n]}}')
+    for few in (0, 1 << 12):
+        with patch.object(kineto, "FEW", few):
+            assert len(kineto._read(path, silent, exact=False).ops) == 1
+
+
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 def test_a_bare_list_has_the_same_events(packed: bool, document: Document, expected: Trace, tmp_path: Path) -> None:
     path = tmp_path / "events.json"
