@@ -174,7 +174,7 @@ def join(parts: Iterable[Timings]) -> Timings:
 def numbered(kinds: pd.DataFrame, columns: Iterable[str]) -> Ints:
     """Kinds that some columns tell apart, numbered from 0 in the order they first occur."""
     number: dict[tuple[object, ...], int] = {}
-    each = zip(*(kinds[one].tolist() for one in columns), strict=True)
+    each = zip(*(stored(kinds, one).tolist() for one in columns), strict=True)
     return np.array([number.setdefault(kind, len(number)) for kind in each], np.int64)
 
 
@@ -261,9 +261,10 @@ def _told(trace: Trace, rows: Ints, crowded: Mask, is_call: Mask, called: pd.Dat
     operation, operations = codes(called, "operation")
     code["name"][is_call] = operation.astype(np.int64) + len(found["name"])  # codes of few texts are narrow
     found["name"] = [*found["name"], *operations]
-    columns: dict[str, Any] = {
-        column: [found[column][each] if each >= 0 else "" for each in code[column].tolist()] for column in _TEXTS
-    }
+    columns: dict[str, Any] = {}
+    for column in _TEXTS:
+        texts = [found[column][each] if each >= 0 else "" for each in code[column].tolist()]
+        columns[column] = pd.Series(texts, dtype=object)  # they are listed several times: of pandas' own it takes long
     columns |= {column: ints_at(trace.ops, column, rows) for column in _NUMBERS[:-2]}
     columns["bytes"] = np.array(columns["bytes"])  # it may be one value, repeated
     columns["bytes"][is_call] = ints(called, "bytes")
