@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import signal
 import tempfile
@@ -27,6 +28,12 @@ settings.load_profile("gate")
 # A shell has what it runs in the background ignore SIGINT, and so would all that the tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays: as the command does, look for garbage seldom, and never among that."""
+    gc.freeze()
+    gc.set_threshold(200_000)
 
 
 @pytest.fixture(autouse=True, scope="session")
