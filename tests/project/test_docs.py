@@ -12,7 +12,6 @@ import contextlib
 import io
 import os
 import re
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -20,17 +19,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import traceviz as tv
 from analyzers.causes.table import CAUSES
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
+from traceviz.cli import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(path.stem for path in (ROOT / "docs").glob("*.md"))
 BY_PAGE = pytest.mark.parametrize("page", PAGES)
 SHOWN = re.compile(r"```bash\n(traceviz .*?)```(?:\n\n(?:<!-- show: (.*?) -->\n)?```text\n(.*?)```)?", re.DOTALL)
 LEFT_OUT = "…\n"
+TELLING = "traceviz() { printf '%s\\0' \"$@\"; }\n"  # a shell that says what words a command is called with
 WIDTH = "112"  # what GitHub and the site show of a line without scrolling
 
 
@@ -39,18 +41,25 @@ def read(page: str) -> str:
 
 
 def printed(command: str) -> str:
-    """What a command of the manual prints, with the project's data at hand; it may end with 1 or 3, which answer."""
-    command = re.sub(r"^traceviz", f"{shlex.quote(sys.executable)} -m traceviz", command, flags=re.MULTILINE)
-    environment = os.environ | {"COLUMNS": WIDTH, "PYTHONPATH": str(ROOT)}
+    """What a command of the manual prints, with the project's data at hand; it may end with 1 or 3, which answer.
+
+    A shell makes its words, quoted globs and all; it runs in this process, as the README's runs in one of its own.
+    """
     with tempfile.TemporaryDirectory() as folder:
         for name in ("tests", "docs"):
             Path(folder, name).symlink_to(ROOT / name)
-        ran = subprocess.run(
-            ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=240
-        )
-    assert ran.returncode in (0, 1, 3), ran.stderr
+        said = subprocess.run(["bash", "-c", TELLING + command], cwd=folder, capture_output=True, text=True, check=True)
+        *words, code = said.stdout.split("\0")
+        here = Path.cwd()
+        os.chdir(folder)
+        try:
+            ran = CliRunner().invoke(app, words, env={"COLUMNS": WIDTH})
+        finally:
+            os.chdir(here)
+    assert ran.exit_code in (0, 1, 3), ran.output
+    assert code in ("", "exit code 0\n")
     assert not re.sub("^There is no timeline.png: .*\n", "", ran.stderr)  # where neither Chrome nor Chromium is
-    return ran.stdout
+    return ran.stdout + code.replace("0", str(ran.exit_code))
 
 
 def selected(output: str, show: str) -> str:
