@@ -16,7 +16,7 @@ from hypothesis import Phase, settings
 # Hypothesis' own profile for it: a change is not held up by what was found by chance, and what failed fails again.
 SAME = bool(os.environ.get("CI"))
 settings.register_profile("usual", deadline=None, max_examples=60, derandomize=SAME)
-settings.register_profile("gate", deadline=None, max_examples=35, derandomize=SAME)
+settings.register_profile("gate", deadline=None, max_examples=20, derandomize=SAME)
 settings.register_profile("thorough", deadline=None, max_examples=2000)
 settings.register_profile("brief", deadline=None, max_examples=15, derandomize=SAME)
 # Many short runs, each the same: only whether a test fails is of interest, not by how little.

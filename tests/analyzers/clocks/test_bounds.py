@@ -6,10 +6,11 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.clocks.differences import Apart, Calls
+from tests.support.examples import times
 
 MEMBERS = 5
 numbers = st.integers(-50, 50)
@@ -79,7 +80,7 @@ of_all = st.lists(
 )
 
 
-@settings(max_examples=150)
+@times(2.5)
 @given(collectives, of_all)
 def test_the_most_that_one_collective_allows_is_that_of_all_calls(some: Some, more: Some) -> None:
     most = calls([*some, *more]).most_ahead()
@@ -87,7 +88,7 @@ def test_the_most_that_one_collective_allows_is_that_of_all_calls(some: Some, mo
         assert most[i, j] == (min(allowed, 0) if i == j else allowed)
 
 
-@settings(max_examples=150)
+@times(2.5)
 @given(collectives)
 def test_a_contradiction_is_found_just_where_there_is_one_and_is_one_by_itself(some: Some) -> None:
     found = calls(some).contradiction()
@@ -96,7 +97,7 @@ def test_a_contradiction_is_found_just_where_there_is_one_and_is_one_by_itself(s
         assert contradicts([some[number // 10] for number in found])
 
 
-@settings(max_examples=150)
+@times(2.5)
 @given(collectives, st.integers(0, MEMBERS - 1))
 def test_bounds_from_one_clock_are_the_shortest_paths_from_it_and_to_it(some: Some, origin: int) -> None:
     if contradicts(some):
@@ -109,7 +110,7 @@ def test_bounds_from_one_clock_are_the_shortest_paths_from_it_and_to_it(some: So
     assert lower.tolist() == [-shortest[one, origin] for one in range(MEMBERS)]
 
 
-@settings(max_examples=150)
+@times(2.5)
 @given(collectives, st.lists(numbers, min_size=MEMBERS, max_size=MEMBERS))
 def test_the_nearest_that_meets_all_is_below_and_above(some: Some, wanted: list[int]) -> None:
     if contradicts(some):

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.clocks.ahead import AheadByHosts
@@ -23,6 +23,7 @@ from analyzers.trace.tables import Capture, Trace
 from tests.support.builder import Builder, Rank
 from tests.support.captures import one_capture, whole_run
 from tests.support.collective_runs import MS
+from tests.support.examples import times
 from tests.support.made_matches import bounds, matched, offsets, residuals, solve, together
 
 US = 1_000
@@ -133,7 +134,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=150)
+@times(2.5)
 @given(steps)
 def test_bounds_are_those_of_the_definition(program: list[tuple[str, int, int, int, int, int, int]]) -> None:
     """Whatever happened: every op against its launch, every call against all ops it waited for, one by one."""
@@ -262,7 +263,7 @@ spans_of = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@times(5 / 3)
 @given(
     spans_of,
     st.lists(st.integers(-40, 40), min_size=4, max_size=4),
@@ -307,7 +308,6 @@ CLOCKS = 6  # of three captures: two GPUs, one, three; the first two are of one 
     st.lists(st.tuples(st.integers(0, CLOCKS - 1), st.integers(-90, 90), st.booleans()), max_size=20),
     st.lists(st.tuples(*[st.integers(0, CLOCKS - 1)] * 2, st.integers(0, 50)), max_size=8),
 )
-@settings(max_examples=60, deadline=None)
 def test_bounds_between_clocks_are_those_of_all_ways_over_captures_and_hosts(
     found: list[tuple[int, int, bool]], ends: list[tuple[int, int, int]]
 ) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.clocks import align
@@ -117,7 +117,6 @@ def true_overlap(ops: list[tuple[int, int, int]], work: list[tuple[int, int]]) -
     return len(a & b), len(a & b) / min(len(a), len(b)) if a and b else None
 
 
-@settings(max_examples=60, deadline=None)
 @given(direct, joined, compute, st.integers(0, 1_000))
 def test_whatever_clocks_the_bounds_allow_waits_and_overlap_lie_within_and_reach_them(
     between: list[int], late: list[list[int]], work: list[tuple[int, int]], seed: int

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from analyzers.matching.fit import HOUR_NS, Estimate, _by_clock, _fit, _in_a_row, _median, bases, estimate
@@ -225,7 +225,6 @@ def errors(ends: Ends, found: Estimate, reference: int) -> list[float]:
     return result
 
 
-@settings(max_examples=60)
 @given(st.data())
 def test_errors_are_what_the_scatter_of_ends_allows(data: st.DataObject) -> None:
     members = data.draw(st.integers(2, 4))

@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.ordering.ordering import Ordering
 from analyzers.trace.tables import Trace
 from tests.support.builder import one_rank
+from tests.support.examples import times
 
 SEEDS = st.integers(0, 2**32)
 
@@ -127,7 +128,7 @@ def test_order_is_reachability_in_the_program(seed: int, blocking: tuple[int, ..
     np.testing.assert_array_equal(ordering.before(first, second, exact=True).reshape(count, count), truth)
 
 
-@settings(max_examples=30)
+@times(1 / 2)
 @given(seed=SEEDS, blocking=st.sampled_from([(), (2, 3)]))
 def test_what_comes_before_one_op_is_what_leads_to_it(seed: int, blocking: tuple[int, ...]) -> None:
     program = Program(seed, streams=2 + seed % 4, threads=1 + seed % 3)
@@ -139,7 +140,7 @@ def test_what_comes_before_one_op_is_what_leads_to_it(seed: int, blocking: tuple
             np.testing.assert_array_equal(before, truth[:, op])
 
 
-@settings(max_examples=20)
+@times(1 / 3)
 @given(seed=SEEDS)
 def test_a_path_leads_from_op_to_op_through_ordered_steps(seed: int) -> None:
     program = Program(seed)
@@ -153,7 +154,7 @@ def test_a_path_leads_from_op_to_op_through_ordered_steps(seed: int) -> None:
             assert all(early.instant_ns <= late.instant_ns + 5 for early, late in pairwise(path))
 
 
-@settings(max_examples=30)
+@times(1 / 2)
 @given(seed=SEEDS)
 def test_a_host_knows_of_an_op_by_the_first_synchronization_that_waited_for_it(seed: int) -> None:
     program = Program(seed, streams=2 + seed % 4, threads=1 + seed % 3)
@@ -167,7 +168,7 @@ def test_a_host_knows_of_an_op_by_the_first_synchronization_that_waited_for_it(s
         assert row == -1 if known == never else trace.api["end_ns"].iloc[row] == known
 
 
-@settings(max_examples=40)
+@times(2 / 3)
 @given(seed=SEEDS)
 def test_an_op_is_released_by_its_stream_and_by_the_op_behind_its_waits_that_ended_last(seed: int) -> None:
     program = Program(seed, streams=2 + seed % 4)

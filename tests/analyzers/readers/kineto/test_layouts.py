@@ -15,7 +15,7 @@ from unittest.mock import patch
 import msgspec
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.common.progress import silent
@@ -222,7 +222,6 @@ EVENTS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     events=st.lists(EVENTS, max_size=12),
     header=st.dictionaries(TEXT, VALUES, max_size=3),
