@@ -17,6 +17,7 @@ from tests.simulator.machine import Run, simulate
 from tests.simulator.measure import loaded
 from tests.simulator.program import Action, Busy, Enter, Launch, Leave, Program, Synchronize
 from tests.simulator.verdicts import clocks
+from tests.support.nightly import few_by_default
 
 FORMATS = ("nsys", "kineto", "kineto-default")
 # Ranks begin to record one by one, some for a step or two, without marks or sequence numbers: a run that repeats may
@@ -25,9 +26,10 @@ WITHHELD = 0.25
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
-def test_ops_launched_before_are_told_one_by_one(fmt: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seeds", few_by_default(4, 10))
+def test_ops_launched_before_are_told_one_by_one(fmt: str, seeds: int, tmp_path: Path) -> None:
     told = 0
-    for seed in range(10):
+    for seed in range(seeds):
         one = cut(seed, 1 + seed % 3)
         trace = seen_by(one, fmt, tmp_path)
         calls = {id(call) for call in one.seen.calls}
@@ -42,7 +44,7 @@ def test_ops_launched_before_are_told_one_by_one(fmt: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("fmt", FORMATS[-1:])
 def test_answers_hold_of_what_was_launched_within(fmt: str, tmp_path: Path) -> None:
-    found = answers(range(24), fmt, tmp_path)
+    found = answers(range(12), fmt, tmp_path)
     assert found["wrong"] == 0
     assert found["withheld"] <= WITHHELD * found.total()
 
@@ -50,7 +52,7 @@ def test_answers_hold_of_what_was_launched_within(fmt: str, tmp_path: Path) -> N
 @pytest.mark.nightly
 @pytest.mark.parametrize("fmt", [FORMATS[0], *(pytest.param(fmt, marks=pytest.mark.nightly) for fmt in FORMATS[1:])])
 def test_answers_hold_of_what_was_launched_within_in_many(fmt: str, tmp_path: Path) -> None:
-    found = answers(range(24, 264), fmt, tmp_path)
+    found = answers(range(12, 264), fmt, tmp_path)
     assert found["wrong"] == 0
     assert found["withheld"] <= WITHHELD * found.total()
 

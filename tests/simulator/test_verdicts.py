@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,17 @@ from tests.simulator.machine import simulate
 from tests.simulator.measure import FORMATS, Tally, count_causes, loaded, ops_by_row
 from tests.simulator.truth import Truth
 from tests.simulator.verdicts import verdicts
+from tests.support.nightly import mostly_nightly
 
 WITHHELD = 0.10  # of verdicts, at most
 NAMED = {"nsys": 0.90, "kineto": 0.80, "kineto-default": 0.50}  # of what was missed, at least
+
+
+SEEDS = (5, 12)
+
+
+def few(case: tuple[str, int]) -> bool:
+    return case[1] == SEEDS[0]
 
 
 def hold_verdicts(seeds: range, fmt: str, folder: Path) -> None:
@@ -33,14 +42,14 @@ def hold_names(seeds: range, fmt: str, folder: Path) -> None:
     assert tally.named_ns >= NAMED[fmt] * tally.missed_ns
 
 
-@pytest.mark.parametrize("fmt", FORMATS[:1])
-def test_no_verdict_is_wrong_and_few_are_withheld(fmt: str, tmp_path: Path) -> None:
-    hold_verdicts(range(12), fmt, tmp_path)
+@pytest.mark.parametrize(("fmt", "seeds"), mostly_nightly(product(FORMATS[:1], SEEDS), few))
+def test_no_verdict_is_wrong_and_few_are_withheld(fmt: str, seeds: int, tmp_path: Path) -> None:
+    hold_verdicts(range(seeds), fmt, tmp_path)
 
 
-@pytest.mark.parametrize("fmt", FORMATS)
-def test_most_of_what_was_missed_has_a_name(fmt: str, tmp_path: Path) -> None:
-    hold_names(range(12), fmt, tmp_path)
+@pytest.mark.parametrize(("fmt", "seeds"), mostly_nightly(product(FORMATS, SEEDS), few))
+def test_most_of_what_was_missed_has_a_name(fmt: str, seeds: int, tmp_path: Path) -> None:
+    hold_names(range(seeds), fmt, tmp_path)
 
 
 @pytest.mark.nightly

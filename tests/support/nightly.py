@@ -11,5 +11,17 @@ T = TypeVar("T")
 
 
 def mostly_nightly(cases: Iterable[T], quick: Callable[[T], bool]) -> list[Any]:
-    """Parameters of a test, in their order: those that are `quick` run by default, too, and all others nightly."""
-    return [case if quick(case) else pytest.param(case, marks=pytest.mark.nightly) for case in cases]
+    """Parameters of a test, in their order: those that are `quick` run by default, too, and all others nightly.
+
+    A tuple is one value for each of several names.
+    """
+    return [case if quick(case) else _nightly(*case) if isinstance(case, tuple) else _nightly(case) for case in cases]
+
+
+def few_by_default(few: int, every: int) -> list[Any]:
+    """How many seeds a test is run with: few by default, which show a fault at once, and every one nightly."""
+    return mostly_nightly((few, every), lambda seeds: seeds == few)
+
+
+def _nightly(*values: Any) -> Any:
+    return pytest.param(*values, marks=pytest.mark.nightly)

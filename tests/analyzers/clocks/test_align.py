@@ -17,6 +17,7 @@ from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
 from tests.support.captures import DATA, whole_run
 from tests.support.collective_runs import MS, Call, Loss, Run, lose, run
+from tests.support.nightly import few_by_default
 
 KERNEL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)"
 
@@ -36,8 +37,9 @@ def errors(recorded: Run, aligned: Aligned) -> dict[int, int]:
 @pytest.mark.parametrize("keyed", ["sequence", ""])
 @pytest.mark.parametrize("jitter", [0, 2_000, 15_000])
 @pytest.mark.parametrize("steps", [5, 12, 150])
-def test_true_clocks_lie_within_the_claimed_residual(keyed: str, jitter: int, steps: int) -> None:
-    for seed in range(8):
+@pytest.mark.parametrize("seeds", few_by_default(2, 8))
+def test_true_clocks_lie_within_the_claimed_residual(keyed: str, jitter: int, steps: int, seeds: int) -> None:
+    for seed in range(seeds):
         complete = run(6, steps, seed=seed, offset=50 * MS, drift=20e-6, jitter=jitter, keyed=keyed)
         recorded = lose(complete, Loss(steps // 12, steps // 12, 0.03), seed)
         aligned = align(recorded.trace())
@@ -157,11 +159,12 @@ def shifted(trace: Trace, offset: dict[int, int], drift: dict[int, float]) -> Tr
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_shifted_clocks_of_a_real_capture_are_recovered_and_its_figures_stay(name: str) -> None:
+@pytest.mark.parametrize("seeds", few_by_default(3, 10))
+def test_shifted_clocks_of_a_real_capture_are_recovered_and_its_figures_stay(name: str, seeds: int) -> None:
     trace = whole_run(name)
     before = align(trace)
     plain = collectives(before)
-    for seed in range(10):
+    for seed in range(seeds):
         random = np.random.default_rng(seed)
         offset = {rank: int(random.integers(-50 * MS, 50 * MS)) for rank in trace.rank_ids}
         drift = {rank: float(random.uniform(-20e-6, 20e-6)) for rank in trace.rank_ids}

@@ -15,6 +15,7 @@ from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
 from tests.support.captures import whole_run
 from tests.support.collective_runs import MS, Call, Loss, Run, lose, right_pairs, run
+from tests.support.nightly import few_by_default
 
 TP = ((0, 1), (2, 3), (4, 5), (6, 7))
 DP = ((0, 2, 4, 6), (1, 3, 5, 7))
@@ -41,10 +42,13 @@ def judged(recorded: Run, matches: Matches) -> tuple[float, int]:
     [(MIXED, Loss(8, 8, 0.05)), ((Call(),), Loss(20, 20, 0.1)), (PARALLEL, Loss(6, 6, 0.03))],
     ids=["mixed", "one kind", "parallel groups"],
 )
-def test_calls_lost_anywhere_leave_the_rest_matched(keyed: str, calls: tuple[Call, ...], loss: Loss) -> None:
+@pytest.mark.parametrize("seeds", few_by_default(4, 15))
+def test_calls_lost_anywhere_leave_the_rest_matched(
+    keyed: str, calls: tuple[Call, ...], loss: Loss, seeds: int
+) -> None:
     """≥ 99 % of what is left is matched right, and what is wrong is marked, over seeds, offsets and drifts."""
     right, total = 0.0, 0
-    for seed in range(15):
+    for seed in range(seeds):
         recorded = lose(run(8, 60, calls, seed=seed, offset=50 * MS, drift=20e-6, keyed=keyed), loss, seed)
         share, unmarked = judged(recorded, match(recorded.trace()))
         assert unmarked == 0, seed
@@ -132,14 +136,15 @@ def test_sends_match_receives_between_each_two_stages(named: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ["ddp", "rowpar_s4", "rowpar_s4.4gpu.sqlite", "collectives.2gpu.pinned.sqlite"])
-def test_deletions_from_a_real_capture_leave_the_rest_matched(name: str) -> None:
+@pytest.mark.parametrize("seeds", few_by_default(6, 30))
+def test_deletions_from_a_real_capture_leave_the_rest_matched(name: str, seeds: int) -> None:
     """The truth: what the complete capture matches. Each rank loses calls at its head, tail and middle."""
     trace = whole_run(name)
     complete = match(trace)
     truth = np.full(len(trace.ops), -1)
     truth[ints(complete.calls, "op")] = ints(complete.calls, "collective")
     wrong, total = 0, 0
-    for seed in range(30):
+    for seed in range(seeds):
         random = np.random.default_rng(seed)
         drop = np.zeros(len(trace.ops), dtype=bool)
         for rank in trace.rank_ids:

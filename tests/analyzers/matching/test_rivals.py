@@ -13,9 +13,11 @@ import pytest
 from analyzers.arrays.types import Ints
 from analyzers.matching.align import CLEAR, align
 from analyzers.matching.pairs import Alignment, Sequence
+from tests.support.nightly import few_by_default
 from tests.support.sequences import MS, calls, within
 
 SECOND = 1_000_000_000
+SEEDS = pytest.mark.parametrize("seeds", few_by_default(1, 4))
 PERIODS = [30_000, 60_000, 100_000, 149_000, 151_000, 400_000, 3_000_000]
 
 
@@ -59,11 +61,12 @@ def rivals(reference: Sequence, other: Sequence, found: Alignment) -> list[float
     return [mean for both, mean in ways if len(both) >= len(other) / 2 and not mine & set(both)]
 
 
+@SEEDS
 @pytest.mark.parametrize("limit", [None, SECOND])
 @pytest.mark.parametrize("period", PERIODS)
 @pytest.mark.parametrize("jitter", [400, 3_000])
-def test_a_run_that_repeats_is_sure_nowhere(period: int, jitter: int, limit: int | None) -> None:
-    for seed in range(4):
+def test_a_run_that_repeats_is_sure_nowhere(period: int, jitter: int, limit: int | None, seeds: int) -> None:
+    for seed in range(seeds):
         reference, other, _ = one_off(period, jitter, seed)
         found = align(reference, other, limit)
         least = min(rivals(reference, other, found))
@@ -71,18 +74,20 @@ def test_a_run_that_repeats_is_sure_nowhere(period: int, jitter: int, limit: int
         assert found.confidence.max() < CLEAR, seed
 
 
+@SEEDS
 @pytest.mark.parametrize("period", PERIODS)
-def test_a_run_whose_steps_repeat_may_be_a_whole_step_off(period: int) -> None:
-    for seed in range(4):
+def test_a_run_whose_steps_repeat_may_be_a_whole_step_off(period: int, seeds: int) -> None:
+    for seed in range(seeds):
         reference, other, _ = one_off(period, 1_000, seed, burst=5)
         found = align(reference, other, None)
         assert min(rivals(reference, other, found)) < 2_000
         assert found.confidence.max() < CLEAR, seed
 
 
+@SEEDS
 @pytest.mark.parametrize("period", PERIODS)
-def test_what_hosts_tell_may_make_an_answer_sure_and_without_them_it_is_that_or_none(period: int) -> None:
-    for seed in range(4):
+def test_what_hosts_tell_may_make_an_answer_sure_and_without_them_it_is_that_or_none(period: int, seeds: int) -> None:
+    for seed in range(seeds):
         reference, other, ahead = one_off(period, 1_000, seed)
         shift = float(ahead)
         told = align(reference, other, None, ahead_ns=within(shift - period / 4, shift + period / 4))

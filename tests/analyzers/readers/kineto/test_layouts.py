@@ -105,15 +105,14 @@ WAYS = {None: "read", False: "quick", True: "exact"}
 
 
 @pytest.mark.parametrize(
-    "how",  # by default each piece in one way: reading goes the quick way first, then the exact one
+    ("exact", "piece"),  # by default each piece in one way: reading goes the quick way first, then the exact one
     mostly_nightly(product(WAYS, PIECES), lambda how: how in ((None, 30_000), (False, 1 << 23), (True, 1_500))),
-    ids=lambda how: f"{WAYS[how[0]]}-{PIECES[how[1]]}",
+    ids={**WAYS, **PIECES}.get,
 )
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layouts(
-    layout: str, how: tuple[bool | None, int], document: Document, expected: Trace, tmp_path: Path
+    layout: str, exact: bool | None, piece: int, document: Document, expected: Trace, tmp_path: Path
 ) -> None:
-    exact, piece = how
     path = tmp_path / "rank1.json"
     path.write_text(LAYOUTS[layout](document), newline="")
     with patch.object(stream, "PIECE", piece):
