@@ -26,6 +26,7 @@ from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from analyzers.verdict.part import examine, of_run
 from tests.support.builder import Builder
+from tests.support.nightly import mostly_nightly
 from traceviz.output import contract
 
 DATA = Path(__file__).parents[2] / "data"
@@ -41,7 +42,14 @@ def runs() -> dict[str, list[Path]]:
     return reports | {name: paths for name, paths in ranks.items() if 1 < len(paths) < 9}
 
 
-SOME = ["dpmp_overlap.4gpu.sqlite", "dpmp_hidden_sync.2gpu.nsys2023.sqlite", "graph_overlap.4gpu.sqlite", "torch/ddp"]
+NARROWER = ("a rank", "half", "a step", "no rank")
+# Of each kind one by default: among them, all that a run is narrowed to.
+SOME = {
+    "dpmp_overlap.4gpu.sqlite": ("half",),
+    "dpmp_hidden_sync.2gpu.nsys2023.sqlite": ("all", "a step", "no rank"),
+    "graph_overlap.4gpu.sqlite": ("a rank",),
+    "torch/ddp": ("all",),
+}
 
 
 def pairs(trace: Trace) -> list[tuple[str, str]]:
@@ -65,19 +73,26 @@ def order(run: PartitionedRun, narrowing: Narrowing, *, missing_only: bool) -> O
         return str(error)
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in SOME else pytest.param(name, marks=pytest.mark.nightly) for name in runs()]
-)
-def test_answers_are_those_of_the_whole(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    trace = load(runs()[name])
+def narrowings(trace: Trace) -> dict[str, Narrowing]:
     begin, end = int(trace.ops["start_ns"].min()), int(trace.ops["end_ns"].max())
-    parts = [
-        Narrowing(),
-        Narrowing(ranks=(trace.rank_ids[-1],)),
-        Narrowing(window=(begin, (begin + end) // 2)),
-        Narrowing(steps=(1, 2)),
-        Narrowing(ranks=(99,)),
-    ]
+    return {
+        "all": Narrowing(),
+        "a rank": Narrowing(ranks=(trace.rank_ids[-1],)),
+        "half": Narrowing(window=(begin, (begin + end) // 2)),
+        "a step": Narrowing(steps=(1, 2)),
+        "no rank": Narrowing(ranks=(99,)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "of"),
+    mostly_nightly(
+        [*SOME.items(), *((name, ("all", *NARROWER)) for name in runs())], lambda case: case in SOME.items()
+    ),
+)
+def test_answers_are_those_of_the_whole(name: str, of: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = load(runs()[name])
+    parts = [narrowings(trace)[one] for one in of]
     asked = [(pair, part) for pair in pairs(trace) for part in parts]
     whole = [said(trace, *question) for question in asked]
     orders = [order(OnePart(trace), part, missing_only=only) for part in parts for only in (True, False)]
