@@ -34,6 +34,7 @@ def trace() -> Trace:
     return tv.load(DATA / "torch" / "dpmp_overlap.rank*.json.gz")
 
 
+@pytest.fixture(scope="module")
 def results(trace: Trace) -> dict[str, Any]:
     return {
         "check_overlap": tv.check_overlap(trace, *PAIR),
@@ -73,8 +74,8 @@ class Balanced(html.parser.HTMLParser):
 
 
 @BY_NAME
-def test_results_are_dataclasses_with_a_frame_a_table_and_a_short_repr(name: str, trace: Trace) -> None:
-    result = results(trace)[name]
+def test_results_are_dataclasses_with_a_frame_a_table_and_a_short_repr(name: str, results: dict[str, Any]) -> None:
+    result = results[name]
     assert is_dataclass(result)
     assert isinstance(result.to_frame(), pd.DataFrame)
     assert len(repr(result)) < 300
@@ -93,29 +94,29 @@ def test_results_are_dataclasses_with_a_frame_a_table_and_a_short_repr(name: str
     }
 
 
-def frames(trace: Trace) -> dict[str, pd.DataFrame]:
-    found = results(trace)
-    overlap, order, compared = found["check_overlap"], found["sync_points"], found["compare"]
+@pytest.fixture
+def frames(results: dict[str, Any]) -> dict[str, pd.DataFrame]:
+    overlap, order, compared = results["check_overlap"], results["sync_points"], results["compare"]
     return {
-        **{name: one.to_frame() for name, one in found.items()},
+        **{name: one.to_frame() for name, one in results.items()},
         "instances": overlap.instances(),
         "causes": overlap.causes(),
-        "summary": found["collectives"].summary.to_frame(),
-        "clocks": found["collectives"].clocks.to_frame(),
+        "summary": results["collectives"].summary.to_frame(),
+        "clocks": results["collectives"].clocks.to_frame(),
         "copies": order.copies.to_frame(),
         "crossings": order.crossings.to_frame(),
         "plan": order.plan.to_frame(),
-        "pairs": found["streams"].pairs(),
-        "ranges": found["info"].ranges_frame(),
+        "pairs": results["streams"].pairs(),
+        "ranges": results["info"].ranges_frame(),
         "changes": compared.changes_frame(),
         "regions": compared.regions_frame(),
     }
 
 
-def test_columns_that_hold_times_say_so(trace: Trace) -> None:
+def test_columns_that_hold_times_say_so(frames: dict[str, pd.DataFrame]) -> None:
     """A number of a million and more in a capture of a few ms can only be ns (or bytes, ids and sizes)."""
     others = ("_ns", "bytes", "correlation", "grid", "thread", "ns", "drift")
-    for name, frame in frames(trace).items():
+    for name, frame in frames.items():
         for column in frame:
             if pd.api.types.is_numeric_dtype(frame[column]) and not str(column).endswith(others):
                 assert frame[column].abs().max() < 1_000_000 or frame[column].isna().all(), (name, column)
@@ -136,19 +137,19 @@ def test_columns_that_hold_times_say_so(trace: Trace) -> None:
         ("regions", ["label", "name", "rank", "device"]),
     ],
 )
-def test_frames_are_indexed_by_what_a_row_is(name: str, index: list[str], trace: Trace) -> None:
-    frame = frames(trace)[name]
+def test_frames_are_indexed_by_what_a_row_is(name: str, index: list[str], frames: dict[str, pd.DataFrame]) -> None:
+    frame = frames[name]
     assert list(frame.index.names) == index
     assert name == "causes" or frame.index.is_unique
 
 
-def test_causes_sum_to_what_was_missed(trace: Trace) -> None:
-    result = tv.check_overlap(trace, *PAIR)
+def test_causes_sum_to_what_was_missed(results: dict[str, Any]) -> None:
+    result = results["check_overlap"]
     assert result.causes().groupby(level=["rank", "device"])["missed_ns"].sum().equals(result.to_frame()["missed_ns"])
 
 
-def test_collectives_frame_has_what_the_objects_have(trace: Trace) -> None:
-    found = tv.collectives(trace)
+def test_collectives_frame_has_what_the_objects_have(results: dict[str, Any]) -> None:
+    found = results["collectives"]
     waits = {(one.index, call.rank): call.wait_ns for one in found for call in one.ranks}
     assert found.to_frame()["wait_ns"].to_dict() == waits
 
@@ -339,8 +340,8 @@ def test_older_names_still_work_and_say_what_to_use(trace: Trace) -> None:
     assert "check_ranks" not in tv.__all__
 
 
-def test_results_are_of_classes_that_are_public(trace: Trace) -> None:
-    for result in (trace, trace.only(ranks=0), *results(trace).values()):
+def test_results_are_of_classes_that_are_public(trace: Trace, results: dict[str, Any]) -> None:
+    for result in (trace, trace.only(ranks=0), *results.values()):
         assert type(result) is getattr(tv, type(result).__name__)
 
 

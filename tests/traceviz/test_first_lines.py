@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,8 +34,13 @@ def printed(*arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments))
 
 
+@cache
+def checked(name: str, a: str = DP, b: str = MP) -> tv.OverlapResult:
+    return tv.check_overlap(sorted(TORCH.glob(f"{name}.rank*.json.gz")), a, b)
+
+
 def of(name: str, a: str = DP, b: str = MP) -> list[str]:
-    return first_lines(tv.check_overlap(sorted(TORCH.glob(f"{name}.rank*.json.gz")), a, b))
+    return first_lines(checked(name, a, b))
 
 
 def test_the_first_says_the_verdict_the_pair_its_number_the_bar_and_the_rank() -> None:
@@ -100,7 +106,7 @@ def test_inconclusive_answers_say_what_would_lift_them_and_never_0_percent() -> 
 
 @pytest.mark.parametrize("path", sorted({one.name.split(".")[0] for one in TORCH.glob("*.rank0.json.gz")}))
 def test_there_are_at_most_five_plain_lines(path: str) -> None:
-    result = tv.check_overlap(sorted(TORCH.glob(f"{path}.rank*.json.gz")))
+    result = checked(path, "comm", "compute")
     lines = first_lines(result)
     assert 1 <= len(lines) <= 5
     assert lines[0].startswith(result.verdict.upper())
@@ -118,7 +124,7 @@ def in_words(line: str) -> int:
 
 @pytest.mark.parametrize("name", ["dpmp_overlap", "dpmp_hidden_sync", "dpmp_race"])
 def test_a_fix_is_said_in_25_words_with_what_a_step_gains(name: str) -> None:
-    result = tv.check_overlap(sorted(TORCH.glob(f"{name}.rank*.json.gz")), DP, MP)
+    result = checked(name)
     assert result.remedy is not None
     assert result.stake is not None
     (line,) = (line for line in first_lines(result) if line.startswith("Fix: "))
@@ -130,7 +136,7 @@ def test_a_fix_is_said_in_25_words_with_what_a_step_gains(name: str) -> None:
 
 
 def test_the_fix_of_an_inconclusive_answer_shows_no_ratio() -> None:
-    result = tv.check_overlap(sorted(TORCH.glob("dpmp_hidden_sync.rank*.json.gz")), DP, MP)
+    result = checked("dpmp_hidden_sync")
     unsure = replace(result, verdict="inconclusive", passed=None, reason="it can't be told")
     (line,) = (line for line in first_lines(unsure) if line.startswith("Fix: "))
     assert line.endswith(" µs).")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ DATA = Path(__file__).parents[1] / "data" / "workloads"
 CAPTURES = sorted(path.name for path in DATA.iterdir() if path.is_dir())
 
 
+@cache
 def ask_here(command: str, folder: str, *words: str) -> dict[str, Any]:
     """What the command answers, without a process of its own."""
     options = dict(zip(words[::2], words[1::2], strict=True))

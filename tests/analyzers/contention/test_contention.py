@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import statistics
 from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -252,7 +253,7 @@ def test_one_rank_of_several_claims_nothing_of_its_collectives(rank: int) -> Non
     """What of them was waiting for the absent ranks is not known, so neither is what they took."""
     result = tv.check_overlap([PAIRS / f"contend_before.rank{rank}.json.gz"], min_overlap=0.0)
     after = tv.check_overlap(
-        [PAIRS / f"contend_after.rank{rank}.json.gz"], baseline=captures("contend_before"), min_overlap=0.0
+        [PAIRS / f"contend_after.rank{rank}.json.gz"], baseline=loaded("contend_before"), min_overlap=0.0
     )
     assert all(one.a.paid_ns is None for one in (*result.contention, *after.contention))
     assert all(one.b.paid_ns for one in after.contention)
@@ -364,7 +365,7 @@ def test_what_overlap_cost_in_words() -> None:
 
 
 def test_costs_as_a_frame() -> None:
-    result = tv.check_overlap(captures("contend_after"), min_overlap=0.0)
+    result = checked("contend_after")
     frame = result.costs()
     assert frame["side"].tolist() == ["comm", "compute"] * 4
     assert frame.loc[(0, 0), "paid_ns"].isna().tolist() == [True, False]
@@ -391,18 +392,29 @@ def captures(name: str) -> list[Path]:
     return sorted(PAIRS.glob(f"{name}.rank*.json.gz"))
 
 
+@cache
+def loaded(name: str) -> tv.Trace:
+    """All ranks of a capture, which no test changes."""
+    return tv.load(captures(name))
+
+
+@cache
+def checked(name: str) -> tv.OverlapResult:
+    return tv.check_overlap(loaded(name), min_overlap=0.0)
+
+
 def busy(name: str, side: str) -> float:
     """Real busy time of a side, ns, mean of ranks, of all twenty steps but the first."""
-    result = tv.check_overlap(tv.load(captures(name)).only(steps=(1, 20)), min_overlap=0.0)
+    result = tv.check_overlap(loaded(name).only(steps=(1, 20)), min_overlap=0.0)
     return float(np.mean([getattr(rank, side).real_busy_ns for rank in result.ranks]))
 
 
 def test_from_one_capture_the_compute_side_pays_what_the_pair_says() -> None:
     """The bar: within 3 points of its whole time; `contend` of four H100s, by time with overlap over time without."""
-    result = tv.check_overlap(captures("contend_after"), min_overlap=0.0)
+    result = checked("contend_after")
     busy = sum(rank.b.busy_ns for rank in result.ranks)
     paid = sum(one.b.paid_ns or 0 for one in result.contention)
-    before = tv.check_overlap(captures("contend_before"), min_overlap=0.0)
+    before = checked("contend_before")
     truth = busy / sum(rank.b.busy_ns for rank in before.ranks) - 1
     assert abs(paid / (busy - paid) - truth) < 0.03
     assert abs(paid / (busy - paid) - 0.188) < 0.03, "as measured over twenty steps"
@@ -412,7 +424,7 @@ def test_from_one_capture_the_compute_side_pays_what_the_pair_says() -> None:
 
 def test_from_one_capture_of_h200s_the_range_holds_what_the_pair_says() -> None:
     """Their clocks are lower where the capture has overlap, in matmuls alone, too: the median says too little."""
-    result = tv.check_overlap(captures("reduce_after"), min_overlap=0.0)
+    result = checked("reduce_after")
     truth = busy("reduce_after", "b") / busy("reduce_before", "b") - 1
     taken = sum(rank.b.busy_ns for rank in result.ranks)
     low, high = (
@@ -423,7 +435,7 @@ def test_from_one_capture_of_h200s_the_range_holds_what_the_pair_says() -> None:
 
 def step_ns(name: str) -> float:
     """From GPU work to GPU work, over all steps but the first: by the first of the six memory-bound kernels."""
-    trace, spans = tv.load(captures(name)), []
+    trace, spans = loaded(name), []
     for rank in trace.rank_ids:
         vector = trace.ops["name"].astype(str).str.contains("vectorized").to_numpy()
         starts = np.sort(ints(trace.ops, "start_ns")[vector & (ints(trace.ops, "rank") == rank)])[::6]
@@ -443,7 +455,7 @@ def step_ns(name: str) -> float:
 )
 def test_with_a_baseline_net_overlap_is_the_gain_of_a_step(before: str, after: str) -> None:
     """The bar: within 10 % of the step gained under the same profiler."""
-    result = tv.check_overlap(captures(after), baseline=captures(before), min_overlap=0.0)
+    result = tv.check_overlap(loaded(after), baseline=loaded(before), min_overlap=0.0)
     net = np.mean([one.net_overlap_ns for one in result.contention]) / 20
     gain = step_ns(before) - step_ns(after)
     assert net == pytest.approx(gain, rel=0.1)
@@ -452,7 +464,7 @@ def test_with_a_baseline_net_overlap_is_the_gain_of_a_step(before: str, after: s
 @pytest.mark.parametrize("name", ["reduce_before", "gather_before", "contend_before", "gather_copy"])
 def test_where_nothing_contends_none_is_claimed(name: str) -> None:
     """One after the other, and an all-gather by copy engines, which leaves the SMs alone."""
-    result = tv.check_overlap(captures(name), min_overlap=0.0)
+    result = checked(name)
     assert not any(one.a.is_slowed or one.b.is_slowed for one in result.contention)
 
 
@@ -504,7 +516,7 @@ def test_growth_is_contention_clocks_and_other_work() -> None:
 
 def test_growth_of_a_pair_sums_to_what_the_ops_take_longer() -> None:
     """Against the ops' own times, added up in plain Python, a rank and step."""
-    runs = [tv.load(captures(name)) for name in ("reduce_before", "reduce_after")]
+    runs = [loaded(name) for name in ("reduce_before", "reduce_after")]
     result = tv.compare(*runs)
     growths = result.runs[1].growth
     assert growths is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from analyzers.load import load
 from analyzers.readers.nsys import counters as reader
 from analyzers.readers.reading import Reading
 from analyzers.trace.narrow import only_ranks, only_steps
+from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.support import counters as raw
 from tests.support.builder import Builder
@@ -30,8 +32,14 @@ DATA = Path(__file__).parents[2] / "data"
 AFTER = raw.CONTEND / "contend_after.sqlite.gz"
 
 
+@cache
+def run_of(which: str) -> Trace:
+    """A capture with counters, which no test changes."""
+    return load([raw.CONTEND / f"contend_{which}.sqlite.gz"])
+
+
 def test_a_verdict_says_what_the_sides_contend_for() -> None:
-    trace = load([AFTER])
+    trace = run_of("after")
     result = check_overlap(trace, "comm", "compute")
     assert result.contended == counters(trace).contended
     assert [one.contention for one in result.contended.likely] == ["sms", "power"]
@@ -45,7 +53,7 @@ def test_a_run_in_parts_says_the_same() -> None:
 
 
 def test_a_part_of_a_run_is_told_of_that_part() -> None:
-    trace = load([AFTER])
+    trace = run_of("after")
     assert [one.rank for one in counters(only_ranks(trace, (1,))).ranks] == [1]
     one_step = counters(only_steps(trace, 1, 2))
     assert one_step.ranks[0].states["both"].time_ns < counters(trace).ranks[0].states["both"].time_ns
@@ -53,7 +61,7 @@ def test_a_part_of_a_run_is_told_of_that_part() -> None:
 
 
 def test_a_full_gpu_is_shown_as_measured() -> None:
-    result = check_overlap(load([AFTER]), "comm", "compute")
+    result = check_overlap(run_of("after"), "comm", "compute")
     evidence = [one.evidence for rank in result.ranks for one in rank.missed if one.cause == "gpu-full"]
     assert any("measured: 99 % of SMs active, 15 % of warp places in use" in text for text in evidence)
 
@@ -71,9 +79,7 @@ def test_means_of_a_window(window: tuple[int, int], expected: float | None) -> N
 
 def test_runs_that_both_have_counters_are_compared_by_them() -> None:
     """Alone in the run without overlap, both in the other: the table that the captures were made for."""
-    before, after = (
-        only_ranks(load([raw.CONTEND / f"contend_{which}.sqlite.gz"]), (0, 1)) for which in ("before", "after")
-    )
+    before, after = (only_ranks(run_of(which), (0, 1)) for which in ("before", "after"))
     result = compare([before, after], "comm", "kernel:~nvjet", labels=("before", "after"))
     first, second = result.runs
     assert first.contended is None
@@ -92,7 +98,7 @@ def test_runs_that_both_have_counters_are_compared_by_them() -> None:
 
 def test_a_baseline_tells_what_sides_use_alone() -> None:
     """Communication never runs alone where it overlaps; in the run before it does: both together need more SMs."""
-    before, after = (load([raw.CONTEND / f"contend_{which}.sqlite.gz"]) for which in ("before", "after"))
+    before, after = (run_of(which) for which in ("before", "after"))
     result = check_overlap(after, "comm", "compute", baseline=before)
     assert [one.contention for one in result.contended.likely] == ["sms", "power"]
     assert result.contended.likely[1].alone > check_overlap(after, "comm", "compute").contended.likely[1].alone
@@ -104,14 +110,20 @@ def test_info_says_which_counters_there_are() -> None:
     assert all(abs(one["sample_period_ns"] - 50_000) < 100 for one in ranks)
     without = run_json("info", str(DATA / "nsys" / "dpmp_overlap.2gpu.sqlite"))["ranks"]
     assert [(one["samples"], one["counters"]) for one in without] == [(0, [])] * 2
-    shown = markdown(info_view.blocks(info(load([AFTER]))))
+    shown = markdown(info_view.blocks(info(run_of("after"))))
     assert "**GPU counters:** 13 counters, a sample every 50.0 µs on ranks 0–3" in shown
 
 
+@pytest.fixture(scope="module")
+def one_by_one(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Reports of two ranks."""
+    folder = tmp_path_factory.mktemp("reports")
+    return [str(raw.of_rank("after", gpu, folder)) for gpu in (0, 1)]
+
+
 @pytest.mark.parametrize("more", [[], ["--ranks", "0", "--steps", "1"], ["-a", "kernel:~absent"]])
-def test_counters_of_reports_looked_at_one_by_one_are_those_of_all(more: list[str], tmp_path: Path) -> None:
-    paths = [str(raw.of_rank("after", gpu, tmp_path)) for gpu in (0, 1)]
-    whole, parts = (run_json("counters", *paths, "--no-cache", *more, *by) for by in ([], ["--memory", "8GB"]))
+def test_counters_of_reports_looked_at_one_by_one_are_those_of_all(more: list[str], one_by_one: list[str]) -> None:
+    whole, parts = (run_json("counters", *one_by_one, "--no-cache", *more, *by) for by in ([], ["--memory", "8GB"]))
     assert [one["rank"] for one in parts["ranks"]] == ([0] if "--ranks" in more else [0, 1])
     assert whole == parts
 
@@ -128,7 +140,7 @@ def test_brief_answers_name_the_contention() -> None:
     assert "Likely contention: SMs taken by communication" in " ".join(text.split())
     answer = run_json("check-overlap", str(AFTER), "--brief")
     assert answer["counters"]["likely"] == ["sms", "power"]
-    assert answer["counters"]["sentence"] == check_overlap(load([AFTER]), "comm", "compute").contended.sentence
+    assert answer["counters"]["sentence"] == check_overlap(run_of("after"), "comm", "compute").contended.sentence
     assert tokens(run_text("check-overlap", str(AFTER), "--brief")) <= MOST_TOKENS
     without = run_json("check-overlap", str(DATA / "nsys" / "dpmp_overlap.2gpu.sqlite"), "--brief")
     assert without["counters"] is None
