@@ -25,7 +25,7 @@ ITEM = str(DATA / "torch" / "item_before.rank*.json.gz")
 COMMANDS = ("check-overlap", "syncs", "collectives", "info", "what-if")
 QUICK = (
     "torch.item_before",
-    "torch.dpmp_race",
+    pytest.param("torch.dpmp_race", marks=pytest.mark.nightly),
     "nsys.dpmp_hidden_sync.2gpu",
     "stats.config1_one_report_8gpu",
 )

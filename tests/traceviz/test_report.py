@@ -22,6 +22,7 @@ from analyzers.replay.result import Prediction, WhatIf
 from analyzers.trace.tables import Trace
 from analyzers.verdict.remedy import Remedy
 from tests.support.builder import Builder
+from tests.support.nightly import mostly_nightly
 from tests.support.timeline_traces import HOSTILE_PAIR, US, hostile, loaded, two_instances
 from traceviz.cli import app
 from traceviz.output.document import markdown, quoted
@@ -356,9 +357,10 @@ def test_hostile_names_stay_text_in_markdown_and_html() -> None:
     assert "\x1b" not in body + summary(made, with_image=False)
 
 
-def test_the_summary_fits_into_a_comment_whatever_the_names_and_numbers() -> None:
+@pytest.mark.parametrize("ranks", mostly_nightly((8, 64), lambda ranks: ranks == 8))
+def test_the_summary_fits_into_a_comment_whatever_the_names_and_numbers(ranks: int) -> None:
     run = Builder()
-    for number in range(64):
+    for number in range(ranks):
         rank = run.rank(number)
         for k in range(6):
             begin = k * 100 * US

@@ -9,6 +9,7 @@ import shutil
 import time
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -29,12 +30,15 @@ from analyzers.trace.tables import Trace
 from tests.support.caching import folder as folder
 from tests.support.command_lines import run_json
 from tests.support.kills import killed_everywhere
+from tests.support.nightly import mostly_nightly
 
 DATA = Path(__file__).parents[2] / "data"
 TORCH = DATA / "torch" / "ddp.rank0.json.gz"
 NSYS = DATA / "nsys" / "dpmp_overlap.2gpu.sqlite"
 STATS = next((DATA / "nsys-stats").glob("*.txt"))
 PLAIN = Reading(cache=False)
+TWO_RANKS = ["torch/ddp.rank0.json.gz", "torch/ddp.rank1.json.gz"]
+ONE_REPORT = ["nsys/dpmp_hidden_sync.2gpu.sqlite"]
 
 
 def assert_same(one: Trace, other: Trace) -> None:
@@ -86,22 +90,19 @@ def test_columns_stay_on_the_disk_until_they_are_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        "check-overlap",
-        "syncs",
-        *[pytest.param(one, marks=pytest.mark.nightly) for one in ("collectives", "streams", "info")],
-    ],
+    ("command", "paths"),
+    mostly_nightly(
+        product(("check-overlap", "syncs", "collectives", "streams", "info"), (TWO_RANKS, ONE_REPORT)),
+        lambda case: case in (("check-overlap", ONE_REPORT), ("syncs", TWO_RANKS)),
+    ),
 )
-def test_answers_do_not_depend_on_the_cache(command: str, folder: Path) -> None:
-    for paths in (["torch/ddp.rank0.json.gz", "torch/ddp.rank1.json.gz"], ["nsys/dpmp_hidden_sync.2gpu.sqlite"]):
-        arguments = [command, *(str(DATA / path) for path in paths)]
-        without = run_json(*arguments, "--no-cache")
-        assert not folder.exists() or not cache.entries()
-        assert run_json(*arguments) == without  # fills it
-        assert kinds() == {"traces": len(paths)}
-        assert run_json(*arguments) == without  # uses it
-        cache.clear()
+def test_answers_do_not_depend_on_the_cache(command: str, paths: list[str], folder: Path) -> None:
+    arguments = [command, *(str(DATA / path) for path in paths)]
+    without = run_json(*arguments, "--no-cache")
+    assert not folder.exists() or not cache.entries()
+    assert run_json(*arguments) == without  # fills it
+    assert kinds() == {"traces": len(paths)}
+    assert run_json(*arguments) == without  # uses it
 
 
 def test_a_changed_file_is_read_anew(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.support.kineto_files import KinetoFile, pair_of_ranges
+from tests.support.nightly import mostly_nightly
 from tests.support.nsys_exports import edited
 from traceviz.cli import app
 
@@ -118,10 +119,7 @@ def assert_printed_once(lines: list[str], text: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_a_capture_cannot_answer_is_said_in_every_answer(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "kaleido", None)
+def test_what_a_capture_cannot_answer_is_said_in_every_answer(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     files = [str(path) for path in case.files(tmp_path)]
     asked = [*files, "-a", case.sides[0], "-b", case.sides[1]]
@@ -136,6 +134,14 @@ def test_what_a_capture_cannot_answer_is_said_in_every_answer(
     warned = {one["code"]: one["message"] for one in answer["warnings"]}
     assert_printed_once([warned[case.code] if case.code else answer["reason"]], case.of_pair)
 
+
+@pytest.mark.parametrize("name", mostly_nightly(CASES, lambda name: name in ("graphs as one row", "few instances")))
+def test_what_a_capture_cannot_answer_is_said_on_every_page(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "kaleido", None)
+    case = CASES[name]
+    asked = [*map(str, case.files(tmp_path)), "-a", case.sides[0], "-b", case.sides[1]]
     run("report", *asked, "-o", str(tmp_path / "report"))
     run("timeline", *asked, "-o", str(tmp_path / "timeline.html"))
     assert_printed_once((tmp_path / "report" / "summary.md").read_text().splitlines(), case.of_pair)

@@ -30,7 +30,7 @@ from tests import answers
 BARS = np.arange(1, 100) / 100
 SLACK = 1e-4  # on another rank's clock, which may run faster by 50 ppm, all durations are as much longer
 WITHOUT = ("syncs", "records", "comms")
-QUICK = ("workload.fsdp.step.4gpu.torch", "workload.dpmp.overlapped.4gpu.torch", "torch.item_before")
+QUICK = ("workload.fsdp.step.4gpu.torch", "torch.item_before")
 RUNS = {name: files for name, files in answers.groups().items() if not name.startswith("stats.")}
 EVERY = [pytest.param(name, marks=() if name in QUICK else pytest.mark.nightly) for name in RUNS]
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from analyzers.readers.inputs import Input
 from analyzers.readers.reading import Reading
 from analyzers.workers.local import local_workers
 from tests.support.command_lines import run_json, run_text
+from tests.support.nightly import mostly_nightly
 from tests.support.waiting import is_alive, soon
 
 DATA = Path(__file__).parents[2] / "data" / "torch"
@@ -36,15 +38,14 @@ def for_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        "check-overlap",
-        "syncs",
-        *[pytest.param(one, marks=pytest.mark.nightly) for one in ("collectives", "streams", "info")],
-    ],
+    ("command", "kind"),
+    mostly_nightly(
+        product(("check-overlap", "syncs", "collectives", "streams", "info"), ("torch", "nsys-cached")),
+        lambda case: case in (("check-overlap", "nsys-cached"), ("syncs", "torch")),
+    ),
 )
-@pytest.mark.parametrize(("paths", "cache"), [(RANKS, ["--no-cache"]), (NSYS, [])], ids=["torch", "nsys-cached"])
-def test_answers_do_not_depend_on_workers(command: str, paths: list[str], cache: list[str]) -> None:
+def test_answers_do_not_depend_on_workers(command: str, kind: str) -> None:
+    paths, cache = {"torch": (RANKS, ["--no-cache"]), "nsys-cached": (NSYS, [])}[kind]
     alone = run_text(command, *paths, "--workers", "1", "--no-cache")
     assert run_text(command, *paths, "--workers", "3", *cache) == alone
 
@@ -210,11 +211,12 @@ def sleepy(one: Input, reading: Reading, scratch: Path, progress: Progress) -> N
     time.sleep(600)
 
 
-@pytest.mark.parametrize("more", [[], ["--memory", "8GB"]], ids=["whole", "by parts"])
 @pytest.mark.parametrize(
-    "how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)], ids=lambda one: one.name
+    ("how", "ways"),
+    mostly_nightly(product(("SIGINT", "SIGTERM"), ("whole", "by parts")), lambda case: case == ("SIGINT", "by parts")),
 )
-def test_an_interrupted_command_leaves_no_process(how: signal.Signals, more: list[str], tmp_path: Path) -> None:
+def test_an_interrupted_command_leaves_no_process(how: str, ways: str, tmp_path: Path) -> None:
+    more = ["--memory", "8GB"] if ways == "by parts" else []
     words = ["info", *RANKS, "--workers", "2", "--no-cache", *more]
     command = subprocess.Popen(
         [sys.executable, "-c", COMMAND, *words],
@@ -227,9 +229,9 @@ def test_an_interrupted_command_leaves_no_process(how: signal.Signals, more: lis
     )
     (tmp_path / "tmp").mkdir()
     assert soon(lambda: len([file for file in tmp_path.glob("*.pid") if file.read_text()]) == 2)
-    os.killpg(command.pid, how)  # as a terminal does: all of them hear it
+    os.killpg(command.pid, signal.Signals[how])  # as a terminal does: all of them hear it
     output, _ = command.communicate(timeout=120)
-    assert (command.returncode, output) == (128 + how, "")
+    assert (command.returncode, output) == (128 + signal.Signals[how], "")
     assert soon(lambda: not in_session(command.pid))
     assert not list((tmp_path / "tmp").iterdir())
 
