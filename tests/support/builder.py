@@ -14,8 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from analyzers.trace.columns import table
@@ -185,17 +187,25 @@ class Builder:
 
     def trace(self) -> Trace:
         """Make the Trace."""
-        tables = {}
-        for name, rows in self.rows.items():
-            frame = pd.DataFrame(rows)
-            schema = TABLES[name]
-            filled = {
-                column: frame[column].where(frame[column].notna(), schema[column][1]).to_numpy() for column in frame
-            }
-            tables[name] = table(name, filled, length=len(rows))
+        tables = {name: _table(name, rows) if rows else _empty(name).copy() for name, rows in self.rows.items()}
         return assign_ranks(
             Trace(captures=(Capture("synthetic", "synthetic"),), processes=tuple(self.processes), **tables)
         )
+
+
+def _table(name: str, rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """A table of rows, with the schema's default where a row says nothing of a column, or None, or NaN."""
+    filled = {}
+    for column in dict.fromkeys(column for row in rows for column in row):
+        kind, default = TABLES[name].get(column, ("", None))
+        values = [default if pd.isna(value) else value for value in (row.get(column) for row in rows)]
+        filled[column] = np.array(values, object if kind == "text" or isinstance(kind, tuple) else None)
+    return table(name, filled, length=len(rows))
+
+
+@cache
+def _empty(name: str) -> pd.DataFrame:
+    return table(name)
 
 
 def one_rank() -> tuple[Builder, Rank]:
