@@ -11,6 +11,9 @@ from analyzers.trace.ranks import assign_ranks
 from analyzers.trace.tables import Trace
 
 DATA = Path(__file__).parents[1] / "data"
+WORKLOADS = sorted(path.name for path in DATA.glob("workloads/*.*.*"))
+# Of each variant of a workload one capture: among them are all kinds, of two ranks and of four.
+A_WORKLOAD_OF_EACH = set({".".join(name.split(".")[:2]): name for name in reversed(WORKLOADS)}.values())
 
 
 def one_capture(name: str) -> Trace:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from analyzers.load import load
 from analyzers.syncs.crossings import Crossings, crossings
 from tests.support.builder import Builder, Rank, one_rank
-from tests.support.captures import DATA, one_capture
+from tests.support.captures import A_WORKLOAD_OF_EACH, DATA, WORKLOADS, one_capture
+from tests.support.nightly import mostly_nightly
 
 CLEAN = [
     *(f"torch/{name}.rank{rank}.json.gz" for rank in (0, 1) for name in
@@ -200,15 +200,15 @@ def test_captures_without_a_race_raise_no_alarm(name: str) -> None:
     assert crossings(one_capture(name)).missing == []
 
 
-@pytest.mark.parametrize("folder", sorted(DATA.glob("workloads/*.*.*")), ids=lambda folder: folder.name)
-def test_of_all_workloads_only_the_race_raises_an_alarm(folder: Path) -> None:
-    found = crossings(load([folder])).missing
-    if folder.name.startswith("dpmp.race"):
+@pytest.mark.parametrize("name", mostly_nightly(WORKLOADS, A_WORKLOAD_OF_EACH.__contains__))
+def test_of_all_workloads_only_the_race_raises_an_alarm(name: str) -> None:
+    found = crossings(load([DATA / "workloads" / name])).missing
+    if name.startswith("dpmp.race"):
         assert {(missing.what, missing.range, missing.behind_range) for missing in found} == {
             ("fork", "DP Embedding", "MP Embedding")
         }
-        assert {missing.rank for missing in found} == set(range(int(folder.name.split(".")[2][0])))
-        assert all(missing.exact == ("nsys" in folder.name) for missing in found)
+        assert {missing.rank for missing in found} == set(range(int(name.split(".")[2][0])))
+        assert all(missing.exact == ("nsys" in name) for missing in found)
     else:
         assert not found
 
