@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,18 @@ from tests.support import counters as raw
 from tests.support.builder import Builder
 
 UNCACHED = Reading(cache=False)
+
+
+@cache
+def whole(which: str) -> Trace:
+    """A capture of all ranks, which no test changes."""
+    return load([raw.CONTEND / f"contend_{which}.sqlite.gz"], reading=UNCACHED)
+
+
+@cache
+def unaligned(which: str) -> Trace:
+    """The same on its own clocks."""
+    return load([raw.CONTEND / f"contend_{which}.sqlite.gz"], reading=UNCACHED, align=False)
 
 
 def lone(which: str, gpu: int, folder: Path, *, metrics: bool = True) -> Trace:
@@ -46,8 +59,7 @@ def collectives(trace: Trace, rank: int) -> list[tuple[int, int, int, int, int, 
 @pytest.mark.parametrize("gpu", [0, 1, 2])
 @pytest.mark.parametrize("which", ["before", "after"])
 def test_waits_agree_with_last_arrivals(which: str, gpu: int, tmp_path: Path) -> None:
-    whole = load([raw.contend(which, tmp_path)], reading=UNCACHED)
-    expected = {one[0]: one for one in collectives(whole, gpu)}
+    expected = {one[0]: one for one in collectives(whole(which), gpu)}
     found = collectives(lone(which, gpu, tmp_path), gpu)
     assert len(found) == len(expected) >= 2
     for correlation, length, wait, low, high, seen in found:
@@ -63,8 +75,8 @@ def test_waits_agree_with_last_arrivals(which: str, gpu: int, tmp_path: Path) ->
 
 @pytest.mark.parametrize("gpu", [0, 1, 2])
 def test_real_overlap_of_a_lone_rank_holds_that_of_all(gpu: int, tmp_path: Path) -> None:
-    whole = check_overlap(load([raw.contend("after", tmp_path)], reading=UNCACHED), "comm", "compute")
-    true = next(one for one in whole.ranks if one.rank == gpu)
+    ranks = check_overlap(whole("after"), "comm", "compute").ranks
+    true = next(one for one in ranks if one.rank == gpu)
     alone = check_overlap(lone("after", gpu, tmp_path), "comm", "compute").ranks[0]
     low, high = alone.real_overlap_bounds_ns
     assert low <= true.real_overlap_ns <= high
@@ -148,10 +160,10 @@ def by_nics(which: str, gpu: int, folder: Path, begins: dict[int, int], *, host_
 
 def test_network_cards_tell_where_nvlink_does_not(tmp_path: Path) -> None:
     """Traffic begins at the real last arrivals: each wait's range holds it, to what buffers hold at 100 Gbit/s."""
-    whole = load([raw.contend("before", tmp_path)], reading=UNCACHED, align=False)
-    ops = whole.ops[whole.ops["rank"] == 0]
+    ops = unaligned("before").ops
+    ops = ops[ops["rank"] == 0]
     starts = dict(zip(ops["correlation"], ops["start_ns"], strict=True))
-    true = {one[0]: one[2] for one in collectives(load([raw.contend("before", tmp_path)], reading=UNCACHED), 0)}
+    true = {one[0]: one[2] for one in collectives(whole("before"), 0)}
     begins = {number: int(starts[number] + wait) for number, wait in true.items()}
     found = collectives(by_nics("before", 0, tmp_path, begins), 0)
     assert len(found) >= 2
@@ -164,7 +176,7 @@ def test_network_cards_tell_where_nvlink_does_not(tmp_path: Path) -> None:
 
 def test_network_cards_of_a_host_with_other_gpus_tell_nothing(tmp_path: Path) -> None:
     """Whose traffic it is nobody can know: other processes may use the same cards."""
-    ops = load([raw.contend("before", tmp_path)], reading=UNCACHED, align=False).ops
+    ops = unaligned("before").ops
     begins = dict(zip(ops["correlation"].tolist(), ops["start_ns"].tolist(), strict=True))
     assert all(one[5] == 0 for one in collectives(by_nics("before", 0, tmp_path, begins, host_gpus=4), 0))
 

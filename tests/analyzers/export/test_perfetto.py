@@ -7,6 +7,7 @@ import json
 import tempfile
 from collections import defaultdict
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,9 @@ CAPTURES = {
 BY_CAPTURE = pytest.mark.parametrize("name", CAPTURES)
 
 
+@cache
 def load(name: str) -> Trace:
+    """A capture, which no test changes."""
     return tv.load(*(DATA / path for path in CAPTURES[name]))
 
 
