@@ -230,7 +230,7 @@ def _kinds(trace: Trace, rows: Ints, crowded: Mask, about: pd.DataFrame) -> tupl
         like[at_call] = int(like.max()) + 1 + _like_calls(trace, rows[at_call], called)
     number = label(like, crowded)
     firsts = first_of_each(number)
-    is_call = np.isin(firsts, at_call)
+    is_call = of_call[rows[firsts]] >= 0
     called = called.take(np.searchsorted(at_call, firsts[is_call]))
     return _told(trace, rows[firsts], crowded[firsts], is_call, called), number
 
