@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
@@ -173,9 +174,7 @@ def nearest(text: str, names: Sequence[str], count: int = 3) -> list[str]:
     by_lower: dict[str, str] = {}
     for name in names:
         by_lower.setdefault(name.lower(), name)
-    from difflib import get_close_matches  # loaded where something was not found
-
-    near = get_close_matches(text.lower(), list(by_lower), n=count, cutoff=0.6)
+    near = difflib.get_close_matches(text.lower(), list(by_lower), n=count, cutoff=0.6)
     inside = [lower for lower in by_lower if text.lower() in lower and lower not in near]
     return [by_lower[lower] for lower in [*near, *sorted(inside, key=len)][:count]]
 
