@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress, silent
 from analyzers.common.records import values
-from analyzers.replay import engine
+from analyzers.replay import loop
 from analyzers.replay.changes import Change, OnTime
 from analyzers.replay.predict import CantReplayError, Replayed
 from analyzers.replay.result import LITTLE_MORE, CriticalPath, Prediction, WhatIf
@@ -138,7 +138,7 @@ def _without_repeated(found: list[tuple[Prediction, Change]]) -> list[tuple[Pred
 
 def _slow(replayed: Replayed) -> list[TraceWarning]:
     ops = replayed.tasks.units.op.size
-    if replayed.size < engine.MANY or engine.compiled() is not None:
+    if replayed.size < loop.MANY or loop.compiled() is not None:
         return []
     return [
         TraceWarning(

@@ -23,7 +23,8 @@ from analyzers.compare.steps import WHOLE_CAPTURE, StepGroups, group_steps, slow
 from analyzers.matching.peers import ranks_known, waits_seen
 from analyzers.ordering.ordering import Ordering
 from analyzers.replay.changes import Change, combined
-from analyzers.replay.engine import Layout, Times, loop_for, run
+from analyzers.replay.engine import Layout, Times, run
+from analyzers.replay.loop import loop_for
 from analyzers.replay.model import Tasks
 from analyzers.replay.pace import Pace, pace
 from analyzers.replay.path import Segment, clipped, critical_path

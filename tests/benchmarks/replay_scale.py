@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.ordering.ordering import Ordering
-from analyzers.replay import engine
+from analyzers.replay import engine, loop
 from analyzers.replay.changes import parse_change
 from analyzers.replay.pace import pace
 from analyzers.replay.path import critical_path
@@ -173,7 +173,7 @@ def main() -> None:
     given = [int(word) for word in sys.argv[1:]]
     sizes = zip(given[::3], given[1::3], given[2::3], strict=True) if given else SIZES
     small = large_trace(1, 200, 3)
-    timed("compiling, the first time", lambda: engine.run(tasks(small), loop=engine.compiled()))
+    timed("compiling, the first time", lambda: engine.run(tasks(small), loop=loop.compiled()))
     for ranks, per_step, steps in sizes:
         trace = large_trace(ranks, per_step, steps)
         print(f"{ranks} ranks of {steps} steps of {per_step:,} ops: {trace!r}")

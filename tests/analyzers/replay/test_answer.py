@@ -19,7 +19,7 @@ import pytest
 
 import traceviz as tv
 from analyzers.common.errors import TracevizError
-from analyzers.replay import engine, predict, suggest
+from analyzers.replay import engine, loop, predict, suggest
 from analyzers.replay.answer import what_if
 from analyzers.replay.changes import DropSync, DropWait, MoreRoom, OnTime, OwnStream, Scale
 from analyzers.replay.path import COMMUNICATION, KERNEL, Segment
@@ -165,8 +165,8 @@ def test_a_change_of_what_is_not_there_is_refused(change: object, message: str) 
 def test_in_plain_python_it_says_what_makes_it_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     trace, change = program(), [DropSync("nvtx:look up")]
     expected = what_if(trace, change, *PAIR)
-    monkeypatch.setattr(engine, "MANY", 1)
-    monkeypatch.setattr(engine, "compiled", lambda: None)
+    monkeypatch.setattr(loop, "MANY", 1)
+    monkeypatch.setattr(loop, "compiled", lambda: None)
     result = what_if(trace, change, *PAIR)
     assert result.changes == expected.changes
     (warning,) = [one for one in result.warnings if one.code == "replay-not-compiled"]
@@ -175,8 +175,8 @@ def test_in_plain_python_it_says_what_makes_it_faster(monkeypatch: pytest.Monkey
 
 def test_it_says_so_of_half_as_many_ops_where_all_that_is_suggested_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = program()
-    monkeypatch.setattr(engine, "MANY", 2 * len(trace.ops))
-    monkeypatch.setattr(engine, "compiled", lambda: None)
+    monkeypatch.setattr(loop, "MANY", 2 * len(trace.ops))
+    monkeypatch.setattr(loop, "compiled", lambda: None)
     warned = [
         [one.code for one in what_if(trace, changes, *PAIR).warnings] for changes in ((), [DropSync("nvtx:look up")])
     ]
@@ -191,8 +191,8 @@ def test_compiled_and_plain_runs_are_the_same(monkeypatch: pytest.MonkeyPatch) -
 
     replayed = Replayed(load([data / f"item_before.rank{rank}.json.gz" for rank in range(4)]), "comm", "compute")
     plain = engine.run(replayed.tasks, replayed.pace.most_slower)
-    monkeypatch.setattr(engine, "MANY", 1)
-    assert engine.compiled() is not None
+    monkeypatch.setattr(loop, "MANY", 1)
+    assert loop.compiled() is not None
     compiled = engine.run(replayed.tasks, replayed.pace.most_slower)
     for name in ("call_start", "call_end", "unit_start", "unit_began", "unit_end"):
         assert np.array_equal(getattr(plain, name), getattr(compiled, name))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from analyzers.replay import engine
+from analyzers.replay import engine, loop
 from analyzers.replay.engine import Layout, places, run
 from analyzers.replay.model import LARGE, LOADS, SMALL, TALKING, Lists, Room
 from analyzers.replay.tasks import tasks
@@ -229,13 +229,13 @@ def test_room_is_there_if_what_is_there_leaves_it_at_each_start(drawn: list[tupl
 def test_what_lies_compiled_is_used_from_fewer_units_on(
     units: int, kept: bool, quick: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "__file__", str(tmp_path / "engine.py"))
-    monkeypatch.setattr(engine, "compiled", lambda: print)
-    line, python = engine._loop.__code__.co_firstlineno, "".join(map(str, sys.version_info[:2]))
-    index = tmp_path / "__pycache__" / f"engine._loop-{line if kept else line - 1}.py{python}.nbi"
+    monkeypatch.setattr(loop, "__file__", str(tmp_path / "loop.py"))
+    monkeypatch.setattr(loop, "compiled", lambda: print)
+    line, python = loop.in_plain_python.__code__.co_firstlineno, "".join(map(str, sys.version_info[:2]))
+    index = tmp_path / "__pycache__" / f"loop.in_plain_python-{line if kept else line - 1}.py{python}.nbi"
     index.parent.mkdir()
     index.touch()
-    assert (engine.loop_for(units) is print) == quick
+    assert (loop.loop_for(units) is print) == quick
 
 
 @pytest.mark.nightly  # compiling takes longer than all else here
@@ -245,7 +245,7 @@ def test_the_compiled_loop_does_as_the_plain_one(tmp_path: Path) -> None:
         found = tasks(loaded(simulate(generate(seed, ranks=1 + seed % 2)), "nsys", tmp_path))
         slower = np.random.default_rng(seed).uniform(0, 0.6, (found.units.op.size, len(LOADS)))
         few = replace(found, queue=random.Random(seed).choice([3, 1_021]))
-        one, other = (run(few, slower, loop) for loop in (engine._loop, engine.compiled()))
+        one, other = (run(few, slower, each) for each in (loop.in_plain_python, loop.compiled()))
         for name in engine.Times.__struct_fields__:
             assert np.array_equal(getattr(one, name), getattr(other, name)), (seed, name)
-    assert engine.has_been_compiled()
+    assert loop.has_been_compiled()
