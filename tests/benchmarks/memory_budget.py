@@ -10,7 +10,9 @@ Bar: no peak above 1.15 times its budget.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shutil
+import sqlite3
 import sys
 from pathlib import Path
 
@@ -24,13 +26,19 @@ COMMANDS = ("check-overlap", "collectives", "syncs", "streams", "info")
 
 
 def exports(folder: Path, ranks: int, kernels: int) -> list[Path]:
-    """The same nsys export as that of several ranks."""
+    """The same nsys export as that of several ranks, each a µs later: captures of the very same work are refused."""
     paths = [folder / f"rank{rank}.sqlite" for rank in range(ranks)]
     if not paths[0].exists():
         nsys_sqlite.make(paths[0], kernels)
-    for path in paths[1:]:
+    for rank, path in enumerate(paths):
         if not path.exists():
             shutil.copyfile(paths[0], path)
+            with contextlib.closing(sqlite3.connect(path)) as database, database:
+                for table in nsys_sqlite.tiled(database):
+                    columns = {row[1] for row in database.execute(f"PRAGMA table_info({table})")} & {"start", "end"}
+                    if columns:
+                        later = ", ".join(f'"{column}" = "{column}" + {rank * 1_000}' for column in sorted(columns))
+                        database.execute(f"UPDATE {table} SET {later}")
     return paths
 
 
