@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import alike, is_repeated, rows_by_key, slices_by_key
+from analyzers.arrays.groups import alike, is_repeated, rows_by_key, slices, slices_by_key
 from analyzers.arrays.types import Floats, Ids, Ints, Mask
 from analyzers.clocks.ahead import AheadByHosts
 from analyzers.clocks.arrivals import Arrivals
@@ -333,8 +333,11 @@ def move(trace: Trace, clocks: Clocks) -> Trace:
     for name in ("api", "ranges", "syncs", "comms", "memory") if any(map(_moves, hosts)) else ():
         frame: pd.DataFrame = getattr(trace, name)
         times = {column: ints(frame, column).copy() for column in TIME_COLUMNS if column in frame}
-        for one, rows in _by_capture(capture, stored(frame, "process")).items():
-            _shift(times, rows, hosts[one], clocks.at_ns)
+        process = stored(frame, "process")
+        for part in slices(len(frame)):
+            here = {column: values[part] for column, values in times.items()}
+            for one, rows in _by_capture(capture, process[part]).items():
+                _shift(here, rows, hosts[one], clocks.at_ns)
         frames[name] = assigned(frame, times)
     captures = tuple(
         replace(
@@ -353,23 +356,23 @@ def host_clocks(trace: Trace, clocks: Clocks, started: Ints | None = None) -> li
     started : when the ops started, ns on the reference's clock, where that is worked out already.
     """
     capture = _capture_of(trace)
-    rows = np.flatnonzero(stored(trace.ops, "launch") >= 0)
-    started = (_gpu_times(trace.ops, trace, clocks)["start_ns"] if started is None else started)[rows]
-    called = ints_at(trace.api, "start_ns", ints_at(trace.ops, "launch", rows))
-    hosts = []
-    by_capture = _by_capture(capture, stored(trace.ops, "process")[rows])
+    started = _gpu_times(trace.ops, trace, clocks)["start_ns"] if started is None else started
     clocks_of: dict[int, list[Clock]] = {}
     for clock in clocks.clocks:
         clocks_of.setdefault(int(capture[clock.process]), []).append(clock)
-    for one in range(len(trace.captures)):
-        gpus = clocks_of.get(one, [])
-        of_capture = by_capture.get(one, slice(0))
-        offset = middle(gpus) if gpus else 0
+    hosts = []
+    for gpus in (clocks_of.get(one, []) for one in range(len(trace.captures))):
         drift = float(np.median([clock.drift for clock in gpus])) if gpus else 0.0
-        host = Clock(-1, -1, -1, offset, drift)
-        early = _shifted(called[of_capture], host, clocks.at_ns) - started[of_capture]
-        hosts.append(replace(host, offset_ns=offset + int(early[early <= FAR_NS].max(initial=0))))
-    return hosts
+        hosts.append(Clock(-1, -1, -1, middle(gpus) if gpus else 0, drift))
+    late = [0] * len(hosts)  # how much later than an op its launch seems
+    launch, process = stored(trace.ops, "launch"), stored(trace.ops, "process")
+    for part in slices(started.size):
+        rows = np.flatnonzero(launch[part] >= 0)
+        called, began = ints_at(trace.api, "start_ns", launch[part][rows]), started[part][rows]
+        for one, own in _by_capture(capture, process[part][rows]).items():
+            early = _shifted(called[own], hosts[one], clocks.at_ns) - began[own]
+            late[one] = max(late[one], int(early[early <= FAR_NS].max(initial=0)))
+    return [replace(host, offset_ns=host.offset_ns + by) for host, by in zip(hosts, late, strict=True)]
 
 
 def _by_capture(capture: Ints, process: Ids) -> dict[int, Ints | slice]:
@@ -390,12 +393,15 @@ def _gpu_times(frame: pd.DataFrame, trace: Trace, clocks: Clocks) -> dict[str, I
     for clock in clocks.clocks:
         for key in ((clock.process, clock.device), (clock.process,), int(capture[clock.process])):
             first.setdefault(key, clock)
-    for (process, device), rows in slices_by_key(stored(frame, "process"), stored(frame, "device")).items():
-        # A device without collectives goes with its process's other device, or with its capture's.
-        keys = (process, device), (process,), int(capture[process])
-        nearest = next((first[key] for key in keys if key in first), None)
-        if nearest is not None:
-            _shift(times, rows, nearest, clocks.at_ns)
+    of_process, of_device = stored(frame, "process"), stored(frame, "device")
+    for part in slices(len(frame)):
+        here = {column: values[part] for column, values in times.items()}
+        for (process, device), rows in slices_by_key(of_process[part], of_device[part]).items():
+            # A device without collectives goes with its process's other device, or with its capture's.
+            keys = (process, device), (process,), int(capture[process])
+            nearest = next((first[key] for key in keys if key in first), None)
+            if nearest is not None:
+                _shift(here, rows, nearest, clocks.at_ns)
     return times
 
 

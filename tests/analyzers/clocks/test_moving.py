@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analyzers.arrays import groups
 from analyzers.clocks.align import FAR_NS, align, host_clocks, move
 from analyzers.matching.fit import HOUR_NS
 from analyzers.trace.alignment import Clock, Clocks
@@ -20,6 +21,12 @@ from tests.support.collective_runs import MS, Call, run
 
 HOST_TABLES = ("api", "ranges", "syncs", "comms", "memory")
 GPU_TABLES = ("ops", "counters")
+
+
+@pytest.fixture(autouse=True, params=["all rows at once", "one row at once"])
+def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "one row at once":
+        monkeypatch.setattr(groups, "AT_ONCE", 1)
 
 
 def ahead(process: int, offset: int, device: int = 0, drift: float = 0.0) -> Clock:
@@ -179,8 +186,8 @@ def test_ranks_far_from_the_common_instant_keep_to_each_other(away: int) -> None
 
 def test_an_island_of_another_zero_has_the_waits_that_it_has_beside_the_others() -> None:
     """Ranks 2 and 3 count from six weeks earlier, and 3's clock drifts by 5 ppm from 2's."""
-    groups = (Call(groups=((0, 1), (2, 3)), name="a"),)
-    near = run(4, 60, groups, gap=40 * MS, drift=20e-6, offset=MS, keyed="sequence", seed=2)
+    call = Call(groups=((0, 1), (2, 3)), name="a")
+    near = run(4, 60, (call,), gap=40 * MS, drift=20e-6, offset=MS, keyed="sequence", seed=2)
     later = np.where(near.rank > 1, 1_000 * HOUR_NS, 0)
     far = replace(near, true_start=near.true_start + later, true_end=near.true_end + later)
     waits = []
