@@ -18,7 +18,7 @@ from analyzers.arrays.intervals import overlap_by_group
 from analyzers.arrays.types import Ints, Mask
 from analyzers.compare.steps import StepGroups, join_values
 from analyzers.syncs.context import enclosing
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import codes, ints, of_codes
 from analyzers.trace.range_classes import range_classes
 from analyzers.trace.regions import launched_in
 from analyzers.trace.steps import STEP
@@ -138,5 +138,5 @@ def nested(trace: Trace) -> Nested:
 def _of_the_user(trace: Trace) -> Mask:
     code, texts = codes(trace.ranges, "name")
     _, ranged, _ = trace.once(range_classes)
-    step = np.array([STEP.match(text) is not None for text in texts] + [False])[code]
+    step = of_codes(code, [STEP.match(text) is not None for text in texts])
     return ranged & ~step

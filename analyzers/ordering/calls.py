@@ -13,7 +13,7 @@ from analyzers.arrays.groups import as_slice, first_row_of, ordered, rows_by_key
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.lanes import MIN_NS, UNSEEN, Lanes, find_lanes, take_or
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, narrowed, squeezed, stored
+from analyzers.trace.columns import at_codes, codes, ints, ints_at, is_one_of, narrowed, squeezed, stored
 from analyzers.trace.tables import Trace
 
 _CALLS = {
@@ -52,7 +52,7 @@ def _ordering_calls(trace: Trace) -> tuple[Ids, dict[str, Ints]]:
     """Rows of `Trace.api` that are calls of any kind, in order of time, and where those of each kind are among them."""
     code, names = codes(trace.api, "name")
     number = {"": -1} | {kind: index for index, kind in enumerate(_CALLS)}
-    kind = np.array([*(number[call_kind(name)] for name in names), -1], np.int8).take(code)
+    kind = at_codes(np.array([*(number[call_kind(name)] for name in names), -1], np.int8), code)
     rows = np.flatnonzero(kind >= 0)
     rows = rows[ordered(ints_at(trace.api, "start_ns", rows))]
     places = rows_by_key(kind[rows])

@@ -34,7 +34,7 @@ from analyzers.replay.room import DISPATCH_NS
 from analyzers.select.language import Atom, parse
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.syncs.points import host_syncs
-from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.columns import codes, ints, is_one_of, of_codes
 from analyzers.trace.kernels import is_communication, is_compute, operations
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.regions import launched_in
@@ -135,7 +135,7 @@ def _marks(trace: Trace) -> Mask:
     """Ranges that a program marks: no steps, and none of operators, of autograd or of a communication library."""
     code, texts = codes(trace.ranges, "name")
     own = [not (STEP.match(one) or "::" in one or one.lower().startswith("nccl")) for one in texts]
-    return is_one_of(trace.ranges, "kind", ("nvtx", "annotation")) & np.array([*own, False])[code]
+    return is_one_of(trace.ranges, "kind", ("nvtx", "annotation")) & of_codes(code, own)
 
 
 def _syncing(trace: Trace) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ import numpy as np
 from analyzers.arrays.types import Mask
 from analyzers.select.language import And, Atom, Not, Or, Selector
 from analyzers.trace import kernels
-from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.columns import codes, ints, is_one_of, of_codes
 from analyzers.trace.groups import groups_of
 from analyzers.trace.kernels import is_communication, is_compute, operation_codes
 from analyzers.trace.regions import launched_in
@@ -30,7 +30,7 @@ def named_ranges(trace: Trace, atom: Atom) -> Mask:
 
 def _fitting(trace: Trace, fits: Callable[[str], bool]) -> Mask:
     code, texts = codes(trace.ranges, "name")
-    return np.array([fits(text) for text in texts] + [False])[code]
+    return of_codes(code, [fits(text) for text in texts])
 
 
 def evaluate(trace: Trace, selector: Selector, known: Mapping[Atom, Mask] | None = None) -> Mask:
@@ -53,8 +53,8 @@ def _pick_range(trace: Trace, atom: Atom) -> Mask:
 def _pick_kernel(trace: Trace, atom: Atom) -> Mask:
     fits = atom.matcher(whole=False)
     code, texts = codes(trace.ops, "name")
-    fitting = np.array([fits(text) or fits(kernels.function(text)) for text in texts] + [False])
-    return fitting[code] & is_one_of(trace.ops, "kind", ("kernel",))
+    fitting = of_codes(code, [fits(text) or fits(kernels.function(text)) for text in texts])
+    return fitting & is_one_of(trace.ops, "kind", ("kernel",))
 
 
 def _pick_group(trace: Trace, atom: Atom) -> Mask:
@@ -69,7 +69,7 @@ def _pick_copy(trace: Trace, atom: Atom) -> Mask:
         return copies
     fits = atom.matcher(whole=True)
     code, texts = codes(trace.ops, "copy")
-    return copies & np.array([fits(text) for text in texts] + [False])[code]
+    return copies & of_codes(code, [fits(text) for text in texts])
 
 
 def _pick_collective(trace: Trace, atom: Atom) -> Mask:

@@ -25,7 +25,7 @@ from analyzers.syncs.crossings import Crossing, Crossings, crossings, missing_cr
 from analyzers.syncs.loops import Chunk, StreamPlan, stream_plan
 from analyzers.syncs.points import HostSyncs, SyncPoint, host_syncs
 from analyzers.trace.by_process import by_process
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import codes, ints, of_codes
 from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, PartitionedRun
@@ -154,7 +154,7 @@ def calls_recorded(trace: Trace) -> tuple[dict[int, bool], frozenset[int]]:
     These say of no other call that it would be there, where a stream's waits would not show either.
     """
     code, names = codes(trace.api, "name")
-    orders_work = np.array([*map(bool, map(call_kind, names)), False])[code]
+    orders_work = of_codes(code, [call_kind(name) != "" for name in names])
     owner, size = ints(trace.api, "process"), len(trace.processes)
     calls, ordering = (np.bincount(one, minlength=size) > 0 for one in (owner, owner[orders_work]))
     recorded, launches = dict.fromkeys(trace.rank_ids, False), set()

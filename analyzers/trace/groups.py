@@ -114,7 +114,7 @@ def communicators_of(trace: Trace) -> Mapping[int, list[int]]:
         return {}
     communicator = ints(trace.comms, "communicator")
     code, names = codes(trace.comms, "operation")
-    by_all = np.array([operation_of(name) not in ("", "send", "recv", "send_recv") for name in names] + [False])[code]
+    by_all = of_codes(code, [operation_of(name) not in ("", "send", "recv", "send_recv") for name in names])
     calls = np.flatnonzero((communicator != -1) & by_all)
     rank_of = ranks[ints(trace.comms, "process")[calls]]
     return {key: np.unique(rank_of[at]).tolist() for (key,), at in rows_by_key(communicator[calls]).items()}
