@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -118,17 +118,19 @@ class Collectives(Record, frozen=True, dict=True):
         """Yield the collectives one by one, in order of time."""
         first, count = alike(stored(self.narrow_calls, "collective"))
         of_calls = [stored(self.narrow_calls, name) for name in RankCall.__dataclass_fields__ if name != "transfer_ns"]
-        rows = (row for first in range(0, len(self), TOGETHER) for row in self._rows(first))
-        for row, begin, end in zip(rows, first.tolist(), (first + count).tolist(), strict=True):
+        names = [str(name) for name in self.table.columns]
+        for row, begin, end in zip(self._rows(), first.tolist(), (first + count).tolist(), strict=True):
             *own, duration, wait = (column[begin:end].tolist() for column in of_calls)
             transfer = [took - waited for took, waited in zip(duration, wait, strict=True)]
             yield Collective(
-                **{str(key): _plain(str(key), value) for key, value in row.items()},  # type: ignore[arg-type]
+                **dict(zip(names, row, strict=True)),
                 ranks=tuple(RankCall(*call) for call in zip(*own, duration, wait, transfer, strict=True)),
             )
 
-    def _rows(self, first: int) -> list[dict[Hashable, Any]]:
-        return self.table.iloc[first : first + TOGETHER].to_dict("records")
+    def _rows(self) -> Iterator[tuple[Any, ...]]:
+        for first in range(0, len(self), TOGETHER):
+            part = self.table.iloc[first : first + TOGETHER]
+            yield from zip(*(_plain(part[name]) for name in part), strict=True)
 
     @cached_property
     def calls(self) -> pd.DataFrame:
@@ -341,8 +343,9 @@ def _without(values: Ints, rows: Ints, head: Ints) -> Ints:
     return np.maximum.reduceat(others, head)
 
 
-def _plain(key: str, value: object) -> object:
-    """A table's value as the dataclass has it."""
-    if key in ("bytes", "group_size", "last_arrival_rank", "last_arrival_device"):
-        return None if value == -1 else value
-    return None if isinstance(value, float) and np.isnan(value) else value
+def _plain(column: pd.Series) -> list[Any]:
+    """A table's column as the dataclass has it."""
+    values = column.tolist()
+    if column.name in ("bytes", "group_size", "last_arrival_rank", "last_arrival_device"):
+        return [None if value == -1 else value for value in values]
+    return values if column.dtype.kind in "iub" else [None if value != value else value for value in values]
