@@ -13,7 +13,8 @@ mkdir -p "$clone" "$logs"
 declare -A background=()
 trap 'for one in "${background[@]}"; do kill -- "-$one" 2>/dev/null && wait "$one" || true; done; rm -rf "$work"' EXIT
 
-# The tests that depend on the Python and on versions most: quick, and through every command and all of the API.
+# The tests that depend on the Python and on versions most: quick, and through every command and all of the API. That
+# processes one by one answer as all of them do takes long, and depends on neither.
 QUICK="tests/traceviz/test_api.py tests/traceviz/test_cli.py tests/analyzers/readers/nsys tests/analyzers/readers/kineto/test_tables.py tests/analyzers/arrays \
 tests/analyzers/trace tests/analyzers/verdict/test_check.py --ignore=tests/analyzers/trace/test_by_process.py"
 

@@ -24,7 +24,7 @@ from analyzers.readers.kineto.events import CALLS, FIELDS, BadTime, Batch, Head,
 from analyzers.readers.kineto.fast import Known, scan
 from analyzers.readers.kineto.vendor import Raw, Vendor
 from analyzers.readers.kineto.vendors import vendor_of
-from analyzers.trace.columns import codes, ints, is_one_of, span
+from analyzers.trace.columns import codes, ints, is_one_of, of_codes, span
 from analyzers.trace.freed_memory import freed_memory_kept
 from analyzers.trace.overhead import KINETO, with_overhead
 from analyzers.trace.tables import Capture, Process, Trace
@@ -267,7 +267,7 @@ def odd_links(trace: Trace) -> Trace:
 def unrecorded_waits(trace: Trace, vendor: Vendor) -> Trace:
     """Warn where streams were made to wait, and nothing says which of them waited: what torch.profiler does unasked."""
     code, names = codes(trace.api, "name")
-    is_wait = np.array(["StreamWaitEvent" in name for name in names] + [False])[code]
+    is_wait = of_codes(code, ["StreamWaitEvent" in name for name in names])
     if is_one_of(trace.syncs, "kind", ["stream_wait"]).any():
         return trace
     if not is_wait.any():

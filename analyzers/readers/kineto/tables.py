@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from analyzers.arrays.groups import first_row, grouped
-from analyzers.arrays.types import Ints
+from analyzers.arrays.types import Ints, Mask
 from analyzers.readers.kineto.events import Args, Head, Rows, whole
-from analyzers.trace.columns import categorical, codes, ints, ints_at, is_one_of, table
+from analyzers.trace.columns import categorical, codes, ints, ints_at, is_one_of, of_codes, table
 from analyzers.trace.kernels import is_communication_kernel
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.schemas import COPY_KINDS, MEMORY_KINDS
@@ -385,9 +385,9 @@ def comms(
     return table("comms", columns)
 
 
-def _named_communication(ops: pd.DataFrame) -> Any:
+def _named_communication(ops: pd.DataFrame) -> Mask:
     code, names = codes(ops, "name")
-    return np.array([is_communication_kernel(name) for name in names] + [False], bool)[code]
+    return of_codes(code, [*map(is_communication_kernel, names)])
 
 
 def _calls_around(process: Ints, api: pd.DataFrame, calls: RangeIndex, launch: Ints) -> Ints:

@@ -18,7 +18,7 @@ from analyzers.arrays.types import Ints
 from analyzers.common.wording import duration
 from analyzers.readers.kineto.events import SYNC_TYPES
 from analyzers.readers.kineto.vendor import Raw, Vendor
-from analyzers.trace.columns import codes, ints, is_one_of, table
+from analyzers.trace.columns import codes, ints, is_one_of, of_codes, table
 from analyzers.trace.kernels import operation_of
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.schemas import COPY_KINDS, MEMORY_KINDS, SYNC_KINDS
@@ -114,7 +114,7 @@ def _comms(trace: Trace) -> pd.DataFrame:
     if len(trace.comms):
         return trace.comms
     code, names = codes(trace.ranges, "name")
-    calls = np.flatnonzero(np.array([*(name.startswith(CALL) for name in names), False])[code])
+    calls = np.flatnonzero(of_codes(code, [name.startswith(CALL) for name in names]))
     if not calls.size:
         return trace.comms
     frame, launch = trace.ranges.iloc[calls], ints(trace.ops, "launch")

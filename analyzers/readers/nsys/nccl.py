@@ -17,7 +17,7 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.readers.nsys.events import ROW
 from analyzers.readers.nsys.file import NsysFile
-from analyzers.trace.columns import codes, ints, table
+from analyzers.trace.columns import codes, ints, of_codes, table
 from analyzers.trace.kernels import is_communication_kernel, operation_of
 
 DOMAINS = ("NCCL", "")  # "" where the export does not tell domains apart
@@ -105,7 +105,7 @@ def _launches(ops: pd.DataFrame, api: pd.DataFrame) -> dict[tuple[int, ...], tup
 
 def _communicates(ops: pd.DataFrame) -> Mask:
     code, names = codes(ops, "name")
-    return np.array([is_communication_kernel(name) for name in names] + [False])[code]
+    return of_codes(code, [*map(is_communication_kernel, names)])
 
 
 def _inside(at: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:

@@ -22,7 +22,7 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.readers.json_events import MOST_NS, nanoseconds
 from analyzers.readers.xla.profile import HOST, NO_STREAM, Profile
-from analyzers.trace.columns import codes, ints, span, table
+from analyzers.trace.columns import codes, ints, of_codes, span, table
 from analyzers.trace.kernels import is_communication_kernel
 from analyzers.trace.ranks import claim_of_name
 from analyzers.trace.schemas import COPY_KINDS
@@ -325,7 +325,7 @@ def _range_kind(name: str) -> str:
 def _comms(rows: _Rows, ops: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
     """A row for each kernel of a collective's HLO op that its correlation id tells from others."""
     code, names = codes(ops, "name")
-    communicates = np.array([is_communication_kernel(name) for name in names] + [False])[code]
+    communicates = of_codes(code, [*map(is_communication_kernel, names)])
     ids, counts = np.unique(rows.correlation[rows.op], return_counts=True)
     known = np.isin(rows.correlation[rows.op], ids[(counts == 1) & (ids >= 0)])
     told = [collective_of(text) for text in rows.texts("hlo_op", rows.op)]

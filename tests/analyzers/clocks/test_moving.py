@@ -23,9 +23,9 @@ HOST_TABLES = ("api", "ranges", "syncs", "comms", "memory")
 GPU_TABLES = ("ops", "counters")
 
 
-@pytest.fixture(autouse=True, params=["all rows at once", "one row at once"])
+@pytest.fixture(autouse=True, params=["all rows at once", "one row at a time"])
 def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "one row at once":
+    if request.param == "one row at a time":
         monkeypatch.setattr(groups, "AT_ONCE", 1)
 
 
