@@ -42,7 +42,6 @@ def main() -> None:
         asked = ["check-overlap", *map(str, RANKS), "--no-cache"]
         commands[f"check-overlap, {tree.name}"] = [*MISSES_THE_BAR, *traceviz, *asked], tree
         commands[f"--help, {tree.name}"] = [*traceviz, "--help"], tree
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     least: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as compiled:
         os.chdir(compiled)  # as a user's folder, which has no pyproject.toml that names traceviz
