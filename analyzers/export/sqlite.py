@@ -23,7 +23,7 @@ from analyzers.common.writing import refuse_existing, replacing
 from analyzers.export.run import RunAsFiles
 from analyzers.export.tables import filed_columns
 from analyzers.syncs.report import order_of
-from analyzers.trace.columns import codes, ints, of_codes, stored
+from analyzers.trace.columns import at_codes, codes, ints, stored
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, PartitionedRun, as_run
 from analyzers.trace.schemas import TABLES
@@ -72,7 +72,10 @@ ROWS_OF = ("op", "behind", "waited_op", "call")  # columns of findings that coun
 NAMED = ("ops", "api", "ranges")  # tables whose names stand in `names`
 ROWS = 1 << 16  # of a table that are made into Python's objects at once
 PARAMETERS = 999  # of a statement, as many as any SQLite takes
-CACHE_KIB = 32 << 10  # of pages, and of what is sorted for an index at once
+PAGE = 1 << 14  # bytes: a quarter as many pages to fill and to read again for indexes as SQLite's own 4 KiB make
+MAPPED = 1 << 31  # bytes of the file that are read in place, as many as SQLite maps
+LOOKED_AT = 1000  # rows of an index, from which SQLite estimates what a lookup in it finds
+NULL = float("nan")  # as SQLite takes it; for None sqlite3 looks for somebody who adapts it, three times as long
 # Views: tables with the names they count, and lengths.
 VIEWS = {
     f"{table}_named": f"select {table}.*, names.name, {table}.end_ns - {table}.start_ns as duration_ns "
@@ -82,10 +85,7 @@ VIEWS = {
 
 
 class Cells(NamedTuple):
-    """A column of some rows in a statement: what stands there, and what is handed over for it, if anything is.
-
-    None rather not: sqlite3 looks for somebody who adapts it, which takes three times as long as to take a number.
-    """
+    """A column of some rows in a statement: what stands there, and what is handed over for it, if anything is."""
 
     word: str
     given: Sequence[Any] | None = None
@@ -131,9 +131,10 @@ def _write(path: Path, found: Mapping[str, pd.DataFrame], files: RunAsFiles, nam
     kinds = {**{name: _kinds_of(name) for name in TABLES}, **{name: _kinds(frame) for name, frame in found.items()}}
     with closing(sqlite3.connect(path)) as connection:
         database = Database(connection)
+        connection.execute(f"pragma page_size = {PAGE}")
+        connection.execute(f"pragma mmap_size = {MAPPED}")
         connection.execute("pragma journal_mode = off")
         connection.execute("pragma synchronous = off")  # the file gets its name only when it is whole
-        connection.execute(f"pragma cache_size = {-CACHE_KIB}")
         for name in _in_order(kinds):
             _create(database, name, kinds[name])
             if name in found:
@@ -145,6 +146,7 @@ def _write(path: Path, found: Mapping[str, pd.DataFrame], files: RunAsFiles, nam
         for name, statement in VIEWS.items():
             database.create_view(name, statement)
         connection.commit()
+        connection.execute(f"pragma analysis_limit = {LOOKED_AT}")
         connection.execute("analyze")
         connection.commit()
 
@@ -204,21 +206,23 @@ def _type(column: pd.Series) -> type:
 def _cells(values: Any, *, minus_one: bool) -> Cells:
     """A column of some rows, with NULL for what is not known; with `minus_one`, −1 is."""
     if isinstance(values, pd.Categorical):
-        texts = np.array([*map(str, values.categories), ""], object)
-        code = np.where(values.codes < 0, len(texts) - 1, values.codes)
-        lacking = of_codes(code, [not text for text in texts])
-        if lacking.all():
+        texts = np.array([*(str(text) or NULL for text in values.categories), NULL], object)
+        if at_codes(np.array([text is NULL for text in texts]), values.codes).all():
             return Cells("null")
-        return Cells("nullif(?, '')" if lacking.any() else "?", texts[code].tolist())
+        return Cells("?", at_codes(texts, values.codes).tolist())
     if values.dtype.kind in "iub":
         if (values == values[0]).all():
             return Cells("null" if values[0] == -1 and not minus_one else str(int(values[0])))
         numbers = values.astype(np.int64, copy=False)
-        return Cells("?" if minus_one or not (numbers == -1).any() else "nullif(?, -1)", numbers.tolist())
+        unknown = np.empty(0, np.int64) if minus_one else np.flatnonzero(numbers == -1)
+        if unknown.size:
+            numbers = numbers.astype(object)
+            numbers[unknown] = NULL
+        return Cells("?", numbers.tolist())
     if values.dtype.kind == "f":
-        return Cells("?", values.tolist())  # SQLite takes NaN for NULL
+        return Cells("?", values.tolist())
     kind = _type(pd.Series(values))
-    return Cells("?", [None if value is None or value == "" or value != value else kind(value) for value in values])
+    return Cells("?", [NULL if value is None or value == "" or value != value else kind(value) for value in values])
 
 
 def _says_minus_one(name: str, table: str) -> bool:
