@@ -107,6 +107,16 @@ def test_keys_of_as_many_combinations_as_bytes_hold_are_told_apart(
     assert group_numbers(first, second).tolist() == [sorted(set(rows)).index(row) for row in rows]
 
 
+@pytest.mark.parametrize("moved", [0, 2, 60, 200])
+def test_rows_are_ordered_however_many_lie_out_of_order(moved: int) -> None:
+    """Ties among them, and numbers too far apart to be counted."""
+    random = np.random.default_rng(moved)
+    values = np.sort(random.integers(0, 1 << 40, 100).repeat(2))
+    rows = random.permutation(values.size)[:moved]
+    values[rows] = values[random.permutation(rows)]
+    assert ordered(values).tolist() == sorted(range(values.size), key=values.tolist().__getitem__)
+
+
 @given(st.permutations(range(12)), st.integers(1, 40))
 def test_rows_that_have_a_place_each_are_put_there(rows: list[int], gap: int) -> None:
     first, second = np.array(rows) // 3 * gap, np.array(rows) % 3
