@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzers.trace.columns import table
+from analyzers.trace.columns import categorical, table
 from analyzers.trace.ranks import assign_ranks
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Capture, Process, Trace
@@ -195,11 +195,15 @@ class Builder:
 
 def _table(name: str, rows: list[dict[str, Any]]) -> pd.DataFrame:
     """A table of rows, with the schema's default where a row says nothing of a column, or None, or NaN."""
-    filled = {}
+    filled: dict[str, Any] = {}
     for column in dict.fromkeys(column for row in rows for column in row):
         kind, default = TABLES[name].get(column, ("", None))
-        values = [default if pd.isna(value) else value for value in (row.get(column) for row in rows)]
-        filled[column] = np.array(values, object if kind == "text" or isinstance(kind, tuple) else None)
+        given = (row.get(column) for row in rows)
+        values = [default if value is None or value != value else value for value in given]
+        texts = tuple(sorted(set(values))) if kind == "text" else kind if isinstance(kind, tuple) else ()
+        filled[column] = (
+            categorical(np.array([texts.index(value) for value in values]), texts) if texts else np.array(values)
+        )
     return table(name, filled, length=len(rows))
 
 
