@@ -73,7 +73,6 @@ NAMED = ("ops", "api", "ranges")  # tables whose names stand in `names`
 ROWS = 1 << 16  # of a table that are made into Python's objects at once
 PARAMETERS = 999  # of a statement, as many as any SQLite takes
 PAGE = 1 << 14  # bytes: a quarter as many pages to fill and to read again for indexes as SQLite's own 4 KiB make
-MAPPED = 1 << 31  # bytes of the file that are read in place, as many as SQLite maps
 LOOKED_AT = 1000  # rows of an index, from which SQLite estimates what a lookup in it finds
 NULL = float("nan")  # as SQLite takes it; for None sqlite3 looks for somebody who adapts it, three times as long
 # Views: tables with the names they count, and lengths.
@@ -132,7 +131,6 @@ def _write(path: Path, found: Mapping[str, pd.DataFrame], files: RunAsFiles, nam
     with closing(sqlite3.connect(path)) as connection:
         database = Database(connection)
         connection.execute(f"pragma page_size = {PAGE}")
-        connection.execute(f"pragma mmap_size = {MAPPED}")
         connection.execute("pragma journal_mode = off")
         connection.execute("pragma synchronous = off")  # the file gets its name only when it is whole
         for name in _in_order(kinds):
