@@ -212,8 +212,7 @@ def _cells(values: Any, *, minus_one: bool) -> Cells:
         if (values == values[0]).all():
             return Cells("null" if values[0] == -1 and not minus_one else str(int(values[0])))
         numbers = values.astype(np.int64, copy=False)
-        unknown = np.empty(0, np.int64) if minus_one else np.flatnonzero(numbers == -1)
-        if unknown.size:
+        if not minus_one and (unknown := numbers == -1).any():
             numbers = numbers.astype(object)
             numbers[unknown] = NULL
         return Cells("?", numbers.tolist())

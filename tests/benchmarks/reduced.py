@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -64,6 +65,11 @@ def measure(count: int, folder: Path) -> dict[str, float]:
     }
 
 
+def largest_doubling(rounds: list[dict[int, dict[str, float]]], took: Callable[[dict[str, float]], float]) -> float:
+    """How many times a size takes what half of it does: the median of the rounds' own ratios."""
+    return max(median(took(each[many]) / took(each[few]) for each in rounds) for few, many in pairwise(rounds[0]))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=1024)
@@ -98,14 +104,9 @@ def main() -> None:
     for ranks in sizes:
         found = min((each[ranks] for each in rounds), key=lambda one: one["of CPU"])
         print(f"{ranks:5} ranks: " + ", ".join(f"{name} {value:.1f}" for name, value in found.items()), flush=True)
-    seconds = found["of CPU"]
-    for each in rounds:
-        for found in each.values():
-            found["own"] = found["of CPU"] - found["of that the system's"]
-    doubling, doubling_own = (
-        max(median(each[many][what] / each[few][what] for each in rounds) for few, many in pairwise(sizes))
-        for what in ("of CPU", "own")
-    )
+    seconds = min(each[options.ranks]["of CPU"] for each in rounds)
+    doubling = largest_doubling(rounds, lambda one: one["of CPU"])
+    doubling_own = largest_doubling(rounds, lambda one: one["of CPU"] - one["of that the system's"])
     print(
         f"bar {BAR_SECONDS:g} s of CPU: {seconds:.1f} s; bar {BAR_DOUBLING} times a doubling: {doubling:.2f}, "
         f"{doubling_own:.2f} without the system's"

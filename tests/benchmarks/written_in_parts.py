@@ -68,7 +68,10 @@ def main() -> None:
             with tempfile.TemporaryDirectory(dir=options.folder) as name:
                 every = commands(paths, halves, Path(name))
                 asked = [one for one in every if one == FIRST or one.startswith(tuple(options.only or [""]))]
-                found = [(one, taken([*every[one], *more], options.folder)) for one in (*asked, FIRST)]
+                found = []
+                for one in (*asked, FIRST):
+                    found.append((one, taken([*every[one], *more], options.folder)))
+                    print(f"{one}: {found[-1][1][1]:.1f} s of CPU", file=sys.stderr, flush=True)
             first = min(busy for one, (_, busy, _) in found if one == FIRST)
             for command, (wall, busy, peak) in found:
                 print(
