@@ -22,7 +22,7 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.trace.nesting import levels
 
-ROWS = 1 << 15  # written at once
+ROWS = 1 << 16  # written at once
 FEW = 1 << 10  # of numbers that lie so close each is made a text once
 PAIRS = 1 << 15  # so many pairs of texts may be put together, of which few occur
 _DECIMALS = [f".{number:03d}" for number in range(1000)]

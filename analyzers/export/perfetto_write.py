@@ -22,6 +22,7 @@ from analyzers.export.perfetto_tables import process_tracks, table_events
 from analyzers.export.run import RunAsFiles
 from analyzers.syncs.report import order_of
 from analyzers.trace.about import about
+from analyzers.trace.freed_memory import freed_memory_kept
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, PartitionedRun, as_run
 from analyzers.trace.tables import Trace
@@ -56,14 +57,15 @@ def to_perfetto(
     run = as_run(run)
     if not len(run.trace.ops):
         raise TracevizError("There is no GPU work to write.", path=path)
-    result, order = check_overlap(run, a, b, narrowing=narrowing), order_of(run, narrowing)
+    result = check_overlap(run, a, b, narrowing=narrowing)
+    order = order_of(run, narrowing, missing_only=True)
     files, tracks = RunAsFiles(run, narrowing), Tracks()
     process_tracks(files, tracks)
     found = chain.from_iterable(finding_events(part, tracks, result, order) for part in run.parts(narrowing))
     alone, zero = files.trace, files.first_ns  # the earliest time becomes 0, for Perfetto draws nothing before
     collectives = collective_events(alone, tracks, collectives_of(alone)) if alone.matches is not None else iter(())
     opened = igzip.open if path.name.endswith(".gz") else open
-    with replacing(path) as beside, opened(beside, "wb") as file:
+    with replacing(path) as beside, opened(beside, "wb") as file, freed_memory_kept(run.size):
         file.write(_head(alone, zero, tracks.metadata.pop(0)))
         for events in chain(found, collectives, table_events(files, tracks)):
             for some in lines(events, zero):

@@ -106,6 +106,13 @@ class RunAsFiles:
         for _, part, begins in self.parts(name):
             yield with_launches_from(getattr(part, name), begins["api"]), begins[name]
 
+    def by_part(self) -> Iterator[tuple[dict[str, pd.DataFrame], dict[str, int]]]:
+        """All tables, each part read once, and how many rows of each are before; as `rows` gives them one by one."""
+        yield {name: getattr(self.trace, name)[: self.lengths[name]] for name in _OF_RUN}, dict.fromkeys(_OF_RUN, 0)
+        each = [name for name in TABLES if name not in _OF_RUN]
+        for part, begins in zip(self._alone_parts(), self._begins(), strict=True):
+            yield {name: with_launches_from(getattr(part, name), begins["api"]) for name in each}, begins
+
     def texts(self, name: str, column: str) -> list[str]:
         """All texts of a table's column, also those that none of the rows has that are left."""
         return list(self._texts[name, column])

@@ -70,7 +70,7 @@ INDEXES: Mapping[str, tuple[tuple[str, ...], ...]] = {
 }
 ROWS_OF = ("op", "behind", "waited_op", "call")  # columns of findings that count rows of `ops` and `api`
 NAMED = ("ops", "api", "ranges")  # tables whose names stand in `names`
-ROWS = 1 << 16  # of a table that are made into Python's objects at once
+ROWS = 1 << 14  # of a table that are made into Python's objects at once: more leave the processor's cache
 PARAMETERS = 999  # of a statement, as many as any SQLite takes
 PAGE = 1 << 14  # bytes: a quarter as many pages to fill and to read again for indexes as SQLite's own 4 KiB make
 LOOKED_AT = 1000  # rows of an index, from which SQLite estimates what a lookup in it finds
@@ -133,12 +133,15 @@ def _write(path: Path, found: Mapping[str, pd.DataFrame], files: RunAsFiles, nam
         connection.execute(f"pragma page_size = {PAGE}")
         connection.execute("pragma journal_mode = off")
         connection.execute("pragma synchronous = off")  # the file gets its name only when it is whole
-        for name in _in_order(kinds):
+        in_order = _in_order(kinds)
+        for name in in_order:
             _create(database, name, kinds[name])
             if name in found:
                 _append(connection, name, {column: stored(found[name], column) for column in found[name].columns}, 0)
-            for part, begin in files.rows(name) if name in TABLES else ():
-                _append(connection, name, _columns(part, name, names), begin)
+        for tables, begins in files.by_part():
+            for name, rows in tables.items():
+                _append(connection, name, _columns(rows, name, names), begins[name])
+        for name in in_order:
             for index in INDEXES.get(name, ()):
                 database[name].create_index(list(index))
         for name, statement in VIEWS.items():
