@@ -75,9 +75,13 @@ class RunAsFiles:
 
         It has the rows of that table and those `beside`, perhaps of others; rows that it names are its own.
         """
-        wanted = [i for i, part in enumerate(self._parts) if part.lengths[name]]
+        yield from self._parts_with((name,), (name, *beside))
+
+    def _parts_with(self, some: Sequence[str], tables: Sequence[str]) -> Iterator[tuple[int, Trace, dict[str, int]]]:
+        """Parts that have rows of some tables, as `parts` gives them; `tables` are read."""
+        wanted = [i for i, part in enumerate(self._parts) if any(part.lengths[name] for name in some)]
         begins = [*self._begins()]
-        yield from zip(wanted, self._alone_parts(wanted, (name, *beside)), (begins[i] for i in wanted), strict=True)
+        yield from zip(wanted, self._alone_parts(wanted, tables), (begins[i] for i in wanted), strict=True)
 
     def _alone_parts(self, only: Sequence[int] | None = None, tables: Collection[str] | None = None) -> Iterator[Trace]:
         if self._alone is not None:
@@ -94,23 +98,19 @@ class RunAsFiles:
 
     def frames(self, name: str) -> Iterator[pd.DataFrame]:
         """A table, part by part, as `filed` gives it; rows and texts are those of all parts together."""
-        none = not self.lengths[name]
-        for rows, _ in [(getattr(self.trace, name)[:0], 0)] if none else self.rows(name):
+        without_rows = getattr(self.trace, name)[:0]
+        for rows in (tables[name] for tables, _ in self.tables(name)) if self.lengths[name] else [without_rows]:
             yield self._with_texts(name, filed(rows, name))
 
-    def rows(self, name: str) -> Iterator[tuple[pd.DataFrame, int]]:
-        """A table, part by part, and how many of its rows are before; rows that it names are those of all parts."""
-        if name in _OF_RUN:
-            yield getattr(self.trace, name)[: self.lengths[name]], 0
-            return
-        for _, part, begins in self.parts(name):
-            yield with_launches_from(getattr(part, name), begins["api"]), begins[name]
+    def tables(self, *names: str) -> Iterator[tuple[dict[str, pd.DataFrame], dict[str, int]]]:
+        """Some tables, each part that has rows of them read once, and how many rows of each table are before.
 
-    def by_part(self) -> Iterator[tuple[dict[str, pd.DataFrame], dict[str, int]]]:
-        """All tables, each part read once, and how many rows of each are before; as `rows` gives them one by one."""
-        yield {name: getattr(self.trace, name)[: self.lengths[name]] for name in _OF_RUN}, dict.fromkeys(_OF_RUN, 0)
-        each = [name for name in TABLES if name not in _OF_RUN]
-        for part, begins in zip(self._alone_parts(), self._begins(), strict=True):
+        Rows that they name are those of all parts.
+        """
+        of_run, each = [name for name in names if name in _OF_RUN], [name for name in names if name not in _OF_RUN]
+        if of_run:
+            yield {name: getattr(self.trace, name)[: self.lengths[name]] for name in of_run}, dict.fromkeys(of_run, 0)
+        for _, part, begins in self._parts_with(each, each):
             yield {name: with_launches_from(getattr(part, name), begins["api"]) for name in each}, begins
 
     def texts(self, name: str, column: str) -> list[str]:

@@ -70,7 +70,7 @@ INDEXES: Mapping[str, tuple[tuple[str, ...], ...]] = {
 }
 ROWS_OF = ("op", "behind", "waited_op", "call")  # columns of findings that count rows of `ops` and `api`
 NAMED = ("ops", "api", "ranges")  # tables whose names stand in `names`
-ROWS = 1 << 14  # of a table that are made into Python's objects at once: more leave the processor's cache
+ROWS = 1 << 14  # of a table that are made into Python's objects at once; more take longer
 PARAMETERS = 999  # of a statement, as many as any SQLite takes
 PAGE = 1 << 14  # bytes: a quarter as many pages to fill and to read again for indexes as SQLite's own 4 KiB make
 LOOKED_AT = 1000  # rows of an index, from which SQLite estimates what a lookup in it finds
@@ -138,7 +138,7 @@ def _write(path: Path, found: Mapping[str, pd.DataFrame], files: RunAsFiles, nam
             _create(database, name, kinds[name])
             if name in found:
                 _append(connection, name, {column: stored(found[name], column) for column in found[name].columns}, 0)
-        for tables, begins in files.by_part():
+        for tables, begins in files.tables(*TABLES):
             for name, rows in tables.items():
                 _append(connection, name, _columns(rows, name, names), begins[name])
         for name in in_order:

@@ -22,6 +22,7 @@ from analyzers.export import perfetto_lines
 from analyzers.export.parquet import to_parquet
 from analyzers.export.perfetto_lines import nesting
 from analyzers.export.perfetto_write import to_perfetto
+from analyzers.syncs.report import order_report
 from analyzers.trace.narrow import only_ranks
 from analyzers.trace.schemas import OF_COLLECTIVES, TABLES
 from analyzers.trace.tables import Trace
@@ -240,6 +241,18 @@ def test_missed_overlap_and_waits_of_a_real_run_are_shown_with_cause_and_evidenc
     assert any("was submitted" in text for text in evidence)
     waits = sum(round(e["dur"] * 1000) for e in content["traceEvents"] if e.get("cat") == "traceviz.wait")
     assert waits == int(trace.ops["wait_ns"].sum())
+
+
+def test_missing_waits_of_a_race_are_instants_and_no_fork_or_join_that_is_ordered(tmp_path: Path) -> None:
+    trace = tv.load(DATA / "workloads/dpmp.race.2gpu.torch")
+    content = json.loads(to_perfetto(trace, tmp_path / "x.json").read_text(encoding="utf-8"))
+    shown = [event for event in content["traceEvents"] if event.get("cat") == "traceviz.missing-wait"]
+    table = order_report(trace).crossings.table
+    unordered = table[table["status"] == "unordered"]
+    assert 0 < len(unordered) < len(table)
+    zero = content["traceviz"]["zero_ns"]
+    assert sorted(round(event["ts"] * 1000) + zero for event in shown) == sorted(unordered["at_ns"])
+    assert all("does not wait for" in event["args"]["message"] for event in shown)
 
 
 def test_a_part_is_written_without_the_rest_and_keeps_its_overlap(tmp_path: Path) -> None:
