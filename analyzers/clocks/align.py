@@ -40,7 +40,7 @@ from analyzers.trace.columns import (
 from analyzers.trace.devices import DeviceLabels, count_devices
 from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.kernels import is_declared
-from analyzers.trace.merge import TIME_COLUMNS
+from analyzers.trace.merge import TIME_COLUMNS, times_stated
 from analyzers.trace.schemas import OPS, WAIT_RANGE
 from analyzers.trace.tables import Trace
 
@@ -134,7 +134,7 @@ def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
     if trace.matches is None or not len(trace.matches.calls):
         nothing = {column: repeated(0, narrowest(str(OPS[column][0])), size) for column in ("wait_ns", *WAIT_RANGE)}
         return replace(trace, ops=assigned(trace.ops, nothing))
-    wait, least, most = np.zeros(size, np.int64), FilledInParts(size), FilledInParts(size)
+    wait, least, most = FilledInParts(size), FilledInParts(size), FilledInParts(size)
     calls, collectives = trace.matches.calls, trace.matches.collectives
     starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
     is_unsure = ~collectives["sure"].to_numpy(bool)  # its calls may be another collective's
@@ -147,7 +147,7 @@ def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
         is_head = np.diff(collective, prepend=-1) != 0
         heads, number = np.flatnonzero(is_head), np.cumsum(is_head) - 1
         last = np.maximum.reduceat(start, heads)[number]
-        wait[op] = np.minimum(last - start, length)
+        wait.put(op, np.minimum(last - start, length))
         since_first = (start - np.minimum.reduceat(start, heads)[number]).astype(np.float64)  # small: floats hold it
         has_several = np.bincount(number)[number] > 1
         clock = clock_of_member.take(member[rows])
@@ -156,7 +156,7 @@ def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
         low, high = np.where(unsure, 0, low), np.where(unsure, length, high)
         least.put(op, np.where(has_several, np.floor(np.clip(low, 0, length)), 0).astype(np.int64))
         most.put(op, np.where(has_several, np.ceil(np.clip(high, 0, length)), 0).astype(np.int64))
-    waits = {"wait_ns": wait, "wait_low_ns": least.values, "wait_high_ns": most.values}
+    waits = {"wait_ns": wait.values, "wait_low_ns": least.values, "wait_high_ns": most.values}
     return replace(trace, ops=assigned(trace.ops, {column: squeezed(values) for column, values in waits.items()}))
 
 
@@ -332,7 +332,7 @@ def move(trace: Trace, clocks: Clocks) -> Trace:
     hosts, capture = host_clocks(trace, clocks, ints(frames["ops"], "start_ns")), _capture_of(trace)
     for name in ("api", "ranges", "syncs", "comms", "memory") if any(map(_moves, hosts)) else ():
         frame: pd.DataFrame = getattr(trace, name)
-        times = {column: ints(frame, column).copy() for column in TIME_COLUMNS if column in frame}
+        times = {column: ints(frame, column).copy() for column in times_stated(frame)}
         process = stored(frame, "process")
         for part in slices(len(frame)):
             here = {column: values[part] for column, values in times.items()}

@@ -222,7 +222,7 @@ def open_run(
     good = [one for one, each in zip(inputs, found, strict=True) if not isinstance(each, TracevizError)]
     summaries = [summary for summary, _ in read]
     trace = joined([summary.trace for summary in summaries], good, skipped, bad, align=align)
-    run = CapturesRun(good, summaries, trace, workers, progress)
+    run = CapturesRun(good, [summary.without_tables() for summary in summaries], trace, workers, progress)
     run.reading, run.folders = for_tasks, [folder for _, folder in read]
     return run
 

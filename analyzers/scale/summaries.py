@@ -1,7 +1,8 @@
 """Summaries of captures, from which a run finds ranks, clocks and collectives before it analyses any one capture.
 
 A *summary* is a capture's Trace with its communication kernels alone (and one op of every other device), their
-launches, the marks of steps, and the launches and synchronizations that bound its GPUs' clocks. Summaries of all
+launches, the marks of steps, and the launches and synchronizations that bound its GPUs' clocks. When communication was
+called is left out: it bears on no match and no clock, and of many ranks there are millions of calls. Summaries of all
 captures are merged, named and aligned as whole captures are. What results for one capture is its *context*: applied to
 that capture's own Trace, it gives the very rows that the merged one would have.
 """
@@ -16,23 +17,24 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import is_repeated, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.clocks.align import move
 from analyzers.clocks.hosts import witnesses
 from analyzers.counters.plateau import waits_by_traffic
 from analyzers.trace.alignment import Clocks
-from analyzers.trace.columns import codes, ints, table
+from analyzers.trace.columns import assigned, framed, ints, repeated, squeezed, stored, table
 from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.groups import communicators_of
 from analyzers.trace.kernels import is_bookkeeping, is_communication
-from analyzers.trace.merge import at_origin
+from analyzers.trace.merge import TIME_COLUMNS, at_origin
 from analyzers.trace.ranks import labels_of
-from analyzers.trace.schemas import OF_COLLECTIVES, OPS
+from analyzers.trace.schemas import OF_COLLECTIVES, OPS, TABLES
 from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Trace
 
 _KEYS = ["process", "correlation"]
+_KINDS = ("kind", "copy", "source_memory", "target_memory")  # texts of the schema, which all captures have
 _OF_HOSTS = ("api", "syncs", "records")
 IN_CONTEXT = ("ops", "api", "devices", "counters")  # tables that tell `apply_context` how to change any of them
 
@@ -47,6 +49,47 @@ class CaptureSummary(msgspec.Struct, frozen=True):
     rows: Ints
     size: int
     calls: int
+
+    def without_tables(self) -> CaptureSummary:
+        """What is still asked of it once the run's trace was made of its tables: those of many ranks are large."""
+        return replace(self, trace=_without_tables(self.trace))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Columns of one value go to another process as one row: pickle would write all of them out."""
+        tables = {name: (len(frame := getattr(self.trace, name)), _shortened(frame)) for name in TABLES}
+        return _summary, (_without_tables(self.trace), tables, self.rows, self.size, self.calls)
+
+
+def _without_tables(trace: Trace) -> Trace:
+    tables: dict[str, Any] = {name: table(name) for name in TABLES}
+    return replace(trace, **tables)
+
+
+def _shortened(frame: pd.DataFrame) -> dict[str, Any]:
+    """A table's columns, one row of those of one value."""
+    columns = {column: stored(frame, column) for column in frame.columns}
+    return {
+        column: values[:1].copy() if is_repeated(getattr(values, "codes", values)) else values
+        for column, values in columns.items()
+    }
+
+
+def _summary(
+    trace: Trace, tables: Mapping[str, tuple[int, Mapping[str, Any]]], rows: Ints, size: int, calls: int
+) -> CaptureSummary:
+    """A summary of its pieces; tables : rows of each, and its columns as `_shortened` has them."""
+    whole: dict[str, Any] = {}
+    for name, (length, columns) in tables.items():
+        whole[name] = framed({column: _lengthened(values, length) for column, values in columns.items()})
+    return CaptureSummary(replace(trace, **whole), rows, size, calls)
+
+
+def _lengthened(values: Any, length: int) -> Any:
+    if len(values) == length:
+        return values
+    if isinstance(values, pd.Categorical):
+        return pd.Categorical.from_codes(_lengthened(values.codes, length), dtype=values.dtype)
+    return repeated(values[0], values.dtype, length)
 
 
 class CaptureContext(msgspec.Struct, frozen=True):
@@ -81,6 +124,7 @@ def summary_of(trace: Trace) -> CaptureSummary:
     ops = _of_their_own(trace.ops.take(rows).reset_index(drop=True).assign(launch=launch))
     has_op = pd.MultiIndex.from_frame(trace.comms[_KEYS]).isin(pd.MultiIndex.from_frame(ops[_KEYS].drop_duplicates()))
     comms = _of_their_own(trace.comms[has_op].reset_index(drop=True))
+    comms = assigned(comms, {column: repeated(0, np.int64, len(comms)) for column in TIME_COLUMNS})
     steps = _of_their_own(trace.ranges.take(find_steps(trace).rows).reset_index(drop=True))
     hosts: dict[str, Any] = {
         name: _of_their_own(getattr(trace, name).take(kept[name]).reset_index(drop=True)) for name in _OF_HOSTS
@@ -153,17 +197,15 @@ def _own(clocks: Clocks | None, processes: slice) -> Clocks | None:
 
 
 def _of_their_own(frame: pd.DataFrame) -> pd.DataFrame:
-    """The same rows without texts that none of them has."""
-    texts = {column: frame[column].array for column in frame if isinstance(frame[column].dtype, pd.CategoricalDtype)}
-    kinds = [column for column in ("kind", "copy", "source_memory", "target_memory") if column in texts]
-    used = {}
-    for column in texts:
-        if column not in kinds:
-            code, names = codes(frame, str(column))
-            used_codes = np.unique(code[code >= 0])
-            new = np.full(len(names) + 1, -1, np.int64)
-            new[used_codes] = np.arange(used_codes.size)
-            used[column] = pd.Categorical.from_codes(
-                new[code], dtype=pd.CategoricalDtype([names[at] for at in used_codes])
-            )
-    return frame.assign(**{str(column): values for column, values in used.items()})
+    """The same rows without texts that none of them has; a column of one value takes no room."""
+    columns = {}
+    for column in frame.columns:
+        values = stored(frame, column)
+        if isinstance(values, pd.Categorical):
+            if column not in _KINDS:
+                values = values.remove_unused_categories()
+            values = pd.Categorical.from_codes(squeezed(values.codes), dtype=values.dtype)
+        else:
+            values = squeezed(values)
+        columns[column] = values
+    return framed(columns)

@@ -127,5 +127,12 @@ def _moved(frame: pd.DataFrame, shift: int, processes: int) -> pd.DataFrame:
 
 
 def _moved_columns(frame: pd.DataFrame, shift: int, processes: int) -> Columns:
-    shifted = [column for column in TIME_COLUMNS if shift and column in frame]
+    shifted = times_stated(frame) if shift else ()
     return {"process": stored(frame, "process") + processes, **{one: stored(frame, one) + shift for one in shifted}}
+
+
+def times_stated(frame: pd.DataFrame) -> list[str]:
+    """The columns that say when a table's rows were; none where that was left out, and so is 0 throughout."""
+    columns = [column for column in TIME_COLUMNS if column in frame]
+    times = [stored(frame, column) for column in columns]
+    return [] if all(one.size and is_repeated(one) and one[0] == 0 for one in times) else columns

@@ -1,0 +1,76 @@
+"""Summaries of captures go between processes, and are kept, without what nobody asks of them."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analyzers.arrays.groups import is_repeated
+from analyzers.common.progress import silent
+from analyzers.readers.inputs import find_inputs
+from analyzers.readers.reading import Reading
+from analyzers.scale.parts import open_run, summarize_one
+from analyzers.scale.summaries import CaptureSummary
+from analyzers.trace.columns import ints, stored
+from analyzers.trace.schemas import TABLES
+from analyzers.trace.tables import Trace
+from analyzers.workers.local import LocalWorkers
+
+DATA = Path(__file__).parents[2] / "data"
+RUNS = {
+    "torch": sorted((DATA / "torch").glob("dpmp_overlap.rank?.json.gz")),
+    "nsys": sorted((DATA / "nsys").glob("rowpar_s1.rank*.nsys2025.sqlite")),
+}
+READING = Reading(cache=False, workers=1)
+
+
+@pytest.fixture(params=RUNS)
+def summary(request: pytest.FixtureRequest) -> CaptureSummary:
+    inputs, _ = find_inputs([str(RUNS[request.param][0])])
+    return summarize_one(inputs[0], READING, None, silent)[0]
+
+
+def of_one_value(trace: Trace) -> set[tuple[str, str]]:
+    """Columns of several rows that take no room."""
+    found = set()
+    for name in TABLES:
+        frame = getattr(trace, name)
+        for column in frame if len(frame) > 1 else ():
+            values = stored(frame, column)
+            if is_repeated(getattr(values, "codes", values)):
+                found.add((name, column))
+    return found
+
+
+def test_a_summary_is_the_same_in_another_process(summary: CaptureSummary) -> None:
+    found = pickle.loads(pickle.dumps(summary))
+    for name in TABLES:
+        pd.testing.assert_frame_equal(getattr(found.trace, name), getattr(summary.trace, name))
+    assert (found.trace.captures, found.trace.processes) == (summary.trace.captures, summary.trace.processes)
+    assert np.array_equal(found.rows, summary.rows)
+    assert (found.size, found.calls) == (summary.size, summary.calls)
+
+
+def test_columns_of_one_value_take_no_room_there_either(summary: CaptureSummary) -> None:
+    """No op has a wait before all captures are there, and all are of one process."""
+    before = of_one_value(summary.trace)
+    assert {("ops", "process"), ("ops", "wait_ns"), ("ops", "kind"), ("comms", "start_ns")} <= before
+    assert before == of_one_value(pickle.loads(pickle.dumps(summary)).trace)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_leaves_out_when_communication_was_called_and_its_captures_do_not(name: str, tmp_path: Path) -> None:
+    """Captures count from other zeros, and their clocks differ: neither makes a time of what is none."""
+    run = open_run(map(str, RUNS[name]), READING, LocalWorkers(1, tmp_path))
+    assert run.trace.clocks is not None
+    assert run.trace.clocks.aligned
+    assert len(run.trace.comms)
+    assert not ints(run.trace.comms, "start_ns").any()
+    assert not ints(run.trace.comms, "end_ns").any()
+    assert {("comms", "start_ns"), ("comms", "end_ns")} <= of_one_value(run.trace)
+    assert all((ints(part.comms, "end_ns") > ints(part.comms, "start_ns")).all() for part in run.parts())
+    assert not any(len(getattr(one.trace, table)) for one in run.summaries for table in TABLES)
