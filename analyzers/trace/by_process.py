@@ -23,7 +23,7 @@ from analyzers.trace.schemas import OF_COLLECTIVES, TABLES
 from analyzers.trace.tables import Trace
 
 MANY = 50_000  # ops of a process, on average, from which on making its tables takes little of what that saves
-_MOSTLY_SMALL = ("wait_ns", "bytes", "grid", "shared_bytes")  # 32 bits hold what nearly every capture says
+_MOSTLY_SMALL = ("bytes", "grid", "shared_bytes")  # 32 bits hold what nearly every capture says
 
 
 def by_process(run: PartitionedRun) -> PartitionedRun:

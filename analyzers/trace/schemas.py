@@ -14,7 +14,7 @@ SYNC_KINDS = ("stream", "event", "device", "stream_wait")
 
 # Column -> type and default. "text" is a categorical of strings, a tuple a categorical of those values. "key" fits 32
 # bits; "id" takes 32 where all of a column fit, as they nearly always do: such columns are half of a large capture.
-# So does what waits may be at least and at most.
+# So do waits, and what they may be at least and at most.
 # `analyzers.trace.columns.ints` gives them all as int64. Times are ns; -1 (or "") means the capture does not say.
 Schema = Mapping[str, tuple[str | tuple[str, ...], Any]]
 
@@ -28,7 +28,7 @@ OPS: Schema = {
     "name": ("text", ""),
     "start_ns": ("int64", 0),
     "end_ns": ("int64", 0),
-    "wait_ns": ("int64", 0),  # head of a matched collective spent waiting for the last rank
+    "wait_ns": ("id", 0),  # head of a matched collective spent waiting for the last rank
     "correlation": ("id", -1),
     "launch": ("id", -1),  # row in `api` of the call that launched it
     "bytes": ("int64", -1),
