@@ -45,7 +45,7 @@ from analyzers.causes.occupancy import (
 from analyzers.causes.queues import LAUNCH, NEVER, LaunchBounds, PredecessorIndex
 from analyzers.ordering.lanes import take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.overlap.pairing import Pairing
+from analyzers.overlap.pairing import Pairing, in_both
 from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
 from analyzers.trace.by_start import ops_by_start, those
 from analyzers.trace.columns import ints, ints_at, stored
@@ -140,6 +140,14 @@ class Explainer:
         self.queues = PredecessorIndex(trace, self.ordering, (a, b), self._launched())
         give_back_freed_memory(len(trace.ops), LARGE)
         self.queue_order = self._queue_order()  # takes most room: before there are gaps
+
+    def instances_of(self, rank: int, device: int) -> Ints:
+        """The numbers here of the instances that `RankOverlap.instances` of that device lists, in their order.
+
+        Where processes were looked at one by one, each counted its own from 0: those there are other numbers.
+        """
+        own = ops_of_devices(self.trace).get((rank, device), np.empty(0, np.int64))
+        return in_both(self.pairing, own[self.a[own]], own[self.b[own]])
 
     def explain(self, rank: int, device: int, at_once: int | None = None) -> Iterator[Explained]:
         """Explain all gaps of one rank's device, those of about `at_once` ops of A and B at a time."""

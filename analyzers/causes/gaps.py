@@ -23,7 +23,7 @@ from analyzers.arrays.groups import runs
 from analyzers.arrays.intervals import EMPTY, LIMIT, Union, coverage, either, intersect, meets, subtract, union
 from analyzers.arrays.search import search, search_on
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.overlap.pairing import Pairing
+from analyzers.overlap.pairing import Pairing, in_both
 from analyzers.trace.columns import ints, squeezed, stored
 from analyzers.trace.tables import Trace
 
@@ -111,13 +111,11 @@ def find_gaps(trace: Trace, a: Ints, b: Ints, pairing: Pairing, at_once: int | N
     ----------
     at_once : about how many ops to look at together; all where not given.
     """
-    of_a, of_b = np.zeros((2, len(pairing.label) + 1), dtype=bool)
-    of_a[pairing.a[a]] = of_b[pairing.b[b]] = True
-    is_shared = of_a & of_b
-    is_shared[-1] = False  # which answers for -1, ops of no instance
-    shared = np.flatnonzero(is_shared)
+    shared = in_both(pairing, a, b)
     if not shared.size:
         return
+    is_shared = np.zeros(pairing.process.size + 1, dtype=bool)  # the last is for work in no instance
+    is_shared[shared] = True
     a, b = _kept(is_shared[pairing.a[a]], a)[0], _kept(is_shared[pairing.b[b]], b)[0]
     starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
     span = int(max(ends[a].max(), ends[b].max()) - min(starts[a].min(), starts[b].min())) + 1

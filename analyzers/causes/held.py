@@ -11,7 +11,6 @@ side last runs in them. Their `alone_ns` sum up, by gap and cause, to what `alon
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 
 import msgspec
@@ -65,21 +64,21 @@ class Held(msgspec.Struct, frozen=True):
     links: dict[int, tuple[Link, ...]]
 
 
-def held(writer: EvidenceWriter, rank: int, device: int, instances: Sequence[int], in_words: int) -> Held | None:
+def held(writer: EvidenceWriter, rank: int, device: int, instances: Ints, in_words: int) -> Held | None:
     """The pieces of one rank's device; None where nothing was missed.
 
     Parameters
     ----------
-    instances : numbers of those in which overlap was missed.
+    instances : places of those in which overlap was missed among the device's, as `RankOverlap.instances` has them.
     in_words : how many pairs of a gap and a cause, the longest ones, are told in words.
     """
-    wanted = np.array(sorted(instances), np.int64)
+    wanted = writer.explainer.instances_of(rank, device)[instances]
     parts: list[Held] = []
     before = 0
     for one in writer.explainer.explain(rank, device) if wanted.size else []:
         found = _pieces(writer, one, wanted, before, in_words)
         before += one.gaps.size
-        if found.side.size:
+        if found is not None:
             parts.append(found)
     if not parts:
         return None
@@ -95,7 +94,8 @@ def held(writer: EvidenceWriter, rank: int, device: int, instances: Sequence[int
     )
 
 
-def _pieces(writer: EvidenceWriter, one: Explained, wanted: Ints, before: int, in_words: int) -> Held:
+def _pieces(writer: EvidenceWriter, one: Explained, wanted: Ints, before: int, in_words: int) -> Held | None:
+    """The pieces of some of the gaps; None where none of these was missed."""
     parts, gaps = one.parts, one.gaps
     submitted = np.clip(one.releases.released_ns[LAUNCH][parts.gap], parts.low_ns, parts.high_ns)
     submitted = np.where(np.isin(parts.state, (HOST_BLOCKED, NOT_LAUNCHED, PEER_WAITS)), parts.low_ns, submitted)
@@ -107,13 +107,15 @@ def _pieces(writer: EvidenceWriter, one: Explained, wanted: Ints, before: int, i
     low, high = (np.where(peer, whole, within) for whole, within in zip((low, high), cut, strict=True))
     alone = np.where(peer, high - low, gaps.alone(low, high, gap))
     kept = np.flatnonzero(np.isin(gaps.instance[gap], wanted) & (alone > 0))
+    if not kept.size:
+        return None
     kept = kept[np.lexsort((low[kept], gap[kept]))]
     gap, cause, early, peer = gap[kept], cause[kept], early[kept], peer[kept]
     goes_on = np.zeros(gap.size, dtype=bool)  # the same as before, after a pause of the other side or on its way
     goes_on[1:] = ~peer[1:] & np.logical_and.reduce([each[1:] == each[:-1] for each in (gap, cause, early)])
     heads = np.flatnonzero(~goes_on)
     ends = np.append(heads[1:], gap.size) - 1
-    gap, cause, ns = gap[heads], cause[heads], np.add.reduceat(alone[kept], heads) if heads.size else alone[:0]
+    gap, cause, ns = gap[heads], cause[heads], np.add.reduceat(alone[kept], heads)
     words, evidence, told = _in_words(writer, one, gap, cause, ns, in_words)
     return Held(
         gaps.side[gap],

@@ -22,7 +22,7 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.overlap.certainty import RealRange, real_range
 from analyzers.overlap.instances import Instances
-from analyzers.overlap.pairing import Pairing
+from analyzers.overlap.pairing import Pairing, in_both
 from analyzers.overlap.waiting import waiting_share
 from analyzers.trace.by_start import those, wanted_by_start
 from analyzers.trace.columns import ints
@@ -298,7 +298,7 @@ def _instances(trace: Trace, a: Ints, b: Ints, pairing: Pairing) -> Instances:
     """Instances on one rank's device for which both sides have work; their times are those of the real intervals."""
     starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
     instance_of = pairing.a[a], pairing.b[b]
-    found = _in_both(*instance_of, pairing.process.size)
+    found = in_both(pairing, a, b)
     number = np.full(pairing.process.size + 1, -1, np.int64)  # the last is for work in no instance
     number[found] = np.arange(found.size)
     first, last = np.full(found.size, MAX_NS), np.full(found.size, MIN_NS)
@@ -317,13 +317,6 @@ def _instances(trace: Trace, a: Ints, b: Ints, pairing: Pairing) -> Instances:
         pairing.label[places] if isinstance(places, slice) else tuple(pairing.label[each] for each in found.tolist())
     )
     return Instances(label, first, last, lengths.a, lengths.b, lengths.both, found)
-
-
-def _in_both(a: Ints, b: Ints, count: int) -> Ints:
-    """The instances that occur among those of A's ops and among those of B's, ascending; -1 is none."""
-    in_a, in_b = np.zeros((2, count + 1), dtype=bool)  # the last is for work in no instance
-    in_a[a] = in_b[b] = True
-    return np.flatnonzero((in_a & in_b)[:-1])
 
 
 def _ratio(part: int, whole: int) -> float | None:

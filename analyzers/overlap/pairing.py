@@ -47,6 +47,13 @@ class Pairing(msgspec.Struct, frozen=True):
     shift: int = 0
 
 
+def in_both(pairing: Pairing, a: Ints, b: Ints) -> Ints:
+    """The instances that some ops of A and of B are both of, ascending."""
+    of_a, of_b = np.zeros((2, pairing.process.size + 1), dtype=bool)  # the last is for work in no instance
+    of_a[pairing.a[a]] = of_b[pairing.b[b]] = True
+    return np.flatnonzero((of_a & of_b)[:-1])
+
+
 class Possible(msgspec.Struct, frozen=True):
     """How a part of a run can be paired; all parts are paired by one method.
 

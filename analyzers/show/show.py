@@ -114,10 +114,12 @@ class _Pair:
     def instance(self, wanted: FindingId) -> Shown:
         """One instance: what ran beside what, and its gaps, those first in which one side ran alone for longest."""
         ranks = [one for one in self.result.ranks if (one.rank, one.device) == (wanted.rank, wanted.device)]
-        found = next((one for rank in ranks for one in rank.instances if one.start_ns == wanted.start_ns), None)
-        if found is None:
+        every = [one for rank in ranks for one in rank.instances]
+        place = next((i for i, one in enumerate(every) if one.start_ns == wanted.start_ns), None)
+        if place is None:
             raise _unknown(wanted, "instance", (self.result.a, self.result.b))
-        gaps = [one for one in self._gaps(wanted) if one[0].gaps.instance[one[1]] == found.index]
+        found, number = every[place], int(self.writer.explainer.instances_of(wanted.rank, wanted.device)[place])
+        gaps = [one for one in self._gaps(wanted) if one[0].gaps.instance[one[1]] == number]
         gaps.sort(key=lambda one: -int(one[2].sum()))
         by_cause = np.sum([one[2] for one in gaps], axis=0) if gaps else np.zeros(len(CAUSES), np.int64)
         causes = [int(cause) for cause in np.argsort(-by_cause, kind="stable") if by_cause[cause]]
@@ -125,7 +127,7 @@ class _Pair:
         for cause in causes:
             longest = self._piece(max(gaps, key=lambda one: int(one[2][cause])), cause)
             pieces.append(Piece(longest.name, int(by_cause[cause]), longest.start_ns, longest.end_ns, longest.evidence))
-        picked = np.flatnonzero((self.writer.pairing.a == found.index) | (self.writer.pairing.b == found.index))
+        picked = np.flatnonzero((self.writer.pairing.a == number) | (self.writer.pairing.b == number))
         return Shown(
             id=str(wanted),
             kind="instance",
@@ -189,7 +191,9 @@ class _Pair:
 
     def _related_to_gap(self, wanted: FindingId, instance: int, op: int, start: int, end: int) -> Iterator[Related]:
         ranks = [one for one in self.result.ranks if (one.rank, one.device) == (wanted.rank, wanted.device)]
-        for found in (one for rank in ranks for one in rank.instances if one.index == instance):
+        every = [one for rank in ranks for one in rank.instances]
+        numbers = self.writer.explainer.instances_of(wanted.rank, wanted.device)
+        for found in (every[place] for place in np.flatnonzero(numbers == instance).tolist()):
             yield Related(instance_id(wanted.rank, wanted.device, found.start_ns), f"its instance, {found.label}")
         thread = int(self.writer.explainer.launches[0][op])
         yield from _syncs_within(self.whole, wanted.rank, start, end, thread)

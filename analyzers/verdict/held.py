@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from analyzers.causes.held import Held, held
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.ranks import devices_of
@@ -14,10 +16,8 @@ MOST_IN_WORDS, LEAST_IN_WORDS = 800, 10  # pieces, of all devices and of each; t
 
 def held_by_device(trace: Trace, result: OverlapResult) -> dict[DeviceKey, Held]:
     """By (rank, device), where overlap was missed; `result` is what `check_overlap` found in this trace, or its run."""
-    missed = {
-        (rank.rank, rank.device): rank.instances.index[rank.instances.missed_ns > 0].tolist() for rank in result.ranks
-    }
-    here = [key for key in devices_of(trace) if missed.get(key)]
+    missed = {(rank.rank, rank.device): np.flatnonzero(rank.instances.missed_ns > 0) for rank in result.ranks}
+    here = [key for key in devices_of(trace) if key in missed and missed[key].size]
     if not here:
         return {}
     writer = explaining(trace, result.a, result.b, result.agreed)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 
 from analyzers.causes.held import Held
 from analyzers.causes.table import CAUSES
+from analyzers.common.ids import instance_id
 from analyzers.load import load
+from analyzers.show.show import show
+from analyzers.trace import by_process
 from analyzers.trace.tables import Trace
 from analyzers.verdict import held as by_device
 from analyzers.verdict.check import check_overlap
@@ -110,3 +115,38 @@ def test_of_very_many_gaps_the_longest_are_told_in_words(monkeypatch: pytest.Mon
     assert len(found.evidence) == 1
     assert set(found.gap[found.words == 0].tolist()) == {0}
     assert set(found.links) == {0}
+
+
+SEVERAL = [*sorted(str(path) for path in Path("tests/data/torch").glob("dpmp_overlap.rank?.json.gz"))]
+PAIR = ("nvtx:DP Embedding", "nvtx:MP Embedding")
+
+
+def test_where_processes_were_looked_at_one_by_one_each_rank_has_its_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process then counts its own instances from 0; in the whole trace those of the second follow the first's."""
+    trace = load(SEVERAL)
+    together = held_by_device(trace, check_overlap(trace, *PAIR))
+    monkeypatch.setattr(by_process, "MANY", 1)
+    trace = load(SEVERAL)
+    one_by_one = held_by_device(trace, check_overlap(trace, *PAIR))
+    assert list(one_by_one) == list(together) == [(0, 0), (1, 1)]
+    for key, found in one_by_one.items():
+        for name in Held.__struct_fields__:
+            mine, theirs = getattr(found, name), getattr(together[key], name)
+            assert np.array_equal(mine, theirs) if isinstance(mine, np.ndarray) else mine == theirs
+
+
+def test_an_instance_of_each_rank_is_shown_as_where_all_were_looked_at_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trace = load(SEVERAL)
+    ids = [
+        instance_id(rank.rank, rank.device, one.start_ns)
+        for rank in check_overlap(trace, *PAIR).ranks
+        for one in rank.instances
+    ]
+    together = [show(trace, one, *PAIR) for one in ids]
+    assert {one.rank for one in together} == {0, 1}
+    assert all(one.pieces for one in together)
+    monkeypatch.setattr(by_process, "MANY", 1)
+    trace = load(SEVERAL)
+    assert [show(trace, one, *PAIR) for one in ids] == together
