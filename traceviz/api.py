@@ -526,14 +526,13 @@ def timeline(
     ------
     TracevizError : as `check_overlap`.
     """
-    from analyzers.syncs import report as order_report
-    from analyzers.verdict import check
+    from analyzers.verdict.with_order import check_with_order
     from traceviz.timelines import notebook, palette, picture
 
     refuse_dask(reading)
     with progress() as on_progress, opened(trace, reading, on_progress, lists=True) as run:
-        result = check.check_overlap(run, a, b, min_overlap=min_overlap, accept_apparent=accept_apparent)
-        drawn = picture.picture(run, result, order_report.order_of(run))
+        result, order = check_with_order(run, a, b, min_overlap=min_overlap, accept_apparent=accept_apparent)
+        drawn = picture.picture(run, result, order)
         if what_if:
             from traceviz.timelines.predicted import with_predicted
 

@@ -20,13 +20,12 @@ from analyzers.export.perfetto_findings import collective_events, finding_events
 from analyzers.export.perfetto_lines import Tracks, lines, text
 from analyzers.export.perfetto_tables import process_tracks, table_events
 from analyzers.export.run import RunAsFiles
-from analyzers.syncs.report import order_of
 from analyzers.trace.about import about
 from analyzers.trace.freed_memory import freed_memory_kept
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, PartitionedRun, as_run
 from analyzers.trace.tables import Trace
-from analyzers.verdict.check import check_overlap
+from analyzers.verdict.with_order import check_with_order
 
 SCHEMA = "traceviz.perfetto/1"
 
@@ -57,8 +56,7 @@ def to_perfetto(
     run = as_run(run)
     if not len(run.trace.ops):
         raise TracevizError("There is no GPU work to write.", path=path)
-    result = check_overlap(run, a, b, narrowing=narrowing)
-    order = order_of(run, narrowing, missing_only=True)
+    result, order = check_with_order(run, a, b, narrowing=narrowing, missing_only=True)
     files, tracks = RunAsFiles(run, narrowing), Tracks()
     process_tracks(files, tracks)
     found = chain.from_iterable(finding_events(part, tracks, result, order) for part in run.parts(narrowing))

@@ -22,13 +22,12 @@ from analyzers.common.records import values
 from analyzers.common.writing import refuse_existing, replacing
 from analyzers.export.run import RunAsFiles
 from analyzers.export.tables import filed_columns
-from analyzers.syncs.report import order_of
 from analyzers.trace.columns import at_codes, codes, ints, stored
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, PartitionedRun, as_run
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
-from analyzers.verdict.check import check_overlap
+from analyzers.verdict.with_order import check_with_order
 
 SCHEMA = "traceviz.sqlite/2"
 # Columns that count rows of another table; an id is a row's number in the Trace's table.
@@ -287,7 +286,7 @@ def _about(trace: Trace) -> dict[str, pd.DataFrame]:
 
 
 def _findings(run: PartitionedRun, a: str, b: str, narrowing: Narrowing) -> dict[str, pd.DataFrame]:
-    result, order = check_overlap(run, a, b, narrowing=narrowing), order_of(run, narrowing)
+    result, order = check_with_order(run, a, b, narrowing=narrowing)
     verdict = {"a": result.a, "b": result.b, "verdict": result.verdict, "bar": result.bar, "reason": result.reason}
     job = {name: value for name, value in values(result.job).items() if name != "aside"}
     missed = [{"rank": rank.rank, "device": rank.device, **asdict(one)} for rank in result.ranks for one in rank.missed]

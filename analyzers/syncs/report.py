@@ -28,7 +28,7 @@ from analyzers.trace.by_process import by_process
 from analyzers.trace.columns import codes, ints, of_codes
 from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.narrow import Narrowing
-from analyzers.trace.run import ALL, PartitionedRun
+from analyzers.trace.run import ALL, PartitionedRun, Question
 from analyzers.trace.tables import Trace
 
 
@@ -137,12 +137,23 @@ def order_of(run: PartitionedRun, narrowing: Narrowing = ALL, *, missing_only: b
     ----------
     missing_only : leave out the forks and joins that lack no wait.
     """
+    question = order_question(run, narrowing, missing_only=missing_only)
+    return order_from(run, by_process(run).ask(question, narrowing))
+
+
+def order_question(run: PartitionedRun, narrowing: Narrowing = ALL, *, missing_only: bool = False) -> Question:
+    """What each part is asked for `order_of`, so that another question can be asked with it; see `order_from`."""
     parts = by_process(run)
     span = None
     if narrowing != ALL and not parts.is_one_part:
         spans = parts.ask(launch_span, narrowing).values()
         span = min(low for low, _ in spans), max(high for _, high in spans)
-    reports = parts.ask(partial(order_report, span=span, missing_only=missing_only), narrowing)
+    return partial(order_report, span=span, missing_only=missing_only)
+
+
+def order_from(run: PartitionedRun, reports: Mapping[int, OrderReport]) -> OrderReport:
+    """The order of a run's work by what each part answers to `order_question`."""
+    parts = by_process(run)
     if parts.is_one_part:
         return replace(reports[0], warnings=run.trace.warnings)
     return _joined([*reports.values()], run.trace.warnings, [partial(parts.rows, part) for part in reports])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -13,6 +14,13 @@ from analyzers.trace.tables import Trace
 
 Question = Callable[[Trace], Any]  # a module's function, or a partial of one
 ALL = Narrowing()
+
+
+class Beside(msgspec.Struct):
+    """A question that parts are asked along with another; `answers` are then by the number of the part."""
+
+    question: Question
+    answers: dict[int, Any] = msgspec.field(default_factory=dict)
 
 
 class First(NamedTuple):
@@ -116,6 +124,19 @@ class OnePart(msgspec.Struct, frozen=True):
     def said_as(self, trace: Trace) -> OnePart:
         """That trace as a run."""
         return OnePart(trace)
+
+
+def ask_along(run: PartitionedRun, question: Question, narrowing: Narrowing, beside: Beside | None) -> dict[int, Any]:
+    """As `run.ask`, and `beside` with it: a part is opened once, and what both need is made once."""
+    if beside is None:
+        return run.ask(question, narrowing)
+    found = run.ask(partial(_both, first=question, second=beside.question), narrowing)
+    beside.answers = {part: second for part, (_, second) in found.items()}
+    return {part: first for part, (first, _) in found.items()}
+
+
+def _both(trace: Trace, first: Question, second: Question) -> tuple[Any, Any]:
+    return first(trace), second(trace)
 
 
 def as_run(run: Trace | PartitionedRun) -> PartitionedRun:

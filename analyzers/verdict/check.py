@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from operator import add
 
@@ -31,7 +31,7 @@ from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.graphs import but_rows
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.overhead import distorted_steps
-from analyzers.trace.run import ALL, PartitionedRun, as_run
+from analyzers.trace.run import ALL, Beside, PartitionedRun, as_run, ask_along
 from analyzers.trace.tables import Process, Trace
 from analyzers.trace.unlaunched import LAUNCHED_BEFORE
 from analyzers.verdict.claim import judge, read_speedup
@@ -70,6 +70,7 @@ def check_overlap(
     explain: bool = True,
     accept_apparent: bool = False,
     claimed: float | str | None = None,
+    beside: Beside | None = None,
 ) -> OverlapResult:
     """Answer whether A and B overlapped.
 
@@ -83,6 +84,7 @@ def check_overlap(
     explain : False leaves out the causes of what was missed.
     accept_apparent : decide by the apparent figure where ranks are absent, as if none waited and none were worse.
     claimed : a stated speedup of the pair over the baseline to check, such as 14.7, "14.7x" or "30%".
+    beside : what else parts are asked at the same time, and answer there.
 
     Raises
     ------
@@ -99,7 +101,7 @@ def check_overlap(
         baseline = as_run(baseline)
         alone_parts = _parts(baseline, (a, b), ALL, explain=False, timed=explain)
         alone = answer(alone_parts, RunContext.of(baseline.trace, alone_parts), a, b, min_overlap=min_overlap)
-    parts = _parts(run, (a, b), narrowing, explain=explain, timed=explain)
+    parts = _parts(run, (a, b), narrowing, explain=explain, timed=explain, beside=beside)
     context = RunContext.of(run.trace, parts, narrowing)
     found = answer(parts, context, a, b, min_overlap=min_overlap, baseline=alone, accept_apparent=accept_apparent)
     if alone is not None and claimed is not None:
@@ -148,23 +150,35 @@ def _timings(parts: Sequence[Part]) -> list[tuple[Timings, Timings]]:
 
 
 def _parts(
-    whole: PartitionedRun, pair: tuple[str, str], narrowing: Narrowing, *, explain: bool, timed: bool
+    whole: PartitionedRun,
+    pair: tuple[str, str],
+    narrowing: Narrowing,
+    *,
+    explain: bool,
+    timed: bool,
+    beside: Beside | None = None,
 ) -> Sequence[Part]:
     """Each part measured, all of them as they agreed, with the reason why a side is empty in all of them."""
     run = by_process(whole)
-    return _explained(run, _examined(run, *pair, narrowing, explain=explain, timed=timed), pair, narrowing)
+    question = partial(examine, a=pair[0], b=pair[1], explain=explain, timed=timed, keep=run.is_one_part)
+    return _explained(run, _examined(run, pair, question, narrowing, beside), pair, narrowing)
 
 
-def _examined(run: PartitionedRun, a: str, b: str, narrowing: Narrowing, *, explain: bool, timed: bool) -> list[Part]:
-    question = partial(examine, a=a, b=b, explain=explain, timed=timed, keep=run.is_one_part)
-    parts = run.ask(question, narrowing)
+def _examined(
+    run: PartitionedRun,
+    pair: tuple[str, str],
+    question: Callable[..., Part],
+    narrowing: Narrowing,
+    beside: Beside | None,
+) -> list[Part]:
+    parts = ask_along(run, question, narrowing, beside)
     numbers = list(parts)
 
     def again(agreed: PairingDecision, disagreeing: list[int]) -> Sequence[Part]:
         only = [numbers[i] for i in disagreeing]
         return list(run.ask(partial(question, agreed=agreed), narrowing, only).values())
 
-    agreed = reconcile(list(parts.values()), str(parse(a)), str(parse(b)), again)
+    agreed = reconcile(list(parts.values()), str(parse(pair[0])), str(parse(pair[1])), again)
     return [of_run(part, partial(run.rows, i, "ops")) for i, part in zip(numbers, agreed, strict=True)]
 
 

@@ -80,8 +80,7 @@ def timeline(
     if counters is not None:
         options = replace(options, reading=replace(options.reading, counters=True))
     bar = option.read_ratio(min_overlap)
-    from analyzers.syncs.report import order_of
-    from analyzers.verdict.check import check_overlap
+    from analyzers.verdict.with_order import check_with_order
     from traceviz.timelines.picture import picture
 
     changes = []
@@ -94,7 +93,7 @@ def timeline(
     narrowing = options.narrowing
     with progress() as on_progress, options.opened(on_progress, lists=True) as run:
         how: dict[str, Any] = {"min_overlap": bar, "accept_apparent": options.accept_apparent, "narrowing": narrowing}
-        result, order = check_overlap(run, a, b, **how), order_of(run, narrowing)
+        result, order = check_with_order(run, a, b, **how)
         drawn = picture(run, result, order, window=options.window, counters=wanted, narrowing=narrowing)
         if changes:
             from traceviz.timelines.predicted import with_predicted

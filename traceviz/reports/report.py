@@ -14,12 +14,13 @@ from analyzers.replay.result import WhatIf
 from analyzers.replay.worth import with_worth
 from analyzers.scale import answers
 from analyzers.streams import StreamsResult
-from analyzers.syncs.report import OrderReport, order_of
+from analyzers.syncs.report import OrderReport
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, PartitionedRun, as_run
 from analyzers.trace.tables import Trace
 from analyzers.verdict import check
 from analyzers.verdict.check import OverlapResult
+from analyzers.verdict.with_order import check_with_order
 from traceviz.reports import fixes
 from traceviz.reports.names import gathered, renamed_run, shown_paths
 from traceviz.timelines.picture import Picture, picture
@@ -68,7 +69,7 @@ def make(
     runs = [as_run(one) for one in (run, baseline) if one is not None]
     names = shown_paths([one.path for each in runs for one in each.trace.captures])
     run, *alone = (renamed_run(each, names) for each in runs)
-    result = check.check_overlap(
+    result, order = check_with_order(
         run,
         a,
         b,
@@ -78,7 +79,7 @@ def make(
         narrowing=narrowing,
         accept_apparent=accept_apparent,
     )
-    result, order = with_worth(result, run, narrowing), order_of(run, narrowing)
+    result = with_worth(result, run, narrowing)
     if not command and narrowing == ALL and all(each.trace.whole is None for each in runs):
         against = [one.path for each in alone for one in each.trace.captures]
         more = ["--accept-apparent"] * accept_apparent

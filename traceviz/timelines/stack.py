@@ -10,11 +10,10 @@ from msgspec.structs import replace
 
 from analyzers.common.errors import TraceWarning
 from analyzers.compare.results import Comparison
-from analyzers.syncs.report import order_of
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, PartitionedRun, as_run
 from analyzers.trace.tables import Trace
-from analyzers.verdict.check import check_overlap
+from analyzers.verdict.with_order import check_with_order
 from traceviz.output.views.compare import headline
 from traceviz.timelines.fold import MOST_BANDS
 from traceviz.timelines.marks import NEVER, Marks, concatenated, fit
@@ -30,12 +29,7 @@ def compared(result: Comparison, runs: Sequence[Trace | PartitionedRun], narrowi
     """The compared runs, or a part of each, each checked and drawn as by itself, below each other."""
     asked = [as_run(run) for run in runs]
     drawn = [
-        picture(
-            run,
-            check_overlap(run, result.a, result.b, narrowing=narrowing),
-            order_of(run, narrowing),
-            narrowing=narrowing,
-        )
+        picture(run, *check_with_order(run, result.a, result.b, narrowing=narrowing), narrowing=narrowing)
         for run in asked
     ]
     return stacked(drawn, [run.label for run in result.runs], headline(result))

@@ -1,0 +1,66 @@
+"""The verdict and the order of work, asked of each part together, are what each is by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analyzers.common.errors import TracevizError
+from analyzers.load import load
+from analyzers.readers.reading import Reading
+from analyzers.scale.parts import open_run
+from analyzers.syncs.report import order_of
+from analyzers.trace import by_process
+from analyzers.trace.narrow import Narrowing
+from analyzers.trace.run import ALL, OnePart, PartitionedRun
+from analyzers.verdict.check import check_overlap
+from analyzers.verdict.with_order import check_with_order
+from analyzers.workers.local import LocalWorkers
+from traceviz.output import contract
+
+DATA = Path(__file__).parents[2] / "data"
+PATHS = [str(path) for path in sorted((DATA / "torch").glob("dpmp_overlap.rank?.json.gz"))]
+PAIR = ("nvtx:DP Embedding", "nvtx:MP Embedding")
+
+
+@pytest.fixture(params=["one part", "processes", "captures"])
+def run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PartitionedRun:
+    if request.param == "captures":
+        return open_run(PATHS, Reading(cache=False, workers=1), LocalWorkers(1, tmp_path))
+    if request.param == "processes":
+        monkeypatch.setattr(by_process, "MANY", 1)
+    return OnePart(load(PATHS, reading=Reading(cache=False)))
+
+
+@pytest.mark.parametrize("narrowing", [ALL, Narrowing(ranks=(0,))], ids=["all", "rank 0"])
+@pytest.mark.parametrize("missing_only", [False, True])
+def test_both_are_what_each_is_by_itself(run: PartitionedRun, narrowing: Narrowing, missing_only: bool) -> None:
+    result, order = check_with_order(run, *PAIR, narrowing=narrowing, missing_only=missing_only)
+    alone = check_overlap(run, *PAIR, narrowing=narrowing), order_of(run, narrowing, missing_only=missing_only)
+    assert contract.overlap(result) == contract.overlap(alone[0])
+    assert len(order.syncs)
+    for name in ("syncs", "copies", "crossings", "plan"):
+        pd.testing.assert_frame_equal(getattr(order, name).table, getattr(alone[1], name).table)
+    assert (order.warnings, order.calls_recorded, order.runtime, order.only_launches) == (
+        alone[1].warnings,
+        alone[1].calls_recorded,
+        alone[1].runtime,
+        alone[1].only_launches,
+    )
+
+
+def test_a_part_is_looked_at_once(run: PartitionedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two ranks, each asked once where it is a part."""
+    asked = []
+    kind = type(by_process.by_process(run))
+    ask = kind.ask
+    monkeypatch.setattr(kind, "ask", lambda *given, **more: asked.append(given) or ask(*given, **more))
+    check_with_order(run, *PAIR)
+    assert len(asked) == 1
+
+
+def test_what_a_check_refuses_is_refused(run: PartitionedRun) -> None:
+    with pytest.raises(TracevizError, match="bar"):
+        check_with_order(run, *PAIR, min_overlap=7.0)
