@@ -21,7 +21,7 @@ class Instance(Record, frozen=True):
     a_busy_ns: int
     b_busy_ns: int
     real_overlap_ns: int
-    index: int  # in the Pairing
+    index: int  # in the Pairing of the part of the run that was looked at: each part counts its own from 0
 
     @property
     def achievable_ns(self) -> int:

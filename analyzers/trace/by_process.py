@@ -178,8 +178,8 @@ def _where(rows: Mask) -> Ints | slice:
 def _used_up(name: str, frame: pd.DataFrame, rows: Ints) -> pd.DataFrame:
     """A table's rows in another order; the table loses each column as it is there in that order.
 
-    Numbers of processes, ranks and devices are mostly small, and take as few bytes as hold them; so do durations and
-    sizes, in 32 bits or 64.
+    Numbers of processes, ranks and devices are mostly small, and take as few bytes as hold them; so do sizes, in
+    32 bits or 64.
     """
     if (rows[1:] > rows[:-1]).all():
         return frame

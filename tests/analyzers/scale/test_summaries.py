@@ -14,11 +14,13 @@ from analyzers.common.progress import silent
 from analyzers.readers.inputs import find_inputs
 from analyzers.readers.reading import Reading
 from analyzers.scale.parts import open_run, summarize_one
-from analyzers.scale.summaries import CaptureSummary
+from analyzers.scale.summaries import CaptureSummary, summary_of
 from analyzers.trace.columns import ints, stored
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 from analyzers.workers.local import LocalWorkers
+from tests.support.collective_runs import MS, Call
+from tests.support.collective_runs import run as collective_run
 
 DATA = Path(__file__).parents[2] / "data"
 RUNS = {
@@ -60,6 +62,14 @@ def test_columns_of_one_value_take_no_room_there_either(summary: CaptureSummary)
     before = of_one_value(summary.trace)
     assert {("ops", "process"), ("ops", "wait_ns"), ("ops", "kind"), ("comms", "start_ns")} <= before
     assert before == of_one_value(pickle.loads(pickle.dumps(summary)).trace)
+
+
+def test_of_a_call_little_is_kept_and_sent() -> None:
+    """Op, launch, number, name, times and what tells its collective, 4 or 8 bytes each, and no other column."""
+    trace = collective_run(2, 50, (Call(),) * 50, offset=50 * MS, drift=20e-6, keyed="sequence").trace()
+    whole = summary_of(trace)
+    assert len(whole.trace.comms) == len(whole.trace.ops) == 5_000
+    assert len(pickle.dumps(whole)) < 64 * 5_000
 
 
 @pytest.mark.parametrize("name", RUNS)
