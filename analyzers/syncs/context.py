@@ -14,8 +14,8 @@ import pandas as pd
 from analyzers.arrays.groups import rows_by_key, run_heads, runs
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
-from analyzers.ordering.lanes import MIN_NS, take_or
-from analyzers.trace.columns import codes, ints
+from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
+from analyzers.trace.columns import codes, ints, ints_at
 from analyzers.trace.range_classes import range_classes
 from analyzers.trace.tables import Trace
 
@@ -27,9 +27,10 @@ def table_of(row: type[Any], columns: Mapping[str, Any]) -> pd.DataFrame:
 
     Its texts are objects, which rows share: pandas' own `str` would hold a kernel's whole name once a row.
     """
-    return pd.DataFrame(
-        {field.name: pd.Series(columns[field.name], dtype=columns[field.name].dtype) for field in fields(row)}
-    )
+    values = {field.name: columns[field.name] for field in fields(row)}
+    index = pd.RangeIndex(len(next(iter(values.values()))))  # of all, which would be joined if each had its own
+    objects = {name: pd.Series(each, index, object) for name, each in values.items() if each.dtype == object}
+    return pd.DataFrame(values | objects, index)
 
 
 class Findings(Record, frozen=True):
@@ -79,6 +80,17 @@ def around(trace: Trace, process: Ints, thread: Ints, instant: Ints) -> Around:
     )
 
 
+def ranges_around(trace: Trace, process: Ints, thread: Ints, instant: Ints) -> Texts:
+    """`Around.range` alone: of millions of ranges few are no operators and no frames of code."""
+    if not instant.size:
+        return np.empty(0, object)
+    point, row = enclosing(trace.ranges, process, thread, instant, trace.once(_ranges_by_thread))
+    code, texts = trace.once(_names)
+    innermost = np.full(instant.size, -1, np.int64)
+    innermost[point] = row  # of several the last assignment stays
+    return _texts(texts, code, innermost)
+
+
 def _texts(texts: Texts, code: npt.NDArray[np.signedinteger[Any]], row: Ints) -> Texts:
     return texts[take_or(code, row)]
 
@@ -91,6 +103,12 @@ def _names(trace: Trace) -> tuple[npt.NDArray[np.signedinteger[Any]], Texts]:
 
 def _by_thread(trace: Trace) -> dict[tuple[int, ...], Ints]:
     return rows_by_key(ints(trace.ranges, "process"), ints(trace.ranges, "thread"))
+
+
+def _ranges_by_thread(trace: Trace) -> dict[tuple[int, ...], Ints]:
+    rows = np.flatnonzero(trace.once(range_classes)[1])
+    owner, thread = (ints_at(trace.ranges, column, rows) for column in ("process", "thread"))
+    return {key: rows[of_thread] for key, of_thread in rows_by_key(owner, thread).items()}
 
 
 def enclosing(
@@ -115,9 +133,11 @@ def enclosing(
         if thread_ranges is None:
             continue
         of_thread = of_thread[np.argsort(instant[of_thread], kind="stable")]
-        low = np.searchsorted(instant[of_thread], starts[thread_ranges], side="left")
-        count = np.maximum(np.searchsorted(instant[of_thread], ends[thread_ranges], side="right") - low, 0)
-        at, of_range = runs(low, count)
+        instants = instant[of_thread]
+        low = np.searchsorted(instants, starts[thread_ranges], side="left")
+        reaching = np.flatnonzero(np.append(instants, MAX_NS)[low] <= ends[thread_ranges])  # few, mostly
+        low, thread_ranges = low[reaching], thread_ranges[reaching]
+        at, of_range = runs(low, np.searchsorted(instants, ends[thread_ranges], side="right") - low)
         points.append(of_thread[at])
         rows.append(thread_ranges[of_range])
     point, row = np.concatenate(points), np.concatenate(rows)

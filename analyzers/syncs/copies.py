@@ -13,7 +13,7 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.ordering.lanes import MAX_NS
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.context import Findings, around, table_of
+from analyzers.syncs.context import Findings, ranges_around, table_of
 from analyzers.trace.columns import ints, ints_at, is_one_of, stored
 from analyzers.trace.tables import Trace
 
@@ -66,7 +66,7 @@ def unwaited_copies(trace: Trace) -> UnwaitedCopies:
     op = np.flatnonzero(wanted & (ints(trace.ops, "launch") >= 0))
     call = ints_at(trace.ops, "launch", op)
     process, thread, launched = (ints_at(trace.api, column, call) for column in ("process", "thread", "start_ns"))
-    range_name = around(trace, process, thread, launched).range
+    range_name = ranges_around(trace, process, thread, launched)
     stream, size = ints_at(trace.ops, "stream", op), ints_at(trace.ops, "bytes", op)
     until, reason = _deadlines(trace, ordering, op, range_name, launched)
     known, _ = ordering.host_knows(op)

@@ -41,7 +41,7 @@ from analyzers.common.records import Record
 from analyzers.ordering.calls import calls_of_kind, homes
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.context import Findings, around, table_of
+from analyzers.syncs.context import Findings, ranges_around, table_of
 from analyzers.syncs.left_out import left_out
 from analyzers.trace.columns import codes, ints, ints_at, is_one_of, stored
 from analyzers.trace.kernels import function
@@ -315,7 +315,7 @@ def _described(trace: Trace, rows: Ints) -> tuple[Any, Any]:
     code, names = codes(trace.ops, "name")
     call = take_or(ints(trace.ops, "launch"), rows)
     process, thread, start = (take_or(stored(trace.api, column), call) for column in ("process", "thread", "start_ns"))
-    return np.array([*names, ""], object)[take_or(code, rows)], around(trace, process, thread, start).range
+    return np.array([*names, ""], object)[take_or(code, rows)], ranges_around(trace, process, thread, start)
 
 
 # Visits: a host thread launches on one stream for a while, then on another.

@@ -16,7 +16,7 @@ from analyzers.ordering.calls import communication_around
 from analyzers.ordering.lanes import MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
-from analyzers.syncs.context import Findings, Texts, around, table_of
+from analyzers.syncs.context import Findings, Texts, around, ranges_around, table_of
 from analyzers.trace.columns import codes, ints, ints_at
 from analyzers.trace.tables import Trace
 
@@ -225,7 +225,7 @@ def _range_of_units(trace: Trace, ordering: Ordering, unit: Ints) -> Texts:
     texts = np.full(unit.size, "", object)
     call = ints(trace.ops, "launch")[lanes.op[unit[known]]]
     process, thread, start = (ints_at(trace.api, column, call) for column in ("process", "thread", "start_ns"))
-    texts[known] = around(trace, process, thread, start).range
+    texts[known] = ranges_around(trace, process, thread, start)
     return texts
 
 
