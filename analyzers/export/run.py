@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
+from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.records import Record
 from analyzers.export.tables import filed, standalone
@@ -147,12 +148,13 @@ class RunAsFiles:
             frame = getattr(part, name)
             for column in texts_of(frame):
                 self._texts.setdefault((name, column), {}).update(dict.fromkeys(codes(frame, column)[1]))
-        lanes = part.ops[["process", "device", "context"]].drop_duplicates()
+        contexts = rows_by_key(*(ints(part.ops, column) for column in ("process", "device", "context")))
+        devices = [(process, device) for process, device, _ in contexts]
         firsts = [int(ints(getattr(part, name), "start_ns").min()) for name in _TIMED if len(getattr(part, name))]
         return _Part(
             {name: len(getattr(part, name)) for name in TABLES},
-            frozenset(zip(lanes["process"].tolist(), lanes["device"].tolist(), strict=True)),
-            bool(lanes.duplicated(["process", "device"]).any()),
+            frozenset(devices),
+            len(set(devices)) < len(devices),
             np.flatnonzero(ints(part.ops, "collective") >= 0),
             min(firsts, default=None),
             int(ints(part.ops, "start_ns").min()) if len(part.ops) else None,
@@ -210,4 +212,4 @@ def _numbers(part: Trace, alone: Trace) -> Ints | None:
 
 def texts_of(frame: pd.DataFrame) -> list[str]:
     """The columns that hold texts."""
-    return [str(column) for column in frame if isinstance(frame[column].dtype, pd.CategoricalDtype)]
+    return [str(column) for column, kind in frame.dtypes.items() if isinstance(kind, pd.CategoricalDtype)]
