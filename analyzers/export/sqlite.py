@@ -67,6 +67,8 @@ INDEXES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "instances": (("rank",),),
     "missed": (("rank", "cause"),),
 }
+# Rows come nearly in their order: to keep such an index while they are written takes less than to sort it afterwards.
+ASCENDING = (("process", "correlation"), ("launch",))
 ROWS_OF = ("op", "behind", "waited_op", "call")  # columns of findings that count rows of `ops` and `api`
 NAMED = ("ops", "api", "ranges")  # tables whose names stand in `names`
 ROWS = 1 << 14  # of a table that are made into Python's objects at once; more take longer
@@ -135,14 +137,14 @@ def _write(path: Path, found: Mapping[str, pd.DataFrame], files: RunAsFiles, nam
         in_order = _in_order(kinds)
         for name in in_order:
             _create(database, name, kinds[name])
+            _index(database, name, ascending=True)
             if name in found:
                 _append(connection, name, {column: stored(found[name], column) for column in found[name].columns}, 0)
         for tables, begins in files.tables(*TABLES):
             for name, rows in tables.items():
                 _append(connection, name, _columns(rows, name, names), begins[name])
         for name in in_order:
-            for index in INDEXES.get(name, ()):
-                database[name].create_index(list(index))
+            _index(database, name, ascending=False)
         for name, statement in VIEWS.items():
             database.create_view(name, statement)
         connection.commit()
@@ -163,6 +165,12 @@ def _in_order(frames: Iterable[str]) -> list[str]:
 def _create(database: Any, name: str, columns: Mapping[str, type]) -> None:
     links = [(column, other, "id") for (table, column), other in LINKS.items() if table == name and column in columns]
     database[name].create({"id": int, **columns}, pk="id", foreign_keys=links)
+
+
+def _index(database: Any, name: str, *, ascending: bool) -> None:
+    for columns in INDEXES.get(name, ()):
+        if (columns in ASCENDING) == ascending:
+            database[name].create_index(list(columns))
 
 
 def _append(connection: sqlite3.Connection, table: str, columns: Mapping[str, Any], begin: int) -> None:

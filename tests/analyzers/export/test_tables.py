@@ -182,6 +182,14 @@ def test_sqlite_is_typed_linked_and_indexed(database: sqlite3.Connection) -> Non
     assert links == {("process", "processes"), ("launch", "api"), ("name_id", "names")}
     plan = database.execute("explain query plan select * from ops where start_ns between 1 and 2").fetchall()
     assert "INDEX" in str(plan)
+    indexed = {
+        (table, ", ".join(row[2] for row in database.execute(f"pragma index_info({index})")))
+        for table in ("ops", "api", "ranges")
+        for _, index, *_ in database.execute(f"pragma index_list({table})").fetchall()
+    }
+    times_and_names = {(table, column) for table in ("ops", "api", "ranges") for column in ("start_ns", "name_id")}
+    calls = {("ops", "process, correlation"), ("api", "process, correlation"), ("ops", "launch")}
+    assert indexed == {*times_and_names, *calls, ("ops", "rank, device, stream, start_ns")}
     wrong = [
         (table, kind)
         for (table,) in database.execute(
