@@ -28,7 +28,7 @@ def table_of(row: type[Any], columns: Mapping[str, Any]) -> pd.DataFrame:
     Its texts are objects, which rows share: pandas' own `str` would hold a kernel's whole name once a row.
     """
     values = {field.name: columns[field.name] for field in fields(row)}
-    index = pd.RangeIndex(len(next(iter(values.values()))))  # of all, which would be joined if each had its own
+    index = pd.RangeIndex(len(next(iter(values.values()))))  # one for all columns, or pandas works out what they share
     objects = {name: pd.Series(each, index, object) for name, each in values.items() if each.dtype == object}
     return pd.DataFrame(values | objects, index)
 
@@ -81,14 +81,12 @@ def around(trace: Trace, process: Ints, thread: Ints, instant: Ints) -> Around:
 
 
 def ranges_around(trace: Trace, process: Ints, thread: Ints, instant: Ints) -> Texts:
-    """`Around.range` alone: of millions of ranges few are no operators and no frames of code."""
+    """`Around.range` alone, for which most ranges, operators and frames of code, need not be looked at."""
     if not instant.size:
         return np.empty(0, object)
     point, row = enclosing(trace.ranges, process, thread, instant, trace.once(_ranges_by_thread))
     code, texts = trace.once(_names)
-    innermost = np.full(instant.size, -1, np.int64)
-    innermost[point] = row  # of several the last assignment stays
-    return _texts(texts, code, innermost)
+    return _texts(texts, code, _last(point, row, trace.once(range_classes)[1], instant.size))
 
 
 def _texts(texts: Texts, code: npt.NDArray[np.signedinteger[Any]], row: Ints) -> Texts:
