@@ -52,8 +52,11 @@ def traceviz(
     """Did it really overlap? A verdict and the evidence from Nsight Systems and torch.profiler traces."""
 
 
-def with_commands(names: Sequence[str]) -> typer.Typer:
-    """The app with some of its commands: to import them all, and have typer build them, takes its time."""
+def with_commands(names: Sequence[str], *, listed: bool = False) -> typer.Typer:
+    """The app with some of its commands: to import them all, and have typer build them, takes its time.
+
+    listed : the commands are told of, and none is run: they come without their options, which take typer the longest.
+    """
     found = typer.Typer(
         cls=Group,
         add_completion=False,
@@ -67,10 +70,16 @@ def with_commands(names: Sequence[str]) -> typer.Typer:
         kind, here = COMMANDS[name], name.replace("-", "_")
         module = import_module(f"traceviz.commands.{here}")
         if kind is None:
-            found.add_typer(module.app, name=name)
+            found.add_typer(typer.Typer(help=module.app.info.help) if listed else module.app, name=name)
+        elif listed:
+            found.command(name, help=getattr(module, here).__doc__)(_nothing)
         else:
             found.command(name, cls=kind, epilog=module.EPILOG)(getattr(module, here))
     return found
+
+
+def _nothing() -> None:
+    """A command that is not run."""
 
 
 def __getattr__(name: str) -> Any:
@@ -85,7 +94,8 @@ def main() -> None:
     """Run the command line; errors of the user's become one line and an exit code."""
     try:
         asked = [name for name in sys.argv[1:2] if name in COMMANDS]
-        with_commands(asked or list(COMMANDS))()
+        only_options = all(word.startswith("-") for word in sys.argv[1:])  # no command is among them
+        with_commands(asked or list(COMMANDS), listed=only_options)()
     except TracevizError as error:
         sys.exit(fail(error))
     except CollectError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,7 +13,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from traceviz.cli import app
+from traceviz.cli import COMMANDS, app, main, with_commands
 from traceviz.options.command import Command
 
 CAPTURE = Path(__file__).parents[1] / "data" / "torch" / "item_before.rank0.json.gz"
@@ -53,6 +54,28 @@ def test_a_command_reads_its_line_as_typer_does(line: str) -> None:
         return result.exit_code, result.output
 
     assert answer(cls=Command) == answer()
+
+
+@pytest.mark.parametrize(
+    "line", ["--help", "-h", "", "--version", "--verson", "-- -h", "--", "--help info", "-- info -h"]
+)
+def test_a_line_that_runs_no_command_says_what_the_whole_program_says(
+    line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["traceviz", *line.split()])
+
+    def answer(run: Callable[[], object]) -> tuple[object, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            run()
+        return ended.value.code, *capsys.readouterr()
+
+    assert answer(main) == answer(app)
+
+
+def test_commands_that_are_only_listed_have_no_options_to_build() -> None:
+    listed = typer.main.get_group(with_commands(list(COMMANDS), listed=True)).commands
+    assert set(listed) == set(COMMANDS)
+    assert not any(one.params for one in listed.values())
 
 
 def test_a_small_answer_needs_no_pydantic() -> None:
