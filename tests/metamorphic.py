@@ -38,8 +38,9 @@ PLACES = re.compile(
 )
 
 
-# Where a thing is, in texts and ids: streams and ranks by their number, and times.
-PLACES_IN_TEXTS = re.compile(r"(?<=stream )\d+|(?<=rank )\d+|(?<=:r)\d+|(?<=:)\d+$")
+# Numbers of streams and ranks in texts and ids; when what an id names starts, which is a place, too.
+STREAM_IN_TEXT, RANK_IN_TEXT = re.compile(r"(?<=stream )\d+"), re.compile(r"(?<=rank )\d+|(?<=:r)\d+")
+START_IN_ID = re.compile(r"^((?:inst|gap|sync):.*:)\d+$")
 TIME = re.compile(r"[_.]ns(\[\d+\])*$")
 RANK = re.compile(r"rank$|ranks\[\d+\]$")
 STREAM_NUMBER = re.compile(
@@ -51,8 +52,7 @@ HOW_SURELY = re.compile(
     r"_(low|high)$|_bounds_ns|ranks_(known|met)$|apparent|unaccounted_ns$|waiting_share_estimate$|last_arrival|"
     r"exit code$|\.passed$|\.verdict$|\.deciding|\.missed\[|contention"
 )
-# Of all that runs, not of the pair alone.
-OF_ALL = re.compile(r"\.communication\[|\.device_times\[|worth_unknown$")
+OF_ALL = re.compile(r"worth_unknown$")  # what counts all ops, not the pair's alone
 ROUNDING = 50  # ns that a sum of many figures may differ by, where an offset between clocks is rounded to a whole ns
 
 
@@ -62,12 +62,14 @@ LOSES_A_MATCH = ("torch a2a_async",)
 EXPLAINED = {("double all durations", name) for name in (*LOSES_A_MATCH, "torch rowpar_s1")}
 # With ten ranks that were not captured it is not known what a collective waits for, and so nothing is run again.
 EXPLAINED |= {("rename ranks", "nsys rowpar_s1 a report a rank")}
+# The stream that is added communicates, or is busy where the GPU is idle, which is told of the GPU, not of the pair.
+EXPLAINED |= {("add an unrelated stream", name) for name in ("nsys collectives.2gpu.pinned", "torch graph_nodes")}
 # Without a common host clock, collectives alone set clocks up to 5 µs otherwise.
 EXPLAINED |= {("split by rank", name) for name in ("nsys delta_sync.2gpu", "nsys dpmp_hidden_sync.2gpu.nsys2023")}
 
 
 class Relation(NamedTuple):
-    """A change, and what it does to figures: a factor for times, a number added to ranks.
+    """A change, and what it does to figures: a factor for times, numbers added to ranks and, in texts, to streams.
 
     Causes, sync points and confidences rest on what launches and clocks take, in ns: doubling all does not double them.
     In a report of its own a rank's host clock moves with its GPU's; in a common one it stays.
@@ -77,6 +79,7 @@ class Relation(NamedTuple):
     change: Change
     times: int = 1
     ranks: int = 0
+    streams: int = 0
     causes: bool = True  # whether causes and sync points stay as they are
     pair_only: bool = False  # only what the pair's own work says stays
     surely: bool = True  # whether it is known as surely: not where ranks, clocks or launches are lacking afterwards
@@ -280,7 +283,7 @@ RELATIONS = [
     Relation("shift one rank's clock", shift_one),
     Relation("double all durations", double, times=2, causes=False, surely=False),  # how far hosts agree stays
     Relation("reorder events", reorder),
-    Relation("rename streams", rename_streams),
+    Relation("rename streams", rename_streams, streams=STREAMS),
     Relation("rename ranks", rename_ranks, ranks=RANKS, surely=False),  # rank 10 of a job has ten before it
     Relation("split by rank", split, causes=False, surely=False),  # of one host clock there are several
     Relation("add an unrelated stream", unrelated, pair_only=True, surely=False),  # which no call launched
@@ -317,7 +320,7 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         for k, one in enumerate(value):
             yield from _flat(one, f"{path}[{k}]")
     else:
-        yield path, PLACES_IN_TEXTS.sub("#", value) if isinstance(value, str) else value
+        yield path, START_IN_ID.sub(r"\1", value) if isinstance(value, str) else value
 
 
 def expected(before: dict[str, Any], relation: Relation) -> dict[str, Any]:
@@ -331,9 +334,17 @@ def expected(before: dict[str, Any], relation: Relation) -> dict[str, Any]:
             after[path] = value + relation.ranks
         elif path.endswith("_gb_s") and value is not None:
             after[path] = value / relation.times
+        elif isinstance(value, str):
+            after[path] = _renumbered(value, relation)
         else:
             after[path] = value
     return after
+
+
+def _renumbered(text: str, relation: Relation) -> str:
+    """A text or an id with the numbers that streams and ranks have become."""
+    text = STREAM_IN_TEXT.sub(lambda found: str(int(found[0]) + relation.streams), text)
+    return RANK_IN_TEXT.sub(lambda found: str(int(found[0]) + relation.ranks), text)
 
 
 def differences(files: Files, pair: tuple[str, str], relation: Relation, folder: Path) -> list[str] | None:

@@ -55,7 +55,7 @@ def traceviz(
 def with_commands(names: Sequence[str], *, listed: bool = False) -> typer.Typer:
     """The app with some of its commands: to import them all, and have typer build them, takes its time.
 
-    listed : the commands are told of, and none is run: they come without their options, which take typer the longest.
+    listed : only so that they are listed: without their options, which take typer longest to build, none can be run.
     """
     found = typer.Typer(
         cls=Group,
