@@ -66,7 +66,7 @@ def what_if(
             reason = f"with {' + '.join(map(str, changes))}, {error.message}"
     elif not reason:
         found = _of_suggestions(replayed, suggested(trace, replayed.tasks, a, b, overlap), fidelity.error, progress)
-    path: CriticalPath | None = replayed.path(replayed.now[0]) if critical_path and not fidelity.reason else None
+    path: CriticalPath | None = replayed.path(replayed.now.first) if critical_path and not fidelity.reason else None
     return WhatIf(
         a=a,
         b=b,

@@ -17,15 +17,17 @@ from msgspec.structs import replace
 from analyzers.arrays.intervals import intersect, measure, union
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.common.errors import TracevizError
-from analyzers.common.wording import percent
+from analyzers.common.wording import count_of, percent
 from analyzers.compare.late_start import late_start
 from analyzers.compare.steps import WHOLE_CAPTURE, StepGroups, group_steps, slowest, step_times
 from analyzers.matching.peers import ranks_known, waits_seen
 from analyzers.ordering.ordering import Ordering
 from analyzers.replay.changes import Change, combined
 from analyzers.replay.engine import Layout, Times, run
+from analyzers.replay.freed import freed, origins, shifted, waits_for_less
 from analyzers.replay.loop import loop_for
 from analyzers.replay.model import Tasks
+from analyzers.replay.outcomes import Outcome, Runs
 from analyzers.replay.pace import Pace, pace
 from analyzers.replay.path import Segment, clipped, critical_path
 from analyzers.replay.power import NEVER, OTHERS, limit_reached, longer, on_tensor_cores
@@ -82,7 +84,9 @@ class Replayed:
         self.sides = one.picked & here, other.picked & here
         self.on_tensor_cores = on_tensor_cores(trace)
         self.pace: Pace = pace(trace, self.tasks.units, self.tasks.room)
-        self.groups: StepGroups = group_steps(trace)
+        groups = group_steps(trace)
+        self.groups = _of_launched(groups, self.tasks)
+        self.not_launched = int(np.count_nonzero(self.groups.group != groups.group))  # ops of steps
         self.looked_at, self.counted = self._counted(here)
         if not self.counted.any():
             raise CantReplayError("nothing that is looked at was launched in the capture")
@@ -126,7 +130,7 @@ class Replayed:
 
     def _run(self, changed: Tasks, variant: Variant) -> Outcome:
         units, room, slower = changed.units, changed.room, variant.slower
-        origin = np.arange(units.op.size) if units.op.size == len(slower) else _origins(self.tasks, changed)
+        origin = np.arange(units.op.size) if units.op.size == len(slower) else origins(self.tasks, changed)
         scale = units.transfer_ns / np.maximum(self.tasks.units.transfer_ns[origin], 1)
         alone_ns = self.pace.alone_ns(slower)[origin] * scale
         if variant.roomy:
@@ -170,12 +174,12 @@ class Replayed:
 
     @cached_property
     def _computing_now(self) -> Floats:
-        return self.computing(self.now[0])
+        return self.computing(self.now.first)
 
     def _outcome(self, times: Times, changed: Tasks) -> Outcome:
         """Times of ops, those of the pieces of one together."""
         units = self.tasks.units
-        origin = _origins(self.tasks, changed)
+        origin = origins(self.tasks, changed)
         starts, began = (np.full(units.op.size, np.iinfo(np.int64).max) for _ in range(2))
         ends = np.full(units.op.size, np.iinfo(np.int64).min)
         np.minimum.at(starts, units.op[origin], times.unit_start)
@@ -203,10 +207,13 @@ class Replayed:
         begin = ints(self.trace.ops, "start_ns") + ints(self.trace.ops, "wait_ns")
         captured = self._overlap(begin, ints(self.trace.ops, "end_ns"))
         error = max(
-            float(np.abs(one.steps - self.measured).mean() / max(self.measured.mean(), 1.0)) for one in self.now
+            float(np.abs(one.steps - self.measured).mean() / max(self.measured.mean(), 1.0)) for one in self.now.all
         )
         ratio = [
-            abs(one.overlap[key][0] - real) / most for one in self.now for key, (real, most) in captured.items() if most
+            abs(one.overlap[key][0] - real) / most
+            for one in self.now.all
+            for key, (real, most) in captured.items()
+            if most
         ]
         units = self.tasks.units
         unexplained = float(units.unexplained_ns.sum() / max(int(units.idle_ns.sum()), 1))
@@ -224,7 +231,7 @@ class Replayed:
             idle = f"{percent(unexplained)} of the time streams stood idle"
             reason = f"for {idle} the capture gives no reason: {most}"
         reason = self._not_on_record() or reason
-        steps = self.now[0].steps
+        steps = self.now.first.steps
         return Fidelity(
             round(float(np.median(steps))),
             round(float(np.median(self.measured))),
@@ -261,57 +268,65 @@ class Replayed:
         ------
         TracevizError : the capture has nothing to change in this way.
         """
-        return self.outcome_of(combined(self.trace, self.tasks, changes))
+        return self._run(combined(self.trace, self.tasks, changes), self.variants[0])
 
-    def outcome_of(self, changed: Tasks) -> Outcome:
-        """The run of other tasks, of as much slowdown as the first variant has."""
-        return self._run(changed, self.variants[0])
+    def likely(self, changed: Tasks) -> tuple[Outcome, ...]:
+        """Other tasks run with as much slowdown as is most likely.
 
-    def runs(self, changed: Tasks, likely: Tasks | None = None, known: Sequence[Outcome] = ()) -> list[Outcome]:
-        """Other tasks run with as much of what the capture doesn't tell as is most likely, gains most, and least.
-
-        Parameters
-        ----------
-        likely : tasks for the first of these, where they are not the same. known : the first of these, if run already.
+        Twice where units of one side alone wait for less: whether they or the other side's begin first is as likely, by
+        fixes that were made. Else what it usually takes to begin after a launch, on a stream, after a wait tells.
         """
-        found = list(known) or [self.outcome_of(likely or changed)]
-        return found + [self._run(changed, variant) for variant in self.variants[len(found) :]]
+        units = freed(self.tasks, changed)
+        of_a = self.picked[0][changed.units.op[units]]
+        as_likely = (of_a.all() or not of_a.any()) and waits_for_less(self.tasks, changed)[units].all()
+        return (as_likely and self._either_first(changed, units)) or (self._run(changed, self.variants[0]),)
 
-    def predict(self, changes: Sequence[Change], error: float, found: Sequence[Outcome] = ()) -> Prediction:
+    def _either_first(self, changed: Tasks, units: Mask) -> tuple[Outcome, ...]:
+        """Runs in which some units begin a bit sooner where they are A's and later where not, and the other way round.
+
+        None where no unit waits for room, so that it makes no difference.
+        """
+        if not units.any() or not changed.room.needed.any():
+            return ()
+        by_ns = np.where(self.picked[0][changed.units.op], -TIE_NS, TIE_NS) * units
+        return tuple(self._run(shifted(changed, each), self.variants[0]) for each in (by_ns, -by_ns))
+
+    def runs(self, changed: Tasks, likely: tuple[Outcome, ...] = ()) -> Runs:
+        """Other tasks run with as much of what the capture doesn't tell as is likely, gains most, gains least; and with
+        what a change sets free beginning in another order. `likely`: those runs, where they are known.
+        """
+        likely = likely or self.likely(changed)
+        most, least = (self._run(changed, each) for each in self.variants[1:])
+        ties = self._either_first(changed, freed(self.tasks, changed)) if len(likely) == 1 else ()
+        return Runs(changed, likely, most, least, ties)
+
+    def predict(self, changes: Sequence[Change], error: float, runs: Runs | None = None) -> Prediction:
         """What some changes are worth together.
 
         Parameters
         ----------
-        error : of the unchanged replay's steps. found : the `runs` with the changes, where they are known.
+        error : of the unchanged replay's steps. runs : those with the changes, where they are known.
 
         Raises
         ------
         TracevizError : the capture has nothing to change in this way.
         """
-        changed = found[0].tasks if found else combined(self.trace, self.tasks, changes)
-        freed = _freed(self.tasks, changed) & changed.room.needed.any()
-        # Who begins first of those that the change sets free together, and take each other's room, nobody knows.
-        sooner, later = (_shifted(changed, freed, by) if freed.any() else changed for by in (-TIE_NS, TIE_NS))
-        found = list(found) or self.runs(changed, sooner)
+        runs = runs or self.runs(combined(self.trace, self.tasks, changes))
         measured = float(np.median(self.measured))
-        guesses = [_compared(one.steps, now.steps) for one, now in zip(found, self.now, strict=True)]
-        part = guesses[0][1]
-        if freed.any():
-            found.append(self._run(later, self.variants[0]))
-            guesses.append(_compared(found[-1].steps, self.now[0].steps))
-            part = (part + guesses[-1][1]) / 2
+        guesses = [_compared(one.steps, now.steps) for one, now in runs.beside(self.now)]
+        part = float(np.mean([each for _, each, _ in guesses[: len(runs.likely)]]))
         unsure = error * abs(1 - part) + NEVER_SURER
         low = max(min(least for least, _, _ in guesses) - unsure, 0.0)
         high = max(most for _, _, most in guesses) + unsure
-        binds, most = next_on(self.path(found[0]))
+        binds, most = next_on(self.path(runs.likely[0]))
         return Prediction(
             changes=tuple(map(str, changes)),
             now_ns=round(measured),
             step_ns=round(measured * part),
             step_low_ns=round(measured * low),
             step_high_ns=round(measured * high),
-            ranks=tuple(self._of_rank(key, found, 2 if freed.any() else 1) for key in self.now[0].overlap),
-            assumptions=(*_assumed(changes), *self._assumptions(found)),
+            ranks=tuple(self._of_rank(key, runs) for key in self.now.first.overlap),
+            assumptions=(*_assumed(changes), *self._assumptions(runs)),
             next_cause=binds,
             next_share=most,
         )
@@ -349,18 +364,18 @@ class Replayed:
             if comm[0].size:
                 yield RankCommunication(rank, device, measure(comm), exposed, blocking)
 
-    def _of_rank(self, key: tuple[int, ...], found: Sequence[Outcome], likely: int) -> RankPrediction:
-        """Real overlap of a device; most likely the mean of the first run and, of two that are as likely, the last."""
-        real, most = zip(*(one.overlap[key] for one in found), strict=True)
-        now, could = self.now[0].overlap[key]
-        point, possible = (round((each[0] + each[-1]) / 2) if likely == 2 else each[0] for each in (real, most))
+    def _of_rank(self, key: tuple[int, ...], runs: Runs) -> RankPrediction:
+        """Real overlap of a device; most likely the mean of those runs."""
+        real, most = zip(*(one.overlap[key] for one in runs.all), strict=True)
+        now, could = self.now.first.overlap[key]
+        point, possible = (round(float(np.mean(each[: len(runs.likely)]))) for each in (real, most))
         return RankPrediction(key[0], key[1], now, could, point, min(real), max(real), possible)
 
-    def _assumptions(self, found: Sequence[Outcome]) -> tuple[str, ...]:
+    def _assumptions(self, runs: Runs) -> tuple[str, ...]:
         """What is taken for granted whatever the change is."""
         assumed = []
         known = float(self.pace.known.any(axis=1).mean())
-        if known < 1 and any(not np.array_equal(one.steps, found[0].steps) for one in found):
+        if known < 1 and any(not np.array_equal(one.steps, runs.first.steps) for one in runs.all):
             assumed.append(
                 f"{percent(1 - known)} of the ops never ran both alone and beside others: the range holds all from no "
                 "slowdown to no gain"
@@ -373,6 +388,9 @@ class Replayed:
                     f"{percent(1 - whole)} of the collectives have ranks that were not captured: they stay as long as "
                     "they were, waits included"
                 )
+        if self.not_launched:
+            stay = "stays where it was, and ends" if self.not_launched == 1 else "stay where they were, and end"
+            assumed.append(f"{count_of(self.not_launched, 'op')} without a launch on record {stay} no step")
         if np.count_nonzero(self.counted) == 1:
             assumed.append("only one step counts: the range leaves out how steps scatter")
         return tuple(assumed)
@@ -384,41 +402,13 @@ def _assumed(changes: Sequence[Change]) -> list[str]:
     return list(dict.fromkeys(f"{one}: {one.assumes}" if several else one.assumes for one in changes if one.assumes))
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """Of one run: time of each counted step, ns; real overlap and the most it could be, per rank and device; tasks.
-
-    start_ns, began_ns, end_ns : of each op of the trace, when it started, when that was over but for waits, its end.
-    """
-
-    steps: Ints
-    overlap: dict[tuple[int, ...], tuple[int, int]]
-    times: Times
-    tasks: Tasks
-    start_ns: Ints
-    began_ns: Ints
-    end_ns: Ints
-
-
-def _origins(before: Tasks, after: Tasks) -> Ints:
-    """The unit of the unchanged program that each unit is, or is a piece of."""
-    number = np.full(int(before.units.op.max()) + 1, -1, np.int64)
-    number[before.units.op] = np.arange(before.units.op.size)
-    return number[after.units.op]
-
-
-def _freed(before: Tasks, after: Tasks) -> Mask:
-    """Units that a change released from a wait, or put behind another unit."""
-    found = np.zeros(after.units.op.size, dtype=bool)
-    count = before.units.op.size
-    waits = np.diff(after.units.waits.first)[:count] != np.diff(before.units.waits.first)
-    found[:count] = waits | (after.units.previous[:count] != before.units.previous)
-    return found
-
-
-def _shifted(tasks: Tasks, which: Mask, by_ns: int) -> Tasks:
-    """The same with some units that begin so much later after their release."""
-    dispatch = np.where(which[:, None], np.maximum(tasks.units.dispatch_ns + by_ns, 0), tasks.units.dispatch_ns)
-    return replace(tasks, units=replace(tasks.units, dispatch_ns=dispatch))
+def _of_launched(groups: StepGroups, tasks: Tasks) -> StepGroups:
+    """Steps without the ops whose launch is not on record: a replay leaves them where they were."""
+    launched = np.zeros(groups.group.size, dtype=bool)
+    launched[tasks.units.op] = tasks.units.call >= 0
+    group = np.where(launched, groups.group, -1)
+    there = np.bincount(group[group >= 0], minlength=groups.size) > 0
+    return replace(groups, group=group, there=there.reshape(groups.there.shape))
 
 
 def _compared(steps: Ints, before: Ints) -> tuple[float, float, float]:

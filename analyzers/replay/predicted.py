@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.replay.changes import Change
-from analyzers.replay.predict import Outcome, Replayed
+from analyzers.replay.outcomes import Outcome
+from analyzers.replay.predict import Replayed
 from analyzers.trace.columns import ints, table
 from analyzers.trace.schemas import WAIT_RANGE
 from analyzers.trace.tables import Trace

@@ -20,7 +20,8 @@ from analyzers.common.errors import TracevizError
 from analyzers.overlap.measure import Missed, RankOverlap
 from analyzers.replay.changes import Change, combined
 from analyzers.replay.model import Tasks
-from analyzers.replay.predict import CantReplayError, Outcome, Replayed
+from analyzers.replay.outcomes import Outcome, Runs
+from analyzers.replay.predict import CantReplayError, Replayed
 from analyzers.replay.removals import without
 from analyzers.replay.result import Fidelity
 from analyzers.replay.suggest import LIKELY, PERHAPS, SELDOM, Suggestion, suggested
@@ -96,13 +97,13 @@ class _Worth:
             here = (ints(ops, "rank") == rank.rank) & (ints(ops, "device") == rank.device)
             side = replayed.sides[rank.a.real_busy_ns > rank.b.real_busy_ns]
             self.shorter[rank.rank, rank.device] = side & here
-        self.runs: dict[str, list[Outcome]] = {}
+        self.runs: dict[str, Runs | None] = {}
         for cause in causes:
             tasks = without(cause, replayed.trace, replayed.tasks, *replayed.picked)
             try:
-                self.runs[cause] = [] if tasks is None else replayed.runs(tasks)
+                self.runs[cause] = None if tasks is None else replayed.runs(tasks)
             except CantReplayError:  # without it the program would wait for itself
-                self.runs[cause] = []
+                self.runs[cause] = None
 
     def of_rank(self, rank: RankOverlap) -> RankOverlap:
         """A rank with what its causes are worth."""
@@ -110,20 +111,20 @@ class _Worth:
         return replace(rank, missed=tuple(self._of_cause(one, device) for one in rank.missed))
 
     def _of_cause(self, one: Missed, device: DeviceKey) -> Missed:
-        if not self.runs.get(one.cause) or device not in self.replayed.now[0].overlap:
+        runs = self.runs.get(one.cause)
+        if runs is None or device not in self.replayed.now.first.overlap:
             return one
-        likely, low, high = self._recovered(self.runs[one.cause], device, self._overlap)
+        likely, low, high = self._recovered(runs, device, self._overlap)
         return replace(one, recoverable_ns=likely, recoverable_low_ns=low, recoverable_high_ns=high)
 
-    def _recovered(self, runs: Sequence[Outcome], device: DeviceKey, measure: Measure) -> tuple[int, int, int]:
-        """More real overlap on a device, ns: most likely, and its range."""
-        now = self.replayed.now[: len(runs)]
-        gained = [
-            measure(one, before, device) - measure(before, before, device)
-            for one, before in zip(runs, now, strict=True)
-        ]
-        unsure = self.fidelity.overlap_error * abs(gained[0]) + UNSURE * self.possible_ns[device]
-        return round(gained[0]), round(min(gained) - unsure), round(max(gained) + unsure)
+    def _recovered(self, runs: Runs, device: DeviceKey, measure: Measure) -> tuple[int, int, int]:
+        """More real overlap on a device, ns: most likely, and its range; no more can be lost than there is."""
+        now = self.replayed.now
+        gained = [measure(one, before, device) - measure(before, before, device) for one, before in runs.beside(now)]
+        likely = float(np.mean(gained[: len(runs.likely)]))
+        unsure = self.fidelity.overlap_error * abs(likely) + UNSURE * self.possible_ns[device]
+        low = max(min(gained) - unsure, -measure(now.first, now.first, device))
+        return round(likely), round(low), round(max(gained) + unsure)
 
     def _overlap(self, run: Outcome, before: Outcome, device: DeviceKey) -> float:
         """Real overlap on a device, counted for as long as the shorter side's ops took before, ns."""
@@ -146,9 +147,9 @@ class _Worth:
         nothing surely recovers any overlap, or only what surely makes steps longer.
         """
         device = self.result.job.deciding
-        if self.result.passed or device is None or device not in self.replayed.now[0].overlap:
+        if self.result.passed or device is None or device not in self.replayed.now.first.overlap:
             return None
-        to_gain = 1 - _ratio(self.replayed.now[0], device)
+        to_gain = 1 - _ratio(self.replayed.now.first, device)
         found = suggested(trace, self.replayed.tasks, self.result.a, self.result.b, self.result)
         tried: list[_Tried] = []
         for likely, then in zip(LIKELIEST_FIRST, (*LIKELIEST_FIRST[1:], 0.0), strict=True):
@@ -164,27 +165,29 @@ class _Worth:
         for place, one in suggestions:
             try:
                 tasks = combined(self.replayed.trace, self.replayed.tasks, [one.change])
-                runs = self._known(tasks) or [self.replayed.outcome_of(tasks)]
+                likely = self._known(tasks) or self.replayed.likely(tasks)
             except TracevizError:  # the capture has nothing to change in this way
                 continue
-            gained = _ratio(runs[0], device) - _ratio(self.replayed.now[0], device)
+            gained = float(np.mean([_ratio(run, device) for run in likely])) - _ratio(self.replayed.now.first, device)
             if gained > UNSURE:
-                yield _Tried(one.change, place, _points(gained, one.likely), float(np.median(runs[0].steps)), runs)
+                step_ns = float(np.mean([np.median(run.steps) for run in likely]))
+                yield _Tried(one.change, place, _points(gained, one.likely), step_ns, tasks, likely)
 
-    def _known(self, tasks: Tasks) -> list[Outcome]:
+    def _known(self, tasks: Tasks) -> tuple[Outcome, ...]:
         """Runs of the same tasks: to drop the only host syncs is what it takes to be without that cause."""
-        return next((runs for runs in self.runs.values() if runs and runs[0].tasks.same_as(tasks)), [])
+        return next((runs.likely for runs in self.runs.values() if runs and runs.tasks.same_as(tasks)), ())
 
     def _told(self, tried: _Tried, device: DeviceKey) -> Remedy | None:
-        """A change in figures; None where it may recover nothing, or surely makes steps longer."""
+        """A change in figures; None where it surely makes steps longer, or may recover nothing in any order."""
         change = tried.change
         try:
-            runs = self.replayed.runs(tried.runs[0].tasks, known=tried.runs)
+            runs = self.replayed.runs(tried.tasks, tried.likely)
         except CantReplayError:  # with more or less slowdown it would wait for itself
             return None
         likely, low, high = self._recovered(runs, device, self._share)
+        _, as_begun, _ = self._recovered(replace(runs, ties=()), device, self._share)
         prediction = self.replayed.predict([change], self.fidelity.error, runs)
-        if low <= 0 or prediction.step_low_ns > prediction.now_ns:
+        if as_begun <= 0 or prediction.step_low_ns > prediction.now_ns:
             return None
         (rank,) = (one for one in self.result.ranks if (one.rank, one.device) == device)
         now = rank.real_overlap_ratio or 0.0
@@ -207,13 +210,14 @@ class _Worth:
 
 
 class _Tried(msgspec.Struct, frozen=True):
-    """A change, which of the suggested it is, what it recovers by how likely that is, a step with it, and its runs."""
+    """A change, which of the suggested it is, what it recovers by how likely that is, a step; tasks and runs."""
 
     change: Change
     place: int
     points: int
     step_ns: float
-    runs: list[Outcome]
+    tasks: Tasks
+    likely: tuple[Outcome, ...]
 
 
 def _points(gained: float, likely: float) -> int:

@@ -14,7 +14,7 @@ import statistics
 import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -38,6 +38,8 @@ AGREE = 0.05  # of a step: profiled and unprofiled changes that differ by more a
 WITHIN = 0.05
 GAINS = 0.03
 FIRST = 2
+NEAR = 0.1  # of what is possible
+OVERLAP = "overlap predicted", "captured"
 BUSIER = 0.05  # of the time
 LONG_NS = 50_000
 # A pair of four steps on four H100s: its truth is the step time without a profiler.
@@ -66,7 +68,8 @@ class Replay:
 @dataclass(frozen=True)
 class Predicted:
     """A fix: its predicted change of the step time with the range, the changes that were measured, of one; `suggested`,
-    which one to try it is, or the last of its parts, 0 where it is none.
+    which one to try it is, or the last of its parts, 0 where it is none; real overlap of what is possible with it, on
+    the worst rank, as predicted and as captured.
     """
 
     name: str
@@ -78,6 +81,8 @@ class Predicted:
     unprofiled: float
     refused: str
     suggested: int = 0
+    overlap: float = np.nan
+    captured_overlap: float = np.nan
 
     @property
     def truth(self) -> float:
@@ -133,9 +138,12 @@ def pairs() -> Iterator[Predicted]:
         if before:
             trace = tv.load(before)
             after_form = form if files_of(f"{name}_after", form) else "torch"
-            truth = [step_ns(tv.load(files_of(f"{name}_{one}", after_form))) for one in ("before", "after")]
+            captured = [tv.load(files_of(f"{name}_{one}", after_form)) for one in ("before", "after")]
+            truth = [step_ns(one) for one in captured]
             unprofiled = known[f"{name}_after"] / known[f"{name}_before"] - 1
-            yield predicted(f"{name} ({form})", trace, FIXES[name], truth[1] / truth[0] - 1, unprofiled)
+            found = predicted(f"{name} ({form})", trace, FIXES[name], truth[1] / truth[0] - 1, unprofiled)
+            ratios = [one.real_overlap_ratio for one in tv.check_overlap(captured[1]).ranks]
+            yield replace(found, captured_overlap=min((one for one in ratios if one is not None), default=np.nan))
     for name, (form, change, before_ms, after_ms) in UNPROFILED.items():
         trace = tv.load(f"{DATA}/{form}/{name}_before.rank*.json.gz")
         yield predicted(f"{name} (4 H100s, {form})", trace, change, np.nan, after_ms / before_ms - 1)
@@ -154,7 +162,10 @@ def predicted(name: str, trace: Trace, change: str, profiled: float, unprofiled:
     order = [each.change for each in tv.what_if(trace).to_try if each.suggested]
     places = [order.index(part) + 1 if part in order else 0 for part in as_suggested(change)]
     suggested = max(places) if all(places) else 0
-    return Predicted(name, change, *steps, profiled, unprofiled, "", suggested)
+    overlap = min(
+        (each.real_overlap_ns / each.achievable_ns for each in one.ranks if each.achievable_ns), default=np.nan
+    )
+    return Predicted(name, change, *steps, profiled, unprofiled, "", suggested, overlap)
 
 
 def busier() -> Iterator[list[str]]:
@@ -177,7 +188,7 @@ def on_tensor_cores_of(variant: str) -> tuple[float, pd.DataFrame]:
     rows = units.op[replayed.on_tensor_cores[units.op] & replayed.in_counted_steps()[units.op] & alone & long]
     each = pd.DataFrame({name: ops[name].to_numpy()[rows] for name in ("rank", "name", "grid", "start_ns", "end_ns")})
     took = (each["end_ns"] - each["start_ns"]).groupby([each["rank"], each["name"].astype(str), each["grid"]])
-    share = min(float(replayed.computing(replayed.now[0]).max()), 1.0)
+    share = min(float(replayed.computing(replayed.now.first).max()), 1.0)
     return share, pd.DataFrame({"ns": took.median(), "total": took.sum()})
 
 
@@ -215,7 +226,9 @@ def pair_row(one: Predicted) -> list[str]:
     if not one.agrees:
         word = "no one truth"
     suggested = str(one.suggested) if one.suggested else "no"
-    return [one.name, f"`{one.change}`", *figures, signed(one.profiled), signed(one.unprofiled), suggested, word]
+    measured = signed(one.profiled), signed(one.unprofiled)
+    overlap = ("–" if np.isnan(each) else percent(each) for each in (one.overlap, one.captured_overlap))
+    return [one.name, f"`{one.change}`", *figures, *measured, *overlap, suggested, word]
 
 
 def page(replays: Sequence[Replay], fixes: Sequence[Predicted]) -> str:
@@ -223,6 +236,7 @@ def page(replays: Sequence[Replay], fixes: Sequence[Predicted]) -> str:
     near = [one for one in recorded if one.fidelity and one.fidelity.error <= MOST_OFF]
     judged = [one for one in fixes if one.agrees]
     width = statistics.median(one.high - one.low for one in judged if not one.refused)
+    overlapping = [one for one in fixes if one.overlap + one.captured_overlap > 0]  # no NaN is
     gaining = [one for one in fixes if one.truth < -GAINS and not one.change.startswith("scale")]
     columns = ("capture", "ranks", "captured", "replayed", "error", "overlap", "no reason")
     parts = [
@@ -244,9 +258,15 @@ def page(replays: Sequence[Replay], fixes: Sequence[Predicted]) -> str:
         f"{percent(WITHIN)} of a step; of {sum(one.in_range for one in judged)} it lies in the range.\n"
         f"- In the median a range is {percent(width)} of a step wide.\n"
         f"- Of {sum(bool(one.refused) for one in judged)} nothing is predicted.\n"
+        f"- Of {len(overlapping)} after which communication overlaps, "
+        f"{sum(abs(one.overlap - one.captured_overlap) <= NEAR for one in overlapping)} are predicted to within "
+        f"{percent(NEAR)} of the possible overlap, on the worst rank.\n"
         f"- Of {len(gaining)} that gain more than {percent(GAINS)} and make no kernel quicker, "
         f"{sum(0 < one.suggested <= FIRST for one in gaining)} are among the first {FIRST} suggestions.",
-        table(("pair", "fix", "predicted", "range", "profiled", "not profiled", "suggested", ""), map(pair_row, fixes)),
+        table(
+            ("pair", "fix", "predicted", "range", "profiled", "not profiled", *OVERLAP, "suggested", ""),
+            map(pair_row, fixes),
+        ),
         "## Matmuls on a GPU that is kept busier",
         wrapped(
             "Of pairs whose fix keeps a GPU busier: for which share of the steps the busiest one computes, before and",

@@ -7,16 +7,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import traceviz as tv
 from analyzers.replay.answer import what_if
-from analyzers.replay.changes import DropSync, DropWait, Scale, combined
+from analyzers.replay.changes import DropSync, DropWait, Scale, combined, parse_change
+from analyzers.replay.edits import in_pieces
+from analyzers.replay.freed import freed, origins, shifted, waits_for_less
 from analyzers.replay.model import RELEASES
-from analyzers.replay.predict import _compared, _freed, _shifted
+from analyzers.replay.predict import Replayed, _compared
 from analyzers.replay.tasks import tasks
 from tests.analyzers.replay.programs import US, Program
+from tests.analyzers.replay.test_pairs import PAIRS
 from tests.simulator.machine import simulate
 from tests.simulator.measure import A, B, loaded
 from tests.simulator.replays import case
 from tests.support.builder import Builder
+
+PAIR = "kernel:K", "kernel:none"
 
 
 def steps(count: int = 5, took: int = 100) -> Program:
@@ -76,13 +82,62 @@ def test_what_a_change_sets_free_may_begin_sooner_or_later() -> None:
     before = tasks(trace)
     after = combined(trace, before, [DropWait("kernel:L", "kernel:N")])
     names = trace.ops["name"].astype(str).to_numpy()[before.units.op]
-    assert names[_freed(before, after)].tolist() == ["L"]
-    assert not _freed(before, before).any()
+    assert names[freed(before, after)].tolist() == ["L"]
+    assert names[waits_for_less(before, after)].tolist() == ["L"]
+    assert not freed(before, before).any()
     which = names == "L"
     for by, took in ((-4, 0), (4, 7)):
-        shifted = _shifted(after, which, by * US).units.dispatch_ns
-        assert shifted[which, RELEASES.index("wait")].tolist() == [took * US]
-        assert np.array_equal(shifted[~which], before.units.dispatch_ns[~which])
+        later = shifted(after, which * by * US).units.dispatch_ns
+        assert later[which, RELEASES.index("wait")].tolist() == [took * US]
+        assert np.array_equal(later[~which], before.units.dispatch_ns[~which])
+
+
+def test_pieces_are_set_free_but_for_the_first_of_the_work() -> None:
+    """W, and the collective C that waits for it, in two pieces: all but the first of W begin anew."""
+    program = Program()
+    program.kernel("W", 7, call=0, start=7, end=107)
+    program.wait(9, 7, at=10)
+    program.kernel("C", 9, call=12, start=112, end=212)
+    program.kernel("L", 7, call=22, start=110, end=315)
+    before = tasks(program.trace())
+    (work,), (comm,) = (np.flatnonzero(before.units.op == op) for op in (0, 1))
+    after = in_pieces(before, np.array([comm]), np.array([work]), 2)
+    assert origins(before, after).tolist() == [*range(3), work, comm]
+    assert np.flatnonzero(freed(before, after)).tolist() == sorted([work, comm, 4])  # the last of each, and C's first
+    assert not waits_for_less(before, after).any()
+
+
+@pytest.mark.parametrize(
+    ("pair", "change", "likely", "ties"),
+    [
+        ("buckets", "drop-wait nvtx:backward on nvtx:reduce", 2, 0),  # of one side, that waits for less
+        ("rowpar_split", "split nvtx:reduce 4", 1, 2),  # pieces of both sides
+        ("ddp_log", "drop-sync nvtx:log loss", 1, 0),  # nothing that a stream waits for
+    ],
+)
+def test_who_begins_first_is_tried_both_ways(pair: str, change: str, likely: int, ties: int) -> None:
+    trace = tv.load(sorted(map(str, PAIRS.glob(f"{pair}_before.rank*.json.gz"))))
+    replayed = Replayed(trace, "comm", "compute")
+    runs = replayed.runs(combined(trace, replayed.tasks, [parse_change(change)]))
+    assert (len(runs.likely), len(runs.ties)) == (likely, ties)
+    assert len(runs.all) == likely + 2 + ties
+    found = replayed.predict([parse_change(change)], replayed.fidelity().error, runs)
+    parts = [np.median(one.steps) / np.median(now.steps) for one, now in runs.beside(replayed.now)]
+    assert found.step_low_ns <= min(parts) * found.now_ns < max(parts) * found.now_ns <= found.step_high_ns
+    assert found.step_ns == pytest.approx(np.mean(parts[:likely]) * found.now_ns, abs=1)
+
+
+def test_what_was_launched_nobody_knows_when_ends_no_step() -> None:
+    """Without syncs step 1 ends at 213 µs. A kernel of it, without a launch, still ends at 300, and no step does."""
+    program = steps()
+    program.rank.kernel("N", 9, 230 * US, 300 * US, launch=None)
+    change = DropSync("nvtx:fetch")
+    alone, beside = (Replayed(one.trace(), *PAIR) for one in (steps(), program))
+    for one in (alone, beside):
+        assert one.outcome([change]).steps.tolist() == [100 * US] + 4 * [113 * US]
+    assert alone.predict([change], 0.0).assumptions == (change.assumes,)
+    said = "1 op without a launch on record stays where it was, and ends no step"
+    assert beside.predict([change], 0.0).assumptions == (change.assumes, said)
 
 
 def test_matmuls_take_longer_on_a_gpu_that_computes_for_more_of_the_time() -> None:
