@@ -20,6 +20,7 @@ from analyzers.common.records import Record
 from analyzers.ordering.lanes import take_or
 from analyzers.replay.edits import (
     Blocks,
+    fed_by,
     feeding,
     host_gaps,
     in_order,
@@ -29,6 +30,7 @@ from analyzers.replay.edits import (
     moved_ahead,
     reordered,
     right_before,
+    shares_of_alike,
     waiting_for_less,
     with_gaps,
     without_host_work,
@@ -38,7 +40,7 @@ from analyzers.replay.model import Lists, Tasks, Units
 from analyzers.replay.named import issued, occurrences, selection_of, stretches, units_of
 from analyzers.select.language import in_plain_words, parse
 from analyzers.select.picking import RANGE_ATOMS
-from analyzers.trace.columns import ints, is_one_of
+from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.regions import launched_in
 from analyzers.trace.steps import find_steps, step_index, step_of_ops
@@ -56,6 +58,11 @@ class Change(Record, frozen=True):
     def advice(self) -> str:
         """The change as one would ask for it, with what it takes for granted."""
         raise NotImplementedError
+
+    @property
+    def at_best(self) -> Change:
+        """The change as it gains most, of what the capture leaves open."""
+        return self
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         """The tasks of the changed program.
@@ -275,10 +282,15 @@ class Scale(Change, frozen=True):
 
 
 class Split(Change, frozen=True):
-    """Collectives of `where` go in `pieces`, each behind the piece of the work that feeds it."""
+    """Collectives of `where` go in `pieces`, each behind the piece of the work that feeds it.
+
+    behind_alike : where a run of like kernels comes before a collective, as many as pieces or more, each piece is
+    behind its share of them: they may all feed it, as experts do, or the last alone; no capture says which.
+    """
 
     where: str
     pieces: int
+    behind_alike: bool = False
     assumes: ClassVar[str] = "its pieces can be worked on one by one, at no cost but their launches"
 
     def __str__(self) -> str:
@@ -295,7 +307,20 @@ class Split(Change, frozen=True):
         feeds = feeding(units, chosen)
         chosen, feeds = chosen[feeds >= 0], feeds[feeds >= 0]
         _found(chosen, self, "no collective there waits for work of its rank")
-        return in_pieces(tasks, chosen, feeds, self.pieces)
+        behind = np.full((feeds.size, self.pieces), -1)
+        if self.behind_alike:
+            kind = np.where(is_one_of(trace.ops, "kind", ("kernel",)), codes(trace.ops, "name")[0], -1)
+            behind = shares_of_alike(units.lane, feeds, kind[units.op], self.pieces)
+        cut = behind[:, 0] < 0
+        tasks, parts = in_pieces(tasks, whole := np.union1d(feeds[cut], chosen), self.pieces)
+        behind[cut] = parts[np.searchsorted(whole, feeds[cut])]
+        waiting = parts[np.searchsorted(whole, chosen)]
+        return replace(tasks, units=fed_by(tasks.units, waiting.ravel(), feeds, behind.ravel()))
+
+    @property
+    def at_best(self) -> Split:
+        """The same with as much to run beside as there may be."""
+        return Split(self.where, self.pieces, behind_alike=True)
 
 
 class Graph(Change, frozen=True):

@@ -10,7 +10,7 @@ from analyzers.arrays.groups import label, rows_by_key, runs
 from analyzers.arrays.intervals import Union, coverage
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.ordering.lanes import take_or
-from analyzers.replay.model import HostCalls, Lists, Tasks, Units
+from analyzers.replay.model import HostCalls, Lists, Room, Tasks, Units
 
 
 class Blocks(msgspec.Struct, frozen=True):
@@ -209,46 +209,73 @@ def feeding(units: Units, chosen: Ints) -> Ints:
     return found[chosen]
 
 
-def in_pieces(tasks: Tasks, chosen: Ints, feeds: Ints, pieces: int) -> Tasks:
-    """Cut collectives and what feeds them into pieces; the last piece of each keeps its number."""
-    units, count = tasks.units, tasks.units.op.size
-    fed, which = np.unique(feeds, return_inverse=True)
-    more = pieces - 1
-    new_feed = count + np.arange(fed.size * more).reshape(fed.size, more)
-    new_piece = count + fed.size * more + np.arange(chosen.size * more).reshape(chosen.size, more)
-    origin = np.concatenate([np.repeat(fed, more), np.repeat(chosen, more)]).astype(np.int64)
+def in_pieces(tasks: Tasks, whole: Ints, pieces: int) -> tuple[Tasks, Ints]:
+    """Cut units into pieces, one behind the other; the first takes what the unit waits for, the last its number.
+
+    Returns
+    -------
+    The tasks, and the numbers of the pieces: units x pieces.
+    """
+    units, count, more = tasks.units, tasks.units.op.size, pieces - 1
+    added = count + np.arange(whole.size * more).reshape(whole.size, more)
+    parts = np.concatenate([added, whole[:, None]], axis=1)
+    origin = np.repeat(whole, more)
     columns = {name: getattr(units, name) for name in Units.__struct_fields__ if name != "waits"}
     columns = {name: np.concatenate([values, values[origin]]) for name, values in columns.items()}
-    divided = np.concatenate([fed, chosen, np.arange(count, count + origin.size)])
-    columns["transfer_ns"][divided] /= pieces
-    numbers = int(units.collective.max()) + 1
-    step = np.tile(np.arange(1, more + 1), chosen.size)
-    columns["collective"][count : count + fed.size * more] = -1
-    columns["collective"][count + fed.size * more :] = units.collective[np.repeat(chosen, more)] + numbers * step
-    for whole, parts in ((fed, new_feed), (chosen, new_piece)):
-        chain = np.concatenate([units.previous[whole][:, None], parts, whole[:, None]], axis=1)
-        columns["previous"][chain[:, 1:]] = chain[:, :-1]
-    # What comes first of a cut unit takes its waits; each piece of a collective waits for its piece of the work.
+    columns["transfer_ns"][parts] /= pieces
+    numbers = (int(units.collective.max(initial=-1)) + 1) * np.tile(np.arange(1, pieces), whole.size)
+    columns["collective"][count:] += np.where(units.collective[origin] >= 0, numbers, 0)
+    columns["previous"][parts] = np.concatenate([units.previous[whole][:, None], added], axis=1)
     first = np.arange(count)
-    first[fed], first[chosen] = new_feed[:, 0] if more else fed, new_piece[:, 0] if more else chosen
-    is_feed = np.isin(units.waits.owner, chosen) & np.isin(units.waits.items, fed)
-    owner = np.concatenate([first[units.waits.owner[~is_feed]], new_piece.ravel(), chosen])
-    item = np.concatenate([units.waits.items[~is_feed], new_feed[which].ravel(), feeds])
-    calls = tasks.calls
-    cost = calls.cost_ns.copy()
-    for cut in (fed, chosen):
-        call = units.call[cut]
-        np.add.at(cost, call[call >= 0], more * calls.cost_ns[call[call >= 0]])
-    room = tasks.room
-    return replace(
+    first[whole] = parts[:, 0]
+    calls, cost = tasks.calls, tasks.calls.cost_ns.copy()
+    launch = units.call[whole]
+    np.add.at(cost, launch[launch >= 0], more * calls.cost_ns[launch[launch >= 0]])
+    room = {name: getattr(tasks.room, name) for name in Room.__struct_fields__ if name != "limits"}
+    waits = Lists.of(first[units.waits.owner], units.waits.items, count + origin.size)
+    cut = replace(
         tasks,
         calls=replace(calls, cost_ns=cost),
-        units=Units(**columns, waits=Lists.of(owner, item, count + origin.size)),
-        room=replace(
-            room,
-            **{
-                name: np.concatenate([getattr(room, name), getattr(room, name)[origin]])
-                for name in ("load", "gpu", "needed", "taken", "fills", "until", "roomy", "rest")
-            },
-        ),
+        units=Units(**columns, waits=waits),
+        room=replace(tasks.room, **{name: np.concatenate([each, each[origin]]) for name, each in room.items()}),
     )
+    return cut, parts
+
+
+def fed_by(units: Units, waiting: Ints, feeds: Ints, instead: Ints) -> Units:
+    """The same with each piece waiting for one unit, none for what fed the whole.
+
+    Parameters
+    ----------
+    waiting, instead : pieces, and the unit that each waits for. feeds : what the whole waited for.
+    """
+    owner, item = units.waits.owner, units.waits.items
+    kept = ~(np.isin(owner, waiting) & np.isin(item, feeds))
+    owner, item = np.append(owner[kept], waiting), np.append(item[kept], instead)
+    return replace(units, waits=Lists.of(owner, item, units.op.size))
+
+
+def shares_of_alike(lane: Ints, feeds: Ints, kind: Ints, pieces: int) -> Ints:
+    """Of each feed's run of like kernels the last of each share, -1 where there are fewer than pieces.
+
+    A run ends with the feed, and begins behind the feed before it or what is not like it, on their lane.
+
+    Parameters
+    ----------
+    kind : which kernel each unit is, -1 for none, which is passed over.
+
+    >>> lane = np.zeros(6, np.int64)
+    >>> shares_of_alike(lane, np.array([3, 5]), np.array([1, 1, -1, 1, 2, 2]), 2).tolist()
+    [[0, 3], [4, 5]]
+    """
+    rows = np.flatnonzero(kind >= 0)
+    rows = rows[np.argsort(lane[rows], kind="stable")]
+    place = np.full(kind.size, -1)
+    place[rows] = np.arange(rows.size)
+    begins = np.append(True, (np.diff(lane[rows]) != 0) | (np.diff(kind[rows]) != 0) | np.isin(rows, feeds)[:-1])
+    start = np.maximum.accumulate(np.where(begins[: rows.size], np.arange(rows.size), 0))
+    at = place[feeds]
+    first = take_or(start, at)
+    count = at - first + 1
+    share = first[:, None] + np.arange(1, pieces + 1) * count[:, None] // pieces - 1
+    return np.where(((at >= 0) & (count >= pieces))[:, None], take_or(rows, share), -1)

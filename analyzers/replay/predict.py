@@ -291,14 +291,30 @@ class Replayed:
         by_ns = np.where(self.picked[0][changed.units.op], -TIE_NS, TIE_NS) * units
         return tuple(self._run(shifted(changed, each), self.variants[0]) for each in (by_ns, -by_ns))
 
-    def runs(self, changed: Tasks, likely: tuple[Outcome, ...] = ()) -> Runs:
+    def runs(self, changed: Tasks, likely: tuple[Outcome, ...] = (), at_best: Tasks | None = None) -> Runs:
         """Other tasks run with as much of what the capture doesn't tell as is likely, gains most, gains least; and with
-        what a change sets free beginning in another order. `likely`: those runs, where they are known.
+        what a change sets free beginning in another order.
+
+        Parameters
+        ----------
+        likely : those runs, where they are known. at_best : tasks for the most gain, where they are not the same.
         """
         likely = likely or self.likely(changed)
-        most, least = (self._run(changed, each) for each in self.variants[1:])
+        _, gains_most, gains_least = self.variants
+        most, least = self._run(at_best or changed, gains_most), self._run(changed, gains_least)
         ties = self._either_first(changed, freed(self.tasks, changed)) if len(likely) == 1 else ()
         return Runs(changed, likely, most, least, ties)
+
+    def runs_with(self, changes: Sequence[Change], likely: tuple[Outcome, ...] = ()) -> Runs:
+        """The `runs` with some changes.
+
+        Raises
+        ------
+        TracevizError : the capture has nothing to change in this way.
+        """
+        best = [one.at_best for one in changes]
+        at_best = combined(self.trace, self.tasks, best) if best != list(changes) else None
+        return self.runs(combined(self.trace, self.tasks, changes), likely, at_best)
 
     def predict(self, changes: Sequence[Change], error: float, runs: Runs | None = None) -> Prediction:
         """What some changes are worth together.
@@ -311,7 +327,7 @@ class Replayed:
         ------
         TracevizError : the capture has nothing to change in this way.
         """
-        runs = runs or self.runs(combined(self.trace, self.tasks, changes))
+        runs = runs or self.runs_with(changes)
         measured = float(np.median(self.measured))
         guesses = [_compared(one.steps, now.steps) for one, now in runs.beside(self.now)]
         part = float(np.mean([each for _, each, _ in guesses[: len(runs.likely)]]))

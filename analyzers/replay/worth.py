@@ -171,7 +171,7 @@ class _Worth:
             gained = float(np.mean([_ratio(run, device) for run in likely])) - _ratio(self.replayed.now.first, device)
             if gained > UNSURE:
                 step_ns = float(np.mean([np.median(run.steps) for run in likely]))
-                yield _Tried(one.change, place, _points(gained, one.likely), step_ns, tasks, likely)
+                yield _Tried(one.change, place, _points(gained, one.likely), step_ns, likely)
 
     def _known(self, tasks: Tasks) -> tuple[Outcome, ...]:
         """Runs of the same tasks: to drop the only host syncs is what it takes to be without that cause."""
@@ -181,7 +181,7 @@ class _Worth:
         """A change in figures; None where it surely makes steps longer, or may recover nothing in any order."""
         change = tried.change
         try:
-            runs = self.replayed.runs(tried.tasks, tried.likely)
+            runs = self.replayed.runs_with([change], tried.likely)
         except CantReplayError:  # with more or less slowdown it would wait for itself
             return None
         likely, low, high = self._recovered(runs, device, self._share)
@@ -210,13 +210,12 @@ class _Worth:
 
 
 class _Tried(msgspec.Struct, frozen=True):
-    """A change, which of the suggested it is, what it recovers by how likely that is, a step; tasks and runs."""
+    """A change, which of the suggested it is, what it recovers by how likely that is, a step, and its runs."""
 
     change: Change
     place: int
     points: int
     step_ns: float
-    tasks: Tasks
     likely: tuple[Outcome, ...]
 
 

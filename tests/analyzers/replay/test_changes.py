@@ -224,6 +224,51 @@ def test_pieces_of_a_collective_follow_the_pieces_of_what_feeds_it() -> None:
     assert second == (second_k[1] + 2, second_k[1] + 32)
 
 
+def experts(names: str = "KK") -> Program:
+    """Kernels of 50 µs one behind the other, and an all-reduce of 60 that waits for the last."""
+    program = Program()
+    for number, name in enumerate(names):
+        program.kernel(name, 7, call=6 * number, start=7 + 51 * number, end=57 + 51 * number)
+    end = 51 * len(names) + 6
+    program.wait(9, 7, at=40)
+    program.kernel("ncclDevKernel_AllReduce", 9, call=45, start=end + 2, end=end + 62, collective=0)
+    return program
+
+
+def test_of_like_kernels_each_may_feed_its_piece() -> None:
+    """Two experts end at 57 and 108: at best half an all-reduce begins 2 µs behind each, else behind half the last."""
+    trace = experts().trace()
+    change = Split("kernel:~AllReduce", 2)
+    at_best, usual = (replayed(trace, [one])["ncclDevKernel_AllReduce"] for one in (change.at_best, change))
+    assert at_best == [(59, 89), (110, 140)]
+    assert usual[0] == (85, 115)  # half of the last expert ends at 83
+    assert 115 < usual[1][0] <= 117  # its other half has ended by then
+    assert replayed(trace, [change.at_best])["K"] == [(7, 57), (58, 108)]  # none is cut
+
+
+@pytest.mark.parametrize("names", ["K", "LK"])
+def test_where_fewer_are_alike_the_last_is_cut_at_best_too(names: str) -> None:
+    trace = experts(names).trace()
+    change = Split("kernel:~AllReduce", 2)
+    assert replayed(trace, [change.at_best]) == replayed(trace, [change])
+
+
+def test_a_collective_that_feeds_another_is_cut_once() -> None:
+    """A reduce-scatter and the all-gather that waits for it, both in halves: a half waits for a half."""
+    program = Program()
+    program.kernel("K", 7, call=0, start=7, end=107)
+    program.wait(9, 7, at=6)
+    program.kernel("ncclDevKernel_ReduceScatter", 9, call=10, start=109, end=149, collective=0)
+    program.wait(11, 9, at=20)
+    program.kernel("ncclDevKernel_AllGather", 11, call=22, start=151, end=191, collective=1)
+    trace = program.trace()
+    changed = combined(trace, tasks(trace), [Split("comm", 2)])
+    assert sorted(changed.units.transfer_ns.tolist()) == [20 * US] * 4 + [50 * US] * 2
+    found = replayed(trace, [Split("comm", 2)])
+    scattered, gathered = found["ncclDevKernel_ReduceScatter"], found["ncclDevKernel_AllGather"]
+    assert [begin - end for (_, end), (begin, _) in zip(scattered, gathered, strict=True)] == [2, 2]
+
+
 def test_a_graph_is_launched_at_once_and_its_host_code_is_gone() -> None:
     """Three launches with 30 µs of host work between; as a graph all are submitted with the first, at 15."""
     program = Program()

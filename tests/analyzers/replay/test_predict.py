@@ -9,8 +9,7 @@ import pytest
 
 import traceviz as tv
 from analyzers.replay.answer import what_if
-from analyzers.replay.changes import DropSync, DropWait, Scale, combined, parse_change
-from analyzers.replay.edits import in_pieces
+from analyzers.replay.changes import DropSync, DropWait, Scale, Split, combined, parse_change
 from analyzers.replay.freed import freed, origins, shifted, waits_for_less
 from analyzers.replay.model import RELEASES
 from analyzers.replay.predict import Replayed, _compared
@@ -97,13 +96,17 @@ def test_pieces_are_set_free_but_for_the_first_of_the_work() -> None:
     program = Program()
     program.kernel("W", 7, call=0, start=7, end=107)
     program.wait(9, 7, at=10)
-    program.kernel("C", 9, call=12, start=112, end=212)
+    program.kernel("C", 9, call=12, start=112, end=212, collective=0)
     program.kernel("L", 7, call=22, start=110, end=315)
-    before = tasks(program.trace())
-    (work,), (comm,) = (np.flatnonzero(before.units.op == op) for op in (0, 1))
-    after = in_pieces(before, np.array([comm]), np.array([work]), 2)
-    assert origins(before, after).tolist() == [*range(3), work, comm]
-    assert np.flatnonzero(freed(before, after)).tolist() == sorted([work, comm, 4])  # the last of each, and C's first
+    trace = program.trace()
+    before = tasks(trace)
+    after = combined(trace, before, [Split("kernel:C", 2)])
+    (work,), (comm,), (after_work,) = (np.flatnonzero(before.units.op == op) for op in (0, 1, 2))
+    origin = origins(before, after)
+    assert sorted(origin.tolist()) == sorted([work, work, comm, comm, after_work])
+    free = np.flatnonzero(freed(before, after))
+    assert sorted(origin[free].tolist()) == sorted([work, comm, comm])
+    assert work in free  # the last piece keeps the number
     assert not waits_for_less(before, after).any()
 
 
