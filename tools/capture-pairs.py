@@ -39,6 +39,11 @@ which the third cuts a small one for each variant.
 | halves | layers of two halves that wait for each other's all-reduce | drop-wait nvtx:half 0 on nvtx:reduce 1; 1 on 0 |
 | gather_ahead | sharded weights, gathered behind the layer before | move-wait nvtx:gather before nvtx:layer |
 | select | rows found by the GPU, whose number the host reads | drop-sync nvtx:select |
+| experts_split | eight smaller experts, then an all-to-all back | split nvtx:combine 4 |
+| stack_split | four like layers, of which the last alone is reduced | split nvtx:reduce 4 |
+| rowpar_halves | row-parallel linear layers and their all-reduce | split nvtx:reduce 2 |
+| scatter_split | the same with a reduce-scatter | split nvtx:reduce 4 |
+| buckets_room | gradients reduced during backward; its kernels leave room | drop-wait nvtx:backward on nvtx:reduce |
 """
 
 from __future__ import annotations
@@ -260,10 +265,10 @@ class Towers:
 class Buckets:
     """Backward of four layers, each gradient reduced while the next is computed, if nothing waits for it at once."""
 
-    def __init__(self, *, wait: bool) -> None:
+    def __init__(self, *, wait: bool, rows: int = WIDTH, gradient: int = 2 * WIDTH) -> None:
         self.wait = wait
-        self.x = matrix(WIDTH, WIDTH)
-        self.gradients = [torch.randn(2 * WIDTH, WIDTH, dtype=HALF) for _ in range(4)]
+        self.x, self.weight = matrix(rows, WIDTH), matrix(WIDTH, WIDTH)
+        self.gradients = [torch.randn(gradient, WIDTH, dtype=HALF) for _ in range(4)]
 
     def step(self) -> None:
         works: list[Any] = []
@@ -271,7 +276,7 @@ class Buckets:
             with region("backward"):
                 if self.wait and works:
                     works[-1].wait()
-                self.x @ self.x
+                self.x @ self.weight
             with region("reduce"):
                 works.append(dist.all_reduce(gradient, async_op=True))
         with region("optimizer"):
@@ -356,8 +361,8 @@ class Check:
 class Experts:
     """Tokens go to their experts and back, all to all; the way back in pieces, late on a rank, or of half the bytes."""
 
-    def __init__(self, *, pieces: int = 1, late: float = 0, share: float = 1) -> None:
-        self.pieces, self.late = pieces, late if dist.get_rank() == 1 else 0
+    def __init__(self, *, pieces: int = 1, late: float = 0, share: float = 1, experts: int = PIECES) -> None:
+        self.pieces, self.late, self.experts = pieces, late if dist.get_rank() == 1 else 0, experts
         self.router, self.weight = matrix(WIDTH // 4, 8), matrix(WIDTH // 4, WIDTH)
         self.tokens = matrix(2 * WIDTH * PIECES, WIDTH // 4)
         self.given = torch.empty(2 * WIDTH * PIECES, WIDTH, dtype=HALF)
@@ -377,13 +382,13 @@ class Experts:
         with region("dispatch"):
             dist.all_to_all_single(self.received, self.sent)
         works = []
-        rows = 2 * WIDTH
-        for piece in range(PIECES):
+        rows, each = len(self.tokens) // self.experts, len(self.tokens) // self.pieces
+        for expert in range(self.experts):
             with region("experts"):
-                part = slice(piece * rows, (piece + 1) * rows)
+                part = slice(expert * rows, (expert + 1) * rows)
                 torch.mm(self.tokens[part], self.weight, out=self.given[part])
-            if self.pieces > 1:
-                works.append(self.combine(part.start, part.stop))
+            if self.pieces > 1 and part.stop % each == 0:
+                works.append(self.combine(part.stop - each, part.stop))
         if self.pieces == 1:
             works.append(self.combine(0, self.returned))
         with region("merge"):
@@ -425,18 +430,50 @@ class Fsdp:
 
 
 class RowParallel:
-    """Row-parallel linear layers: a matmul and its all-reduce, or four of each, one after the other."""
+    """Row-parallel linear layers: a matmul and its all-reduce, or several of each, one after the other."""
 
-    def __init__(self, pieces: int) -> None:
+    def __init__(self, pieces: int, *, scatter: bool = False) -> None:
+        self.scatter = scatter
         self.inputs = matrix(2 * WIDTH, WIDTH // 2).chunk(pieces)
         self.weight = matrix(WIDTH // 2, WIDTH)
         self.outputs = torch.empty(2 * WIDTH, WIDTH, dtype=HALF).chunk(pieces)
+        self.mine = torch.empty(WIDTH, WIDTH, dtype=HALF).chunk(pieces)
+
+    def reduce(self, piece: int) -> Any:
+        with region("reduce"):
+            if self.scatter:
+                return dist.reduce_scatter_tensor(self.mine[piece], self.outputs[piece], async_op=True)
+            return dist.all_reduce(self.outputs[piece], async_op=True)
 
     def step(self) -> None:
         for _ in range(3):
             works = []
-            for part, output in zip(self.inputs, self.outputs, strict=True):
+            for piece, (part, output) in enumerate(zip(self.inputs, self.outputs, strict=True)):
                 with region("linear"):
+                    torch.mm(part, self.weight, out=output)
+                works.append(self.reduce(piece))
+            for work in works:
+                work.wait()
+            with region("activation"):
+                for output in self.mine if self.scatter else self.outputs:
+                    output.mul_(0.5)
+
+
+class Stack:
+    """Four like layers, one behind the other; the last one's output is reduced, whole or in pieces."""
+
+    def __init__(self, pieces: int) -> None:
+        self.x, self.weight = matrix(2 * WIDTH, WIDTH // 2), matrix(WIDTH // 2, WIDTH // 2)
+        self.outputs = torch.empty(2 * WIDTH, WIDTH // 2, dtype=HALF).chunk(pieces)
+
+    def step(self) -> None:
+        for _ in range(2):
+            y, works = self.x, []
+            with region("layers"):
+                for _ in range(3):
+                    y = y @ self.weight
+            for part, output in zip(y.chunk(len(self.outputs)), self.outputs, strict=True):
+                with region("last layer"):
                     torch.mm(part, self.weight, out=output)
                 with region("reduce"):
                     works.append(dist.all_reduce(output, async_op=True))
@@ -690,6 +727,14 @@ PAIRS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "halves": (lambda: Halves(wait=True), lambda: Halves(wait=False)),
     "gather_ahead": (lambda: Gather(ahead=False), lambda: Gather(ahead=True)),
     "select": (lambda: Select(fixed=False), lambda: Select(fixed=True)),
+    "experts_split": (lambda: Experts(experts=8), lambda: Experts(experts=8, pieces=PIECES)),
+    "stack_split": (lambda: Stack(1), lambda: Stack(PIECES)),
+    "rowpar_halves": (lambda: RowParallel(1), lambda: RowParallel(2)),
+    "scatter_split": (lambda: RowParallel(1, scatter=True), lambda: RowParallel(PIECES, scatter=True)),
+    "buckets_room": (
+        lambda: Buckets(wait=True, rows=WIDTH // 32, gradient=WIDTH // 4),
+        lambda: Buckets(wait=False, rows=WIDTH // 32, gradient=WIDTH // 4),
+    ),
 }
 
 

@@ -270,51 +270,57 @@ class Replayed:
         """
         return self._run(combined(self.trace, self.tasks, changes), self.variants[0])
 
-    def likely(self, changed: Tasks) -> tuple[Outcome, ...]:
-        """Other tasks run with as much slowdown as is most likely.
-
-        Twice where units of one side alone wait for less: whether they or the other side's begin first is as likely, by
-        fixes that were made. Else what it usually takes to begin after a launch, on a stream, after a wait tells.
-        """
-        units = freed(self.tasks, changed)
-        of_a = self.picked[0][changed.units.op[units]]
-        as_likely = (of_a.all() or not of_a.any()) and waits_for_less(self.tasks, changed)[units].all()
-        return (as_likely and self._either_first(changed, units)) or (self._run(changed, self.variants[0]),)
-
-    def _either_first(self, changed: Tasks, units: Mask) -> tuple[Outcome, ...]:
-        """Runs in which some units begin a bit sooner where they are A's and later where not, and the other way round.
-
-        None where no unit waits for room, so that it makes no difference.
-        """
-        if not units.any() or not changed.room.needed.any():
-            return ()
-        by_ns = np.where(self.picked[0][changed.units.op], -TIE_NS, TIE_NS) * units
-        return tuple(self._run(shifted(changed, each), self.variants[0]) for each in (by_ns, -by_ns))
-
-    def runs(self, changed: Tasks, likely: tuple[Outcome, ...] = (), at_best: Tasks | None = None) -> Runs:
-        """Other tasks run with as much of what the capture doesn't tell as is likely, gains most, gains least; and with
-        what a change sets free beginning in another order.
-
-        Parameters
-        ----------
-        likely : those runs, where they are known. at_best : tasks for the most gain, where they are not the same.
-        """
-        likely = likely or self.likely(changed)
-        _, gains_most, gains_least = self.variants
-        most, least = self._run(at_best or changed, gains_most), self._run(changed, gains_least)
-        ties = self._either_first(changed, freed(self.tasks, changed)) if len(likely) == 1 else ()
-        return Runs(changed, likely, most, least, ties)
-
-    def runs_with(self, changes: Sequence[Change], likely: tuple[Outcome, ...] = ()) -> Runs:
-        """The `runs` with some changes.
+    def changed(self, changes: Sequence[Change]) -> tuple[Tasks, Tasks | None]:
+        """The tasks with some changes, and what they are at best, if that is not the same.
 
         Raises
         ------
         TracevizError : the capture has nothing to change in this way.
         """
         best = [one.at_best for one in changes]
-        at_best = combined(self.trace, self.tasks, best) if best != list(changes) else None
-        return self.runs(combined(self.trace, self.tasks, changes), likely, at_best)
+        found, at_best = (combined(self.trace, self.tasks, each) for each in (changes, best))
+        return found, None if at_best.same_as(found) else at_best
+
+    def likely(self, changed: Tasks, at_best: Tasks | None = None) -> tuple[Outcome, ...]:
+        """Other tasks run with as much slowdown as is most likely; twice where it is as likely which of two it is.
+
+        By fixes that were made, so it is who begins first, where units of one side alone wait for less, and whether
+        tasks are what they are at best.
+        """
+        if self._as_likely(changed):
+            return self._either_first(changed)
+        return tuple(self._run(each, self.variants[0]) for each in (changed, at_best) if each is not None)
+
+    def runs(self, changed: Tasks, at_best: Tasks | None = None, likely: tuple[Outcome, ...] = ()) -> Runs:
+        """Other tasks run with as much of what the capture doesn't tell as is likely, gains most, gains least; and with
+        what a change sets free beginning in another order. `likely`: those runs, where they are known.
+        """
+        likely = likely or self.likely(changed, at_best)
+        _, gains_most, gains_least = self.variants
+        most, least = self._run(at_best or changed, gains_most), self._run(changed, gains_least)
+        return Runs(changed, likely, most, least, () if self._as_likely(changed) else self._either_first(changed))
+
+    def _as_likely(self, changed: Tasks) -> bool:
+        """Whether a change made units wait for less, and those of one side alone."""
+        units = freed(self.tasks, changed)
+        of_a = self.picked[0][changed.units.op[units]]
+        one_side = bool(of_a.all() or not of_a.any())
+        return one_side and bool(waits_for_less(self.tasks, changed)[units].all()) and self._compete(changed, units)
+
+    def _compete(self, changed: Tasks, units: Mask) -> bool:
+        """Whether it makes a difference when some units begin: there are some, and not all units have room."""
+        return bool(units.any() and changed.room.needed.any())
+
+    def _either_first(self, changed: Tasks) -> tuple[Outcome, ...]:
+        """Runs in which what is set free begins a bit sooner where it is A's and later where not, and the other way.
+
+        None where it makes no difference.
+        """
+        units = freed(self.tasks, changed)
+        if not self._compete(changed, units):
+            return ()
+        by_ns = np.where(self.picked[0][changed.units.op], -TIE_NS, TIE_NS) * units
+        return tuple(self._run(shifted(changed, each), self.variants[0]) for each in (by_ns, -by_ns))
 
     def predict(self, changes: Sequence[Change], error: float, runs: Runs | None = None) -> Prediction:
         """What some changes are worth together.
@@ -327,7 +333,7 @@ class Replayed:
         ------
         TracevizError : the capture has nothing to change in this way.
         """
-        runs = runs or self.runs_with(changes)
+        runs = runs or self.runs(*self.changed(changes))
         measured = float(np.median(self.measured))
         guesses = [_compared(one.steps, now.steps) for one, now in runs.beside(self.now)]
         part = float(np.mean([each for _, each, _ in guesses[: len(runs.likely)]]))

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from analyzers.arrays.types import Mask
 from analyzers.common.errors import TracevizError
 from analyzers.overlap.measure import Missed, RankOverlap
-from analyzers.replay.changes import Change, combined
+from analyzers.replay.changes import Change
 from analyzers.replay.model import Tasks
 from analyzers.replay.outcomes import Outcome, Runs
 from analyzers.replay.predict import CantReplayError, Replayed
@@ -164,8 +164,8 @@ class _Worth:
         """Runs with suggested changes, of those that recover anything."""
         for place, one in suggestions:
             try:
-                tasks = combined(self.replayed.trace, self.replayed.tasks, [one.change])
-                likely = self._known(tasks) or self.replayed.likely(tasks)
+                changed = self.replayed.changed([one.change])
+                likely = self._known(changed[0]) or self.replayed.likely(*changed)
             except TracevizError:  # the capture has nothing to change in this way
                 continue
             gained = float(np.mean([_ratio(run, device) for run in likely])) - _ratio(self.replayed.now.first, device)
@@ -181,7 +181,7 @@ class _Worth:
         """A change in figures; None where it surely makes steps longer, or may recover nothing in any order."""
         change = tried.change
         try:
-            runs = self.replayed.runs_with([change], tried.likely)
+            runs = self.replayed.runs(*self.replayed.changed([change]), likely=tried.likely)
         except CantReplayError:  # with more or less slowdown it would wait for itself
             return None
         likely, low, high = self._recovered(runs, device, self._share)

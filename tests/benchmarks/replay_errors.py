@@ -252,7 +252,8 @@ def page(replays: Sequence[Replay], fixes: Sequence[Predicted]) -> str:
             f"with a profiler and without one differ by more than {percent(AGREE)} of a step, there is no one truth.",
             "Suggested: which one it is of those that `what-if` says to try, asked for nothing. What kernels usually",
             "lose beside others, and when GPUs slow down, was set with the first 22 pairs under torch.profiler at",
-            "hand; the last six, and most nsys reports, were captured afterwards.",
+            "hand; the others, and most nsys reports, were captured afterwards. With the last five at hand, that all",
+            "of a run of like kernels feed the pieces of `split` became as likely as that the last one does.",
         ),
         f"- Of {len(judged)} fixes with one truth {sum(one.is_right for one in judged)} are predicted within "
         f"{percent(WITHIN)} of a step; of {sum(one.in_range for one in judged)} it lies in the range.\n"

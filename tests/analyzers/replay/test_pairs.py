@@ -44,13 +44,18 @@ FIXES = {
     "halves": "drop-wait nvtx:half 0 on nvtx:reduce 1 + drop-wait nvtx:half 1 on nvtx:reduce 0",
     "gather_ahead": "move-wait nvtx:gather before nvtx:layer",
     "select": "drop-sync nvtx:select",
+    "experts_split": "split nvtx:combine 4",
+    "stack_split": "split nvtx:reduce 4",
+    "rowpar_halves": "split nvtx:reduce 2",
+    "scatter_split": "split nvtx:reduce 4",
+    "buckets_room": "drop-wait nvtx:backward on nvtx:reduce",
 }
 QUICK = ("dpmp_item", "launch_graph", "moe_late", "select")
 CLOSE, BAR, IN_RANGE, WIDE = 0.05, 0.8, 0.9, 0.2
 
 # No suggestion: kernels that take less time have none, and these fixes gain nothing, or cost.
 NOT_SUGGESTED = ("moe_half", "tp_half")
-GAINING_NOTHING = ("pipe_recv", "pipe_recv_attention", "pipe_send", "pipe_send_attention", "towers")
+GAINING_NOTHING = ("pipe_recv", "pipe_recv_attention", "pipe_send", "pipe_send_attention", "towers", "rowpar_halves")
 FIRST = 2
 TOGETHER = " + "  # of a fix that is two changes
 FOUND = 0.8

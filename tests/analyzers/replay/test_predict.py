@@ -115,13 +115,14 @@ def test_pieces_are_set_free_but_for_the_first_of_the_work() -> None:
     [
         ("buckets", "drop-wait nvtx:backward on nvtx:reduce", 2, 0),  # of one side, that waits for less
         ("rowpar_split", "split nvtx:reduce 4", 1, 2),  # pieces of both sides
+        ("moe_split", "split nvtx:combine 4", 2, 2),  # which the last of like kernels feeds, or all
         ("ddp_log", "drop-sync nvtx:log loss", 1, 0),  # nothing that a stream waits for
     ],
 )
 def test_who_begins_first_is_tried_both_ways(pair: str, change: str, likely: int, ties: int) -> None:
     trace = tv.load(sorted(map(str, PAIRS.glob(f"{pair}_before.rank*.json.gz"))))
     replayed = Replayed(trace, "comm", "compute")
-    runs = replayed.runs(combined(trace, replayed.tasks, [parse_change(change)]))
+    runs = replayed.runs(*replayed.changed([parse_change(change)]))
     assert (len(runs.likely), len(runs.ties)) == (likely, ties)
     assert len(runs.all) == likely + 2 + ties
     found = replayed.predict([parse_change(change)], replayed.fidelity().error, runs)

@@ -167,29 +167,29 @@ def test_the_fix_that_was_made_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "change", "ratio", "most"),
+    ("before", "after", "change", "most"),
     [
-        ("torch/rowpar_s1", "torch/rowpar_s4", "split nvtx:chunk 0 4", 0.284, 0.95),
-        ("pairs/rowpar_split_before", "pairs/rowpar_split_after", "split nvtx:reduce 4", 0.542, 0.87),
-        ("pairs/moe_split_before", "pairs/moe_split_after", "split nvtx:combine 4", 0.463, 0.81),
+        ("torch/rowpar_s1", "torch/rowpar_s4", "split nvtx:chunk 0 4", 0.95),
+        ("pairs/rowpar_split_before", "pairs/rowpar_split_after", "split nvtx:reduce 4", 0.87),
+        ("pairs/scatter_split_before", "pairs/scatter_split_after", "split nvtx:reduce 4", 0.92),
+        ("pairs/moe_split_before", "pairs/moe_split_after", "split nvtx:combine 4", 0.81),
+        ("pairs/experts_split_before", "pairs/experts_split_after", "split nvtx:combine 4", 0.78),
+        ("pairs/stack_split_before", "pairs/stack_split_after", "split nvtx:reduce 4", 0.85),
     ],
 )
-def test_what_pieces_recovered_when_made_is_in_the_range(
-    before: str, after: str, change: str, ratio: float, most: float
-) -> None:
+def test_what_pieces_recovered_when_made_is_in_the_range(before: str, after: str, change: str, most: float) -> None:
     """It may be nothing: which of a piece of work and one of communication begins first, and fills the GPU, is open.
 
-    Of `moe_split` each of four experts feeds a piece, not the last alone, which the capture does not say.
+    Of `moe_split` and `experts_split` each expert feeds a piece, of `stack_split` the last layer alone feeds all: no
+    capture says so.
     """
     was, is_now = (tv.check_overlap(sorted(map(str, DATA.glob(f"{name}.rank*.json.gz")))) for name in (before, after))
     assert was.remedy is not None
     assert was.remedy.change == change
     captured = min(one.real_overlap_ratio or 0.0 for one in is_now.ranks)
-    assert captured == pytest.approx(ratio, abs=0.001)
     (possible_ns,) = (one.could_overlap_ns for one in was.ranks if one.rank == was.remedy.rank)
     low, high = (ns / possible_ns for ns in (was.remedy.recoverable_low_ns, was.remedy.recoverable_high_ns))
-    assert low == 0
-    assert captured < high < most
+    assert low == 0 < captured < high < most
 
 
 def test_a_text_needs_the_causes_of_the_rank_that_decides_alone() -> None:
