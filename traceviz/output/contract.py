@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
@@ -214,8 +214,8 @@ def collectives(result: Collectives) -> Json:
             for one in result
         ],
         "summary": [{**values(kind), "last_by_rank": dict(kind.last_by_rank)} for kind in result.summary],
-        "copies": _records(result.copies.table),
-        "copies_by_rank": _records(result.copies.calls),
+        "copies": _records(result.copies.table, unknown=("bytes",)),
+        "copies_by_rank": _records(result.copies.calls, unknown=("bytes", "barrier_ns", "barrier_wait_ns")),
         "groups": [{**values(one), "group": values(one.group)} for one in result.groups],
         "clocks": _clocks(result.clocks),
         "warnings": _warnings(result.warnings),
@@ -236,9 +236,15 @@ def syncs(result: OrderReport) -> Json:
         "reason": result.reason,
         "syncs": [
             {"id": sync_id(one["rank"], one["start_ns"]), **one}
-            for one in _records(result.syncs.table, "process", "device", "waited_op", "call")
+            for one in _records(
+                result.syncs.table,
+                *("process", "device", "waited_op", "call"),
+                unknown=("bytes", "waited_stream", "waited_event"),
+            )
         ],
-        "groups": [{**asdict(one), "ranks": list(one.ranks)} for one in sync_groups(result.syncs)],
+        "groups": [
+            {**asdict(one), "ranks": list(one.ranks), "bytes": _known(one.bytes)} for one in sync_groups(result.syncs)
+        ],
         "unwaited_copies": _records(result.copies.table, "process", "op"),
         "missing_waits": [
             {
@@ -247,14 +253,23 @@ def syncs(result: OrderReport) -> Json:
             }
             for one in result.crossings.missing
         ],
-        "stream_plan": _records(result.plan.table, "process"),
+        "stream_plan": _records(result.plan.table, "process", unknown=("communication",)),
         "warnings": _warnings(result.warnings),
     }
 
 
-def _records(table: pd.DataFrame, *without: str) -> list[Json]:
+def _known(value: int) -> int | None:
+    return None if value == -1 else value
+
+
+def _records(table: pd.DataFrame, *without: str, unknown: Collection[str] = ()) -> list[Json]:
+    """Rows as they are, but for -1 in columns where that stands for what is not known: null."""
     names = [str(name) for name in table.columns if name not in without]
-    return [dict(zip(names, row, strict=True)) for row in zip(*(table[name].tolist() for name in names), strict=True)]
+    columns = [table[name].tolist() for name in names]
+    columns = [
+        [*map(_known, column)] if name in unknown else column for name, column in zip(names, columns, strict=True)
+    ]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def streams(result: StreamsResult, costs: StreamContention | None = None) -> Json:
@@ -331,7 +346,8 @@ def info(result: TraceInfo) -> Json:
             for one in result.captures
         ],
         "ranks": [
-            {**values(rank), "devices": list(rank.devices), "counters": list(rank.counters)} for rank in result.ranks
+            {**values(rank), "pid": _known(rank.pid), "devices": list(rank.devices), "counters": list(rank.counters)}
+            for rank in result.ranks
         ],
         "ranges": [values(one) for one in result.ranges],
         "more_ranges": result.more_ranges,

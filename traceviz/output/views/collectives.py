@@ -125,10 +125,10 @@ def _copies(result: Collectives) -> list[Block]:
     if not len(calls):
         return []
     several = (result.copies.table["ranks"] > 1).to_numpy()[calls["exchange"]]
-    labels = _device_labels(result)
     rows = []
     calls = calls.assign(matched=several)
     devices = sorted({*zip(calls["rank"].tolist(), calls["device"].tolist(), strict=True)})
+    labels = DeviceLabels.of(devices)
     for rank, device in devices[:MOST_RANKS]:
         own = calls[(calls["rank"] == rank) & (calls["device"] == device)]
         busy, moved = int(own["busy_ns"].sum()), int(own["bytes"].clip(lower=0).sum())
