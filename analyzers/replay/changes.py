@@ -50,9 +50,13 @@ GRAPH_DISPATCH_NS = 1_000  # from the end of a node of a CUDA graph to the start
 
 
 class Change(Record, frozen=True):
-    """A change of a program; `str` of it is how the command line writes it, `assumes` what it takes for granted."""
+    """A change of a program; `str` of it is how the command line writes it, `assumes` what it takes for granted.
+
+    left_open : what no capture says of it, where `at_best` makes a difference.
+    """
 
     assumes: ClassVar[str]
+    left_open: ClassVar[str] = ""
 
     @property
     def advice(self) -> str:
@@ -292,6 +296,7 @@ class Split(Change, frozen=True):
     pieces: int
     behind_alike: bool = False
     assumes: ClassVar[str] = "its pieces can be worked on one by one, at no cost but their launches"
+    left_open: ClassVar[str] = "all like kernels in a row may feed the pieces, or the last alone: the range holds both"
 
     def __str__(self) -> str:
         return f"split {self.where} {self.pieces}"

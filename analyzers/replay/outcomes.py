@@ -43,6 +43,11 @@ class Runs(msgspec.Struct, frozen=True):
         return self.likely[0]
 
     @property
+    def has_best(self) -> bool:
+        """Whether the second of the likely ones is of the tasks at best, not of the same in another order."""
+        return len(self.likely) > 1 and self.first.tasks is self.tasks
+
+    @property
     def all(self) -> tuple[Outcome, ...]:
         """All of them, the likely ones first."""
         return *self.likely, self.most, self.least, *self.ties

@@ -296,8 +296,7 @@ class Replayed:
         what a change sets free beginning in another order. `likely`: those runs, where they are known.
         """
         likely = likely or self.likely(changed, at_best)
-        _, gains_most, gains_least = self.variants
-        most, least = self._run(at_best or changed, gains_most), self._run(changed, gains_least)
+        most, least = (self._run(changed, each) for each in self.variants[1:])
         return Runs(changed, likely, most, least, () if self._as_likely(changed) else self._either_first(changed))
 
     def _as_likely(self, changed: Tasks) -> bool:
@@ -348,7 +347,7 @@ class Replayed:
             step_low_ns=round(measured * low),
             step_high_ns=round(measured * high),
             ranks=tuple(self._of_rank(key, runs) for key in self.now.first.overlap),
-            assumptions=(*_assumed(changes), *self._assumptions(runs)),
+            assumptions=(*_assumed(changes), *_left_open(changes, runs), *self._assumptions(runs)),
             next_cause=binds,
             next_share=most,
         )
@@ -422,6 +421,11 @@ def _assumed(changes: Sequence[Change]) -> list[str]:
     """What changes take for granted."""
     several = len(changes) > 1
     return list(dict.fromkeys(f"{one}: {one.assumes}" if several else one.assumes for one in changes if one.assumes))
+
+
+def _left_open(changes: Sequence[Change], runs: Runs) -> list[str]:
+    """What no capture says of changes, where it makes a difference."""
+    return [one.left_open for one in changes if one.left_open] if runs.has_best else []
 
 
 def _of_launched(groups: StepGroups, tasks: Tasks) -> StepGroups:

@@ -129,6 +129,7 @@ def test_who_begins_first_is_tried_both_ways(pair: str, change: str, likely: int
     parts = [np.median(one.steps) / np.median(now.steps) for one, now in runs.beside(replayed.now)]
     assert found.step_low_ns <= min(parts) * found.now_ns < max(parts) * found.now_ns <= found.step_high_ns
     assert found.step_ns == pytest.approx(np.mean(parts[:likely]) * found.now_ns, abs=1)
+    assert any("like kernels" in one for one in found.assumptions) == (pair == "moe_split")
 
 
 def test_what_was_launched_nobody_knows_when_ends_no_step() -> None:
