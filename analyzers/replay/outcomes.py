@@ -25,6 +25,11 @@ class Outcome(msgspec.Struct, frozen=True):
     began_ns: Ints
     end_ns: Ints
 
+    def share(self, device: tuple[int, ...]) -> float:
+        """Real overlap of what is possible on a device."""
+        real, possible = self.overlap[device]
+        return real / possible if possible else 0.0
+
 
 class Runs(msgspec.Struct, frozen=True):
     """Runs of some tasks: one that is most likely, or two that are as likely; with the most gain, with the least; with

@@ -386,11 +386,12 @@ class Replayed:
                 yield RankCommunication(rank, device, measure(comm), exposed, blocking)
 
     def _of_rank(self, key: tuple[int, ...], runs: Runs) -> RankPrediction:
-        """Real overlap of a device; most likely the mean of those runs."""
+        """Real overlap of a device; most likely the mean of those runs, of possible overlap and of shares of it."""
         real, most = zip(*(one.overlap[key] for one in runs.all), strict=True)
         now, could = self.now.first.overlap[key]
-        point, possible = (round(float(np.mean(each[: len(runs.likely)]))) for each in (real, most))
-        return RankPrediction(key[0], key[1], now, could, point, min(real), max(real), possible)
+        possible = float(np.mean(most[: len(runs.likely)]))
+        point = possible * float(np.mean([one.share(key) for one in runs.likely]))
+        return RankPrediction(key[0], key[1], now, could, round(point), min(real), max(real), round(possible))
 
     def _assumptions(self, runs: Runs) -> tuple[str, ...]:
         """What is taken for granted whatever the change is."""

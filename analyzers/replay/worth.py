@@ -133,7 +133,7 @@ class _Worth:
 
     def _share(self, run: Outcome, _: Outcome, device: DeviceKey) -> float:
         """The same by its ratio, as `what_if` has it: a change may cut ops into pieces, with time between them."""
-        return _ratio(run, device) * self.possible_ns[device]
+        return run.share(device) * self.possible_ns[device]
 
     def _took(self, run: Outcome, device: DeviceKey) -> float:
         """How long the ops of a device's shorter side take in all, ns."""
@@ -149,7 +149,7 @@ class _Worth:
         device = self.result.job.deciding
         if self.result.passed or device is None or device not in self.replayed.now.first.overlap:
             return None
-        to_gain = 1 - _ratio(self.replayed.now.first, device)
+        to_gain = 1 - self.replayed.now.first.share(device)
         found = suggested(trace, self.replayed.tasks, self.result.a, self.result.b, self.result)
         tried: list[_Tried] = []
         for likely, then in zip(LIKELIEST_FIRST, (*LIKELIEST_FIRST[1:], 0.0), strict=True):
@@ -168,7 +168,7 @@ class _Worth:
                 likely = self._known(changed[0]) or self.replayed.likely(*changed)
             except TracevizError:  # the capture has nothing to change in this way
                 continue
-            gained = float(np.mean([_ratio(run, device) for run in likely])) - _ratio(self.replayed.now.first, device)
+            gained = float(np.mean([run.share(device) for run in likely])) - self.replayed.now.first.share(device)
             if gained > UNSURE:
                 step_ns = float(np.mean([np.median(run.steps) for run in likely]))
                 yield _Tried(one.change, place, _points(gained, one.likely), step_ns, likely)
@@ -221,9 +221,3 @@ class _Tried(msgspec.Struct, frozen=True):
 
 def _points(gained: float, likely: float) -> int:
     return round(gained * likely / ALIKE)
-
-
-def _ratio(run: Outcome, device: DeviceKey) -> float:
-    """Real overlap of what is possible."""
-    real, possible = run.overlap[device]
-    return real / possible if possible else 0.0

@@ -192,6 +192,19 @@ def test_what_pieces_recovered_when_made_is_in_the_range(before: str, after: str
     assert low == 0 < captured < high < most
 
 
+@pytest.mark.parametrize("pair", ["moe_split", "rowpar_split", "buckets"])  # two likely runs, ties, one side set free
+def test_what_if_predicts_the_named_fix_as_the_verdict_does(pair: str) -> None:
+    trace = tv.load(sorted(map(str, (DATA / "pairs").glob(f"{pair}_before.rank*.json.gz"))))
+    remedy = tv.check_overlap(trace).remedy
+    assert remedy is not None
+    (found,) = tv.what_if(trace, remedy.change).changes
+    assert (found.step_ns, found.step_low_ns, found.step_high_ns) == (
+        *(remedy.step_ns, remedy.step_low_ns, remedy.step_high_ns),
+    )
+    (rank,) = (one for one in found.ranks if one.rank == remedy.rank)
+    assert rank.real_overlap_ns / rank.achievable_ns == pytest.approx(remedy.ratio, abs=1e-4)
+
+
 def test_a_text_needs_the_causes_of_the_rank_that_decides_alone() -> None:
     trace = tv.load(str(TORCH / "item_before.rank*.json.gz"))
     whole = told(trace, result := check_overlap(trace))
