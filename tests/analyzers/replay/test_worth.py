@@ -198,9 +198,8 @@ def test_what_if_predicts_the_named_fix_as_the_verdict_does(pair: str) -> None:
     remedy = tv.check_overlap(trace).remedy
     assert remedy is not None
     (found,) = tv.what_if(trace, remedy.change).changes
-    assert (found.step_ns, found.step_low_ns, found.step_high_ns) == (
-        *(remedy.step_ns, remedy.step_low_ns, remedy.step_high_ns),
-    )
+    steps = found.step_ns, found.step_low_ns, found.step_high_ns
+    assert steps == (remedy.step_ns, remedy.step_low_ns, remedy.step_high_ns)
     (rank,) = (one for one in found.ranks if one.rank == remedy.rank)
     assert rank.real_overlap_ns / rank.achievable_ns == pytest.approx(remedy.ratio, abs=1e-4)
 
