@@ -621,6 +621,6 @@ def capture(
 
 def _changes(given: Sequence[Change | str]) -> list[Change]:
     """Changes, those that are texts read."""
-    from analyzers.replay.changes import parse_change
+    from analyzers.replay.parse import parse_change
 
     return [parse_change(one) if isinstance(one, str) else one for one in given]

@@ -6,7 +6,7 @@ Selectors are those of every command (`named`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -288,8 +288,8 @@ class Scale(Change, frozen=True):
 class Split(Change, frozen=True):
     """Collectives of `where` go in `pieces`, each behind the piece of the work that feeds it.
 
-    behind_alike : where a run of like kernels comes before a collective, as many as pieces or more, each piece is
-    behind its share of them: they may all feed it, as experts do, or the last alone; no capture says which.
+    behind_alike : where a run of like kernels of one step comes before a collective, as many as pieces or more, none of
+    which feeds another, each piece is behind its share of them: all may feed it, as experts do, or the last alone.
     """
 
     where: str
@@ -314,8 +314,10 @@ class Split(Change, frozen=True):
         _found(chosen, self, "no collective there waits for work of its rank")
         behind = np.full((feeds.size, self.pieces), -1)
         if self.behind_alike:
-            kind = np.where(is_one_of(trace.ops, "kind", ("kernel",)), codes(trace.ops, "name")[0], -1)
-            behind = shares_of_alike(units.lane, feeds, kind[units.op], self.pieces)
+            alike = label(codes(trace.ops, "name")[0].astype(np.int64), step_of_ops(trace))
+            kind = np.where(is_one_of(trace.ops, "kind", ("kernel",)), alike, -1)[units.op]
+            of_others = feeding(units, np.flatnonzero(units.collective >= 0))
+            behind = shares_of_alike(units.lane, feeds, kind, self.pieces, np.append(of_others, feeds))
         cut = behind[:, 0] < 0
         tasks, parts = in_pieces(tasks, whole := np.union1d(feeds[cut], chosen), self.pieces)
         behind[cut] = parts[np.searchsorted(whole, feeds[cut])]
@@ -396,78 +398,6 @@ class MoreRoom(Change, frozen=True):
                 fills=room.fills & ~roomy,
             ),
         )
-
-
-def parse_change(text: str) -> Change:
-    """A change as the command line writes it, such as "scale collective:all_to_all 0.5".
-
-    Raises
-    ------
-    TracevizError : it is none.
-
-    >>> parse_change("move-wait nvtx:DP tower before nvtx:MP lookup")
-    MoveWait(a='nvtx:DP tower', b='nvtx:MP lookup')
-    """
-    verb, _, rest = text.strip().partition(" ")
-    rest = rest.strip()
-    form = FORMS.get(verb)
-    if form is None:
-        raise TracevizError(
-            f"{text!r} is no change.", hint=f"Changes are: {'; '.join(form for form, _ in FORMS.values())}."
-        )
-    words, make = form
-    try:
-        return make(rest)
-    except (ValueError, IndexError) as error:
-        raise TracevizError(f"{text!r} can't be read.", hint=f"Write it as: {words}.") from error
-
-
-def _two(rest: str, between: str) -> tuple[str, str]:
-    first, found, second = rest.rpartition(f" {between} ")
-    if not found or not first.strip() or not second.strip():
-        raise ValueError(between)
-    return first.strip(), second.strip()
-
-
-def _one(rest: str) -> str:
-    if not rest:
-        raise ValueError("nothing")
-    return rest
-
-
-def _own_stream(rest: str) -> OwnStream:
-    return OwnStream(*_two(rest, "join-before")) if " join-before " in rest else OwnStream(_one(rest))
-
-
-def _number(rest: str) -> tuple[str, float]:
-    where, _, number = rest.rpartition(" ")
-    if not float(number) > 0:
-        raise ValueError(number)
-    return _one(where.strip()), float(number)
-
-
-def _split(rest: str) -> Split:
-    where, pieces = _number(rest)
-    if pieces != int(pieces) or pieces < 2:
-        raise ValueError(pieces)
-    return Split(where, int(pieces))
-
-
-def _on_time(rest: str) -> OnTime:
-    return OnTime(None if rest in ("", "all") else int(rest))
-
-
-FORMS: dict[str, tuple[str, Callable[[str], Change]]] = {
-    "drop-sync": ("drop-sync SEL", lambda rest: DropSync(_one(rest))),
-    "drop-wait": ("drop-wait A on B", lambda rest: DropWait(*_two(rest, "on"))),
-    "move-wait": ("move-wait A before B", lambda rest: MoveWait(*_two(rest, "before"))),
-    "own-stream": ("own-stream SEL [join-before SEL]", _own_stream),
-    "on-time": ("on-time RANK|all", _on_time),
-    "scale": ("scale SEL FACTOR", lambda rest: Scale(*_number(rest))),
-    "split": ("split SEL N", _split),
-    "graph": ("graph SEL", lambda rest: Graph(_one(rest))),
-    "more-room": ("more-room SEL", lambda rest: MoreRoom(_one(rest))),
-}
 
 
 def combined(trace: Trace, tasks: Tasks, changes: Sequence[Change]) -> Tasks:

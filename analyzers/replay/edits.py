@@ -255,24 +255,26 @@ def fed_by(units: Units, waiting: Ints, feeds: Ints, instead: Ints) -> Units:
     return replace(units, waits=Lists.of(owner, item, units.op.size))
 
 
-def shares_of_alike(lane: Ints, feeds: Ints, kind: Ints, pieces: int) -> Ints:
+def shares_of_alike(lane: Ints, feeds: Ints, kind: Ints, pieces: int, ends: Ints) -> Ints:
     """Of each feed's run of like kernels the last of each share, -1 where there are fewer than pieces.
 
-    A run ends with the feed, and begins behind the feed before it or what is not like it, on their lane.
+    A run ends with the feed, and begins behind one of `ends` or what is not like it, on their lane.
 
     Parameters
     ----------
     kind : which kernel each unit is, -1 for none, which is passed over.
 
-    >>> lane = np.zeros(6, np.int64)
-    >>> shares_of_alike(lane, np.array([3, 5]), np.array([1, 1, -1, 1, 2, 2]), 2).tolist()
+    >>> lane, kind, feeds = np.zeros(6, np.int64), np.array([1, 1, -1, 1, 2, 2]), np.array([3, 5])
+    >>> shares_of_alike(lane, feeds, kind, 2, ends=feeds).tolist()
     [[0, 3], [4, 5]]
+    >>> shares_of_alike(lane, feeds, kind, 2, ends=np.array([1, 3, 5])).tolist()
+    [[-1, -1], [4, 5]]
     """
     rows = np.flatnonzero(kind >= 0)
     rows = rows[np.argsort(lane[rows], kind="stable")]
     place = np.full(kind.size, -1)
     place[rows] = np.arange(rows.size)
-    begins = np.append(True, (np.diff(lane[rows]) != 0) | (np.diff(kind[rows]) != 0) | np.isin(rows, feeds)[:-1])
+    begins = np.append(True, (np.diff(lane[rows]) != 0) | (np.diff(kind[rows]) != 0) | np.isin(rows, ends)[:-1])
     start = np.maximum.accumulate(np.where(begins[: rows.size], np.arange(rows.size), 0))
     at = place[feeds]
     first = take_or(start, at)

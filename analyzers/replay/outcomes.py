@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import msgspec
 
 from analyzers.arrays.types import Ints
 from analyzers.replay.engine import Times
 from analyzers.replay.model import Tasks
+from analyzers.trace.devices import DeviceKey
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -25,10 +27,14 @@ class Outcome(msgspec.Struct, frozen=True):
     began_ns: Ints
     end_ns: Ints
 
-    def share(self, device: tuple[int, ...]) -> float:
-        """Real overlap of what is possible on a device."""
-        real, possible = self.overlap[device]
-        return real / possible if possible else 0.0
+
+def share(runs: Sequence[Outcome], device: DeviceKey) -> float:
+    """Real overlap of what is possible on a device, of both their means over runs.
+
+    As a ratio of means it lies between the ratios of the runs, and the mean of overlap between theirs.
+    """
+    real, possible = (sum(values) for values in zip(*(run.overlap[device] for run in runs), strict=True))
+    return real / possible if possible else 0.0
 
 
 class Runs(msgspec.Struct, frozen=True):

@@ -282,42 +282,38 @@ class Replayed:
         return found, None if at_best.same_as(found) else at_best
 
     def likely(self, changed: Tasks, at_best: Tasks | None = None) -> tuple[Outcome, ...]:
-        """Other tasks run with as much slowdown as is most likely; twice where it is as likely which of two it is.
+        """Other tasks run with as much slowdown as is most likely: once, or in both of two ways that are as likely.
 
-        By fixes that were made, so it is who begins first, where units of one side alone wait for less, and whether
-        tasks are what they are at best.
+        Fixes that were made say where: who begins first, where units of one side alone wait for less; else whether
+        tasks are as given or as they are at best.
         """
-        if self._as_likely(changed):
-            return self._either_first(changed)
+        units, as_likely = self._set_free(changed)
+        if as_likely:
+            return self._either_first(changed, units)
         return tuple(self._run(each, self.variants[0]) for each in (changed, at_best) if each is not None)
 
-    def runs(self, changed: Tasks, at_best: Tasks | None = None, likely: tuple[Outcome, ...] = ()) -> Runs:
+    def runs(self, changed: Tasks, likely: tuple[Outcome, ...] = ()) -> Runs:
         """Other tasks run with as much of what the capture doesn't tell as is likely, gains most, gains least; and with
         what a change sets free beginning in another order. `likely`: those runs, where they are known.
         """
-        likely = likely or self.likely(changed, at_best)
+        likely = likely or self.likely(changed)
         most, least = (self._run(changed, each) for each in self.variants[1:])
-        return Runs(changed, likely, most, least, () if self._as_likely(changed) else self._either_first(changed))
+        units, as_likely = self._set_free(changed)
+        ties = self._either_first(changed, units) if units.any() and not as_likely else ()
+        return Runs(changed, likely, most, least, ties)
 
-    def _as_likely(self, changed: Tasks) -> bool:
-        """Whether a change made units wait for less, and those of one side alone."""
-        units = freed(self.tasks, changed)
-        of_a = self.picked[0][changed.units.op[units]]
-        one_side = bool(of_a.all() or not of_a.any())
-        return one_side and bool(waits_for_less(self.tasks, changed)[units].all()) and self._compete(changed, units)
+    def _set_free(self, changed: Tasks) -> tuple[Mask, bool]:
+        """Units that a change sets free; and whether all wait for less, and are of one side.
 
-    def _compete(self, changed: Tasks, units: Mask) -> bool:
-        """Whether it makes a difference when some units begin: there are some, and not all units have room."""
-        return bool(units.any() and changed.room.needed.any())
-
-    def _either_first(self, changed: Tasks) -> tuple[Outcome, ...]:
-        """Runs in which what is set free begins a bit sooner where it is A's and later where not, and the other way.
-
-        None where it makes no difference.
+        None where there is room for all: when they begin then makes no difference to others.
         """
-        units = freed(self.tasks, changed)
-        if not self._compete(changed, units):
-            return ()
+        units = freed(self.tasks, changed) & changed.room.needed.any()
+        of_a = self.picked[0][changed.units.op[units]]
+        one_side = units.any() and (of_a.all() or not of_a.any())
+        return units, bool(one_side and waits_for_less(self.tasks, changed)[units].all())
+
+    def _either_first(self, changed: Tasks, units: Mask) -> tuple[Outcome, ...]:
+        """Runs in which some units begin a bit sooner where they are A's and later where not, and the other way."""
         by_ns = np.where(self.picked[0][changed.units.op], -TIE_NS, TIE_NS) * units
         return tuple(self._run(shifted(changed, each), self.variants[0]) for each in (by_ns, -by_ns))
 
@@ -332,7 +328,9 @@ class Replayed:
         ------
         TracevizError : the capture has nothing to change in this way.
         """
-        runs = runs or self.runs(*self.changed(changes))
+        if runs is None:
+            changed, at_best = self.changed(changes)
+            runs = self.runs(changed, self.likely(changed, at_best))
         measured = float(np.median(self.measured))
         guesses = [_compared(one.steps, now.steps) for one, now in runs.beside(self.now)]
         part = float(np.mean([each for _, each, _ in guesses[: len(runs.likely)]]))
@@ -386,12 +384,11 @@ class Replayed:
                 yield RankCommunication(rank, device, measure(comm), exposed, blocking)
 
     def _of_rank(self, key: tuple[int, ...], runs: Runs) -> RankPrediction:
-        """Real overlap of a device; most likely the mean of those runs, of possible overlap and of shares of it."""
+        """Real overlap of a device; most likely the mean of those runs."""
         real, most = zip(*(one.overlap[key] for one in runs.all), strict=True)
         now, could = self.now.first.overlap[key]
-        possible = float(np.mean(most[: len(runs.likely)]))
-        point = possible * float(np.mean([one.share(key) for one in runs.likely]))
-        return RankPrediction(key[0], key[1], now, could, round(point), min(real), max(real), round(possible))
+        point, possible = (round(float(np.mean(each[: len(runs.likely)]))) for each in (real, most))
+        return RankPrediction(key[0], key[1], now, could, point, min(real), max(real), possible)
 
     def _assumptions(self, runs: Runs) -> tuple[str, ...]:
         """What is taken for granted whatever the change is."""

@@ -20,7 +20,7 @@ from analyzers.common.errors import TracevizError
 from analyzers.overlap.measure import Missed, RankOverlap
 from analyzers.replay.changes import Change
 from analyzers.replay.model import Tasks
-from analyzers.replay.outcomes import Outcome, Runs
+from analyzers.replay.outcomes import Outcome, Runs, share
 from analyzers.replay.predict import CantReplayError, Replayed
 from analyzers.replay.removals import without
 from analyzers.replay.result import Fidelity
@@ -39,7 +39,7 @@ ALIKE = 0.01  # of what is possible: of changes that recover as much, the one wi
 LIKELIEST_FIRST = LIKELY, PERHAPS, SELDOM
 _DEFAULT = "comm", "compute"
 
-Measure = Callable[[Outcome, Outcome, DeviceKey], float]  # of a run, with the run before the change, on a device
+Measure = Callable[[Sequence[Outcome], Outcome, DeviceKey], float]  # of runs, with the one before the change
 
 
 def with_worth(
@@ -119,21 +119,29 @@ class _Worth:
 
     def _recovered(self, runs: Runs, device: DeviceKey, measure: Measure) -> tuple[int, int, int]:
         """More real overlap on a device, ns: most likely, and its range; no more can be lost than there is."""
-        now = self.replayed.now
-        gained = [measure(one, before, device) - measure(before, before, device) for one, before in runs.beside(now)]
-        likely = float(np.mean(gained[: len(runs.likely)]))
-        unsure = self.fidelity.overlap_error * abs(likely) + UNSURE * self.possible_ns[device]
-        low = max(min(gained) - unsure, -measure(now.first, now.first, device))
+        now = self.replayed.now.first
+        likely = self._gained(runs.likely, now, device, measure)
+        gained = [self._gained([one], before, device, measure) for one, before in runs.beside(self.replayed.now)]
+        unsure = self._unsure(likely, device)
+        low = max(min(gained) - unsure, -measure([now], now, device))
         return round(likely), round(low), round(max(gained) + unsure)
 
-    def _overlap(self, run: Outcome, before: Outcome, device: DeviceKey) -> float:
-        """Real overlap on a device, counted for as long as the shorter side's ops took before, ns."""
-        took, takes = (self._took(one, device) for one in (before, run))
-        return run.overlap[device][0] * took / takes if takes else 0.0
+    def _gained(self, runs: Sequence[Outcome], before: Outcome, device: DeviceKey, measure: Measure) -> float:
+        return measure(runs, before, device) - measure([before], before, device)
 
-    def _share(self, run: Outcome, _: Outcome, device: DeviceKey) -> float:
+    def _unsure(self, likely: float, device: DeviceKey) -> float:
+        """How far off a replay may be that gains so much, ns."""
+        return self.fidelity.overlap_error * abs(likely) + UNSURE * self.possible_ns[device]
+
+    def _overlap(self, runs: Sequence[Outcome], before: Outcome, device: DeviceKey) -> float:
+        """Real overlap on a device, counted for as long as the shorter side's ops took before, ns."""
+        took, takes = self._took(before, device), [self._took(run, device) for run in runs]
+        each = [run.overlap[device][0] * took / one if one else 0.0 for run, one in zip(runs, takes, strict=True)]
+        return float(np.mean(each))
+
+    def _share(self, runs: Sequence[Outcome], _: Outcome, device: DeviceKey) -> float:
         """The same by its ratio, as `what_if` has it: a change may cut ops into pieces, with time between them."""
-        return run.share(device) * self.possible_ns[device]
+        return share(runs, device) * self.possible_ns[device]
 
     def _took(self, run: Outcome, device: DeviceKey) -> float:
         """How long the ops of a device's shorter side take in all, ns."""
@@ -149,7 +157,7 @@ class _Worth:
         device = self.result.job.deciding
         if self.result.passed or device is None or device not in self.replayed.now.first.overlap:
             return None
-        to_gain = 1 - self.replayed.now.first.share(device)
+        to_gain = 1 - share([self.replayed.now.first], device)
         found = suggested(trace, self.replayed.tasks, self.result.a, self.result.b, self.result)
         tried: list[_Tried] = []
         for likely, then in zip(LIKELIEST_FIRST, (*LIKELIEST_FIRST[1:], 0.0), strict=True):
@@ -164,33 +172,40 @@ class _Worth:
         """Runs with suggested changes, of those that recover anything."""
         for place, one in suggestions:
             try:
-                changed = self.replayed.changed([one.change])
-                likely = self._known(changed[0]) or self.replayed.likely(*changed)
+                tasks, at_best = self.replayed.changed([one.change])
+                likely = self._known(tasks) or self.replayed.likely(tasks, at_best)
             except TracevizError:  # the capture has nothing to change in this way
                 continue
-            gained = float(np.mean([run.share(device) for run in likely])) - self.replayed.now.first.share(device)
+            gained = share(likely, device) - share([self.replayed.now.first], device)
             if gained > UNSURE:
                 step_ns = float(np.mean([np.median(run.steps) for run in likely]))
-                yield _Tried(one.change, place, _points(gained, one.likely), step_ns, likely)
+                yield _Tried(one.change, place, _points(gained, one.likely), step_ns, tasks, likely)
 
     def _known(self, tasks: Tasks) -> tuple[Outcome, ...]:
         """Runs of the same tasks: to drop the only host syncs is what it takes to be without that cause."""
         return next((runs.likely for runs in self.runs.values() if runs and runs.tasks.same_as(tasks)), ())
 
     def _told(self, tried: _Tried, device: DeviceKey) -> Remedy | None:
-        """A change in figures; None where it surely makes steps longer, or may recover nothing in any order."""
+        """A change in figures; None where it surely makes steps longer, or may recover nothing.
+
+        That it recovers nothing where others begin first does not count: for some of the pieces they do.
+        """
         change = tried.change
         try:
-            runs = self.replayed.runs(*self.replayed.changed([change]), likely=tried.likely)
+            runs = self.replayed.runs(tried.tasks, tried.likely)
         except CantReplayError:  # with more or less slowdown it would wait for itself
             return None
         likely, low, high = self._recovered(runs, device, self._share)
-        _, as_begun, _ = self._recovered(replace(runs, ties=()), device, self._share)
+        now = self.replayed.now
+        in_order = (
+            self._gained([one], before, device, self._share)
+            for one, before in ((runs.most, now.most), (runs.least, now.least))
+        )
         prediction = self.replayed.predict([change], self.fidelity.error, runs)
-        if as_begun <= 0 or prediction.step_low_ns > prediction.now_ns:
+        if min(likely, *in_order) <= self._unsure(likely, device) or prediction.step_low_ns > prediction.now_ns:
             return None
         (rank,) = (one for one in self.result.ranks if (one.rank, one.device) == device)
-        now = rank.real_overlap_ratio or 0.0
+        ratio = rank.real_overlap_ratio or 0.0
         return Remedy(
             change=str(change),
             rank=device[0],
@@ -198,8 +213,8 @@ class _Worth:
             recoverable_ns=likely,
             recoverable_low_ns=low,
             recoverable_high_ns=high,
-            now_ratio=now,
-            ratio=min(now + likely / self.possible_ns[device], 1.0),
+            now_ratio=ratio,
+            ratio=min(ratio + likely / self.possible_ns[device], 1.0),
             now_step_ns=prediction.now_ns,
             step_ns=prediction.step_ns,
             step_low_ns=prediction.step_low_ns,
@@ -210,12 +225,13 @@ class _Worth:
 
 
 class _Tried(msgspec.Struct, frozen=True):
-    """A change, which of the suggested it is, what it recovers by how likely that is, a step, and its runs."""
+    """A change, which of the suggested it is, what it recovers by how likely that is, a step, its tasks and runs."""
 
     change: Change
     place: int
     points: int
     step_ns: float
+    tasks: Tasks
     likely: tuple[Outcome, ...]
 
 

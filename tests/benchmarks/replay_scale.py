@@ -14,8 +14,8 @@ import pandas as pd
 
 from analyzers.ordering.ordering import Ordering
 from analyzers.replay import engine, loop
-from analyzers.replay.changes import parse_change
 from analyzers.replay.pace import pace
+from analyzers.replay.parse import parse_change
 from analyzers.replay.path import critical_path
 from analyzers.replay.predict import Replayed
 from analyzers.replay.tasks import tasks

@@ -37,7 +37,7 @@ def _wrong(answer: dict[str, Any], code: int) -> Iterator[str]:
     missing = [key for key in KEYS.get(schema, "").split() if key not in answer]
     if missing:
         yield f"{schema} lacks {missing}"
-    yield from (f"{path} = {value} is no int64" for path, value in _numbers(answer) if not -LARGEST <= value <= LARGEST)
+    yield from (f"{path} = {value} is no int64" for path, value in numbers(answer) if not -LARGEST <= value <= LARGEST)
     negative = (
         "busy_ns",
         "wait_ns",
@@ -48,7 +48,7 @@ def _wrong(answer: dict[str, Any], code: int) -> Iterator[str]:
         "transfer_ns",
         "alone_ns",
     )
-    yield from (f"{path} = {value} < 0" for path, value in _numbers(answer) if path.endswith(negative) and value < 0)
+    yield from (f"{path} = {value} < 0" for path, value in numbers(answer) if path.endswith(negative) and value < 0)
     for warning in answer.get("warnings", []):
         if not (warning.get("code") and warning.get("message")):
             yield f"an empty warning {warning}"
@@ -87,12 +87,13 @@ def _overlap(answer: dict[str, Any], code: int) -> Iterator[str]:
             yield f"causes do not sum up to what was missed on rank {rank['rank']}"
 
 
-def _numbers(value: Any, path: str = "") -> Iterator[tuple[str, int]]:
+def numbers(value: Any, path: str = "") -> Iterator[tuple[str, int]]:
+    """Every whole number of an answer by its path."""
     if isinstance(value, dict):
         for key, one in value.items():
-            yield from _numbers(one, f"{path}.{key}")
+            yield from numbers(one, f"{path}.{key}")
     elif isinstance(value, list):
         for one in value:
-            yield from _numbers(one, path)
+            yield from numbers(one, path)
     elif isinstance(value, int) and not isinstance(value, bool):
         yield path, value

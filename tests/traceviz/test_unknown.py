@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.fuzz.commands import in_process
+from tests.fuzz.contract import numbers
 
 DATA = Path(__file__).parents[1] / "data"
 CAPTURES = ("nsys/peer_copies.1process.sqlite", "nsys/rowpar_s4.4gpu.sqlite", "torch/delta_sync.rank0.json.gz")
-
-
-def numbers(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
-    """Every number of an answer by its path."""
-    if isinstance(value, dict):
-        for key, one in value.items():
-            yield from numbers(one, f"{path}.{key}")
-    elif isinstance(value, list):
-        for one in value:
-            yield from numbers(one, f"{path}[]")
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield path, value
 
 
 @pytest.mark.parametrize("capture", CAPTURES)
 @pytest.mark.parametrize("command", ["check-overlap", "collectives", "syncs", "streams", "info"])
 def test_no_number_stands_for_what_is_not_known(command: str, capture: str) -> None:
     answer = in_process([command, str(DATA / capture), "--format", "json"]).answer
+    assert answer is not None
     assert {path for path, value in numbers(answer) if value == -1} == set()
 
 

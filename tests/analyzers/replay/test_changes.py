@@ -7,7 +7,6 @@ import pytest
 
 from analyzers.common.errors import TracevizError
 from analyzers.replay.changes import (
-    FORMS,
     DropSync,
     DropWait,
     Graph,
@@ -18,9 +17,9 @@ from analyzers.replay.changes import (
     Scale,
     Split,
     combined,
-    parse_change,
 )
 from analyzers.replay.edits import Blocks, _of_others, late_hosts, moved_ahead
+from analyzers.replay.parse import FORMS, parse_change
 from analyzers.replay.tasks import tasks
 from tests.analyzers.replay.programs import US, Program, blocked, replayed
 from tests.support.builder import Builder
@@ -251,6 +250,14 @@ def test_where_fewer_are_alike_the_last_is_cut_at_best_too(names: str) -> None:
     trace = experts(names).trace()
     change = Split("kernel:~AllReduce", 2)
     assert replayed(trace, [change.at_best]) == replayed(trace, [change])
+
+
+def test_like_kernels_of_another_step_feed_no_piece() -> None:
+    program = experts()
+    program.range("ProfilerStep#0", 0, 5)
+    program.range("ProfilerStep#1", 6, 60)
+    change = Split("kernel:~AllReduce", 2)
+    assert replayed(program.trace(), [change.at_best]) == replayed(program.trace(), [change])
 
 
 def test_a_collective_that_feeds_another_is_cut_once() -> None:

@@ -6,12 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import traceviz as tv
 from analyzers.replay.answer import what_if
-from analyzers.replay.changes import DropSync, DropWait, Scale, Split, combined, parse_change
+from analyzers.replay.changes import DropSync, DropWait, Scale, Split, combined
 from analyzers.replay.freed import freed, origins, shifted, waits_for_less
 from analyzers.replay.model import RELEASES
+from analyzers.replay.outcomes import share
+from analyzers.replay.parse import parse_change
 from analyzers.replay.predict import Replayed, _compared
 from analyzers.replay.tasks import tasks
 from tests.analyzers.replay.programs import US, Program
@@ -122,18 +125,32 @@ def test_pieces_are_set_free_but_for_the_first_of_the_work() -> None:
 def test_who_begins_first_is_tried_both_ways(pair: str, change: str, likely: int, ties: int) -> None:
     trace = tv.load(sorted(map(str, PAIRS.glob(f"{pair}_before.rank*.json.gz"))))
     replayed = Replayed(trace, "comm", "compute")
-    runs = replayed.runs(*replayed.changed([parse_change(change)]))
+    tasks_with, at_best = replayed.changed([parse_change(change)])
+    runs = replayed.runs(tasks_with, replayed.likely(tasks_with, at_best))
     assert (len(runs.likely), len(runs.ties)) == (likely, ties)
     assert len(runs.all) == likely + 2 + ties
     found = replayed.predict([parse_change(change)], replayed.fidelity().error, runs)
     parts = [np.median(one.steps) / np.median(now.steps) for one, now in runs.beside(replayed.now)]
     assert found.step_low_ns <= min(parts) * found.now_ns < max(parts) * found.now_ns <= found.step_high_ns
     assert found.step_ns == pytest.approx(np.mean(parts[:likely]) * found.now_ns, abs=1)
+    assert all(one.low_ns <= one.real_overlap_ns <= one.high_ns for one in found.ranks)
     assert any("like kernels" in one for one in found.assumptions) == (pair == "moe_split")
 
 
+def test_the_share_of_two_runs_is_that_of_their_means() -> None:
+    """10 of 100 and 10 of 20: the mean of shares, 0.3, of the mean of 60 would be 18, more than in either run."""
+    trace = steps().trace()
+    outcome = Replayed(trace, *PAIR).now.first
+    runs = [replace(outcome, overlap={(0, 0): (10, possible)}) for possible in (100, 20)]
+    assert share(runs, (0, 0)) == pytest.approx(20 / 120)
+    assert share([replace(outcome, overlap={(0, 0): (0, 0)})], (0, 0)) == 0
+
+
 def test_what_was_launched_nobody_knows_when_ends_no_step() -> None:
-    """Without syncs step 1 ends at 213 µs. A kernel of it, without a launch, still ends at 300, and no step does."""
+    """A kernel of step 1, without a launch, ends at 300 µs, and no step does.
+
+    Without syncs a step takes what its host does: 5 µs for the launch, 19 from there to the sync, 89 behind it.
+    """
     program = steps()
     program.rank.kernel("N", 9, 230 * US, 300 * US, launch=None)
     change = DropSync("nvtx:fetch")

@@ -128,7 +128,7 @@ def _copies(result: Collectives) -> list[Block]:
     rows = []
     calls = calls.assign(matched=several)
     devices = sorted({*zip(calls["rank"].tolist(), calls["device"].tolist(), strict=True)})
-    labels = DeviceLabels.of(devices)
+    labels = DeviceLabels.of([*devices, *((one.rank, one.device) for one in result.clocks.clocks)])
     for rank, device in devices[:MOST_RANKS]:
         own = calls[(calls["rank"] == rank) & (calls["device"] == device)]
         busy, moved = int(own["busy_ns"].sum()), int(own["bytes"].clip(lower=0).sum())
