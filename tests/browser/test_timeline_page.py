@@ -7,6 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
+import plotly
 import pytest
 
 from analyzers.load import load
@@ -76,6 +77,12 @@ def test_titles_of_bands_end_within_the_page(browser: Chromium, tmp_path: Path, 
         assert max(opened.js(ends)) <= pixels
     finally:
         browser.call("Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False)
+
+
+def test_of_plotlys_traces_those_that_are_drawn_are_set_up(opened: Page) -> None:
+    kinds = opened.js("Object.keys(Plotly.PlotSchema.get().traces)")
+    newer = int(plotly.__version__.partition(".")[0]) > 5
+    assert sorted(kinds) == ["bar", "scatter"] if newer else {"bar", "scatter"} < set(kinds)
 
 
 def middle_of_bar(opened: Page, role: str, bar: int) -> tuple[float, float]:

@@ -47,6 +47,7 @@ from traceviz.timelines.fold import folds
 from traceviz.timelines.marks import COARSE, EARLY, FINE, NEVER, ROLES, Marks
 from traceviz.timelines.palette import LIGHT, THEMES, link_colors
 from traceviz.timelines.picture import Picture, folded, on_gpu_only
+from traceviz.timelines.program import plotly
 from traceviz.timelines.texts import LEAST, fixed_name, full, long, short
 
 MOST_TEXTS = 400  # on marks at once
@@ -79,8 +80,6 @@ UNPACK = """(async () => {
   document.head.appendChild(program);
 })();"""
 
-CALL = '(typeof self !== "undefined" ? self : this, '  # what stands in plotly before the function that holds all of it
-
 
 def page(picture: Picture, *, packed: bool = False) -> str:
     """The whole HTML page of a timeline; `packed` it takes less than half the room."""
@@ -101,10 +100,10 @@ def _mind(picture: Picture) -> str:
 
 def document(title: str, body: str, *, scripts: bool, packed: bool = False) -> str:
     """An HTML document with the page's style, and plotly where it has a timeline."""
-    plotly = f"<script>{_plotly()}</script>\n" if scripts and not packed else ""
+    program = f"<script>{plotly()}</script>\n" if scripts and not packed else ""
     end = f"<script>{_resource('page.js')}</script>\n" if scripts else ""
     if packed:
-        programs = gzip.compress(f"{_plotly()}\n{_resource('page.js')}".encode(), mtime=0)
+        programs = gzip.compress(f"{plotly()}\n{_resource('page.js')}".encode(), mtime=0)
         end = f"<script>{UNPACK % base64.b64encode(programs).decode()}</script>\n"
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -113,7 +112,7 @@ def document(title: str, body: str, *, scripts: bool, packed: bool = False) -> s
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'unsafe-inline'; "
         "style-src 'unsafe-inline'; img-src data: blob:\">\n"
         f'<link rel="icon" href="data:,">\n<title>{html.escape(plain(title))}</title>\n'
-        f"<style>{_resource('page.css')}{link_colors()}</style>\n{plotly}</head>\n<body>\n{body}\n{end}</body>\n</html>\n"
+        f"<style>{_resource('page.css')}{link_colors()}</style>\n{program}</head>\n<body>\n{body}\n{end}</body>\n</html>\n"
     )
 
 
@@ -279,24 +278,6 @@ def _flat(value: dict[str, Any], before: str = "") -> dict[str, Any]:
     for key, one in value.items():
         found |= _flat(one, f"{before}{key}.") if isinstance(one, dict) else {f"{before}{key}": one}
     return found
-
-
-def _plotly() -> str:
-    from plotly.offline import get_plotlyjs
-
-    return compiled_once(get_plotlyjs())
-
-
-def compiled_once(program: str) -> str:
-    """Plotly with brackets around the function that holds all of it.
-
-    Chromium compiles a function in brackets as it reads it. Any other it reads twice, here all 4.8 MB: to find its end,
-    and when it is called. Plotly up to version 5 has the brackets; a program of another shape stays as it is.
-    """
-    before, call, function = program.partition(CALL)
-    if not function.startswith("() => {") or not function.endswith("}));"):
-        return program
-    return f"{before}{call}({function.removesuffix('));')})));"
 
 
 def _resource(name: str) -> str:

@@ -14,6 +14,7 @@ from traceviz.output.document import plain
 from traceviz.timelines.files import write_bytes
 from traceviz.timelines.page import document
 from traceviz.timelines.palette import FONT
+from traceviz.timelines.program import plotly
 from traceviz.timelines.texts import side_name
 
 if TYPE_CHECKING:
@@ -90,12 +91,12 @@ def write_plot(found: Sequence[PairTrend], path: Path) -> None:
         height=_ROW * rows, margin={"l": 70, "r": 20, "t": 40, "b": 50}, font={"color": NEUTRAL, "family": FONT},
         paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", hoverlabel={"align": "left"},
     )  # fmt: skip
-    plot = figure.to_html(full_html=False, include_plotlyjs=True, div_id="trend", config={"displayModeBar": False})
+    plot = figure.to_html(full_html=False, include_plotlyjs=False, div_id="trend", config={"displayModeBar": False})
     keys = (
         "Dashed: the bar. Shaded: where the newest run was expected, by those before. ▲ ▼: the verdict changed for the "
         "better, for the worse. Point at a run for its commit, time, host and verdict."
     )
-    body = f'<h1>How the overlap went</h1>\n<p class="about">{keys}</p>\n{plot}'
+    body = f'<h1>How the overlap went</h1>\n<p class="about">{keys}</p>\n<script>{plotly()}</script>\n{plot}'
     write_bytes(path, document("How the overlap went", body, scripts=False).encode())
 
 
