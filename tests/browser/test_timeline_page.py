@@ -277,6 +277,85 @@ def test_wheel_zooms_and_drag_pans(opened: Page) -> None:
     assert opened.complaints == []
 
 
+PANE = """(() => { const strip = document.getElementById('strip').getBoundingClientRect();
+  const pane = document.querySelector('#strip div').getBoundingClientRect();
+  return [strip.left, strip.width, pane.left, pane.right, strip.top + 25]; })()"""
+
+
+def drag(opened: Page, y: float, begin: float, end: float) -> None:
+    opened.mouse("mouseMoved", begin, y)
+    opened.mouse("mousePressed", begin, y, button="left", clickCount=1)
+    for part in (0.25, 0.5, 0.75, 1.0):
+        opened.mouse("mouseMoved", begin + part * (end - begin), y, button="left", buttons=1)
+    opened.mouse("mouseReleased", end, y, button="left", clickCount=1)
+
+
+def test_the_strip_below_says_where_one_is_and_takes_one_elsewhere(
+    opened: Page, capture: tuple[OverlapResult, Picture]
+) -> None:
+    first, last = (edge / 1e6 for edge in capture[1].active_ns)
+
+    def pane_is_at(low: float, high: float) -> bool:
+        left, width, *pane, _ = opened.js(PANE)
+        wanted = [left + width * min((edge - first) / (last - first), 1) for edge in (low, high)]
+        return pane == pytest.approx(wanted, abs=2)
+
+    opened.js("document.getElementById('strip').scrollIntoView()")
+    low, high = opened.js(RANGE)
+    left, width, begin, end, y = opened.js(PANE)
+    assert pane_is_at(low, high)
+    ms = (last - first) / width  # of a pixel
+    drag(opened, y, (begin + end) / 2, (begin + end) / 2 + 60)
+    opened.wait(f"Math.abs({RANGE}[0] - {low + 60 * ms}) < {ms}")
+    opened.wait(f"Math.abs({RANGE}[1] - {high + 60 * ms}) < {ms}")
+    opened.settle()
+    assert pane_is_at(*opened.js(RANGE))
+    low, high = opened.js(RANGE)
+    begin = opened.js(PANE)[2]
+    drag(opened, y, begin, begin - 40)  # its left edge
+    opened.wait(f"Math.abs({RANGE}[0] - {low - 40 * ms}) < {ms}")
+    assert opened.js(RANGE)[1] == pytest.approx(high)
+    opened.settle()
+    length = float(np.diff(opened.js(RANGE))[0])
+    drag(opened, y, left + 30, left + 30)  # beside it
+    opened.wait(f"Math.abs({RANGE}[0] + {length / 2} - {first + 30 * ms}) < {2 * ms}")
+    opened.settle()
+    assert float(np.diff(opened.js(RANGE))[0]) == pytest.approx(length)
+    opened.mouse("mouseMoved", left + 300, y)
+    assert opened.complaints == []
+
+
+def test_the_strip_below_shows_all_of_each_side_and_follows_the_legend_and_the_theme(
+    opened: Page, capture: tuple[OverlapResult, Picture]
+) -> None:
+    picture = capture[1]
+    marks, (first, last) = picture.marks, picture.active_ns
+    rows = {row.number: row.y for band in picture.bands for row in band.rows}
+    bottom = min(rows.values()) - 0.6
+    longest = np.argsort(marks.start - marks.end, kind="stable")
+    middles = [  # of the longest op of either side: where it is on the strip, of its width and height
+        ((marks.start[k] + marks.end[k] - 2 * first) / 2 / (last - first), rows[int(marks.row[k])] / bottom)
+        for k in (next(k for k in longest if marks.role[k] == ROLE[side]) for side in ("a", "b"))
+    ]
+    colors = f"""(() => {{ const canvas = document.querySelector('#strip canvas'), pen = canvas.getContext('2d');
+      return {[list(map(float, one)) for one in middles]}.map(([x, y]) =>
+        [...pen.getImageData(Math.floor(x * canvas.width), Math.floor(y * canvas.height), 1, 1).data]); }})()"""
+    blue, orange, sky, none = (0, 114, 178, 255), (230, 159, 0, 255), (86, 180, 233, 255), (0, 0, 0, 0)
+
+    def are(*wanted: tuple[int, ...]) -> bool:
+        return bool(np.abs(np.array(opened.js(colors)) - wanted).max() < 40)  # a row is two pixels high, hardly more
+
+    assert are(blue, orange)
+    number = opened.js("document.getElementById('timeline').data.findIndex((one) => one.meta.role === 0)")
+    opened.js(f"Plotly.restyle('timeline', {{visible: 'legendonly'}}, [{number}]).then(() => 0)")
+    assert are(none, orange)
+    opened.js(f"Plotly.restyle('timeline', {{visible: true}}, [{number}]).then(() => 0)")
+    assert are(blue, orange)
+    opened.js("document.getElementById('theme').click()")
+    opened.settle()
+    assert are(sky, orange)
+
+
 def test_keys_go_to_everything_and_back_to_the_instance(opened: Page, capture: tuple[OverlapResult, Picture]) -> None:
     picture = capture[1]
     opened.js("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'o'}))")

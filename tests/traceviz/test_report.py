@@ -351,7 +351,7 @@ def test_hostile_names_stay_text_in_markdown_and_html() -> None:
     whole = html(made)
     body = whole[whole.index("<body>") :]
     assert set(re.findall(r"<([a-zA-Z0-9]+)", body.partition("<script>")[0])) <= own | {
-        "body", "section", "h3", "div", "nav", "a", "b", "kbd", "button", "input", "span", "script"
+        "body", "section", "h3", "div", "nav", "a", "b", "kbd", "button", "input", "span", "canvas", "script"
     }  # fmt: skip
     assert body.count("<script") == 2  # the timeline's data and its program
     assert "\x1b" not in body + summary(made, with_image=False)

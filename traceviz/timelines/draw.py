@@ -22,7 +22,6 @@ MOST_BARS = 2_400  # at once; what a browser pans smoothly
 ROW_PIXELS = 28
 WIDTH = 1130  # of a figure that takes its width from where it stands
 LEFT, LABEL_PIXELS, RIGHT = 116, 6.9, 14  # margins; of each letter of a row's name
-BELOW_SLIDER = 64  # what plotly needs beside the strip below: ticks and gaps
 LEGEND_PIXELS = 40, 6.4  # of an entry, and of each of its letters
 TITLE_PIXELS, NOTE_PIXELS = 9.2, 6.6  # of a letter
 BAND_SIZE, BAND_LETTER = 13, 0.55  # of a band's title, pixels; of each of its letters, of that

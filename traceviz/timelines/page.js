@@ -237,7 +237,10 @@
     const axis = div._fullLayout.xaxis, data = fill(axis.range.map((edge) => edge * MS), axis._length);
     const update = {};
     for (const name of FILLED) update[name] = data.map((one) => one[name]);
-    return Plotly.update(div, update, layout).then(() => div.setAttribute("data-refined", String(++refined)));
+    return Plotly.update(div, update, layout).then(() => {
+      placePane();
+      div.setAttribute("data-refined", String(++refined));
+    });
   }
   let refined = 0;
 
@@ -341,12 +344,97 @@
     return go(middle - half, middle + half, `${hitAt + 1} of ${hits.length}, on ${rows[marks.row[k]]}`, 0);
   }
 
+  // The strip below: all there is at once, each side in its colour, and a pane over what is seen, to be dragged.
+  const strip = document.getElementById("strip"), canvas = strip.querySelector("canvas"), pane = strip.querySelector("div");
+  const [active, activeEnd] = page.active, GRIP = 7;  // pixels beside an edge of the pane
+  const byDepth = [...roles.keys()].filter((role) => roles[role].one >= 0).sort((a, b) => roles[a].one - roles[b].one);
+
+  function drawStrip() {
+    placePane();
+    const width = strip.clientWidth, height = strip.clientHeight, row = -height / view.layout["yaxis.range"][0];
+    const ratio = window.devicePixelRatio || 1;
+    [canvas.width, canvas.height] = [width * ratio, height * ratio];
+    const pen = canvas.getContext("2d"), x = (ns) => (ns - active) * width / (activeEnd - active);
+    pen.scale(ratio, ratio);
+    const ofRole = roles.map(() => []);
+    for (const k of seen) ofRole[marks.role[k]].push(k);
+    const colors = page.themes[theme], ground = view.themes[theme].paper_bgcolor;
+    for (const number of byDepth) {
+      const {one, height} = roles[number], fill = colors["marker.color"][one];
+      if (div.data[one].visible === "legendonly") continue;
+      pen.fillStyle = fill === ground ? colors["marker.line.color"][one] : fill;  // of ranges the outline
+      for (const k of ofRole[number]) {
+        const left = x(marks.start[k]), y = -row * (view.y[marks.row[k]] + height / 2);
+        pen.globalAlpha = marks.count[k] > 1 ? Math.min(marks.busy[k] / Math.max(marks.length[k], 1), 1) : 1;
+        pen.fillRect(left, y, Math.max(x(marks.end[k]) - left, 0.3), row * height);
+      }
+    }
+    pen.globalAlpha = 1;
+    page.areas.forEach((area, number) => {
+      const y = view.y[area.row], {line} = page.figure.data[page.figure.data.length - page.areas.length + number];
+      if (y === undefined) return;
+      pen.fillStyle = line.color;
+      for (const k of thinned(area, active, activeEnd, Math.max(Math.floor(width / 2), 1))) {
+        const tall = row * page.area_height * area.value[k] / area.most;
+        pen.fillRect(x(area.start[k]), -row * (y - page.area_height / 2) - tall, 2, tall);
+      }
+    });
+  }
+
+  function placePane() {  // on a strip that is as wide as the plot
+    const {l, r} = div._fullLayout._size;
+    strip.style.marginLeft = `${l}px`;
+    strip.style.marginRight = `${r}px`;
+    const [low, high] = div._fullLayout.xaxis.range.map((edge) => (edge * MS - active) / (activeEnd - active));
+    pane.style.left = `${100 * Math.min(Math.max(low, 0), 1)}%`;
+    pane.style.right = `${100 * Math.min(Math.max(1 - high, 0), 1)}%`;
+  }
+
+  let held = null, wanted = null;
+  function gripped(event) {  // where one points at, ns, and what is held there: the pane, or an edge of it (0 or 1)
+    const box = strip.getBoundingClientRect(), ns = (activeEnd - active) / strip.clientWidth;
+    const at = active + (event.clientX - box.left) * ns, [low, high] = div._fullLayout.xaxis.range.map((edge) => edge * MS);
+    const inside = Math.min(GRIP * ns, (high - low) / 4);
+    const edge = at > low - GRIP * ns && at < low + inside ? 0 : at < high + GRIP * ns && at > high - inside ? 1 : -1;
+    return {at, low, high, edge};
+  }
+
+  strip.addEventListener("pointerdown", (event) => {
+    if (event.button) return;
+    held = gripped(event);
+    const {at, low, high, edge} = held, half = (high - low) / 2;
+    if (edge < 0 && (at < low || at > high)) {  // beside it: there it goes
+      Object.assign(held, {low: at - half, high: at + half});
+      look(held.low, held.high);
+    }
+    strip.setPointerCapture(event.pointerId);
+    event.preventDefault();
+  });
+  strip.addEventListener("pointermove", (event) => {
+    const found = gripped(event);
+    if (!held) { strip.style.cursor = found.edge < 0 ? "grab" : "ew-resize"; return; }
+    const by = found.at - held.at, ends = [held.low + (held.edge === 1 ? 0 : by), held.high + (held.edge === 0 ? 0 : by)];
+    if (ends[1] !== ends[0]) look(Math.min(...ends), Math.max(...ends));
+  });
+  for (const name of ["pointerup", "pointercancel"]) strip.addEventListener(name, () => { held = null; });
+
+  function look(low, high) {  // at most once a frame
+    const first = wanted === null;
+    wanted = [low / MS, high / MS];
+    if (!first) return;
+    requestAnimationFrame(() => {
+      last = wanted.map((edge) => edge * MS);
+      Plotly.relayout(div, {"xaxis.range": wanted});
+      wanted = null;
+    });
+  }
+
   // Themes
   let theme = "light";
   function setTheme(name) {
     theme = name;
     document.documentElement.dataset.theme = name;
-    return Plotly.update(div, {...page.themes[name]}, view.themes[name]);
+    return Plotly.update(div, {...page.themes[name]}, view.themes[name]).then(drawStrip);
   }
 
   function show() {  // rows that were folded away, or fewer
@@ -354,7 +442,7 @@
     seen = rowsSeen();
     sought = "";
     pinned = [];
-    return refine({...view.layout, ...view.themes[theme]}).then(rest);
+    return refine({...view.layout, ...view.themes[theme]}).then(rest).then(drawStrip);
   }
 
   function unfold() {  // all bands, or those again that speak for the others
@@ -391,15 +479,8 @@
     });
     for (const path of Object.keys(layout)) put(page.figure.layout, path, layout[path]);
     page.views.flat().concat(page.figure).forEach((one) => fitTitles(one.layout));
-    fixMargins(page.figure.layout, page.wide <= div.clientWidth);
-  }
-
-  // Plotly draws all of it again once it knows its margins: those for as wide a page as this are known before.
-  let margins = null;
-  function fixMargins({height, margin, xaxis}, known) {
-    const part = xaxis.rangeslider.thickness;
-    margins = {b: margin.b, autoexpand: true};
-    if (known) Object.assign(margin, {b: (page.below + part * (height - margin.t)) / (1 + part), autoexpand: false});
+    // Plotly draws all of it again once it knows its margins: those of a page as wide as this are known before.
+    if (page.wide <= div.clientWidth) margin.autoexpand = false;
   }
 
   function zoom(factor, shift) {
@@ -421,11 +502,14 @@
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "resetScale2d", "zoomIn2d", "zoomOut2d"],
     toImageButtonOptions: {format: "svg", filename: "timeline"},
   }).then(() => {
-    Object.assign(div.layout.margin, margins);
+    div.layout.margin.autoexpand = true;
     div.appendChild(svg);
     let timer = 0;
+    div.on("plotly_relayouting", placePane);
+    div.on("plotly_restyle", ([change]) => { if ("visible" in change) drawStrip(); });
     div.on("plotly_relayout", (change) => {
       rest();
+      if ("autosize" in change) drawStrip(); else placePane();
       if (Object.keys(change).some((key) => key.startsWith("xaxis.range") || key === "autosize")) {
         clearTimeout(timer);
         timer = setTimeout(() => refine(), 80);
@@ -451,6 +535,7 @@
       if (button) button.addEventListener("click", () => buttons[id]());
     }
     rest();
+    drawStrip();
     dark.addEventListener("change", () => setTheme(dark.matches ? "dark" : "light"));
     let before = theme;
     window.addEventListener("beforeprint", () => { before = theme; setTheme("light"); });

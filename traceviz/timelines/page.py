@@ -33,7 +33,6 @@ from traceviz.timelines.bars import (
 from traceviz.timelines.draw import (
     BAND_LETTER,
     BAND_SIZE,
-    BELOW_SLIDER,
     MOST_BARS,
     WIDTH,
     about,
@@ -61,6 +60,7 @@ KEYS = (
     "side for its own, click to keep them. Pale bars with an outline stand for many marks; their height is the busy "
     "share. "
 )
+STRIP = '<div id="strip" title="All of it: drag the window, or an edge of it"><canvas></canvas><div></div></div>'
 SOUGHT = ("a", "b", "other", "range-a", "range-b", "range-other", "sync")  # roles that a search looks through
 TOOLS = (
     '<p class="tools"><button id="gap" type="button">worst gap</button>'
@@ -122,7 +122,7 @@ def timeline(picture: Picture) -> str:
     tools = TOOLS.format(fold=many if folds(picture.bands) else "")
     return (
         f'<p class="about">{html.escape(plain(about(picture)))}{_left_out(picture)}</p>\n{tools}'
-        f'<div id="timeline"></div>\n<p class="keys">{KEYS}</p>\n'
+        f'<div id="timeline"></div>\n{STRIP}\n<p class="keys">{KEYS}</p>\n'
         f'<script type="application/json" id="timeline-data">{in_script(data(picture))}</script>'
     )
 
@@ -149,6 +149,8 @@ def in_script(value: Any) -> str:
 def data(picture: Picture) -> dict[str, Any]:
     """What the script needs: marks as columns of whole ns, how roles are drawn, the figure, its colours by theme."""
     drawing = figure(picture, theme=LIGHT, titled=False)
+    without = layout(folded(picture), slider=False, titled=False, width=None)  # plotly's draws all that is seen twice
+    drawing.update_layout(height=without["height"], xaxis_rangeslider_visible=False)
     written = json.loads(drawing.to_json())
     metas = [one["meta"] for one in written["data"]]
     return {
@@ -183,7 +185,6 @@ def data(picture: Picture) -> dict[str, Any]:
         "low_height": HEIGHT["many"],
         "never": NEVER,
         "wide": WIDTH,
-        "below": BELOW_SLIDER,
         "title_size": BAND_SIZE,
         "title_letter": BAND_LETTER,
     }
@@ -255,12 +256,15 @@ def _role(number: int, metas: list[dict[str, Any]], *, apparent: bool) -> dict[s
 
 def _view(picture: Picture) -> dict[str, Any]:
     """Where rows are while some bands, or all, are shown, and what of the layout depends on that."""
-    placed = layout(picture, slider=True, titled=False, width=None)
-    axes = {"yaxis": placed["yaxis"], "xaxis.rangeslider.thickness": placed["xaxis"]["rangeslider"]["thickness"]}
+    placed = layout(picture, slider=False, titled=False, width=None)
     return {
         "y": {str(row.number): row.y for band in picture.bands for row in band.rows},
         "spans": {str(row): span for row, span in spans(picture).items()},
-        "layout": {"height": placed["height"], "annotations": placed["annotations"], **_flat(axes)},
+        "layout": {
+            "height": placed["height"],
+            "annotations": placed["annotations"],
+            **_flat({"yaxis": placed["yaxis"]}),
+        },
         "themes": {name: _flat(layout_style(picture, theme)) for name, theme in THEMES.items()},
         "bands": len(picture.bands),
     }
