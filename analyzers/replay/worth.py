@@ -173,17 +173,18 @@ class _Worth:
         for place, one in suggestions:
             try:
                 tasks, at_best = self.replayed.changed([one.change])
-                likely = self._known(tasks) or self.replayed.likely(tasks, at_best)
+                known = self._known(tasks)
+                likely = known.likely if known else self.replayed.likely(tasks, at_best)
             except TracevizError:  # the capture has nothing to change in this way
                 continue
             gained = share(likely, device) - share([self.replayed.now.first], device)
             if gained > UNSURE:
                 step_ns = float(np.mean([np.median(run.steps) for run in likely]))
-                yield _Tried(one.change, place, _points(gained, one.likely), step_ns, tasks, likely)
+                yield _Tried(one.change, place, _points(gained, one.likely), step_ns, tasks, likely, known)
 
-    def _known(self, tasks: Tasks) -> tuple[Outcome, ...]:
+    def _known(self, tasks: Tasks) -> Runs | None:
         """Runs of the same tasks: to drop the only host syncs is what it takes to be without that cause."""
-        return next((runs.likely for runs in self.runs.values() if runs and runs.tasks.same_as(tasks)), ())
+        return next((runs for runs in self.runs.values() if runs and runs.tasks.same_as(tasks)), None)
 
     def _told(self, tried: _Tried, device: DeviceKey) -> Remedy | None:
         """A change in figures; None where it surely makes steps longer, or may recover nothing.
@@ -192,7 +193,7 @@ class _Worth:
         """
         change = tried.change
         try:
-            runs = self.replayed.runs(tried.tasks, tried.likely)
+            runs = tried.known or self.replayed.runs(tried.tasks, tried.likely)
         except CantReplayError:  # with more or less slowdown it would wait for itself
             return None
         likely, low, high = self._recovered(runs, device, self._share)
@@ -225,7 +226,9 @@ class _Worth:
 
 
 class _Tried(msgspec.Struct, frozen=True):
-    """A change, which of the suggested it is, what it recovers by how likely that is, a step, its tasks and runs."""
+    """A change, which of the suggested it is, what it recovers by how likely that is, a step, its tasks, likely runs,
+    and all that may be of them, if that is known.
+    """
 
     change: Change
     place: int
@@ -233,6 +236,7 @@ class _Tried(msgspec.Struct, frozen=True):
     step_ns: float
     tasks: Tasks
     likely: tuple[Outcome, ...]
+    known: Runs | None
 
 
 def _points(gained: float, likely: float) -> int:
