@@ -22,7 +22,7 @@ import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 
 from analyzers.common.errors import TracevizError
-from analyzers.readers.nsys.file import PART, NsysFile
+from analyzers.readers.nsys.file import AMONG, PART, NsysFile
 
 NVTX = "NVTX_EVENTS"
 AGAIN = "Export the report again: nsys export --type parquetdir --force-overwrite true --output OUT REPORT.nsys-rep"
@@ -32,7 +32,6 @@ _COLUMN = re.compile(r'"(\w+)"')
 _ROUNDED = re.compile(r'CAST\(round\("(\w+)"\) AS INTEGER\)')
 _SHIFTED = re.compile(r'nullif\("(\w+)", 0\) >> (\d+)')
 _COALESCED = re.compile(r"coalesce\((.*), (-?\d+)\)")
-_AMONG = re.compile(r'"?(\w+)"? IN \(([\d, ]+)\)')
 _LIKE = re.compile(r"""\s*"(\w+)" LIKE '%([^%']*)%'\s*""")
 _SQL_TYPES = ((pa.types.is_integer, "INTEGER"), (pa.types.is_boolean, "INTEGER"), (pa.types.is_floating, "REAL"))
 
@@ -212,9 +211,9 @@ def _value(sql: str, batch: pa.RecordBatch, rows: pa.Array) -> pa.Array:
 
 def _chosen(where: str, batch: pa.RecordBatch) -> pa.Array:
     """Which rows a condition picks."""
-    if among := _AMONG.fullmatch(where):
-        values = _signed(batch[among[1]])
-        return pc.is_in(values, pa.array([int(each) for each in among[2].split(",")], pa.int64()))
+    if among := AMONG.fullmatch(where):
+        values = _signed(batch[among["column"]])
+        return pc.is_in(values, pa.array([int(each) for each in among["numbers"].split(",")], pa.int64()))
     if where.endswith(" IS NOT NULL"):
         return pc.is_valid(batch[where.removesuffix(" IS NOT NULL").strip('"')])
     found = [_LIKE.fullmatch(part) for part in where.split(" OR ")]

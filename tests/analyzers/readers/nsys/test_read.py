@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.info import info
+from analyzers.readers.nsys.file import _as_bits
 from analyzers.readers.nsys.ops import _join
 from analyzers.readers.nsys.read import read_sqlite
 from analyzers.trace.merge import merge
@@ -380,3 +381,16 @@ def test_the_join_finds_what_a_dictionary_finds(known: list[int], wanted: list[i
     row_of = {int(key): row for row, key in enumerate(ids)}
     found = _join(asked, ids, np.arange(ids.size))
     assert found.tolist() == [row_of.get(int(key), -1) for key in asked]
+
+
+@pytest.mark.parametrize("numbers", [{0}, {62}, {59, 60}, {0, 3, 5, 62}, set(range(63)), {63}, {3, 100}])
+def test_numbers_asked_for_as_bits_are_those_of_a_list(numbers: set[int]) -> None:
+    where = f"number IN ({', '.join(map(str, sorted(numbers)))})"
+    assert (_as_bits(where) == where) == (max(numbers) > 62)
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE all_of_them (number INTEGER)")
+    values = [None, *range(-130, 260), -(2**63), 2**63 - 1, 2**32, -(2**32)]
+    connection.executemany("INSERT INTO all_of_them VALUES (?)", [(one,) for one in values])
+    found = connection.execute(f"SELECT number FROM all_of_them WHERE {_as_bits(where)}").fetchall()
+    connection.close()
+    assert [one for (one,) in found] == sorted(numbers)
