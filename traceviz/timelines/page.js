@@ -400,7 +400,7 @@
   }
 
   strip.addEventListener("pointerdown", (event) => {
-    if (event.button) return;
+    if (event.button || !div.dataset.ready) return;
     held = gripped(event);
     const {at, low, high, edge} = held, half = (high - low) / 2;
     if (edge < 0 && (at < low || at > high)) {  // beside it: there it goes
@@ -411,6 +411,7 @@
     event.preventDefault();
   });
   strip.addEventListener("pointermove", (event) => {
+    if (!div.dataset.ready) return;
     const found = gripped(event);
     if (!held) { strip.style.cursor = found.edge < 0 ? "grab" : "ew-resize"; return; }
     const by = found.at - held.at, ends = [held.low + (held.edge === 1 ? 0 : by), held.high + (held.edge === 0 ? 0 : by)];

@@ -1,4 +1,4 @@
-"""Plotly as a page carries it: a browser has it running in half the time, which is longer than it takes to draw.
+"""Plotly as a page carries it: a browser starts it in half the time, which was longer than all of a page takes to draw.
 
 Both changes are to the program as it is packed since version 6; one that is packed in another way stays as it is.
 """

@@ -132,7 +132,7 @@ _COALESCE = re.compile(r'coalesce\("(?P<column>\w+)", (?P<missing>-?\d+)\)')
 def _as_bits(where: str) -> str:
     """A condition, but that of several small numbers as bits of one: to read a row then takes a seventh less.
 
-    SQLite would look each row's up in a list. A column of no whole number is taken for the one below it.
+    SQLite would look each row's number up in a list. Of one that is not whole what is behind the point doesn't count.
 
     >>> _as_bits("metricId IN (0, 3)"), _as_bits("metricId IN (0, 63)")
     ('(9 >> metricId) & 1', 'metricId IN (0, 63)')
