@@ -149,7 +149,7 @@ def in_script(value: Any) -> str:
 def data(picture: Picture) -> dict[str, Any]:
     """What the script needs: marks as columns of whole ns, how roles are drawn, the figure, its colours by theme."""
     drawing = figure(picture, theme=LIGHT, titled=False)
-    without = layout(folded(picture), slider=False, titled=False, width=None)  # plotly's draws all that is seen twice
+    without = layout(folded(picture), slider=False, titled=False, width=None)  # plotly's strip draws every trace again
     drawing.update_layout(height=without["height"], xaxis_rangeslider_visible=False)
     written = json.loads(drawing.to_json())
     metas = [one["meta"] for one in written["data"]]

@@ -1,4 +1,4 @@
-"""Plotly as a page carries it: a browser starts it in half the time, which was longer than all of a page takes to draw.
+"""Plotly as a page carries it, so that a browser starts it sooner: that took longer than to draw a page.
 
 Both changes are to the program as it is packed since version 6; one that is packed in another way stays as it is.
 """

@@ -130,18 +130,19 @@ _COALESCE = re.compile(r'coalesce\("(?P<column>\w+)", (?P<missing>-?\d+)\)')
 
 
 def _as_bits(where: str) -> str:
-    """A condition, but that of several small numbers as bits of one: to read a row then takes a seventh less.
+    """A condition, but that of several small numbers as bits of one: SQLite would look each row's up in a list.
 
-    SQLite would look each row's number up in a list. Of one that is not whole what is behind the point doesn't count.
+    What is no whole number would be taken for one, so that it is compared with that.
 
     >>> _as_bits("metricId IN (0, 3)"), _as_bits("metricId IN (0, 63)")
-    ('(9 >> metricId) & 1', 'metricId IN (0, 63)')
+    ('(9 >> metricId) & 1 AND metricId | 0 = metricId', 'metricId IN (0, 63)')
     """
     among = AMONG.fullmatch(where)
     numbers = {int(each) for each in among["numbers"].split(",")} if among else set()
     if not among or max(numbers) > _BITS:
         return where
-    return f"({sum(1 << number for number in numbers)} >> {among['column']}) & 1"
+    bits, column = sum(1 << number for number in numbers), among["column"]
+    return f"({bits} >> {column}) & 1 AND {column} | 0 = {column}"
 
 
 class NsysFile:

@@ -389,7 +389,17 @@ def test_numbers_asked_for_as_bits_are_those_of_a_list(numbers: set[int]) -> Non
     assert (_as_bits(where) == where) == (max(numbers) > 62)
     connection = sqlite3.connect(":memory:")
     connection.execute("CREATE TABLE all_of_them (number INTEGER)")
-    values = [None, *range(-130, 260), -(2**63), 2**63 - 1, 2**32, -(2**32)]
+    values = [
+        None,
+        *range(-130, 260),
+        -(2**63),
+        2**63 - 1,
+        2**32,
+        -(2**32),
+        *(one + 0.5 for one in range(64)),
+        "a",
+        b"b",
+    ]
     connection.executemany("INSERT INTO all_of_them VALUES (?)", [(one,) for one in values])
     found = connection.execute(f"SELECT number FROM all_of_them WHERE {_as_bits(where)}").fetchall()
     connection.close()
