@@ -47,6 +47,8 @@ def read_api(file: NsysFile, names: Names, processes: Processes) -> pd.DataFrame
         caller = batch.pop("caller")
         return {"process": processes.number(caller), "thread": thread(caller), **batch}
 
+    if not file.has(API, "globalTid"):  # nothing says whose calls they are: as good as none
+        return table("api", length=0)
     columns = {
         "start_ns": file.time(API, "start"),
         "end_ns": file.time(API, "end"),

@@ -14,6 +14,7 @@ from analyzers.readers.nsys.read import read_sqlite
 from analyzers.trace.columns import ints
 from analyzers.trace.sizes import sizes_number
 from analyzers.trace.tables import Trace
+from analyzers.verdict.check import check_overlap
 from tests.support.nsys_exports import edited
 
 EXPORT = Path(__file__).parents[3] / "data" / "nsys" / "rowpar_s1.rank0.nsys2025.sqlite"
@@ -173,3 +174,13 @@ def test_names_of_ranges_may_stand_in_two_places(tmp_path: Path, count: int) -> 
     ).ranges
     named = ranges.sort_values("start_ns")["name"].astype(str).tolist()
     assert named == [f"{kind} {at}" for kind in ("registered", "literal") for at in range(count)]
+
+
+def test_calls_of_nobody_are_as_good_as_none(tmp_path: Path) -> None:
+    of_nobody = "ALTER TABLE CUPTI_ACTIVITY_KIND_RUNTIME RENAME COLUMN globalTid TO someTid"
+    found, none = (
+        check_overlap(load([edited(EXPORT, tmp_path / name, edit)]), "comm", "compute", min_overlap=0.6)
+        for name, edit in (("nobody.sqlite", of_nobody), ("none.sqlite", "DELETE FROM CUPTI_ACTIVITY_KIND_RUNTIME"))
+    )
+    assert sum(rank.a.ops for rank in found.ranks)
+    assert (found.ranks, found.verdict) == (none.ranks, none.verdict)
