@@ -11,28 +11,28 @@ import typer
 
 from analyzers.common.errors import TracevizError
 from collectors.errors import CollectError
-from traceviz.options.command import Analysis, Command, Group
+from traceviz.options.command import Analysis, Command, Group, TextAnswer
 from traceviz.output.terminal import fail
 from traceviz.version import __version__
 
 # In the order of `--help`; each is the function of its name in the module of its name, or a group of commands.
 COMMANDS: dict[str, type[Command] | None] = {
-    "check-overlap": Analysis,
-    "collectives": Analysis,
-    "syncs": Analysis,
-    "streams": Analysis,
-    "show": Analysis,
-    "counters": Analysis,
+    "check-overlap": TextAnswer,
+    "collectives": TextAnswer,
+    "syncs": TextAnswer,
+    "streams": TextAnswer,
+    "show": TextAnswer,
+    "counters": TextAnswer,
     "timeline": Analysis,
     "report": Analysis,
     "export": Analysis,
-    "compare": Analysis,
+    "compare": TextAnswer,
     "contract": Analysis,
-    "what-if": Analysis,
+    "what-if": TextAnswer,
     "history": Analysis,
     "collect": None,
     "workload": Command,
-    "info": Analysis,
+    "info": TextAnswer,
     "mcp": Command,
     "cache": Command,
 }

@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from analyzers.cache.folder import ABOUT
 from analyzers.cache.keys import FORMAT
@@ -89,6 +88,8 @@ def read_trace(folder: Path, only: Collection[str] = tuple(TABLES)) -> Trace:
 
 
 def _write_table(frame: pd.DataFrame, path: Path) -> None:
+    import pyarrow as pa  # which a small capture, that is not kept, never needs
+
     stored, arrays = [], []
     described: dict[str, dict[str, Any]] = {}
     for column in frame.columns:
@@ -111,11 +112,16 @@ def _write_table(frame: pd.DataFrame, path: Path) -> None:
         metadata={_COLUMNS: json.dumps(description).encode()},
     )
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-        writer.write_batch(batch)
+    try:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+            writer.write_batch(batch)
+    except pa.ArrowException as error:
+        raise OSError(str(error)) from error
 
 
 def _read_table(path: Path) -> pd.DataFrame:
+    import pyarrow as pa
+
     reader = pa.ipc.open_file(pa.memory_map(str(path)))
     description = json.loads(reader.schema.metadata[_COLUMNS])
     batch = reader.get_batch(0)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pyarrow as pa
 from msgspec.structs import replace
 
 from analyzers.cache import folder as cache
@@ -239,7 +238,7 @@ def stored(trace: Trace, path: Path, kind: str, reading: Reading, scratch: Path)
     made = Path(tempfile.mkdtemp(dir=scratch))
     try:
         write_trace(trace, made)
-    except (OSError, pa.ArrowException) as error:
+    except OSError as error:
         hint = "Set $TMPDIR to a folder with more room, or give --workers 1."
         raise TracevizError(f"The tables of this can't be passed on ({error}).", path=path, hint=hint) from error
     return made
@@ -260,5 +259,5 @@ def _keep(trace: Trace, folder: Path) -> None:
             flush(made)
             made.rename(folder)
         cache.prune([folder])
-    except (OSError, pa.ArrowException):
+    except OSError:
         return

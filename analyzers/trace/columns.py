@@ -15,6 +15,11 @@ from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.common.errors import TracevizError
 from analyzers.trace.schemas import TABLES
 
+try:
+    from pandas.api.internals import create_dataframe_from_blocks as _of_blocks  # type: ignore[import-not-found]
+except ImportError:  # pandas before 3
+    _of_blocks = None
+
 _SMALL = 1_000  # texts of a type that is kept
 _FEW = 8  # categories that are quicker compared with than looked up
 
@@ -44,9 +49,22 @@ def framed(columns: Mapping[str, Any], index: pd.Index[Any] | None = None) -> pd
 
     Tables with the same columns share what pandas looks them up by: to make it takes longer than a small table.
     """
-    frame = pd.DataFrame(dict(enumerate(columns.values())), index=index, copy=False)
-    frame.columns = _labels(tuple(columns)).view()  # which a user may name without naming those of other tables
+    labels = _labels(tuple(columns)).view()  # which a user may name without naming those of other tables
+    values = list(columns.values())
+    if _of_blocks is not None and values and all(map(_is_kept_as_it_is, values)):
+        rows = pd.RangeIndex(len(values[0])) if index is None else index
+        if all(len(each) == len(rows) for each in values):
+            blocks = [each[None] if isinstance(each, np.ndarray) else each for each in values]
+            places = np.arange(len(blocks))[:, None]
+            return _of_blocks([*zip(blocks, places, strict=True)], index=rows, columns=labels)
+    frame = pd.DataFrame(dict(enumerate(values)), index=index, copy=False)
+    frame.columns = labels
     return frame
+
+
+def _is_kept_as_it_is(values: Any) -> bool:
+    """Whether a table has a column in the type that it comes in, which pandas would make sure of."""
+    return isinstance(values, pd.Categorical) or (isinstance(values, np.ndarray) and values.dtype.kind in "iufb")
 
 
 @lru_cache(maxsize=256)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import subprocess
 import sys
@@ -14,9 +15,10 @@ import typer
 from typer.testing import CliRunner
 
 from traceviz.cli import COMMANDS, app, main, with_commands
-from traceviz.options.command import Command
+from traceviz.options.command import Command, _is_small
 
-CAPTURE = Path(__file__).parents[1] / "data" / "torch" / "item_before.rank0.json.gz"
+DATA = Path(__file__).parents[1] / "data"
+CAPTURE, NSYS = DATA / "torch" / "item_before.rank0.json.gz", DATA / "nsys"
 
 
 def told(context: typer.Context, value: str | None) -> str:
@@ -111,3 +113,58 @@ def test_threads_of_linear_algebra_sleep_where_captures_are_looked_at_and_other_
     assert shown.splitlines()[-1] == "4"  # before numpy starts them
     starting = {one.name for one in app.registered_commands if one.cls is Command}
     assert starting == {"workload", "mcp", "cache"}
+
+
+def ran(words: list[str], before: str = "") -> tuple[list[str], str]:
+    """Whether pandas and the program have pyarrow at the end of a command, and what it printed."""
+    code = f"""if True:
+        import sys
+        {before}
+        from traceviz.cli import main
+        sys.argv = {["traceviz", *words]!r}
+        try:
+            main()
+        finally:
+            from pandas import DataFrame
+            storage = DataFrame({{"text": ["a"]}})["text"].dtype
+            print(getattr(storage, "storage", "python"), "pyarrow" in sys.modules, file=sys.stderr)
+    """
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    return shown.stderr.splitlines()[-1].split(), shown.stdout
+
+
+@pytest.mark.parametrize("words", [["check-overlap"], ["syncs"], ["info"], ["check-overlap", "--brief"]])
+def test_a_small_capture_is_answered_without_pyarrow_as_with_it(words: list[str]) -> None:
+    asked = [words[0], str(CAPTURE), *words[1:]]
+    about, answer = ran(asked)
+    assert about == ["python", "False"]
+    assert len(answer) > 100
+    assert ran(asked, "import pandas, pyarrow")[1] == answer
+
+
+def test_pandas_has_pyarrow_where_workers_may_hand_back_texts_and_captures_may_be_large(tmp_path: Path) -> None:
+    installed = ran(["info", str(CAPTURE)], "import pandas")[0][0]  # none of pandas 2 keeps texts in it
+    large = tmp_path / "large.json"
+    large.write_bytes(b" " * (16 << 20) + gzip.decompress(CAPTURE.read_bytes()))
+    report = NSYS / "dpmp_serial.sqlite"
+    for words in (["info", str(large)], ["info", str(CAPTURE), "--workers", "2"], ["info", str(CAPTURE), str(report)]):
+        assert ran(words)[0][0] == installed, words
+
+
+def test_what_is_small_is_told_by_the_files_of_all_runs(tmp_path: Path) -> None:
+    for name, size in (("a.json", 9), ("b.json.gz", 9)):
+        (tmp_path / name).write_bytes(b" " * size)
+    folder = str(tmp_path)
+    assert _is_small({"traces": [folder]})
+    assert _is_small({"traces": [folder], "baseline": [folder], "workers": None, "memory": None, "dask": None})
+    for option in ("workers", "memory", "dask"):
+        assert not _is_small({"traces": [folder], option: "1"})
+    assert not _is_small({"traces": [folder], "baseline": [str(tmp_path / "none.json")]})
+    assert not _is_small({"traces": ["s3://bucket/rank0.json"]})
+    assert not _is_small({})
+    (tmp_path / "b.json.gz").write_bytes(b" " * (2 << 20))
+    assert not _is_small({"traces": [folder]})  # its 20 MB, unpacked
+    assert _is_small({"traces": [str(tmp_path / "a.json")]})
+    assert not _is_small({"traces": [str(tmp_path / "a.json")], "baseline": [folder]})
+    (tmp_path / "b.json.gz").rename(tmp_path / "b.sqlite")
+    assert not _is_small({"traces": [folder]})

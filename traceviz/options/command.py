@@ -6,11 +6,16 @@ typer has pydantic read every value, also of options that are not given; no impo
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from typer.core import TyperCommand, TyperGroup
+
+_SMALL_BYTES = 16 << 20
+_PACKED = 10  # how many times gzip packs JSON
 
 Reader = Callable[[Any, Any], Any]  # of a context, and of what was written, or the default
 
@@ -41,8 +46,48 @@ class Analysis(Command):
 
     def invoke(self, ctx: Any) -> Any:
         """Run it, before which nothing loads numpy."""
-        os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # 2 ** 4 ticks, the fewest there are
+        self.quiet_threads()
         return super().invoke(ctx)
+
+    def quiet_threads(self) -> None:
+        """Have the threads sleep, unless the user says otherwise."""
+        os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # 2 ** 4 ticks, the fewest there are
+
+
+class TextAnswer(Analysis):
+    """An analysis that is printed: of a small capture pandas does without pyarrow, which takes as long to load as that.
+
+    With it pandas 3 keeps texts in Arrow's arrays, else in objects of Python, which is as quick for few. No pandas
+    without it takes Arrow's: worker processes hand them back, but only of large captures, or where they are asked for.
+    """
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it, before which nothing loads numpy or pandas."""
+        self.quiet_threads()
+        if _is_small(ctx.params) and not {"pandas", "pyarrow"} & set(sys.modules):
+            sys.modules["pyarrow"] = None  # type: ignore[assignment]  # importing it fails, as if it were not installed
+            try:
+                import pandas  # noqa: F401
+            finally:
+                del sys.modules["pyarrow"]
+        return super().invoke(ctx)
+
+
+def _is_small(given: Mapping[str, Any]) -> bool:
+    """Whether a command reads a few MB of JSON in this process, and nothing else."""
+    if any(given.get(name) for name in ("workers", "memory", "dask")):
+        return False
+    paths = [Path(path) for path in (*given.get("traces", ()), *(given.get("baseline") or ()))]
+    size = 0
+    try:
+        for file in (file for path in paths for file in (path.iterdir() if path.is_dir() else [path])):
+            packed = file.name.endswith(".json.gz")
+            if not packed and not file.name.endswith(".json"):
+                return False
+            size += file.stat().st_size * (_PACKED if packed else 1)
+    except OSError:  # for the reader to say what is wrong
+        return False
+    return 0 < size <= _SMALL_BYTES
 
 
 class Group(_TakesAsGiven, TyperGroup):

@@ -17,7 +17,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from analyzers.arrays.groups import as_slice
 from analyzers.arrays.types import Ints, Mask
@@ -257,6 +256,7 @@ _COLUMNS = (
 )
 _COLUMN_INDEX = {name: i for i, name in enumerate(_COLUMNS)}
 _NONE = -1
+_FEW = 30_000  # texts that are told apart by hand sooner than pyarrow is loaded
 
 
 class Runs(msgspec.Struct, frozen=True):
@@ -282,6 +282,19 @@ class Texts(msgspec.Struct, frozen=True):
 
     def distinct(self, first: int = 0, step: int = 1) -> tuple[Ints, Texts]:
         """For every so many texts from one on the number of its value, and the distinct values."""
+        return self._by_hand(first, step) if len(self) <= _FEW else self._by_arrow(first, step)
+
+    def _by_hand(self, first: int, step: int) -> tuple[Ints, Texts]:
+        data, edges = self.data.tobytes(), self.offsets.tolist()
+        each = [data[low:high] for low, high in zip(edges[first:-1:step], edges[first + 1 :: step], strict=True)]
+        numbers = {text: number for number, text in enumerate(dict.fromkeys(each))}
+        number = np.array([*map(numbers.__getitem__, each)], np.int64)
+        offsets = np.cumsum([0, *map(len, numbers)], dtype=np.int32)
+        return number, Texts(np.frombuffer(b"".join(numbers), np.uint8), offsets)
+
+    def _by_arrow(self, first: int, step: int) -> tuple[Ints, Texts]:
+        import pyarrow as pa  # which takes as long to load as to read a small capture
+
         asked = np.zeros(len(self), bool)
         asked[first::step] = True
         buffers = [pa.py_buffer(each) for each in (np.packbits(asked, bitorder="little"), self.offsets, self.data)]

@@ -8,7 +8,7 @@ import pytest
 
 from analyzers.arrays import groups
 from analyzers.arrays.groups import is_repeated
-from analyzers.trace.columns import FilledInParts, assigned, is_one_of, squeezed, stored, table, taken
+from analyzers.trace.columns import FilledInParts, assigned, framed, is_one_of, squeezed, stored, table, taken
 from analyzers.trace.schemas import TABLES
 
 NAMES = [f"name {number}" for number in range(20)]
@@ -76,3 +76,28 @@ def test_tables_that_share_what_columns_are_looked_up_by_are_named_apart() -> No
     one.index.name = "row"
     assert (other.columns.name, other.index.name, table("ops").columns.name) == (None, None, None)
     assert [*one.columns] == [*other.columns] == [*TABLES["ops"]]
+
+
+def test_a_table_of_columns_as_they_are_is_the_one_that_pandas_makes_of_them() -> None:
+    columns = {
+        "time": np.arange(3),
+        "id": np.array([7, 8, 9], np.int32),
+        "share": np.array([0.5, np.nan, 1.0]),
+        "is": np.array([True, False, True]),
+        "one": np.broadcast_to(np.array(4), 3),
+        "kind": pd.Categorical(["a", None, "b"]),
+    }
+    made = framed(columns)
+    pd.testing.assert_frame_equal(made, pd.DataFrame(columns))
+    assert np.shares_memory(stored(made, "time"), columns["time"])  # nothing is copied
+    assert stored(made, "one").strides == (0,)
+    labelled = framed(columns, pd.Index([5, 3, 4]))
+    pd.testing.assert_frame_equal(labelled, pd.DataFrame({**columns}, index=[5, 3, 4]))
+    texts = {"text": np.array(["a", "b"], object), "time": np.arange(2)}
+    pd.testing.assert_frame_equal(framed(texts), pd.DataFrame(texts))
+    for wrong in ({"a": np.arange(2), "b": np.arange(3)}, {"a": pd.Categorical(["x"]), "b": np.arange(3)}):
+        with pytest.raises(ValueError, match="length"):
+            framed(wrong)
+    with pytest.raises(ValueError, match=r"does not match|Shape of passed"):
+        framed(columns, pd.RangeIndex(4))
+    assert framed({}).shape == (0, 0)
