@@ -11,7 +11,7 @@ import typer
 
 from analyzers.common.errors import TracevizError
 from collectors.errors import CollectError
-from traceviz.options.command import Analysis, Command, Group, TextAnswer
+from traceviz.options.command import OWN_PROCESS, Analysis, Command, Group, TextAnswer
 from traceviz.output.terminal import fail
 from traceviz.version import __version__
 
@@ -95,7 +95,7 @@ def main() -> None:
     try:
         asked = [name for name in sys.argv[1:2] if name in COMMANDS]
         only_options = all(word.startswith("-") for word in sys.argv[1:])  # no command is among them
-        with_commands(asked or list(COMMANDS), listed=only_options)()
+        with_commands(asked or list(COMMANDS), listed=only_options)(obj=OWN_PROCESS)
     except TracevizError as error:
         sys.exit(fail(error))
     except CollectError as error:

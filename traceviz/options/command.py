@@ -17,6 +17,8 @@ from typer.core import TyperCommand, TyperGroup
 _SMALL_BYTES = 16 << 20
 _PACKED = 10  # how many times gzip packs JSON
 
+OWN_PROCESS = "own process"  # `Context.obj` of a program that is nothing but a command of traceviz
+
 Reader = Callable[[Any, Any], Any]  # of a context, and of what was written, or the default
 
 
@@ -45,39 +47,39 @@ class Analysis(Command):
     """
 
     def invoke(self, ctx: Any) -> Any:
-        """Run it, before which nothing loads numpy."""
-        self.quiet_threads()
+        """Run it, before which nothing loads numpy or pandas."""
+        self.prepare(ctx)
         return super().invoke(ctx)
 
-    def quiet_threads(self) -> None:
-        """Have the threads sleep, unless the user says otherwise."""
+    def prepare(self, ctx: Any) -> None:
+        """Do what has to be done before they are loaded."""
         os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")  # 2 ** 4 ticks, the fewest there are
 
 
 class TextAnswer(Analysis):
     """An analysis that is printed: of a small capture pandas does without pyarrow, which takes as long to load as that.
 
-    With it pandas 3 keeps texts in Arrow's arrays, else in objects of Python, which is as quick for few. No pandas
-    without it takes Arrow's: worker processes hand them back, but only of large captures, or where they are asked for.
+    That holds until the process ends, and so is done only where it is traceviz's own. With pyarrow pandas 3 keeps texts
+    in Arrow's arrays, else in objects of Python, which is as quick for few. No pandas without it takes Arrow's: worker
+    processes hand them back, but only of large captures, or where they are asked for.
     """
 
-    def invoke(self, ctx: Any) -> Any:
-        """Run it, before which nothing loads numpy or pandas."""
-        self.quiet_threads()
-        if _is_small(ctx.params) and not {"pandas", "pyarrow"} & set(sys.modules):
+    def prepare(self, ctx: Any) -> None:
+        """Do what has to be done before numpy and pandas are loaded."""
+        super().prepare(ctx)
+        if ctx.obj == OWN_PROCESS and _is_small(ctx.params) and not {"pandas", "pyarrow"} & set(sys.modules):
             sys.modules["pyarrow"] = None  # type: ignore[assignment]  # importing it fails, as if it were not installed
             try:
                 import pandas  # noqa: F401
             finally:
                 del sys.modules["pyarrow"]
-        return super().invoke(ctx)
 
 
 def _is_small(given: Mapping[str, Any]) -> bool:
     """Whether a command reads a few MB of JSON in this process, and nothing else."""
     if any(given.get(name) for name in ("workers", "memory", "dask")):
         return False
-    paths = [Path(path) for path in (*given.get("traces", ()), *(given.get("baseline") or ()))]
+    paths = [Path(path) for name in ("traces", "baseline") for path in given.get(name) or ()]
     size = 0
     try:
         for file in (file for path in paths for file in (path.iterdir() if path.is_dir() else [path])):
