@@ -6,10 +6,11 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.console import Console
 
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table, markdown, plain, quoted, worded
-from traceviz.output.printed import print_blocks
+from traceviz.output.printed import print_blocks, without_colours
 
 EVIL = "\x1b[31mred\x1b]8;;http://evil\x07\r\n\x00\x9b2J\u202eabc\u2028|<script>alert(1)</script>"
 
@@ -175,3 +176,42 @@ def test_figures_stay_figures_where_their_header_has_another_word() -> None:
 
 def test_a_table_without_columns_is_no_error() -> None:
     assert printed(Table((), ())).strip() == ""
+
+
+def test_a_table_stands_in_columns_figures_to_the_right_and_headers_at_the_bottom() -> None:
+    table = Table(
+        ("rank", "overlap / possible", "call"),
+        [("0", "6 %", "測量"), ("11", "97.2 %", "cudaStreamSynchronize in forward")],
+        numeric=frozenset({"rank", "overlap / possible"}),
+    )
+    assert without_colours([table], 44, "utf-8").splitlines() == [
+        "       overlap",  # words get the room that there is, and headers are no narrower than their longest word
+        "             /",
+        "rank  possible  call",
+        "   0       6 %  測量",
+        "  11    97.2 %  cudaStreamSynchronize in",
+        "                forward",
+    ]
+
+
+WORDS = st.lists(st.text("a测µ–1% ", max_size=30), min_size=2, max_size=5)
+
+
+@given(st.lists(WORDS, min_size=1, max_size=4), st.integers(20, 80), st.sampled_from(["utf-8", "ascii"]))
+def test_a_pipe_gets_what_a_terminal_gets_but_for_colours_and_no_line_is_too_wide(
+    rows: list[list[str]], width: int, encoding: str
+) -> None:
+    count = min(map(len, rows))
+    headers = [f"{name} {k}" for k, name in enumerate(("one", "two or more", "three", "of four", "five")[:count])]
+    table = Table(headers, [row[:count] for row in rows], "title", frozenset(headers[1:2]), rows[0][0])
+    blocks = [Headline("PARTIAL", rows[0][1], "bad"), table, Bullets("Why", rows[0]), Paragraph(rows[0][0], "Title")]
+    shown = without_colours(blocks, width, encoding)
+    assert max(map(cell_len, shown.splitlines())) <= width
+    file = io.TextIOWrapper(io.BytesIO(), encoding)
+    file.reconfigure(errors="replace")
+    print_blocks(blocks, Console(file=file, width=width, color_system=None))
+    file.seek(0)
+    lines = [line.rstrip() for line in file.read().splitlines()]
+    assert lines == shown.encode(encoding, "replace").decode(encoding).splitlines()
+    letters = "".join(plain(text) for row in table.rows for text in row).replace(" ", "")
+    assert len("".join(shown.split())) >= len(letters)  # none is left out

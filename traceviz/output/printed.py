@@ -1,18 +1,20 @@
-"""Blocks of a document on a terminal or in a pipe, by rich; which takes a while to load, and JSON does without."""
+"""Blocks of a document as lines of a terminal or a pipe; rich colours them, which takes a while to load."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise, zip_longest
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, chop_cells
-from rich.console import Console
-from rich.table import Table as RichTable
-from rich.text import Text
 
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table, plain
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Piece = tuple[str, str]  # a text and its style, as rich writes styles
 PADDING = 2  # between columns
 NARROW, WORD = 12, 24  # letters, to which a column of words may shrink; it breaks no word up to WORD
 # Spaces that no line breaks at: between a number and its unit, and between what is numbered and its number.
@@ -25,33 +27,50 @@ STYLES = {"good": "bold green", "bad": "bold red", "middle": "bold yellow", "": 
 
 
 def print_blocks(blocks: Sequence[Block], console: Console) -> None:
-    """Print blocks to a terminal or a pipe; colours are the console's business."""
+    """Print blocks to a terminal; colours are the console's business."""
+    from rich.text import Text
+
+    for line in _lines_of_blocks(blocks, console.width, console.encoding):
+        console.print(Text.assemble(*line), no_wrap=True, overflow="ignore", crop=False)
+
+
+def without_colours(blocks: Sequence[Block], width: int, encoding: str) -> str:
+    """The same lines for what has no colours."""
+    return "".join(f"{_text(line).rstrip()}\n" for line in _lines_of_blocks(blocks, width, encoding))
+
+
+def _lines_of_blocks(blocks: Sequence[Block], width: int, encoding: str) -> Iterator[Sequence[Piece]]:
     for index, block in enumerate(blocks):
         if index:
-            console.print()
+            yield []
         if isinstance(block, Headline):
-            _print(Text.assemble((plain(block.word), STYLES[block.mood]), "  ", plain(block.text)), console)
+            yield from _lines([(plain(block.word), STYLES[block.mood]), ("  ", ""), (plain(block.text), "")], width)
         elif isinstance(block, Paragraph):
             head = f"{block.title}: " if block.title else ""
-            _print(Text.assemble((plain(head), "bold"), plain(block.text)), console)
+            yield from _lines([(plain(head), "bold"), (plain(block.text), "")], width)
         elif isinstance(block, Bullets):
-            if block.title:
-                _print(Text(plain(block.title), "bold"), console)
+            yield from _title(block.title, width)
+            mark = "  • " if encoding.lower().startswith("utf") else "  - "
             for item in block.items:
-                _print(Text(plain(item)), console, "  • " if console.encoding.startswith("utf") else "  - ")
+                for k, line in enumerate(_lines([(plain(item), "")], max(width - len(mark), 1))):
+                    yield [(" " * len(mark) if k else mark, ""), *line]
         else:
-            _print_table(block, console)
+            yield from _lines_of_table(block, width)
 
 
-def _print(text: Text, console: Console, mark: str = "") -> None:
-    """Print a text in lines, behind `mark`; rich itself would part a number from its unit."""
-    for k, line in enumerate(_lines(text, max(console.width - len(mark), 1))):
-        console.print(Text.assemble(" " * len(mark) if k else mark, line), no_wrap=True, overflow="ignore", crop=False)
+def _title(title: str, width: int) -> Iterator[Sequence[Piece]]:
+    return _lines([(plain(title), "bold")], width) if title else iter(())
 
 
-def _lines(text: Text, width: int) -> Iterator[Text]:
-    starts, used = [], 0
-    for word in re.finditer(r"\s*\S+\s*", _KEPT.sub("_", text.plain)):
+def _text(line: Iterable[Piece]) -> str:
+    return "".join(text for text, _ in line)
+
+
+def _lines(pieces: Sequence[Piece], width: int) -> Iterator[list[Piece]]:
+    """A text in lines; rich itself would part a number from its unit."""
+    text = _text(pieces)
+    starts, used = [0], 0
+    for word in re.finditer(r"\s*\S+\s*", _KEPT.sub("_", text)):
         letters = word[0].rstrip()
         if used and used + cell_len(letters) > width:
             starts.append(word.start())
@@ -62,9 +81,16 @@ def _lines(text: Text, width: int) -> Iterator[Text]:
             at += len(piece)
             starts.append(at)
         used += cell_len(rest) + len(word[0]) - len(letters)
-    for line in text.divide(starts):
-        line.rstrip()
-        yield line
+    for low, high in pairwise([*starts, len(text)]):
+        yield _part(pieces, low, low + len(text[low:high].rstrip()))
+
+
+def _part(pieces: Sequence[Piece], low: int, high: int) -> list[Piece]:
+    found, at = [], 0
+    for text, style in pieces:
+        found.append((text[max(low - at, 0) : max(high - at, 0)], style))
+        at += len(text)
+    return found
 
 
 def _columns_that_fit(block: Table, width: int) -> list[list[int]]:
@@ -93,7 +119,9 @@ def _widths(block: Table, columns: Sequence[int], width: int) -> list[int]:
         more = max(min(wanted - found[k], left), 0)
         found[k] += more
         left -= more
-    return [found[k] for k in columns]
+    for _ in range(-left - PADDING):  # there is no room for two columns, of which the last needs no padding
+        found[max(found, key=found.__getitem__)] -= 1
+    return [max(found[k], 1) for k in columns]
 
 
 def _least_width(block: Table, k: int) -> int:
@@ -106,19 +134,33 @@ def _least_width(block: Table, k: int) -> int:
     return max(words, min(longest, NARROW), min(word, WORD))
 
 
-def _print_table(block: Table, console: Console) -> None:
-    if block.title:
-        _print(Text(plain(block.title), "bold"), console)
-    for columns in _columns_that_fit(block, console.width):
-        table = RichTable(box=None, padding=(0, PADDING, 0, 0), show_edge=False, header_style="dim")
-        widths = _widths(block, columns, console.width)
-        for k, width in zip(columns, widths, strict=True):
-            header = block.headers[k]
-            justify: Literal["left", "right"] = "right" if header in block.numeric else "left"
-            table.add_column(Text(plain(header)), justify=justify, overflow="fold", width=width)
-        for row in block.rows:
-            cells = (_lines(Text(plain(row[k])), width) for k, width in zip(columns, widths, strict=True))
-            table.add_row(*(Text("\n").join(lines) for lines in cells))
-        console.print(table)
+def _lines_of_table(block: Table, width: int) -> Iterator[Sequence[Piece]]:
+    yield from _title(block.title, width)
+    for columns in _columns_that_fit(block, width):
+        widths = _widths(block, columns, width)
+        for style, row in _styled(block):
+            cells = [
+                [_text(line) for line in _lines([(plain(row[k]), "")], wide)]
+                for k, wide in zip(columns, widths, strict=True)
+            ]
+            most = max(map(len, cells))
+            if style:  # headers stand at the bottom
+                cells = [[""] * (most - len(lines)) + lines for lines in cells]
+            for at in zip_longest(*cells, fillvalue=""):
+                padded = (
+                    _padded(one, wide, right=block.headers[k] in block.numeric)
+                    for k, one, wide in zip(columns, at, widths, strict=True)
+                )
+                yield [((" " * PADDING).join(padded).rstrip(), style)]
     for line in block.note.splitlines():
-        _print(Text(plain(line), "dim"), console)
+        yield from _lines([(plain(line), "dim")], width)
+
+
+def _styled(block: Table) -> Iterator[tuple[str, Sequence[str]]]:
+    yield "dim", block.headers
+    yield from (("", row) for row in block.rows)
+
+
+def _padded(text: str, width: int, *, right: bool) -> str:
+    missing = " " * (width - cell_len(text))
+    return missing + text if right else text + missing

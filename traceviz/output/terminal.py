@@ -26,6 +26,7 @@ Result = TypeVar("Result")
 PIPE_WIDTH = 140  # nobody looks at a pipe through an 80-column window
 LEAST_WIDTH = 20
 PIECE = 1 << 20  # characters
+_COLOURS_ASKED = ("FORCE_COLOR", "TTY_COMPATIBLE")  # variables by which rich has colours in a pipe, too
 SLOW = 1.0  # seconds before progress is worth showing
 _IN_PLAIN_LETTERS = "traceviz.plain"
 _PLAIN_LETTERS = {"µ": "u", "–": "-", "…": "...", "•": "-", "×": "x", "\u200b": ""}
@@ -81,14 +82,16 @@ def as_text(kind: Format, blocks: Sequence[Block]) -> str:
     """A result for people: Markdown, or as wide as the terminal is."""
     if kind == "md":
         return markdown(blocks)
+    from traceviz.output.printed import print_blocks, without_colours
+
+    is_terminal = sys.stdout.isatty()
+    if not is_terminal and not any(os.environ.get(name) for name in _COLOURS_ASKED):
+        return without_colours(blocks, _pipe_width(), getattr(sys.stdout, "encoding", None) or "utf-8")
     from rich.console import Console
 
-    from traceviz.output.printed import print_blocks
-
-    console = Console(width=None if sys.stdout.isatty() else _pipe_width())
+    console = Console(width=None if is_terminal else _pipe_width())
     with console.capture() as captured:  # left to print, it would end the command with 1 at a broken pipe
         print_blocks(blocks, console)
-    # Tables pad their lines, which a pipe should not see.
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
