@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import subprocess
 import sys
@@ -15,7 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from traceviz.cli import COMMANDS, app, main, with_commands
-from traceviz.options.command import Command, _is_small
+from traceviz.options.command import Command, _needs_no_arrow
 
 DATA = Path(__file__).parents[1] / "data"
 CAPTURE, NSYS = DATA / "torch" / "item_before.rank0.json.gz", DATA / "nsys"
@@ -143,30 +142,43 @@ def test_a_small_capture_is_answered_without_pyarrow_as_with_it(words: list[str]
     assert ran(asked, "import pandas, pyarrow")[1] == answer
 
 
-def test_pandas_has_pyarrow_where_workers_may_hand_back_texts_and_captures_may_be_large(tmp_path: Path) -> None:
+def test_pandas_has_pyarrow_where_workers_hand_back_texts_and_other_formats_are_read() -> None:
     installed = ran(["info", str(CAPTURE)], "import pandas")[0][0]  # none of pandas 2 keeps texts in it
-    large = tmp_path / "large.json"
-    large.write_bytes(b" " * (16 << 20) + gzip.decompress(CAPTURE.read_bytes()))
-    report = NSYS / "dpmp_serial.sqlite"
-    for words in (["info", str(large)], ["info", str(CAPTURE), "--workers", "2"], ["info", str(CAPTURE), str(report)]):
+    for words in (["info", str(CAPTURE), "--memory", "2GB"], ["info", str(CAPTURE), str(NSYS / "dpmp_serial.sqlite")]):
         assert ran(words)[0][0] == installed, words
     assert ran(["info", str(CAPTURE)], run='with_commands(["info"])()')[0][0] == installed  # it may be needed later
 
 
-def test_what_is_small_is_told_by_the_files_of_all_runs(tmp_path: Path) -> None:
-    for name, size in (("a.json", 9), ("b.json.gz", 9)):
-        (tmp_path / name).write_bytes(b" " * size)
+SIDE_BY_SIDE = """
+from traceviz.options.command import TextAnswer
+prepare = TextAnswer.prepare
+def prepared(self, ctx):
+    prepare(self, ctx)
+    from analyzers.readers import captures
+    captures.WORTH_WORKERS = captures.WORTH_HANDING_BACK = 0
+TextAnswer.prepare = prepared
+"""  # however small captures are
+
+
+def test_workers_hand_tables_over_as_files_which_need_no_pyarrow_in_pandas() -> None:
+    ranks = [str(CAPTURE).replace("rank0", f"rank{rank}") for rank in range(4)]
+    about, answer = ran(["collectives", *ranks, "--workers", "2", "--no-cache"], f"exec({SIDE_BY_SIDE!r})")
+    assert about[:2] == ["python", "True"]  # tables that workers wrote were read
+    assert ran(["collectives", *ranks, "--no-cache"], "import pandas, pyarrow")[1] == answer
+
+
+def test_what_needs_no_pyarrow_is_told_by_the_files_of_all_runs(tmp_path: Path) -> None:
+    for name in ("a.json", "b.json.gz"):
+        (tmp_path / name).touch()
     folder = str(tmp_path)
-    assert _is_small({"traces": [folder]})
-    assert _is_small({"traces": [folder], "baseline": [folder], "workers": None, "memory": None, "dask": None})
-    for option in ("workers", "memory", "dask"):
-        assert not _is_small({"traces": [folder], option: "1"})
-    assert not _is_small({"traces": [folder], "baseline": [str(tmp_path / "none.json")]})
-    assert not _is_small({"traces": ["s3://bucket/rank0.json"]})
-    assert not _is_small({})
-    (tmp_path / "b.json.gz").write_bytes(b" " * (2 << 20))
-    assert not _is_small({"traces": [folder]})  # its 20 MB, unpacked
-    assert _is_small({"traces": [str(tmp_path / "a.json")]})
-    assert not _is_small({"traces": [str(tmp_path / "a.json")], "baseline": [folder]})
+    assert _needs_no_arrow({"traces": [folder]})
+    assert _needs_no_arrow({"traces": [folder], "baseline": [folder], "workers": 2, "memory": None, "dask": None})
+    for option in ("memory", "dask"):
+        assert not _needs_no_arrow({"traces": [folder], option: "1"})
+    assert not _needs_no_arrow({"traces": [folder], "baseline": [str(tmp_path / "none.json")]})
+    assert not _needs_no_arrow({"traces": ["s3://bucket/rank0.json"]})
+    assert not _needs_no_arrow({})
     (tmp_path / "b.json.gz").rename(tmp_path / "b.sqlite")
-    assert not _is_small({"traces": [folder]})
+    assert not _needs_no_arrow({"traces": [folder]})
+    assert _needs_no_arrow({"traces": [str(tmp_path / "a.json")]})
+    assert not _needs_no_arrow({"traces": [str(tmp_path / "a.json")], "baseline": [folder]})

@@ -14,9 +14,6 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from typer.core import TyperCommand, TyperGroup
 
-_SMALL_BYTES = 16 << 20
-_PACKED = 10  # how many times gzip packs JSON
-
 OWN_PROCESS = "own process"  # `Context.obj` of a program that is nothing but a command of traceviz
 
 Reader = Callable[[Any, Any], Any]  # of a context, and of what was written, or the default
@@ -57,17 +54,17 @@ class Analysis(Command):
 
 
 class TextAnswer(Analysis):
-    """An analysis that is printed: of a small capture pandas does without pyarrow, which takes as long to load as that.
+    """An analysis that is printed: of JSON pandas does without pyarrow, which takes as long to load as a small capture.
 
     That holds until the process ends, and so is done only where it is traceviz's own. With pyarrow pandas 3 keeps texts
-    in Arrow's arrays, else in objects of Python, which is as quick for few. No pandas without it takes Arrow's: worker
-    processes hand them back, but only of large captures, or where they are asked for.
+    in Arrow's arrays, else in objects of Python, which is as quick for as few as tables have. A pandas without it takes
+    none of Arrow's, which worker processes hand back that look at captures for a budget or a cluster.
     """
 
     def prepare(self, ctx: Any) -> None:
         """Do what has to be done before numpy and pandas are loaded."""
         super().prepare(ctx)
-        if ctx.obj == OWN_PROCESS and _is_small(ctx.params) and not {"pandas", "pyarrow"} & set(sys.modules):
+        if ctx.obj == OWN_PROCESS and _needs_no_arrow(ctx.params) and not {"pandas", "pyarrow"} & set(sys.modules):
             sys.modules["pyarrow"] = None  # type: ignore[assignment]  # importing it fails, as if it were not installed
             try:
                 import pandas  # noqa: F401
@@ -75,21 +72,16 @@ class TextAnswer(Analysis):
                 del sys.modules["pyarrow"]
 
 
-def _is_small(given: Mapping[str, Any]) -> bool:
-    """Whether a command reads a few MB of JSON in this process, and nothing else."""
-    if any(given.get(name) for name in ("workers", "memory", "dask")):
+def _needs_no_arrow(given: Mapping[str, Any]) -> bool:
+    """Whether a command reads nothing but JSON, and workers hand it at most files."""
+    if any(given.get(name) for name in ("memory", "dask")):
         return False
     paths = [Path(path) for name in ("traces", "baseline") for path in given.get(name) or ()]
-    size = 0
     try:
-        for file in (file for path in paths for file in (path.iterdir() if path.is_dir() else [path])):
-            packed = file.name.endswith(".json.gz")
-            if not packed and not file.name.endswith(".json"):
-                return False
-            size += file.stat().st_size * (_PACKED if packed else 1)
+        files = [file for path in paths for file in (path.iterdir() if path.is_dir() else [path])]
     except OSError:  # for the reader to say what is wrong
         return False
-    return 0 < size <= _SMALL_BYTES
+    return bool(files) and all(file.name.endswith((".json", ".json.gz")) and file.is_file() for file in files)
 
 
 class Group(_TakesAsGiven, TyperGroup):
