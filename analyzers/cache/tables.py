@@ -36,7 +36,7 @@ def write_trace(trace: Trace, folder: Path) -> None:
 
     Raises
     ------
-    OSError : the disk is full, or can't be written.
+    OSError : the disk is full, or can't be written, or memory is short.
     """
     sizes = {}
     for name in TABLES:
@@ -90,6 +90,15 @@ def read_trace(folder: Path, only: Collection[str] = tuple(TABLES)) -> Trace:
 def _write_table(frame: pd.DataFrame, path: Path) -> None:
     import pyarrow as pa  # which a small capture, that is not kept, never needs
 
+    try:
+        _write_arrow(frame, path)
+    except pa.ArrowException as error:  # whatever it is, without a cache it does not matter
+        raise OSError(str(error)) from error
+
+
+def _write_arrow(frame: pd.DataFrame, path: Path) -> None:
+    import pyarrow as pa
+
     stored, arrays = [], []
     described: dict[str, dict[str, Any]] = {}
     for column in frame.columns:
@@ -112,11 +121,8 @@ def _write_table(frame: pd.DataFrame, path: Path) -> None:
         metadata={_COLUMNS: json.dumps(description).encode()},
     )
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    try:
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-            writer.write_batch(batch)
-    except pa.ArrowException as error:
-        raise OSError(str(error)) from error
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        writer.write_batch(batch)
 
 
 def _read_table(path: Path) -> pd.DataFrame:

@@ -213,5 +213,14 @@ def test_a_pipe_gets_what_a_terminal_gets_but_for_colours_and_no_line_is_too_wid
     file.seek(0)
     lines = [line.rstrip() for line in file.read().splitlines()]
     assert lines == shown.encode(encoding, "replace").decode(encoding).splitlines()
-    letters = "".join(plain(text) for row in table.rows for text in row).replace(" ", "")
-    assert len("".join(shown.split())) >= len(letters)  # none is left out
+
+
+@given(st.lists(WORDS, min_size=1, max_size=4), st.integers(20, 80))
+def test_no_letter_of_a_table_is_left_out_or_shown_twice(rows: list[list[str]], width: int) -> None:
+    count = min(map(len, rows))
+    headers = [f"{name} head" for name in ("one", "two", "three", "four", "five")[:count]]
+    # Where tables stand below each other, each begins with the first column.
+    table = Table(headers, [["row", *row[1:count]] for row in rows], numeric=frozenset(headers[2:3]))
+    shown = without_colours([table], width, "utf-8")
+    for letter in "测µ–1%":
+        assert shown.count(letter) == sum(cell.count(letter) for row in table.rows for cell in row)

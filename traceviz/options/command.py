@@ -54,7 +54,7 @@ class Analysis(Command):
 
 
 class TextAnswer(Analysis):
-    """An analysis that is printed: of JSON pandas does without pyarrow, which takes as long to load as a small capture.
+    """An analysis that is printed; where it reads JSON alone, pandas does without pyarrow, which takes a while to load.
 
     That holds until the process ends, and so is done only where it is traceviz's own. With pyarrow pandas 3 keeps texts
     in Arrow's arrays, else in objects of Python, which is as quick for as few as tables have. A pandas without it takes

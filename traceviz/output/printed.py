@@ -138,27 +138,23 @@ def _lines_of_table(block: Table, width: int) -> Iterator[Sequence[Piece]]:
     yield from _title(block.title, width)
     for columns in _columns_that_fit(block, width):
         widths = _widths(block, columns, width)
-        for style, row in _styled(block):
+        for number, row in enumerate((block.headers, *block.rows)):
+            is_header = number == 0
             cells = [
                 [_text(line) for line in _lines([(plain(row[k]), "")], wide)]
                 for k, wide in zip(columns, widths, strict=True)
             ]
-            most = max(map(len, cells))
-            if style:  # headers stand at the bottom
+            if is_header:  # they stand at the bottom
+                most = max(map(len, cells))
                 cells = [[""] * (most - len(lines)) + lines for lines in cells]
             for at in zip_longest(*cells, fillvalue=""):
                 padded = (
                     _padded(one, wide, right=block.headers[k] in block.numeric)
                     for k, one, wide in zip(columns, at, widths, strict=True)
                 )
-                yield [((" " * PADDING).join(padded).rstrip(), style)]
+                yield [((" " * PADDING).join(padded).rstrip(), "dim" if is_header else "")]
     for line in block.note.splitlines():
         yield from _lines([(plain(line), "dim")], width)
-
-
-def _styled(block: Table) -> Iterator[tuple[str, Sequence[str]]]:
-    yield "dim", block.headers
-    yield from (("", row) for row in block.rows)
 
 
 def _padded(text: str, width: int, *, right: bool) -> str:

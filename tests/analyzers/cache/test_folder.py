@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from analyzers import load
@@ -256,6 +257,16 @@ def test_a_full_disk_leaves_nothing_behind(folder: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(captures, "write_trace", full)
     assert_same(looked_at(TORCH), plain(TORCH))
+    assert list((folder / "traces").iterdir()) == []
+
+
+def test_too_little_memory_for_the_cache_is_none_for_the_answer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def short(*_: object, **__: object) -> None:
+        raise pa.ArrowMemoryError("malloc of size 64 failed")
+
+    known = plain(TORCH)
+    monkeypatch.setattr(pa, "schema", short)
+    assert_same(looked_at(TORCH), known)
     assert list((folder / "traces").iterdir()) == []
 
 
