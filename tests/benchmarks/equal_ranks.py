@@ -82,7 +82,12 @@ def main() -> None:
     parser.add_argument("--commands", nargs="+", choices=COMMANDS, default=[*COMMANDS])
     options = parser.parse_args()
     looks = [(tree, asked) for tree in (ROOT, *options.against) for asked in options.commands]
-    found: dict[tuple[Path, str, int], list[Run]] = {(*look, n): [] for n in [1, *options.ranks] for look in looks}
+    found: dict[tuple[Path, str, int], list[Run]] = {
+        (tree, asked, number): []  # numbers of one command follow each other, as a machine's speed changes with time
+        for asked in options.commands
+        for number in [1, *options.ranks]
+        for tree in (ROOT, *options.against)
+    }
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make(folder, [1, *options.ranks])
