@@ -128,22 +128,23 @@ def coarsen(marks: Marks, resolution: Ints) -> Marks:
     ----------
     resolution : ns, one per mark; 0 leaves a mark alone. Longer marks stay, and nothing is merged across them.
     """
-    if not marks.size:
+    length = marks.end - marks.start
+    short = length < resolution
+    joined = np.flatnonzero(short[1:] & short[:-1]) + 1  # to the mark before them, where all else is the same, too
+    for key in (marks.row, marks.role, resolution):
+        joined = joined[key[joined] == key[joined - 1]]
+    joined = joined[marks.start[joined] // resolution[joined] == marks.start[joined - 1] // resolution[joined]]
+    if not joined.size:
         return marks
-    bin_of = marks.start // np.maximum(resolution, 1)
-    alone = (marks.end - marks.start >= resolution) | (resolution == 0)
     head = np.ones(marks.size, dtype=bool)
-    head[1:] = alone[1:] | alone[:-1]
-    for key in (marks.row, marks.role, resolution, bin_of):
-        head[1:] |= key[1:] != key[:-1]
+    head[joined] = False
     heads = np.flatnonzero(head)
     sizes = np.diff(np.append(heads, marks.size))
     group = np.repeat(np.arange(heads.size), sizes)
-    length = marks.end - marks.start
     longest = np.flatnonzero(length == np.maximum.reduceat(length, heads)[group])
     merged = marks.take(longest[np.append(True, np.diff(group[longest]) > 0)])  # the first such stands for its group
     many = sizes > 1
-    columns = {one.name: getattr(merged, one.name).copy() for one in fields(Marks)}
+    columns = {one.name: getattr(merged, one.name) for one in fields(Marks)}
     columns["start"] = marks.start[heads]
     columns["end"] = np.maximum.reduceat(marks.end, heads)
     for name in ("count", "busy", "wait"):
@@ -237,10 +238,11 @@ def fit_pieces(
         for number in range(len(pieces)):
             marks = pieces[number]
             inside = (marks.end >= low) & (marks.start <= high)
-            marks = coarsen(marks, np.where(inside, fine, max(coarse, fine)))  # what became one stays one
-            pieces[number] = marks
-            size += marks.size
-            near += int(np.count_nonzero((marks.end >= low) & (marks.start <= high)))
+            fewer = coarsen(marks, np.where(inside, fine, max(coarse, fine)))  # what became one stays one
+            if fewer is not marks:
+                pieces[number] = fewer
+            size += fewer.size
+            near += int(np.count_nonzero((fewer.end >= low) & (fewer.start <= high)))
         if size <= most or fine > 2 * (last - first):
             return
         if near > most // 2 or coarse > 2 * (last - first):
