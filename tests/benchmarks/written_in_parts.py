@@ -81,11 +81,10 @@ def main() -> None:
                     )
                     if more and (peak > MEMORY_BAR * budget or ratio > TIME_BAR):
                         over.append(one)
-            taking = ", ".join(f"{seconds:.1f}" for _, seconds, _ in first)
+            taking = ", ".join(f"{wall:.1f} ({busy:.1f})" for wall, busy, _ in first)
             peak = max(peak for _, _, peak in first)
-            print(
-                f"{ranks:3} ranks × {options.mb} MB, {FIRST}: {taking} s of CPU, memory {peak / 1e6:.0f} MB", flush=True
-            )
+            head = f"{ranks:3} ranks × {options.mb} MB, {' '.join([FIRST, *more])}"
+            print(f"{head}: {taking} s (of CPU), memory {peak / 1e6:.0f} MB", flush=True)
             if more and peak > MEMORY_BAR * budget:
                 over.append(FIRST)
     if made:
