@@ -100,7 +100,7 @@ class Order:
                 sure[at] = self.lanes.enqueue_ns[self.lanes.first[source] + position] <= instant
                 possible[at] = sure[at]
             else:
-                complete = graph.known(source)[node] if node >= 0 else 0
+                complete = graph.known(source).at(node)
                 queued = self.lanes.queued_before(np.array([source]), opened)
                 sure[at] = position < complete
                 possible[at] = position < max(complete, queued[0], self._known_to_hosts(source, now)[0])
@@ -112,7 +112,7 @@ class Order:
         for source in np.unique(work.lane[work.lane != lane]).tolist():
             low, high = graph.first[lane], graph.first[lane + 1]
             last = work.position[work.lane == source].max()
-            node = low + int(np.searchsorted(graph.known(source)[low:high], last, side="right"))
+            node = low + int(np.searchsorted(graph.known(source).of_lane(low, high), last, side="right"))
             if node == high:
                 return int(MIN_NS), -1
             if graph.instant_ns[node] > latest:
@@ -152,7 +152,7 @@ class Order:
         count = np.zeros(instant.size, np.int64)
         for host in np.flatnonzero(lanes.is_host() & (lanes.process == lanes.process[lane])).tolist():
             node = graph.last_before(np.full(instant.size, host), instant)
-            count = np.maximum(count, take_or(graph.known(lane), node, 0))
+            count = np.maximum(count, graph.known(lane).at(node))
         return count
 
     def _open_before(self, lane: Ints, instant: Ints) -> Ints:

@@ -67,6 +67,28 @@ def join(parts: list[Edges]) -> Edges:
     return Edges(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in Edges.__struct_fields__})
 
 
+class Known(msgspec.Struct, frozen=True):
+    """How many of a lane's first units are complete before anything behind each node.
+
+    first, count : the first node of the lane's process; of it and those behind it how many, and a 0 for all others:
+        other processes know nothing of the lane. With a place for each of their nodes, what many ranks know would take
+        room as the square of their number.
+    """
+
+    first: int
+    count: Ids
+
+    def at(self, node: Ints) -> Ids:
+        """Of some nodes; 0 for -1."""
+        place = node - self.first
+        return self.count.take(np.where((place >= 0) & (place < self.count.size), place, -1))
+
+    def of_lane(self, low: int, high: int) -> Ids:
+        """Of the nodes of one lane, `low` to before `high`."""
+        is_of_process = low >= self.first and high - self.first < self.count.size
+        return self.count[low - self.first : high - self.first] if is_of_process else np.zeros(high - low, np.int32)
+
+
 class Graph:
     """Nodes and edges over the lanes of a trace; edges are sorted by node.
 
@@ -83,20 +105,21 @@ class Graph:
         del order
         keys = tuple(columns.pop(name) for name in ("lane", "position", "instant_ns"))
         self.lanes, self.edges = lanes, Learned(**columns)
-        self.edge_first: Ids = np.flatnonzero(run_heads(*keys)).astype(np.int32)
+        self._edge_ends: Ids = np.append(np.flatnonzero(run_heads(*keys)), columns["source"].size).astype(np.int32)
+        self.edge_first = self._edge_ends[:-1]
         self.lane, self.position, self.instant_ns = (key[self.edge_first] for key in keys)
         self.first = np.searchsorted(self.lane, np.arange(lanes.size + 1))
         del keys
         self.source_node: Ids = self.last_before(self.edges.source, self.edges.source_instant_ns).astype(np.int32)
         self._tells: Mask | None = None
-        self._columns: dict[int, Ints] = {}
+        self._known: dict[int, Known] = {}
         starts = np.searchsorted(lanes.process, distinct(lanes.process))
         self._bounds = np.append(starts, lanes.size)
 
     def stated(self) -> Graph:
         """The same nodes and edges, but nothing is learned over inferred ones."""
         graph = copy(self)
-        graph._tells, graph._columns = self.edges.exact, {}
+        graph._tells, graph._known = self.edges.exact, {}
         return graph
 
     def node_of(self, edge: Ints) -> Ints:
@@ -121,37 +144,38 @@ class Graph:
                 found[rows] = np.where(at > 0, low + at - 1, -1)
         return found
 
-    def known(self, lane: int) -> Ints:
+    def known(self, lane: int) -> Known:
         """For each node: how many of this lane's first units are complete before anything behind the node."""
-        if lane not in self._columns:
-            self._columns[lane] = self._solve(lane)
-        return self._columns[lane]
+        if lane not in self._known:
+            self._known[lane] = self._solve(lane)
+        return self._known[lane]
 
-    def _solve(self, lane: int) -> Ints:
-        found: Ids = np.zeros(self.lane.size + 1, np.int32)  # the last is for edges from lanes that know nothing yet
+    def _solve(self, lane: int) -> Known:
         part = int(np.searchsorted(self._bounds, lane, side="right")) - 1
         lanes = slice(self._bounds[part], self._bounds[part + 1] + 1)
-        low, high = self.first[lanes][[0, -1]]
+        low, high = self.first[lanes][[0, -1]].tolist()
+        found: Ids = np.zeros(high - low + 1, np.int32)  # the last is for edges from lanes that know nothing yet
         if low == high:
-            return found[:-1]
-        edge_first = np.append(self.edge_first, self.edges.size)
-        of_process = slice(edge_first[low], edge_first[high])
+            return Known(low, found)
+        edge_first = self._edge_ends[low : high + 1]
+        of_process = slice(edge_first[0], edge_first[-1])
         learned_directly = np.where(self.edges.source[of_process] == lane, self.edges.source_position[of_process], 0)
         source = self.source_node[of_process].astype(np.int64)
+        source[source >= 0] -= low
         if self._tells is not None:
             learned_directly[~self._tells[of_process]] = 0
             source[~self._tells[of_process]] = -1
-        last_edge = edge_first[low + 1 : high + 1] - (edge_first[low] + 1)
-        of_lanes = [*pairwise(edge_first[self.first[lanes]] - edge_first[low])]
+        last_edge = edge_first[1:] - (edge_first[0] + 1)
+        of_lanes = [*pairwise(edge_first[self.first[lanes] - low] - edge_first[0])]
         learned, known = learned_directly, np.empty_like(learned_directly)
         while True:
             for first, end in of_lanes:  # what a lane knows it knows from then on
                 np.maximum.accumulate(learned[first:end], out=known[first:end])
-            found[low:high] = known.take(last_edge)
+            found[:-1] = known.take(last_edge)
             passed_on = found.take(source)
             np.maximum(passed_on, learned_directly, out=passed_on)
             if np.array_equal(passed_on, learned):
-                return found[:-1]
+                return Known(low, found)
             learned = passed_on
 
 

@@ -16,7 +16,7 @@ from analyzers.arrays.groups import distinct, rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TraceWarning
 from analyzers.ordering.calls import host_calls
-from analyzers.ordering.graph import EDGE_KINDS, Graph, LatestWaits, Released, all_edges, known_streams
+from analyzers.ordering.graph import EDGE_KINDS, Graph, Known, LatestWaits, Released, all_edges, known_streams
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.links import link
 from analyzers.trace.columns import stored
@@ -184,7 +184,7 @@ class Ordering:
         for (which,), rows in rows_by_key(source).items():
             rows = rows[node[rows] >= 0]
             if rows.size:
-                count[rows] = graph.known(which)[node[rows]]
+                count[rows] = graph.known(which).at(node[rows])
         return count
 
     def path(self, first: int, second: int) -> tuple[Step, ...]:
@@ -194,25 +194,24 @@ class Ordering:
         if lane == where:
             return (*ends,) if position < at else ()
         known, node = self.graph.known(int(lane)), self.graph.last_at(np.array([where]), np.array([at]))[0]
-        if node < 0 or known[node] <= position:
+        if node < 0 or known.at(node) <= position:
             return ()
         steps: list[Step] = []
         while True:
             low = self.graph.first[where]
-            node = low + np.searchsorted(known[low : node + 1], position, side="right")
+            node = low + np.searchsorted(known.of_lane(low, node + 1), position, side="right")
             edge = self._teaching_edge(int(node), int(lane), known, int(position))
             steps[:0] = self._edge_steps(edge)
             where, node = self.graph.edges.source[edge], self.graph.source_node[edge]
             if where == lane:
                 return (ends[0], *steps, ends[1])
 
-    def _teaching_edge(self, node: int, lane: int, known: Ints, position: int) -> int:
+    def _teaching_edge(self, node: int, lane: int, known: Known, position: int) -> int:
         """An edge from which a node learned that the unit at this position of `lane` is complete."""
         graph = self.graph
         for edge in range(graph.edge_first[node], graph.edges.size):
-            source = graph.source_node[edge]
             stated = graph.edges.source_position[edge] if graph.edges.source[edge] == lane else 0
-            if max(stated, known[source] if source >= 0 else 0) > position:
+            if max(stated, known.at(graph.source_node[edge])) > position:
                 return edge
         raise AssertionError("a node knows what none of its edges tells")
 
@@ -263,7 +262,7 @@ class Ordering:
             known = graph.known(which)
             for host in np.flatnonzero(lanes.is_host() & (lanes.process == lanes.process[which])):
                 low, high = graph.first[host], graph.first[host + 1]
-                node = low + np.searchsorted(known[low:high], position[rows], side="right")
+                node = low + np.searchsorted(known.of_lane(low, high), position[rows], side="right")
                 node[node == high] = -1
                 sooner = take_or(graph.instant_ns, node, MAX_NS) < instant[rows]
                 instant[rows[sooner]] = graph.instant_ns[node[sooner]]

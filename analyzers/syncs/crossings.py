@@ -238,7 +238,7 @@ def _joined(ordering: Ordering, visits: Visits, count: Ints) -> Ints:
         candidates[source] = False
         for lane in np.flatnonzero(candidates & (np.diff(graph.first) > 0)):
             low, high = graph.first[lane], graph.first[lane + 1]
-            node = low + np.searchsorted(known[low:high], count[rows])
+            node = low + np.searchsorted(known.of_lane(low, high), count[rows])
             instant = take_or(graph.instant_ns, np.where(node < high, node, -1), MAX_NS)
             joined[rows] = np.minimum(joined[rows], instant)
     return joined

@@ -172,7 +172,7 @@ class _Checks:
         node, known = graph.last_before(self.main, instant), np.zeros(source.size, np.int64)
         for (lane,), rows in rows_by_key(source).items():
             rows = rows[node[rows] >= 0]
-            known[rows] = graph.known(lane)[node[rows]] if lane >= 0 else 0
+            known[rows] = graph.known(lane).at(node[rows]) if lane >= 0 else 0
         return known
 
     @cached_property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -140,13 +141,18 @@ def test_the_last_node_lies_before_an_instant_and_at_or_before_a_position() -> N
         assert graph.last_at(lanes, values).tolist() == at
 
 
+def knows(net: Net, node: Node, lane: int) -> int:
+    return net.known(node, lane) if net.processes[node[0]] == net.processes[lane] else 0
+
+
 def test_a_node_knows_what_its_edges_tell_and_what_their_sources_knew() -> None:
     for net in nets(60):
         graph = Graph(net.lanes, net.edges)
         for lane in [*range(net.lanes.size), 0]:
-            assert graph.known(lane).tolist() == [
-                net.known(node, lane) if net.processes[node[0]] == net.processes[lane] else 0 for node in net.nodes
-            ]
+            known, expected = graph.known(lane), [knows(net, node, lane) for node in net.nodes]
+            assert known.at(np.arange(-1, len(net.nodes))).tolist() == [0, *expected]
+            for low, high in pairwise(graph.first.tolist()):
+                assert known.of_lane(low, high).tolist() == expected[low:high]
 
 
 def test_an_op_is_released_by_the_last_to_end_of_all_behind_its_waits() -> None:
