@@ -52,6 +52,7 @@ from analyzers.trace.columns import ints, ints_at, stored
 from analyzers.trace.freed_memory import LARGE, give_back_freed_memory
 from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.regions import launches, ops_by_launcher
+from analyzers.trace.spans import span_of_ops
 from analyzers.trace.tables import Trace
 
 # What an op waits for in a part of its gap.
@@ -219,19 +220,22 @@ class Explainer:
 
     def blocking_of(self, op: int, low: int, high: int) -> list[BlockingCall]:
         """The calls that blocked the thread that launched an op, between two instants, by their return."""
-        api, thread = self.trace.api, self._launcher(op)
-        rows = self._blocking_rows.get(thread, np.empty(0, np.int64))
+        api, rows = self.trace.api, self.blocking_rows(op)
         starts, ends = ints(api, "start_ns")[self.blocking.call[rows]], ints(api, "end_ns")[self.blocking.last[rows]]
         rows, starts, ends = (each[(starts < high) & (ends > low)] for each in (rows, starts, ends))
         of_stream = np.isin(self.blocking.kind[rows], [KINDS.index("stream"), KINDS.index("event")])
         unknown = of_stream & (self.blocking.lane[rows] < 0)
         syncs = zip(starts.tolist(), ends.tolist(), self.blocking.op[rows].tolist(), unknown.tolist(), strict=True)
         found = [BlockingCall(start, end, op, False, is_unknown) for start, end, op, is_unknown in syncs]
-        calls = self._full_queue.get(thread, np.empty(0, np.int64))
+        calls = self._full_queue.get(self._launcher(op), np.empty(0, np.int64))
         starts, ends = ints(api, "start_ns")[calls], ints(api, "end_ns")[calls]
         queued = np.flatnonzero((starts < high) & (ends > low))
         found += [BlockingCall(int(starts[call]), int(ends[call]), -1, True) for call in queued]
         return sorted(found, key=lambda call: call.end_ns)
+
+    def blocking_rows(self, op: int) -> Ints:
+        """Rows of `blocking` of the thread that launched an op."""
+        return self._blocking_rows.get(self._launcher(op), np.empty(0, np.int64))
 
     @cached_property
     def _blocking_rows(self) -> dict[tuple[int, ...], Ints]:
@@ -262,8 +266,9 @@ class Explainer:
     def awaiting_place(self, op: int, low: int, high: int) -> Ints:
         """Ops that an op's thread launched between two instants, behind so many that the calls may wait for a place."""
         process, thread = self._launcher(op)
-        began = self.launches[1]
-        rows = np.flatnonzero((began > low) & (began < high) & (self.launches[0] == thread))
+        near = span_of_ops(self.trace, process)
+        began = self.launches[1][near]
+        rows = near.start + np.flatnonzero((began > low) & (began < high) & (self.launches[0][near] == thread))
         rows = rows[ints_at(self.trace.ops, "launch", rows) >= 0]
         rows = rows[ints_at(self.trace.ops, "process", rows) == process]
         return rows[take_or(ints(self.trace.ops, "start_ns"), self.leaves_place(rows), NEVER) > low]

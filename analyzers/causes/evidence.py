@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 
 import numpy as np
 
 from analyzers.arrays.intervals import measure, union
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.causes.causes import BEHIND_NEITHER, BEHIND_OTHER, DISPATCH_NS, Explained, Explainer
 from analyzers.causes.inferred import how_surely, in_words
 from analyzers.causes.occupancy import blocks_per_sm
@@ -20,10 +21,11 @@ from analyzers.overlap.measure import Inferred
 from analyzers.syncs.calls import KINDS
 from analyzers.syncs.context import Around, around
 from analyzers.syncs.points import copies_of, written_as
-from analyzers.trace.columns import codes, ints, ints_at, stored
+from analyzers.trace.columns import codes, ints_at, stored
 from analyzers.trace.kernels import function
 from analyzers.trace.ranks import labels_of
 from analyzers.trace.settings import BLOCKING_LAUNCHES, ONE_QUEUE, setting_of
+from analyzers.trace.spans import span_of_calls, span_of_ops
 
 LONGEST_NAME = 48  # letters of a kernel's name
 MOST_NAMES = 3
@@ -118,8 +120,7 @@ class EvidenceWriter:
 
     def why_launch_blocks(self, call: int) -> str:
         """What makes a launch that blocked wait for its own kernel; "" of other calls."""
-        blocking = self.explainer.blocking
-        if not np.any((blocking.call == call) & (blocking.kind == KINDS.index("launch"))):
+        if self._blocks_as[call] != KINDS.index("launch"):
             return ""
         setting = setting_of(self.trace, int(stored(self.trace.api, "process")[call]), BLOCKING_LAUNCHES)
         name = BLOCKING_LAUNCHES[self.trace.runtime == "HIP"]
@@ -130,31 +131,34 @@ class EvidenceWriter:
 
         (-1, 0) where the capture does not show it.
         """
-        blocking, (low, high) = self.explainer.blocking, (int(one.gaps.start_ns[gap]), self._submitted(one, gap))
-        starts, ends = ints(self.trace.api, "start_ns")[blocking.call], ints(self.trace.api, "end_ns")[blocking.last]
+        low, high = int(one.gaps.start_ns[gap]), self._submitted(one, gap)
+        calls, starts, ends = self._blocking_of(int(one.gaps.op[gap]))
         inside_ns = np.minimum(ends, high) - np.maximum(starts, low)
-        inside_ns = np.where(self._of_launcher(int(one.gaps.op[gap])), inside_ns, 0)
         if not np.any(inside_ns > 0):
             return -1, 0
-        return int(blocking.call[inside_ns.argmax()]), int(inside_ns.max())
+        return int(calls[inside_ns.argmax()]), int(inside_ns.max())
 
     def last_sync(self, one: Explained, gap: int) -> tuple[int, int]:
         """The last call that blocked the thread before it launched what a gap's op waited for, as `blocked_in`."""
-        blocking = self.explainer.blocking
-        starts, ends = ints(self.trace.api, "start_ns")[blocking.call], ints(self.trace.api, "end_ns")[blocking.last]
-        before = self._of_launcher(self._late_op(one, gap)) & (ends <= self._submitted(one, gap))
+        calls, starts, ends = self._blocking_of(self._late_op(one, gap))
+        before = ends <= self._submitted(one, gap)
         if not before.any():
             return -1, 0
         last = int(np.where(before, ends, MIN_NS).argmax())
-        return int(blocking.call[last]), int(ends[last] - starts[last])
+        return int(calls[last]), int(ends[last] - starts[last])
 
-    def _of_launcher(self, op: int) -> Mask:
-        """Which blocking calls the thread made that launched an op."""
-        process, thread = (
-            ints_at(self.trace.api, column, self.explainer.blocking.call) for column in ("process", "thread")
-        )
-        of_thread: Mask = (process == self._of_op("process", op)) & (thread == self.explainer.launches[0][op])
-        return of_thread
+    def _blocking_of(self, op: int) -> tuple[Ids, Ints, Ints]:
+        """(call, start, end) of what blocked the thread that launched an op, in order of time."""
+        blocking, rows = self.explainer.blocking, self.explainer.blocking_rows(op)
+        call, last = blocking.call[rows], blocking.last[rows]
+        return call, ints_at(self.trace.api, "start_ns", call), ints_at(self.trace.api, "end_ns", last)
+
+    @cached_property
+    def _blocks_as(self) -> Ids:
+        """Of each host call the kind, in `KINDS`, of those that blocked their thread; -1 of others."""
+        kind = np.full(len(self.trace.api), -1, np.int8)
+        kind[self.explainer.blocking.call] = self.explainer.blocking.kind
+        return kind
 
     def call_in_range(self, call: int) -> str:
         """A call with the operator and the range that it was made in, as people say it."""
@@ -186,8 +190,8 @@ class EvidenceWriter:
         """What the launching thread did meanwhile."""
         op, start, launched = self._late_op(one, gap), int(one.gaps.start_ns[gap]), self._submitted(one, gap)
         calls = self._calls(one, gap)
-        calls = calls[~np.isin(calls, self.explainer.blocking.call, kind="table")]
-        starts, ends = ints(self.trace.api, "start_ns")[calls], ints(self.trace.api, "end_ns")[calls]
+        calls = calls[self._blocks_as[calls] < 0]
+        starts, ends = (ints_at(self.trace.api, column, calls) for column in ("start_ns", "end_ns"))
         starts, ends = np.maximum(starts, start), np.minimum(ends, launched)
         busy = f"its thread {int(self.explainer.launches[0][op])} was busy"
         if calls.size:
@@ -225,17 +229,20 @@ class EvidenceWriter:
         )
 
     def _call_name(self, call: int) -> str:
-        launched = np.flatnonzero(stored(self.trace.ops, "launch") == call)
+        of_process = span_of_ops(self.trace, int(stored(self.trace.api, "process")[call]))
+        launched = np.flatnonzero(stored(self.trace.ops, "launch")[of_process] == call)
         name = self._api_names[self._api_code[call]]
-        return f"{name} of {self.op_name(int(launched[0]))}" if launched.size else name
+        return f"{name} of {self.op_name(of_process.start + int(launched[0]))}" if launched.size else name
 
     def _calls(self, one: Explained, gap: int) -> Ints:
         """CUDA calls of the launching thread between the gap's begin and the launch."""
         op, api = self._late_op(one, gap), self.trace.api
+        number = self._of_op("process", op)
         start, end, process, thread = (stored(api, name) for name in ("start_ns", "end_ns", "process", "thread"))
-        rows = np.flatnonzero((end > one.gaps.start_ns[gap]) & (start < self._submitted(one, gap)))
-        of_process = process[rows] == self._of_op("process", op)
-        return rows[of_process & (thread[rows] == self.explainer.launches[0][op])]
+        near = span_of_calls(self.trace, number)
+        meets = (end[near] > one.gaps.start_ns[gap]) & (start[near] < self._submitted(one, gap))
+        rows = near.start + np.flatnonzero(meets)
+        return rows[(process[rows] == number) & (thread[rows] == self.explainer.launches[0][op])]
 
     def same_stream(self, one: Explained, gap: int, ns: int) -> str:
         """Which op of the other side was queued before it."""
@@ -332,7 +339,8 @@ class EvidenceWriter:
     def _queued_before(self, one: Explained, gap: int) -> tuple[Ints, Mask]:
         op, instance = int(one.gaps.op[gap]), int(one.gaps.instance[gap])
         other = self.pairing.b if one.gaps.side[gap] == 0 else self.pairing.a
-        other_ops = np.flatnonzero(other == instance)
+        near = span_of_ops(self.trace, int(self.pairing.process[instance]))
+        other_ops = near.start + np.flatnonzero(other[near] == instance)
         return other_ops, self.ordering.before(other_ops, np.full(other_ops.size, op))
 
     def in_queue_behind(self, one: Explained, gap: int) -> tuple[str, int]:

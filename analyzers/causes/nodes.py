@@ -47,7 +47,8 @@ class Nodes(msgspec.Struct, frozen=True):
 
     def members(self, unit: int) -> Ints:
         """Rows of the nodes of one graph launch, ascending by stream and start; none of another unit."""
-        low, high = np.searchsorted(self._unit, [unit, unit + 1])
+        wanted = np.array([unit, unit + 1], self._unit.dtype)  # else numpy would convert all that it looks through
+        low, high = np.searchsorted(self._unit, wanted)
         return self._rows[low:high]
 
 

@@ -94,9 +94,8 @@ class Lanes(msgspec.Struct, frozen=True, dict=True):
 
     def unit(self, lane: Ints, position: Ints) -> Ints:
         """Unit at a position of a lane, -1 where there is none."""
-        start, end = (np.append(each, 0) for each in (self.first[:-1], self.first[1:]))  # the last for -1: it has none
-        found = start.take(lane) + position
-        return np.where((lane >= 0) & (position >= 0) & (found < end.take(lane)), found, -1)
+        found = self.first.take(lane) + position
+        return np.where((lane >= 0) & (position >= 0) & (found < self.first.take(lane + 1)), found, -1)
 
     def of_streams(self, process: Ints, context: Ints, stream: Ints) -> Ints:
         """The lane of each (process, context, stream); -1 where the stream is unknown.

@@ -13,6 +13,7 @@ from analyzers.ordering.calls import BLOCKING, calls_of_kind
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.trace.columns import codes, ints, ints_at, is_one_of, narrowed, of_codes, stored
+from analyzers.trace.spans import span_of_calls
 from analyzers.trace.tables import Trace
 
 KINDS = (*BLOCKING, "spin", "copy", "pageable", "memory", "module", "launch")
@@ -114,10 +115,11 @@ def _last_of_context(ordering: Ordering, rows: Ints) -> Ints:
     """For device synchronizations the unit that ended last of those queued before on any stream of the context."""
     lanes, syncs = ordering.lanes, ordering.linked.calls.syncs
     last = np.full(rows.size, -1, np.int64)
+    by_process = rows_by_key(syncs.process[rows])
     for lane in np.flatnonzero((lanes.thread == -1) & (np.diff(lanes.first) > 0)):
-        context = syncs.context[rows]
-        in_context = (syncs.process[rows] == lanes.process[lane]) & ((context == lanes.context[lane]) | (context < 0))
-        its_rows = np.flatnonzero(in_context)
+        its_rows = by_process.get((int(lanes.process[lane]),), np.empty(0, np.int64))
+        context = syncs.context[rows[its_rows]]
+        its_rows = its_rows[(context == lanes.context[lane]) | (context < 0)]
         lanes_of_rows = np.full(its_rows.size, lane)
         unit = lanes.unit(lanes_of_rows, lanes.queued_before(lanes_of_rows, syncs.start_ns[rows[its_rows]]) - 1)
         later = take_or(lanes.end_ns, unit, MIN_NS) > take_or(lanes.end_ns, last[its_rows], MIN_NS)
@@ -136,7 +138,9 @@ def _spins(trace: Trace, ordering: Ordering) -> Blocking:
     for host in np.unique(lanes.of_threads(process[queries], thread[queries])).tolist():
         if host < 0 or not launches[host]:
             continue
-        thread_calls = np.flatnonzero((process == lanes.process[host]) & (thread == lanes.thread[host]))
+        near = span_of_calls(trace, int(lanes.process[host]))
+        its_own = (process[near] == lanes.process[host]) & (thread[near] == lanes.thread[host])
+        thread_calls = near.start + np.flatnonzero(its_own)
         thread_calls = thread_calls[np.argsort(start[thread_calls], kind="stable")]
         edges = np.flatnonzero(np.diff(np.concatenate([[False], is_query[thread_calls], [False]])))
         long_enough = edges[1::2] - edges[::2] >= SPIN_QUERIES

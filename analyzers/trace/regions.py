@@ -127,9 +127,10 @@ def launched_by_others(trace: Trace, wanted: Mask, occurrence: Ints) -> dict[int
     anywhere = trace.ranges[wanted & ~is_one_of(trace.ranges, "kind", ("hlo",))]
     lanes = [*rows_by_key(ints(anywhere, "process"), ints(anywhere, "thread"))]
     threads = Counter(one for one, _ in lanes)
-    for process_of, own in lanes:
-        if threads[process_of] == 1:  # what this thread launched in them is found already
-            not_found &= (process != process_of) | (thread != own)
+    by_launcher = ops_by_launcher(trace)
+    for lane in lanes:
+        if threads[lane[0]] == 1:  # what this thread launched in them is found already
+            not_found[by_launcher.get(lane, slice(0))] = False
     index = RangeIndex(anywhere.assign(thread=0))
     rows = np.flatnonzero(not_found)
     rows = rows[index.innermost(process[rows], np.zeros(rows.size, np.int64), start[rows]) >= 0]
