@@ -4,9 +4,13 @@
                                            [--workers N] [--commands check-overlap collectives]
 
 Each rank is the same small real capture under another rank, so that all that grows is their number. A round runs the
-whole command once for each number, without a cache; the least of the rounds counts, and what one rank takes (start-up)
-is subtracted. With --against, the code of another working tree runs in the same rounds. Bar: 2.2 for each doubling.
-A run is compared with itself.
+whole command without a cache: the largest number once, half of it twice and so on, half of these runs before and half
+after, of which the mean counts. What one rank takes (start-up) is subtracted. Bar: 2.2 for each doubling, as the median
+of the rounds has it. With --against, the code of another working tree runs in the same rounds. A run is compared with
+itself.
+
+So all numbers are measured for about as long, around one instant. On a machine that is slow by turns of minutes the
+least of single runs favours short ones: one of them more likely meets no slow minute.
 
 How many processes read the command decides, unless --workers says so; processor seconds are those of all of them, and
 the memory that of the largest.
@@ -18,9 +22,11 @@ import argparse
 import gzip
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise, product
+from math import ceil
 from pathlib import Path
+from statistics import fmean, median
 
 from tests.benchmarks.timing import Run, run
 
@@ -63,47 +69,57 @@ def measured(tree: Path, asked: str, captures: Path, workers: int) -> Run:
         return run([sys.executable, "-m", "traceviz", *words], environment, ANSWERS)
 
 
-def table(name: str, ranks: list[int], least: dict[int, float], unit: str) -> Iterator[str]:
-    """Rows of Markdown, the last column how many times the row before it takes."""
-    beyond = {number: least[number] - least[1] for number in ranks}
-    growth = ["", *(f"{beyond[many] / beyond[few]:.2f}" for few, many in pairwise(ranks))]
-    yield f"| ranks | {name} | beyond start-up | times the row above |"
-    yield "|---:|---:|---:|---:|"
-    for number, times in zip(ranks, growth, strict=True):
-        yield f"| {number} | {least[number]:.2f} {unit} | {beyond[number]:.2f} {unit} | {times} |"
+def order(numbers: Sequence[int]) -> list[int]:
+    """The runs of a round, around the one of the largest number; start-up first and last."""
+    largest = max(numbers)
+    before = [number for number in sorted(numbers)[:-1] for _ in range(ceil(largest // number / 2))]
+    after = [number for number in sorted(numbers)[:-1] for _ in range(largest // number // 2)]
+    return [1, *before, largest, *reversed(after), 1]
+
+
+def table(name: str, rounds: Sequence[Mapping[int, float]], unit: str) -> Iterator[str]:
+    """Rows of Markdown: means of the round that took least, and how many times the number before it each takes."""
+    least = min(rounds, key=lambda means: sum(means.values()))
+    yield f"| ranks | {name} | beyond start-up | times the row above | in each round |"
+    yield "|---:|---:|---:|---:|---:|"
+    yield f"| 1 | {least[1]:.2f} {unit} | | | |"
+    for few, many in pairwise(sorted(least)):
+        growth = [(means[many] - means[1]) / (means[few] - means[1]) for means in rounds] if few > 1 else []
+        each = ", ".join(f"{times:.2f}" for times in growth)
+        times = f"{median(growth):.2f}" if growth else ""
+        yield f"| {many} | {least[many]:.2f} {unit} | {least[many] - least[1]:.2f} {unit} | {times} | {each} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, nargs="+", default=[64, 128, 256, 512])
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=3, help="rounds")
     parser.add_argument("--workers", type=int, default=0, help="processes that read; 0 as the command itself decides")
     parser.add_argument("--against", type=Path, action="append", default=[], help="another working tree")
     parser.add_argument("--commands", nargs="+", choices=COMMANDS, default=[*COMMANDS])
     options = parser.parse_args()
-    looks = [(tree, asked) for tree in (ROOT, *options.against) for asked in options.commands]
-    found: dict[tuple[Path, str, int], list[Run]] = {
-        (tree, asked, number): []  # numbers of one command follow each other, as a machine's speed changes with time
-        for asked in options.commands
-        for number in [1, *options.ranks]
-        for tree in (ROOT, *options.against)
-    }
+    trees = (ROOT, *options.against)
+    looks = [(tree, asked) for tree in trees for asked in options.commands]
+    found: dict[tuple[Path, str], list[dict[int, list[Run]]]] = {look: [] for look in looks}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        make(folder, [1, *options.ranks])
-        for _ in range(options.repeats):
-            for (tree, asked, number), runs in found.items():
-                runs.append(measured(tree, asked, folder / str(number), options.workers))
-                took = f"{runs[-1].busy_seconds:.2f} s of CPU, {runs[-1].peak_bytes / 1e9:.2f} GB"
+        make(folder, {1, *options.ranks})
+        for _, asked in product(range(options.repeats), options.commands):
+            for tree in trees:
+                found[tree, asked].append({number: [] for number in [1, *options.ranks]})
+            for number, tree in product(order(options.ranks), trees):
+                one = measured(tree, asked, folder / str(number), options.workers)
+                found[tree, asked][-1][number].append(one)
+                took = f"{one.busy_seconds:.2f} s of CPU, {one.peak_bytes / 1e9:.2f} GB"
                 print(tree.name, asked, number, took, file=sys.stderr, flush=True)
     for tree, asked in looks:
         for name, what, unit, of in (("CPU", "busy_seconds", "s", 1), ("memory", "peak_bytes", "GB", 1e9)):
-            least = {
-                number: min(getattr(run, what) / of for run in found[tree, asked, number])
-                for number in [1, *options.ranks]
-            }
-            rows = table(name, options.ranks, least, unit)
-            print(f"{tree}, {asked}: start-up {least[1]:.2f} {unit} of {name}; bar {BAR}", *rows, sep="\n", flush=True)
+            rounds = [
+                {number: fmean(getattr(run, what) for run in runs) / of for number, runs in one.items()}
+                for one in found[tree, asked]
+            ]
+            rows = table(name, rounds, unit)
+            print(f"{tree}, {asked}; bar {BAR}", *rows, sep="\n", flush=True)
 
 
 if __name__ == "__main__":
