@@ -130,7 +130,9 @@ def test_modes_exclude_each_other(folder: Path) -> None:
 
 def test_ranks_of_any_python_program_are_told_by_their_variables(folder: Path, nsys: Nsys) -> None:
     """A launcher that is a shell script, as mpirun starts ranks: by a variable of their own, without torch."""
-    (folder / "mpirun").write_text('#!/bin/sh\nfor r in 0 2; do OMPI_COMM_WORLD_RANK=$r "$@" & done\nwait\n')
+    starts = 'for r in 0 2; do OMPI_COMM_WORLD_RANK=$r "$@" & all="$all $!"; done'
+    ends = "code=0; for one in $all; do wait $one || code=$?; done; exit $code"  # as mpirun tells of a rank that fails
+    (folder / "mpirun").write_text(f"#!/bin/sh\n{starts}\n{ends}\n")
     (folder / "mpirun").chmod(0o755)
     words = (
         "--per-rank",
@@ -145,7 +147,7 @@ def test_ranks_of_any_python_program_are_told_by_their_variables(folder: Path, n
     )
     ran = under_nsys(*words, cwd=folder)
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.count("hello") == 2
+    assert ran.stdout.count("hello") == 2, ran.stdout + ran.stderr
     found = [(one["path"], one["rank"]) for one in manifest(folder / "out")["captures"]]
     assert found == [("rank0.nsys-rep", 0), ("rank2.nsys-rep", 2)]
 
