@@ -50,9 +50,9 @@ from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
 from analyzers.trace.by_start import ops_by_start, those
 from analyzers.trace.columns import ints, ints_at, stored
 from analyzers.trace.freed_memory import LARGE, give_back_freed_memory
+from analyzers.trace.process_rows import op_rows
 from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.regions import launches, ops_by_launcher
-from analyzers.trace.spans import span_of_ops
 from analyzers.trace.tables import Trace
 
 # What an op waits for in a part of its gap.
@@ -266,7 +266,7 @@ class Explainer:
     def awaiting_place(self, op: int, low: int, high: int) -> Ints:
         """Ops that an op's thread launched between two instants, behind so many that the calls may wait for a place."""
         process, thread = self._launcher(op)
-        near = span_of_ops(self.trace, process)
+        near = op_rows(self.trace, process)
         began = self.launches[1][near]
         rows = near.start + np.flatnonzero((began > low) & (began < high) & (self.launches[0][near] == thread))
         rows = rows[ints_at(self.trace.ops, "launch", rows) >= 0]

@@ -23,9 +23,9 @@ from analyzers.syncs.context import Around, around
 from analyzers.syncs.points import copies_of, written_as
 from analyzers.trace.columns import codes, ints_at, stored
 from analyzers.trace.kernels import function
+from analyzers.trace.process_rows import call_rows, op_rows
 from analyzers.trace.ranks import labels_of
 from analyzers.trace.settings import BLOCKING_LAUNCHES, ONE_QUEUE, setting_of
-from analyzers.trace.spans import span_of_calls, span_of_ops
 
 LONGEST_NAME = 48  # letters of a kernel's name
 MOST_NAMES = 3
@@ -229,7 +229,7 @@ class EvidenceWriter:
         )
 
     def _call_name(self, call: int) -> str:
-        of_process = span_of_ops(self.trace, int(stored(self.trace.api, "process")[call]))
+        of_process = op_rows(self.trace, int(stored(self.trace.api, "process")[call]))
         launched = np.flatnonzero(stored(self.trace.ops, "launch")[of_process] == call)
         name = self._api_names[self._api_code[call]]
         return f"{name} of {self.op_name(of_process.start + int(launched[0]))}" if launched.size else name
@@ -239,7 +239,7 @@ class EvidenceWriter:
         op, api = self._late_op(one, gap), self.trace.api
         number = self._of_op("process", op)
         start, end, process, thread = (stored(api, name) for name in ("start_ns", "end_ns", "process", "thread"))
-        near = span_of_calls(self.trace, number)
+        near = call_rows(self.trace, number)
         meets = (end[near] > one.gaps.start_ns[gap]) & (start[near] < self._submitted(one, gap))
         rows = near.start + np.flatnonzero(meets)
         return rows[(process[rows] == number) & (thread[rows] == self.explainer.launches[0][op])]
@@ -339,7 +339,7 @@ class EvidenceWriter:
     def _queued_before(self, one: Explained, gap: int) -> tuple[Ints, Mask]:
         op, instance = int(one.gaps.op[gap]), int(one.gaps.instance[gap])
         other = self.pairing.b if one.gaps.side[gap] == 0 else self.pairing.a
-        near = span_of_ops(self.trace, int(self.pairing.process[instance]))
+        near = op_rows(self.trace, int(self.pairing.process[instance]))
         other_ops = near.start + np.flatnonzero(other[near] == instance)
         return other_ops, self.ordering.before(other_ops, np.full(other_ops.size, op))
 

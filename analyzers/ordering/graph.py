@@ -70,9 +70,9 @@ def join(parts: list[Edges]) -> Edges:
 class Known(msgspec.Struct, frozen=True):
     """How many of a lane's first units are complete before anything behind each node.
 
-    first, count : the first node of the lane's process; of it and those behind it how many, and a 0 for all others:
-        other processes know nothing of the lane. With a place for each of their nodes, what many ranks know would take
-        room as the square of their number.
+    first : the first node of the lane's process. count : of each node of that process how many, then a 0 for all other
+        nodes, as other processes know nothing of the lane: with a place for each of these, what many ranks know would
+        take room as the square of their number.
     """
 
     first: int

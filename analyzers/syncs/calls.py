@@ -13,7 +13,7 @@ from analyzers.ordering.calls import BLOCKING, calls_of_kind
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.trace.columns import codes, ints, ints_at, is_one_of, narrowed, of_codes, stored
-from analyzers.trace.spans import span_of_calls
+from analyzers.trace.process_rows import call_rows
 from analyzers.trace.tables import Trace
 
 KINDS = (*BLOCKING, "spin", "copy", "pageable", "memory", "module", "launch")
@@ -138,7 +138,7 @@ def _spins(trace: Trace, ordering: Ordering) -> Blocking:
     for host in np.unique(lanes.of_threads(process[queries], thread[queries])).tolist():
         if host < 0 or not launches[host]:
             continue
-        near = span_of_calls(trace, int(lanes.process[host]))
+        near = call_rows(trace, int(lanes.process[host]))
         its_own = (process[near] == lanes.process[host]) & (thread[near] == lanes.thread[host])
         thread_calls = near.start + np.flatnonzero(its_own)
         thread_calls = thread_calls[np.argsort(start[thread_calls], kind="stable")]

@@ -151,6 +151,8 @@ def test_a_node_knows_what_its_edges_tell_and_what_their_sources_knew() -> None:
         for lane in [*range(net.lanes.size), 0]:
             known, expected = graph.known(lane), [knows(net, node, lane) for node in net.nodes]
             assert known.at(np.arange(-1, len(net.nodes))).tolist() == [0, *expected]
+            beside = [node for node in net.nodes if net.processes[node[0]] == net.processes[lane]]
+            assert known.count.size == len(beside) + 1  # no place for other processes' many nodes
             for low, high in pairwise(graph.first.tolist()):
                 assert known.of_lane(low, high).tolist() == expected[low:high]
 

@@ -11,25 +11,25 @@ from analyzers.trace.tables import Trace
 NOWHERE = slice(0, 0)
 
 
-def span_of_ops(trace: Trace, process: int) -> slice:
+def op_rows(trace: Trace, process: int) -> slice:
     """From a process's first op to its last; ops of others stand between only where a capture mixes them."""
-    return trace.once(_spans_of_ops).get(process, NOWHERE)
+    return trace.once(_op_rows).get(process, NOWHERE)
 
 
-def span_of_calls(trace: Trace, process: int) -> slice:
-    """From a process's first host call to its last, as `span_of_ops`."""
-    return trace.once(_spans_of_calls).get(process, NOWHERE)
+def call_rows(trace: Trace, process: int) -> slice:
+    """From a process's first host call to its last, as `op_rows`."""
+    return trace.once(_call_rows).get(process, NOWHERE)
 
 
-def _spans_of_ops(trace: Trace) -> dict[int, slice]:
-    return _spans(trace.ops)
+def _op_rows(trace: Trace) -> dict[int, slice]:
+    return _of_each(trace.ops)
 
 
-def _spans_of_calls(trace: Trace) -> dict[int, slice]:
-    return _spans(trace.api)
+def _call_rows(trace: Trace) -> dict[int, slice]:
+    return _of_each(trace.api)
 
 
-def _spans(frame: pd.DataFrame) -> dict[int, slice]:
+def _of_each(frame: pd.DataFrame) -> dict[int, slice]:
     process = stored(frame, "process")
     first, count = alike(process)
     behind = first + count
