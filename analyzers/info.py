@@ -26,6 +26,7 @@ from analyzers.trace.ranks import RULES
 from analyzers.trace.regions import launched_in_all
 from analyzers.trace.samples import of_nics
 from analyzers.trace.schemas import COUNTERS
+from analyzers.trace.step_table import MARKED, NO_STEPS, UNMARKED, Steps, StepsUsed
 from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Capture, Trace
 
@@ -73,8 +74,9 @@ class RangeInfo(Record, frozen=True):
 
 
 class TraceInfo(Record, frozen=True):
-    """What is in a trace; `cannot` says in words what it can't answer, `steps` the numbers of its step marks.
+    """What is in a trace; `cannot` says in words what it can't answer.
 
+    steps : those it has, how they were found, and which of them figures are of. step_numbers : all that there are.
     communication : what counts as communication and by which rule, and what is on neither side.
     suggested : kernels of no known kind that only ran beside the main stream: they may be communication, too.
     """
@@ -83,7 +85,8 @@ class TraceInfo(Record, frozen=True):
     ranks: tuple[RankInfo, ...]
     ranges: tuple[RangeInfo, ...]
     more_ranges: int
-    steps: tuple[int, ...]
+    steps: StepsUsed
+    step_numbers: tuple[int, ...]
     cannot: tuple[str, ...]
     warnings: tuple[TraceWarning, ...]
     communication: tuple[Counted, ...] = ()
@@ -114,13 +117,13 @@ class TraceInfo(Record, frozen=True):
             )
             for one in self.ranks
         ]
-        steps = f" Steps {self.steps[0]} to {self.steps[-1]}." if self.steps else " No step marks."
+        steps = f" {self.steps.in_words}"
         notes = [f"it can't tell {text}" for text in self.cannot]
         text = f"{len(self.captures)} capture(s) of {len(self.ranks)} rank(s), {len(self.ranges)} range names.{steps}"
         return card("trace", text, headers, rows, texts=("known by", "GPU"), notes=notes, warnings=self.warnings)
 
     def __repr__(self) -> str:
-        return f"<info: {len(self.captures)} capture(s), {len(self.ranks)} rank(s), {len(self.steps)} step(s)>"
+        return f"<info: {len(self.captures)} capture(s), {len(self.ranks)} rank(s), {self.steps.count} step(s)>"
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -219,12 +222,21 @@ def info_of(run: Trace, facts: Facts) -> TraceInfo:
         ranks=tuple(replace(one, capture=captures.get((one.rank, one.pid), one.capture)) for one in facts.ranks),
         ranges=tuple(listed),
         more_ranges=max(len(by_launches) - MOST_RANGES, 0),
-        steps=tuple(sorted(facts.steps)),
+        steps=_steps(run, facts).used(None),
+        step_numbers=tuple(sorted(facts.steps)),
         cannot=_cannot_answer(run, facts),
         warnings=but_rows(run.warnings),  # `cannot` says it
         communication=facts.communication.counted,
         suggested=facts.communication.suggested,
     )
+
+
+def _steps(run: Trace, facts: Facts) -> Steps:
+    """The run's steps; of tables that nobody looked for steps in, those that are marked."""
+    if run.steps is not None:
+        return run.steps
+    numbers = np.array(sorted(facts.steps), np.int64)
+    return replace(NO_STEPS, numbers=numbers, whole=tuple(numbers.tolist()), source=MARKED if numbers.size else "")
 
 
 def _cannot_answer(run: Trace, facts: Facts) -> tuple[str, ...]:
@@ -246,7 +258,7 @@ def _cannot_answer(run: Trace, facts: Facts) -> tuple[str, ...]:
         (not facts.operators, "which operator launched an op: the capture has no operator events"),
         (not facts.syncs, "which stream waited for what: there are no synchronization events"),
         (0 < steps < FEW, f"how much steps vary: {steps} are too few for a median"),
-        (not steps, "steps: no range is named like one (ProfilerStep#3, step 3, iteration 3)"),
+        (not steps, f"steps: {(run.steps.unknown if run.steps else '') or UNMARKED}"),
     ]
     applying = [text for applies, text in candidates if applies]
     return tuple(dict.fromkeys([*applying, *_lacks(run.captures)]))

@@ -15,11 +15,14 @@ from analyzers.readers.captures import read_many
 from analyzers.readers.inputs import PARQUET_EXPORT, Input, find_inputs
 from analyzers.readers.reading import READING, Reading
 from analyzers.select.declared import declare
+from analyzers.steps.candidates import Candidates
+from analyzers.steps.find import of_run, with_steps
+from analyzers.steps.window import with_window
 from analyzers.trace.advice import recording_work
 from analyzers.trace.lost import about_lost_work
 from analyzers.trace.merge import merge
 from analyzers.trace.one_run import check_one_run
-from analyzers.trace.overhead import about_distorted_steps
+from analyzers.trace.overhead import with_distorted_steps
 from analyzers.trace.ranks import assign_ranks
 from analyzers.trace.settings import about_settings
 from analyzers.trace.tables import Trace
@@ -50,10 +53,10 @@ def load(
     refuse_parts(reading)
     inputs, skipped = find_inputs(paths, keep_bad=reading.skip_bad)
     if any(one.kind == PARQUET_EXPORT for one in inputs):
-        return declare(_exported(inputs, align, progress), reading.comm)
+        return declare(_exported(inputs, align, progress, reading.step_by), reading.comm)
     traces, bad = read_many(inputs, reading, progress)
     traces = [declare(trace, reading.comm) for trace in traces]
-    return joined(traces, inputs, skipped, bad, align=align)
+    return joined(traces, inputs, skipped, bad, align=align, step_by=reading.step_by)
 
 
 def refuse_parts(reading: Reading) -> None:
@@ -77,16 +80,19 @@ def joined(
     bad: Sequence[TraceWarning],
     *,
     align: bool,
+    step_by: str | None = None,
+    found: Sequence[Candidates] | None = None,
 ) -> Trace:
-    """Make one Trace of captures, or of their summaries: ranks named, clocks aligned, collectives split.
+    """Make one Trace of captures, or of their summaries: ranks named, steps found, clocks aligned, collectives split.
 
     Parameters
     ----------
     skipped, bad : files that are no trace, and warnings about captures, that were left out.
+    step_by : the range by which the user wants steps. found : what may bound those of each trace, where that is known.
 
     Raises
     ------
-    TracevizError : ranks contradict each other, or there is no GPU work at all.
+    TracevizError : ranks contradict each other, there is no GPU work at all, or `step_by` names no range.
     """
     trace = check_one_run(assign_ranks(merge(traces)))
     for warning in bad:
@@ -102,12 +108,24 @@ def joined(
             path=inputs[0].path,
             hint=recording_work(trace),
         )
-    trace = about_settings(about_distorted_steps(about_unlaunched(about_lost_work(trace))))
-    aligned = align_clocks(trace, enabled=align)
-    return waits_by_traffic(replace(aligned.trace, clocks=aligned.clocks, matches=aligned.matches))
+    trace = with_steps(
+        about_unlaunched(about_lost_work(trace)), step_by, None if found is None else _of_run(trace, traces, found)
+    )
+    aligned = align_clocks(about_settings(with_distorted_steps(trace)), enabled=align)
+    return with_window(waits_by_traffic(replace(aligned.trace, clocks=aligned.clocks, matches=aligned.matches)))
 
 
-def _exported(inputs: list[Input], align: bool, progress: Progress) -> Trace:
+def _of_run(run: Trace, traces: Sequence[Trace], found: Sequence[Candidates]) -> Candidates:
+    """Candidates of captures, their processes numbered and their times counted as the run's."""
+    before, parts = 0, []
+    for trace, its_own in zip(traces, found, strict=True):
+        known = trace.origin_utc_ns is not None and run.origin_utc_ns is not None
+        parts.append((before, its_own, (trace.origin_utc_ns or 0) - (run.origin_utc_ns or 0) if known else 0))
+        before += len(trace.processes)
+    return of_run(parts)
+
+
+def _exported(inputs: list[Input], align: bool, progress: Progress, step_by: str | None) -> Trace:
     """Read back a trace that was exported: whole, with its ranks and on one clock."""
     if len(inputs) > 1:
         path = next(one.path for one in inputs if one.kind == PARQUET_EXPORT)
@@ -120,4 +138,4 @@ def _exported(inputs: list[Input], align: bool, progress: Progress) -> Trace:
     if not align and aligned:
         text = f"{one.path} was exported with its clocks aligned; they stay so."
         trace = trace.warn("clocks-stay-aligned", text)
-    return waits_by_traffic(trace)
+    return with_window(with_steps(waits_by_traffic(trace), step_by))

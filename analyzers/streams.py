@@ -14,6 +14,7 @@ from analyzers.common.notebook import card
 from analyzers.common.records import Record
 from analyzers.common.wording import duration, percent
 from analyzers.trace.columns import ints
+from analyzers.trace.step_table import StepsUsed
 from analyzers.trace.tables import Trace
 
 CELLS = 1 << 22  # of the segment × stream matrix held at once
@@ -60,6 +61,7 @@ class StreamsResult(Record, frozen=True):
     ranks: tuple[RankStreams, ...]
     warnings: tuple[TraceWarning, ...]
     runtime: str = "CUDA"
+    steps: StepsUsed | None = None  # those that the figures are of
 
     def to_frame(self) -> pd.DataFrame:
         """One row per (rank, device, stream): ops, busy_ns, alone_ns."""

@@ -117,7 +117,7 @@ _HOMES |= {
 
 def __getattr__(name: str) -> object:
     """What is public is imported when it is asked for: a command needs none of it, and pandas takes long to load."""
-    if name not in __all__ and name != "check_ranks":  # which warns that it goes
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 

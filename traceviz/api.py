@@ -7,7 +7,6 @@ result of the function of its name. Errors of the user's are `TracevizError`. Th
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,6 @@ from traceviz.output.terminal import progress
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-    from distributed import Client
     from typing_extensions import Unpack
 
     from analyzers.collectives.report import Collectives
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
     from analyzers.streams import StreamsResult
     from analyzers.syncs.report import OrderReport
     from analyzers.trace import tables as tables
+    from analyzers.trace.narrow import Narrowing
     from analyzers.verdict.check import OverlapResult
     from collectors.capture import Capture
     from traceviz.history.trends import PairTrend
@@ -52,6 +51,7 @@ def load(
     cache: bool = True,
     counters: bool = False,
     comm: str | Sequence[str] | None = None,
+    step_by: str | None = None,
 ) -> Trace:
     """Read captures of one run: Nsight Systems reports or exports, torch.profiler traces, folders, globs, manifests.
 
@@ -66,6 +66,8 @@ def load(
     counters : read all samples of GPU counters, however long that takes; else those of small captures only.
     comm : a selector, or several, of ops that are communication beside those whose names tell so, such as
         "kernel:my_all_to_all"; the working directory's `traceviz.toml` (or `[tool.traceviz]`) adds its own.
+    step_by : the range that a step is told by, such as "train_step" or "## batch # ##", where # stands for a number;
+        else steps are those marked, or inferred. An optimizer's range ends a step, any other begins one.
 
     Returns
     -------
@@ -87,11 +89,13 @@ def load(
     """
     from analyzers import load as loading
     from analyzers.readers.reading import Reading
+    from analyzers.steps.find import read_step_range
     from traceviz.options.config import communication
     from traceviz.trace import Trace
 
     rules = communication(comm, "comm=")
-    reading = Reading(nsys, cache, workers, skip_bad, counters=counters, comm=rules)
+    steps = None if step_by is None else read_step_range(step_by)
+    reading = Reading(nsys, cache, workers, skip_bad, counters=counters, comm=rules, step_by=steps)
     with progress() as on_progress:
         return Trace.of(loading.load(paths_of(paths), align=align, reading=reading, progress=on_progress))
 
@@ -105,6 +109,7 @@ def check_overlap(
     baseline: Run | None = None,
     claimed: float | str | None = None,
     accept_apparent: bool = False,
+    everything: bool = False,
     **reading: Unpack[ReadingOptions],
 ) -> OverlapResult:
     """Did A and B really overlap on the GPU, and is it enough?
@@ -119,6 +124,7 @@ def check_overlap(
         whether it can be and was reached, `.claim_reason` why that can't be told.
     accept_apparent : where ranks of the job were not captured, decide by the apparent figure, which counts waiting for
         them as overlap; else a bar that it may not really meet is inconclusive.
+    everything : figures of all that was captured, not only of the whole steps.
     reading : for paths, all that `load` takes by name, and for more ranks than memory holds one of these two, with
         which they are looked at one by one, and the gaps behind the causes are left out: `memory`, what this machine's
         processes may take together, bytes or a text such as "8GB"; `dask`, the address of a Dask scheduler or a client
@@ -161,25 +167,9 @@ def check_overlap(
             baseline=alone[0] if alone else None,
             accept_apparent=accept_apparent,
             claimed=claimed,
+            narrowing=_narrowing(everything),
         )
-        return with_worth(result, run)
-
-
-def check_ranks(
-    *paths: str | Path,
-    a: str = "comm",
-    b: str = "compute",
-    min_overlap: float = 0.6,
-    dask: str | Client | None = None,
-    memory: int | None = None,
-    workers: int | None = None,
-    skip_bad: bool = False,
-) -> OverlapResult:
-    """Deprecated: `check_overlap(paths, a, b, memory=..., dask=...)`."""
-    text = "check_ranks goes with the next version of traceviz; use check_overlap(paths, a, b, memory=..., dask=...)."
-    warnings.warn(text, DeprecationWarning, stacklevel=2)
-    how: ReadingOptions = {"workers": workers, "skip_bad": skip_bad, "memory": memory, "dask": dask}
-    return check_overlap(paths, a, b, min_overlap=min_overlap, **how)
+        return with_worth(result, run, _narrowing(everything))
 
 
 def compare(
@@ -189,6 +179,7 @@ def compare(
     labels: Sequence[str] = (),
     claimed: float | str | None = None,
     accept_apparent: bool = False,
+    everything: bool = False,
     **reading: Unpack[ReadingOptions],
 ) -> Comparison:
     """What changed from the first run to the others, and can a claimed speedup be?
@@ -201,6 +192,7 @@ def compare(
     claimed : a stated speedup of the pair, such as 14.7, "14.7x" or "30%" (1.3x), to be held against the most that two
         tasks can gain.
     accept_apparent : as `check_overlap` takes it, of every run.
+    everything : figures of all that was captured, not only of the whole steps.
     reading : for paths, all that `load` takes by name, and `memory` and `dask` (see `check_overlap`).
 
     Returns
@@ -216,15 +208,21 @@ def compare(
     from analyzers.compare import compare as comparing
 
     with progress() as on_progress, opened_together(traces, reading, on_progress) as runs:
-        return comparing.compare(runs, a, b, labels=labels, claimed=claimed, accept_apparent=accept_apparent)
+        how: dict[str, Any] = {
+            "claimed": claimed,
+            "accept_apparent": accept_apparent,
+            "narrowing": _narrowing(everything),
+        }
+        return comparing.compare(runs, a, b, labels=labels, **how)
 
 
-def streams(trace: Run, **reading: Unpack[ReadingOptions]) -> StreamsResult:
+def streams(trace: Run, *, everything: bool = False, **reading: Unpack[ReadingOptions]) -> StreamsResult:
     """How long 0, 1, 2 … streams were busy at once, and which overlap which, per rank and device.
 
     Parameters
     ----------
     trace : a Trace, or what `load` takes: a path, or several in a list.
+    everything : figures of all that was captured, not only of the whole steps.
     reading : for paths, all that `load` takes by name, and `memory` and `dask` (see `check_overlap`).
 
     Returns
@@ -235,15 +233,16 @@ def streams(trace: Run, **reading: Unpack[ReadingOptions]) -> StreamsResult:
     from analyzers.scale import answers
 
     with progress() as on_progress, opened(trace, reading, on_progress) as run:
-        return answers.streams(run)
+        return answers.streams(run, _narrowing(everything))
 
 
-def contention(trace: Run, **reading: Unpack[ReadingOptions]) -> StreamContention:
+def contention(trace: Run, *, everything: bool = False, **reading: Unpack[ReadingOptions]) -> StreamContention:
     """Which kernels run longer beside other streams than like ones alone, and beside which.
 
     Parameters
     ----------
     trace : a Trace, or what `load` takes: a path, or several in a list.
+    everything : figures of all that was captured, not only of the whole steps.
     reading : for paths, all that `load` takes by name, and `memory` and `dask` (see `check_overlap`).
 
     Returns
@@ -254,16 +253,19 @@ def contention(trace: Run, **reading: Unpack[ReadingOptions]) -> StreamContentio
     from analyzers.scale import answers
 
     with progress() as on_progress, opened(trace, reading, on_progress) as run:
-        return answers.stream_contention(run)
+        return answers.stream_contention(run, _narrowing(everything))
 
 
-def counters(trace: Run, a: str = "comm", b: str = "compute", **reading: Unpack[ReadingOptions]) -> CountersResult:
+def counters(
+    trace: Run, a: str = "comm", b: str = "compute", *, everything: bool = False, **reading: Unpack[ReadingOptions]
+) -> CountersResult:
     """What the hardware did while A, B, both or neither ran, where GPU counters were captured.
 
     Parameters
     ----------
     trace : a Trace, or what `load` takes: a path, or several in a list.
     a, b : selectors, as in `check_overlap`.
+    everything : figures of all that was captured, not only of the whole steps.
     reading : for paths, all that `load` takes by name, and `memory` and `dask` (see `check_overlap`).
 
     Returns
@@ -284,7 +286,7 @@ def counters(trace: Run, a: str = "comm", b: str = "compute", **reading: Unpack[
     from analyzers.counters import report
 
     with progress() as on_progress, opened(trace, reading, on_progress, counters=True) as run:
-        return report.counters(run, a, b)
+        return report.counters(run, a, b, _narrowing(everything))
 
 
 def info(trace: Run, **reading: Unpack[ReadingOptions]) -> TraceInfo:
@@ -306,12 +308,13 @@ def info(trace: Run, **reading: Unpack[ReadingOptions]) -> TraceInfo:
         return answers.info(run)
 
 
-def collectives(trace: Run, **reading: Unpack[ReadingOptions]) -> Collectives:
+def collectives(trace: Run, *, everything: bool = False, **reading: Unpack[ReadingOptions]) -> Collectives:
     """What each collective really cost: fastest rank, last arrival, wait and transfer per rank, bus bandwidth.
 
     Parameters
     ----------
     trace : a Trace, or what `load` takes: a path, or several in a list.
+    everything : figures of all that was captured, not only of the whole steps.
     reading : for paths, all that `load` takes by name, and `memory` and `dask` (see `check_overlap`).
 
     Returns
@@ -334,7 +337,7 @@ def collectives(trace: Run, **reading: Unpack[ReadingOptions]) -> Collectives:
     from analyzers.scale import answers
 
     with progress() as on_progress, opened(trace, reading, on_progress) as run:
-        return answers.collectives(run)
+        return answers.collectives(run, _narrowing(everything))
 
 
 def sync_points(trace: Run, **reading: Unpack[ReadingOptions]) -> OrderReport:
@@ -359,7 +362,15 @@ def sync_points(trace: Run, **reading: Unpack[ReadingOptions]) -> OrderReport:
         return answers.syncs(run)
 
 
-def show(trace: Run, finding: str, a: str = "comm", b: str = "compute", **reading: Unpack[ReadingOfAll]) -> Shown:
+def show(
+    trace: Run,
+    finding: str,
+    a: str = "comm",
+    b: str = "compute",
+    *,
+    everything: bool = False,
+    **reading: Unpack[ReadingOfAll],
+) -> Shown:
     """What is this gap, instance, sync or collective?
 
     Parameters
@@ -367,6 +378,7 @@ def show(trace: Run, finding: str, a: str = "comm", b: str = "compute", **readin
     trace : a Trace, or what `load` takes: a path, or several in a list.
     finding : its id, as the JSON of check-overlap, syncs and collectives has it: "gap:r0.d0:1876012", "coll:3".
     a, b : selectors of the pair that a gap or an instance is of.
+    everything : figures of all that was captured, not only of the whole steps.
     reading : for paths, all that `load` takes by name.
 
     Returns
@@ -386,7 +398,7 @@ def show(trace: Run, finding: str, a: str = "comm", b: str = "compute", **readin
     """
     from analyzers.show.show import show as look_up
 
-    return look_up(loaded(trace, reading), finding, a, b)
+    return look_up(loaded(trace, reading), finding, a, b, narrowing=_narrowing(everything))
 
 
 def check_contract(
@@ -428,6 +440,7 @@ def what_if(
     a: str = "comm",
     b: str = "compute",
     critical_path: bool = False,
+    everything: bool = False,
     **reading: Unpack[ReadingOfAll],
 ) -> WhatIf:
     """What is a fix worth? Step time and real overlap, predicted by running the captured program again with it.
@@ -441,6 +454,7 @@ def what_if(
         alone, and the first two together.
     a, b : selectors of the pair whose overlap is predicted.
     critical_path : whether `.path` has what the steps rest on as captured.
+    everything : figures of all that was captured, not only of the whole steps.
     reading : for paths, all that `load` takes by name.
 
     Returns
@@ -467,7 +481,9 @@ def what_if(
     wanted = _changes(changes)
     whole = loaded(trace, reading)
     with progress() as on_progress:
-        return answer.what_if(whole, wanted, a, b, critical_path=critical_path, progress=on_progress)
+        return answer.what_if(
+            whole, wanted, a, b, critical_path=critical_path, narrowing=_narrowing(everything), progress=on_progress
+        )
 
 
 def trend(database: str | Path, a: str | None = None, b: str | None = None) -> list[PairTrend]:
@@ -503,6 +519,7 @@ def timeline(
     accept_apparent: bool = False,
     what_if: Sequence[Change | str] = (),
     dark: bool = False,
+    everything: bool = False,
     **reading: Unpack[ReadingOptions],
 ) -> go.Figure:
     """Draw an aligned timeline of all ranks, opened on the typical instance.
@@ -513,6 +530,7 @@ def timeline(
     a, b, min_overlap, accept_apparent : as `check_overlap` takes them.
     what_if : changes, all together, as `what_if` takes them: what they would make of it is drawn beneath, predicted.
     dark : on dark ground.
+    everything : figures of all that was captured, not only of the whole steps.
     reading : for paths, all that `load` takes by name, and `memory` (see `check_overlap`), but not with `what_if`.
 
     Returns
@@ -531,7 +549,12 @@ def timeline(
 
     refuse_dask(reading)
     with progress() as on_progress, opened(trace, reading, on_progress, lists=True) as run:
-        result, order = check_with_order(run, a, b, min_overlap=min_overlap, accept_apparent=accept_apparent)
+        how: dict[str, Any] = {
+            "min_overlap": min_overlap,
+            "accept_apparent": accept_apparent,
+            "narrowing": _narrowing(everything),
+        }
+        result, order = check_with_order(run, a, b, **how)
         drawn = picture.picture(run, result, order)
         if what_if:
             from traceviz.timelines.predicted import with_predicted
@@ -552,6 +575,7 @@ def report(
     baseline: Run | None = None,
     claimed: float | str | None = None,
     accept_apparent: bool = False,
+    everything: bool = False,
     **reading: Unpack[ReadingOptions],
 ) -> Report:
     """Write the attachment of a pull request: summary.md, report.html, results.json and timeline.png.
@@ -561,6 +585,7 @@ def report(
     trace : a Trace, or what `load` takes: a path, or several in a list.
     folder : where to write; made where it is not there. Files of an earlier report in it are replaced.
     a, b, min_overlap, baseline, claimed, accept_apparent : as `check_overlap` takes them.
+    everything : figures of all that was captured, not only of the whole steps.
     reading : for paths, all that `load` takes by name, and `memory` (see `check_overlap`).
 
     Returns
@@ -586,6 +611,7 @@ def report(
             baseline=alone[0] if alone else None,
             claimed=claimed,
             accept_apparent=accept_apparent,
+            narrowing=_narrowing(everything),
         )
     return replace(made, files=tuple(files.write(made, Path(folder))))
 
@@ -617,6 +643,13 @@ def capture(
     from collectors import capture as capturing
 
     return capturing.capture(folder, tool=tool, name=name, shapes=shapes, stacks=stacks)
+
+
+def _narrowing(everything: bool) -> Narrowing:
+    """What figures are of: the whole steps of a trace that is no part of another, or everything."""
+    from analyzers.trace import narrow
+
+    return narrow.EVERYTHING if everything else narrow.Narrowing()
 
 
 def _changes(given: Sequence[Change | str]) -> list[Change]:

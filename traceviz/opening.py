@@ -34,6 +34,7 @@ class ReadingOfAll(TypedDict, total=False):
     skip_bad: bool
     cache: bool
     comm: str | Sequence[str] | None
+    step_by: str | None
 
 
 class ReadingOptions(ReadingOfAll, total=False):
@@ -108,6 +109,7 @@ def loaded(run: Run, how: ReadingOfAll) -> tables.Trace:
 
 def _reading(how: ReadingOptions | ReadingOfAll) -> Reading:
     from analyzers.readers.reading import Reading
+    from analyzers.steps.find import read_step_range
     from traceviz.options.arguments import read_bytes
     from traceviz.options.config import communication
 
@@ -115,6 +117,8 @@ def _reading(how: ReadingOptions | ReadingOfAll) -> Reading:
     if isinstance(given.get("memory"), str):
         given["memory"] = read_bytes(str(given["memory"]))
     given["comm"] = communication(how.get("comm"), "comm=")
+    if isinstance(given.get("step_by"), str):
+        given["step_by"] = read_step_range(str(given["step_by"]))
     try:
         return Reading(**given)  # type: ignore[arg-type]
     except TypeError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
@@ -100,21 +99,6 @@ class Trace(tables.Trace, frozen=True, dict=True, weakref=True, eq=False):
 
         return sqlite.to_sqlite(self, path, a, b, overwrite=overwrite)
 
-    def ranks(self, *ranks: int) -> Trace:
-        """Deprecated: `only(ranks=...)`."""
-        _outdated(f"only(ranks={ranks})")
-        return self.only(ranks=ranks)
-
-    def steps(self, first: int, last: int) -> Trace:
-        """Deprecated: `only(steps=(first, last))`."""
-        _outdated(f"only(steps=({first}, {last}))")
-        return self.only(steps=(first, last))
-
-    def window(self, low_ns: int, high_ns: int) -> Trace:
-        """Deprecated: `only(window_ns=(low_ns, high_ns))`."""
-        _outdated(f"only(window_ns=({low_ns}, {high_ns}))")
-        return self.only(window_ns=(low_ns, high_ns))
-
     def _repr_html_(self) -> str:
         from analyzers.info import info
 
@@ -143,7 +127,3 @@ def _pair(given: object, example: str) -> tuple[int, int] | None:
     if len(numbers) != 2:
         raise TracevizError(f"{given!r} is not where a part begins and where it ends.", hint=f"Write {example}.")
     return numbers[0], numbers[1]
-
-
-def _outdated(instead: str) -> None:
-    warnings.warn(f"This goes with the next version of traceviz; use {instead}.", DeprecationWarning, stacklevel=3)

@@ -6,7 +6,7 @@ Once, for all ranks: these are columns of `Trace.ops` from then on, and a part o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -42,6 +42,7 @@ from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.kernels import is_declared
 from analyzers.trace.merge import TIME_COLUMNS, times_stated
 from analyzers.trace.schemas import OPS, WAIT_RANGE
+from analyzers.trace.step_table import Steps
 from analyzers.trace.tables import Trace
 
 AT_ONCE = 1 << 17  # calls
@@ -330,7 +331,7 @@ def move(trace: Trace, clocks: Clocks) -> Trace:
         for name, frame in (("ops", trace.ops), ("counters", trace.counters))
     }
     hosts, capture = host_clocks(trace, clocks, ints(frames["ops"], "start_ns")), _capture_of(trace)
-    for name in ("api", "ranges", "syncs", "comms", "memory") if any(map(_moves, hosts)) else ():
+    for name in ("api", "ranges", "syncs", "comms", "memory", "overhead") if any(map(_moves, hosts)) else ():
         frame: pd.DataFrame = getattr(trace, name)
         times = {column: ints(frame, column).copy() for column in times_stated(frame)}
         process = stored(frame, "process")
@@ -345,7 +346,17 @@ def move(trace: Trace, clocks: Clocks) -> Trace:
         )
         for one, host in zip(trace.captures, hosts, strict=True)
     )
-    return replace(trace, captures=captures, **frames)
+    return replace(trace, captures=captures, steps=_moved_steps(trace, hosts, clocks.at_ns), **frames)
+
+
+def _moved_steps(trace: Trace, hosts: Sequence[Clock], at: int) -> Steps | None:
+    """The run's steps, whose instants are of its captures' host clocks."""
+    if trace.steps is None or not any(map(_moves, hosts)):
+        return trace.steps
+    times = {"start_ns": trace.steps.start_ns.copy(), "end_ns": trace.steps.end_ns.copy()}
+    for (process,), rows in rows_by_key(trace.steps.process).items():
+        _shift(times, rows, hosts[trace.processes[process].capture], at)
+    return replace(trace.steps, **times)
 
 
 def host_clocks(trace: Trace, clocks: Clocks, started: Ints | None = None) -> list[Clock]:

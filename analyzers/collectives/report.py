@@ -25,6 +25,7 @@ from analyzers.trace.alignment import Clocks
 from analyzers.trace.columns import FilledInParts, codes, framed, ints, ints_at, squeezed, stored, taken
 from analyzers.trace.freed_memory import freed_memory_kept
 from analyzers.trace.groups import groups_of
+from analyzers.trace.step_table import StepsUsed
 from analyzers.trace.tables import Trace
 
 TOGETHER = 256  # collectives that are taken out of the table together: who shows a few needs no others
@@ -101,6 +102,7 @@ class Collectives(Record, frozen=True, dict=True):
         `member`, the number of each call's clock.
     summary : per operation and size. groups : per process group. copies : exchanges by copy engines.
     clocks : their residual is the error bar of every figure that compares ranks.
+    steps : those that the figures are of.
     """
 
     table: pd.DataFrame
@@ -110,6 +112,7 @@ class Collectives(Record, frozen=True, dict=True):
     copies: PeerCopies
     clocks: Clocks
     warnings: tuple[TraceWarning, ...]
+    steps: StepsUsed | None = None
 
     def __len__(self) -> int:
         return len(self.table)

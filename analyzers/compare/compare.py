@@ -14,10 +14,10 @@ from analyzers.arrays.resampling import LEAST_STEPS
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.compare.gain import pair_gain
-from analyzers.compare.late_start import LateStart, late_step, step_times_of
 from analyzers.compare.noise import EQUAL, Change, change, spread
 from analyzers.compare.regions import RegionFigures, join_regions, nested, region_figures, twins_of
 from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
+from analyzers.compare.step_times import step_times_of
 from analyzers.compare.steps import (
     FIGURES,
     WHOLE_CAPTURE,
@@ -41,8 +41,9 @@ from analyzers.select.sides import Shared, about_shared, count_shared
 from analyzers.syncs.report import calls_recorded
 from analyzers.trace.graphs import only_rows
 from analyzers.trace.memory import MemoryPeak, memory_peaks
-from analyzers.trace.narrow import Narrowing
+from analyzers.trace.narrow import Narrowing, steps_used
 from analyzers.trace.run import ALL, PartitionedRun, as_run
+from analyzers.trace.step_table import excluded
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult, check_overlap
 from analyzers.verdict.claim import check_claim
@@ -96,12 +97,18 @@ def compare(
     pair = ("comm" if a is None else a, "compute" if b is None else b)
     asked = [as_run(run) for run in runs]
     compared = [
-        ComparedRun(label, tuple(one.path for one in run.trace.captures))
+        ComparedRun(
+            label,
+            tuple(one.path for one in run.trace.captures),
+            late_start=run.trace.steps.late_start if run.trace.steps else None,
+            steps=steps_used(run.trace, narrowing),
+        )
         for label, run in zip(labels, asked, strict=True)
     ]
     timed = [step_times_of(run, narrowing) for run in asked]
-    groups, late = [one.groups for one in timed], [late_step(one) for one in timed]
-    common = without_late_starts(common_of(labels, groups), late)
+    groups = [one.groups for one in timed]
+    left = [excluded(run.trace.steps, is_given=narrowing.is_given) for run in asked]
+    common = without_excluded(common_of(labels, groups), left)
     if common.reason:
         return Comparison(tuple(compared), *pair, reason=common.reason)
     twins = _common_twins([twins_of([*run.ask(nested, narrowing).values()]) for run in asked])
@@ -111,8 +118,8 @@ def compare(
         overlaps.append(check_overlap(run, *pair, explain=False, accept_apparent=accept_apparent, narrowing=part))
         measured.append(_measured(run, narrowing, part, (grouped, common, twins), overlaps[-1]))
     done = tuple(
-        _compared(replace(run, late_start=its_late), one, measured[0], common, (overlap, overlaps[0]))
-        for run, its_late, one, overlap in zip(compared, late, measured, overlaps, strict=True)
+        _compared(run, one, measured[0], common, (overlap, overlaps[0]))
+        for run, one, overlap in zip(compared, measured, overlaps, strict=True)
     )
     rank = overlaps[0].job.rank
     claim = (
@@ -385,7 +392,7 @@ class Common(msgspec.Struct, frozen=True):
     lanes: tuple[Lane, ...]
     steps: tuple[int, ...]
     reason: str = ""  # why there is nothing, "" where there is something
-    late: tuple[int, ...] = ()  # steps of all that are left out, for a late start in some run
+    excluded: tuple[int, ...] = ()  # steps of all that figures of some run leave out
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -411,11 +418,11 @@ def common_of(labels: Sequence[str], groups: Sequence[StepGroups]) -> Common:
     return Common(lanes, (), _no_step(labels, groups, lanes))
 
 
-def without_late_starts(common: Common, late: Sequence[LateStart | None]) -> Common:
-    """Leave a first step that a late profiler made long out of all runs, unless nothing would be left."""
-    numbers = {one.step for one in late if one} & set(common.steps)
+def without_excluded(common: Common, excluded: Sequence[Sequence[int]]) -> Common:
+    """Leave steps that figures of any run leave out, out of all runs, unless nothing would be left."""
+    numbers = {number for of_run in excluded for number in of_run} & set(common.steps)
     steps = tuple(number for number in common.steps if number not in numbers)
-    return msgspec.structs.replace(common, steps=steps, late=tuple(sorted(numbers))) if steps else common
+    return msgspec.structs.replace(common, steps=steps, excluded=tuple(sorted(numbers))) if steps else common
 
 
 def _no_step(labels: Sequence[str], groups: Sequence[StepGroups], lanes: Sequence[Lane]) -> str:
@@ -450,9 +457,12 @@ def left_out(runs: Sequence[ComparedRun], groups: Sequence[StepGroups], common: 
     found = []
     for run, one in zip(runs, groups, strict=True):
         label = run.label
-        if run.late_start and run.late_start.step in common.late:
-            found.append(TraceWarning("late-start", f"{label}: {run.late_start.words}"))
-        steps = [number for number in one.numbers.tolist() if number not in {*common.steps, *common.late}]
+        for step in run.steps.left_out if run.steps else ():
+            if step.step in common.excluded:
+                code = "late-start" if run.late_start and run.late_start.step == step.step else "excluded-step"
+                text = f"{label}: step {step.step} is left out of medians: {step.reason}."
+                found.append(TraceWarning(code, text))
+        steps = [number for number in one.numbers.tolist() if number not in {*common.steps, *common.excluded}]
         ranks = sorted({rank for rank, _ in one.lanes} - set(common.ranks))
         for code, what, numbers in (("other-steps", "step", steps), ("other-ranks", "rank", ranks)):
             if numbers:

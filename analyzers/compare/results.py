@@ -12,12 +12,12 @@ from analyzers.common.notebook import card
 from analyzers.common.records import Record
 from analyzers.common.wording import duration, percent
 from analyzers.compare.gain import PairGain
-from analyzers.compare.late_start import LateStart
 from analyzers.compare.noise import DIFFERS, LESS, MORE, Change, Spread
 from analyzers.contention.growth import Growth
 from analyzers.counters.limits import Contended
 from analyzers.counters.states import DeviceStates
 from analyzers.trace.memory import MemoryPeak
+from analyzers.trace.step_table import LateStart, StepsUsed
 from analyzers.verdict.claim import Claim
 from analyzers.verdict.result import OverlapResult
 
@@ -55,7 +55,8 @@ class ComparedRun(Record, frozen=True):
     `gain` what the pair gained over the first run, `growth` why A's and B's ops take longer or less than there;
     `memory_peaks` are those of the compared steps, none where the profiler did not record memory. Without
     `calls_recorded` nothing tells what blocked the host, and the sync cost of 0 means nothing. `late_start` is the
-    first step where a late profiler made it long: it is in no figure, unless there is no other step. `counters` are
+    first step where a late profiler made it long: it is in no figure, unless there is no other step; `steps` says which
+    others are in none. `counters` are
     what the hardware did in the compared steps, where they were captured, and `contended` what A and B likely contend
     for, each alone known from both runs; None in the first run, and where one of them has no counters.
     """
@@ -72,6 +73,7 @@ class ComparedRun(Record, frozen=True):
     memory_peaks: tuple[MemoryPeak, ...] = ()
     calls_recorded: bool = True
     late_start: LateStart | None = None
+    steps: StepsUsed | None = None
     counters: tuple[DeviceStates, ...] = ()
     contended: Contended | None = None
 

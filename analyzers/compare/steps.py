@@ -93,9 +93,8 @@ class StepMarks(NamedTuple):
     def of(trace: Trace) -> StepMarks:
         """Those of a trace, or of what concerns all of a run."""
         steps = find_steps(trace)
-        owner = ints(trace.ranges, "process")[steps.rows]
-        twice = {number for (_, number), rows in rows_by_key(owner, steps.numbers).items() if rows.size > 1}
-        return StepMarks(bool(steps.rows.size), tuple(sorted(twice)))
+        keys = rows_by_key(steps.process, steps.numbers).items()
+        return StepMarks(bool(steps.size), tuple(sorted({number for (_, number), rows in keys if rows.size > 1})))
 
 
 def group_steps(trace: Trace, marks: StepMarks | None = None) -> StepGroups:
@@ -228,7 +227,7 @@ def _sync_costs(trace: Trace, groups: StepGroups) -> Ints:
     steps = find_steps(whole)
     process = table["process"].to_numpy(np.int64)
     number = np.full(len(table), WHOLE_CAPTURE, np.int64)
-    if steps.rows.size:
+    if steps.size:
         on_any = np.zeros(process.size, np.int64)
         position = step_index(whole).innermost(process, on_any, table["start_ns"].to_numpy(np.int64))
         number = np.append(steps.numbers, _LIMITS.min)[position]

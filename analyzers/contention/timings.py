@@ -37,7 +37,7 @@ from analyzers.trace.columns import (
 from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.regions import launched_in
 from analyzers.trace.schemas import WAIT_RANGE
-from analyzers.trace.steps import find_steps, step_of_ops
+from analyzers.trace.steps import find_steps, numbers_of_ops
 from analyzers.trace.tables import Trace
 
 CROWDED = 0.1  # of an op beside other work of neither or its own side: only such are like it
@@ -210,11 +210,10 @@ def _usual(trace: Trace) -> Mask:
 def _in_first_steps(trace: Trace) -> Mask:
     """Ops of the first of several steps of their process."""
     steps, count = find_steps(trace), len(trace.processes)
-    owner = ints(trace.ranges, "process")[steps.rows]
     first, last = np.full(count, _LIMITS.max), np.full(count, _LIMITS.min)
-    np.minimum.at(first, owner, steps.numbers)
-    np.maximum.at(last, owner, steps.numbers)
-    number, process = np.append(steps.numbers, -1)[step_of_ops(trace)], ints(trace.ops, "process")
+    np.minimum.at(first, steps.process, steps.numbers)
+    np.maximum.at(last, steps.process, steps.numbers)
+    number, process = numbers_of_ops(trace), ints(trace.ops, "process")
     return (number == first[process]) & (last > first)[process]
 
 

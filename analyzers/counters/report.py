@@ -23,8 +23,9 @@ from analyzers.select.sides import Shared, SharedOps, about_shared, count_shared
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.kernels import is_communication
-from analyzers.trace.narrow import Narrowing
+from analyzers.trace.narrow import Narrowing, counted, steps_used
 from analyzers.trace.run import ALL, PartitionedRun, as_run
+from analyzers.trace.step_table import StepsUsed
 from analyzers.trace.tables import COUNTERS_UNJOINED, Trace
 
 UNSEEN = 0.1  # of communication, from which on its unseen waits are said
@@ -39,6 +40,7 @@ class CountersResult(Record, frozen=True):
     ranks: tuple[DeviceStates, ...]
     contended: Contended
     warnings: tuple[TraceWarning, ...]
+    steps: StepsUsed | None = None  # those that the figures are of
 
     @property
     def sentence(self) -> str:
@@ -85,6 +87,7 @@ def counters(
     TracevizError : no GPU counters were captured; a selector can't be read, or the sides share ops.
     """
     run = as_run(run)
+    narrowing = counted(run.trace, narrowing)
     names = str(parse(a)), str(parse(b))
     shared = reduce(add, run.ask(partial(_shared, a=a, b=b), narrowing).values())
     notes = about_shared(shared, *names)
@@ -98,7 +101,7 @@ def counters(
             found = Contended(unknown=f"'{name}' picks nothing")
             notes.append(TraceWarning("empty-side", f"'{name}': {reasons[0]}."))
     warnings = (*run.trace.warnings, *notes, *_about(parts, ranks))
-    return CountersResult(*names, ranks, found, warnings)
+    return CountersResult(*names, ranks, found, warnings, steps_used(run.trace, narrowing))
 
 
 class _Part(msgspec.Struct, frozen=True):

@@ -58,8 +58,7 @@ def match(trace: Trace, ahead_of: Callable[[pd.DataFrame], Ahead] | None = None)
     sequences = [(how, in_order[rows]) for how, rows in _sequences(table.take(in_order))]
     if sequences and len(members) > 1:  # what one member alone calls is aligned with nothing
         assignment.ahead_ns = ahead_of(members) if ahead_of is not None else None
-        steps = find_steps(trace)
-        assignment.step = np.append(steps.numbers, -1)[steps_of(trace, ints(table, "op"))]
+        assignment.step = np.append(find_steps(trace).numbers, -1)[steps_of(trace, ints(table, "op"))]
     for how, rows in sequences:
         assignment.merge(how, rows, ints(table, "start_ns"), ints(table, "end_ns"), _limit(trace))
     doubtful = [(how, rows) for how, rows in sequences if assignment.is_doubtful(rows)]

@@ -1,4 +1,4 @@
-"""The job's answer out of its ranks' answers: the worst rank decides.
+"""The job's answer out of its ranks' answers: the worst rank decides, by its median step where steps are known.
 
 The bar is missed if any deciding rank is surely below it, met if all of them are surely above, else it can't be told.
 Ranks known to 40–70 %, 51–53 % and 90–90 % leave the worst of them within 40 % (the least of the lows) and 53 % (the
@@ -38,6 +38,8 @@ class Job(Record, frozen=True):
     """The whole job's answer, ns: that of the worst deciding rank.
 
     rank, device : the worst deciding one, whose figures these are.
+    step : the median one of its `steps` with work of both sides, whose figures these are; None where they are of all
+        that was looked at.
     achievable_ns : the ratio's denominator.
     ratio_low, ratio_high : between these the worst rank's ratio lies, whichever rank that is.
     ranks_met : how many of the deciding ranks' devices surely meet the bar; ranks_deciding : of how many.
@@ -59,6 +61,8 @@ class Job(Record, frozen=True):
     aside: tuple[DeviceKey, ...] = ()
     apparent: bool = False
     low_given: float | None = None
+    step: int | None = None
+    steps: int = 0
     unaccounted_ns: int = 0
     rule: str = "worst-rank"
 
@@ -85,22 +89,25 @@ def job_of(ranks: Sequence[RankOverlap], bar: float, *, absent: bool = False, ac
     both = [rank for rank in ranks if rank.real_overlap_ratio is not None]
     if not both:
         return Job()
-    enough = DECIDES_FROM * median(rank.could_overlap_ns for rank in both)
-    deciding = [rank for rank in both if rank.could_overlap_ns >= enough]
-    worst = min(deciding, key=lambda rank: (rank.real_overlap_ratio or 0.0, rank.rank, rank.device))
-    ranges = [rank.apparent_range if accept_apparent else rank.ratio_range for rank in deciding]
+    enough = DECIDES_FROM * median(rank.typical.could_overlap_ns for rank in both)
+    deciding = [rank for rank in both if rank.typical.could_overlap_ns >= enough]
+    worst = min(deciding, key=lambda rank: (rank.typical.ratio or 0.0, rank.rank, rank.device))
+    ranges = [rank.typical_apparent_range if accept_apparent else rank.typical_range for rank in deciding]
     low = min(low for low, _ in ranges)
+    typical = worst.typical
     return Job(
         rank=worst.rank,
         device=worst.device,
-        real_overlap_ns=worst.real_overlap_ns,
-        achievable_ns=worst.could_overlap_ns,
-        real_overlap_ratio=worst.real_overlap_ratio,
+        real_overlap_ns=typical.real_overlap_ns,
+        achievable_ns=typical.could_overlap_ns,
+        real_overlap_ratio=typical.ratio,
+        step=typical.step,
+        steps=typical.steps,
         ratio_low=0.0 if absent and not accept_apparent else low,
         ratio_high=min(high for _, high in ranges),
         ranks_met=sum(low >= bar for low, _ in ranges),
         ranks_deciding=len(deciding),
-        aside=tuple((rank.rank, rank.device) for rank in both if rank.could_overlap_ns < enough),
+        aside=tuple((rank.rank, rank.device) for rank in both if rank.typical.could_overlap_ns < enough),
         apparent=any(rank.is_apparent for rank in deciding),
         low_given=low,
         unaccounted_ns=max(rank.unaccounted_ns for rank in deciding),

@@ -23,6 +23,7 @@ from analyzers.common.records import Record
 from analyzers.overlap.certainty import RealRange, real_range
 from analyzers.overlap.instances import Instances
 from analyzers.overlap.pairing import Pairing, in_both
+from analyzers.overlap.per_step import PerStep, lower_median, per_step
 from analyzers.overlap.waiting import waiting_share
 from analyzers.trace.by_start import those, wanted_by_start
 from analyzers.trace.columns import ints
@@ -115,6 +116,21 @@ class Missed(Record, frozen=True):
     finding: str = ""
 
 
+class Typical(Record, frozen=True):
+    """What speaks for a device: real overlap of what could overlap, ns, and their ratio.
+
+    overlap_ns : waits included. step : the median one of `steps`, whose figures these are; None where they are of all
+        that was looked at.
+    """
+
+    overlap_ns: int
+    real_overlap_ns: int
+    could_overlap_ns: int
+    ratio: float | None
+    step: int | None = None
+    steps: int = 0
+
+
 class RankOverlap(Record, frozen=True, dict=True):
     """One rank's device; ratios are None where a side is empty."""
 
@@ -130,6 +146,7 @@ class RankOverlap(Record, frozen=True, dict=True):
     unseen: Unseen | None = None  # where peers that it may have waited for were not captured
     unaccounted_ns: int = 0  # of either side beside work without a launch in the capture, which may be the other's
     launched_before: LeftOut = msgspec.field(default_factory=LeftOut)  # on neither side
+    steps: PerStep | None = None  # where the job's figures are those of the median step
 
     @property
     def overlap_ratio(self) -> float | None:
@@ -169,10 +186,38 @@ class RankOverlap(Record, frozen=True, dict=True):
         """Between what the real ratio lies as clocks are known, if what is not seen of waits was none."""
         return self._reaching(self.real_range)
 
+    @property
+    def typical(self) -> Typical:
+        """Real overlap in the median step, where steps were measured; else all of it."""
+        if self.steps is None:
+            return Typical(self.overlap_ns, self.real_overlap_ns, self.could_overlap_ns, self.real_overlap_ratio)
+        one = self.steps
+        columns = one.overlap_ns, one.real_ns, one.could_ns, one.numbers
+        plain, real, could, number = (int(column[one.median]) for column in columns)
+        return Typical(plain, real, could, real / could, number, one.numbers.size)
+
+    @property
+    def typical_range(self) -> tuple[float, float]:
+        """Between what its ratio lies, as surely as clocks are known and waits are seen."""
+        if self.steps is None:
+            return self.ratio_range
+        return self._more(lower_median(self.steps.low), lower_median(self.steps.high))
+
+    @property
+    def typical_apparent_range(self) -> tuple[float, float]:
+        """The same as clocks are known, if what is not seen of waits was none."""
+        if self.steps is None:
+            return self.apparent_range
+        return self._more(lower_median(self.steps.apparent_low), lower_median(self.steps.apparent_high))
+
     def _reaching(self, known: RealRange | None) -> tuple[float, float]:
         """A range of the real ratio, up to where work without a launch is the other side's."""
-        ratio, could = self.real_overlap_ratio or 0.0, self.could_overlap_ns
+        ratio = self.real_overlap_ratio or 0.0
         low, high = (ratio, ratio) if known is None else (known.ratio_low, known.ratio_high)
+        return self._more(low, high)
+
+    def _more(self, low: float, high: float) -> tuple[float, float]:
+        could = self.could_overlap_ns
         return low, min(1.0, high + self.unaccounted_ns / could) if could else high
 
     @property
@@ -209,24 +254,34 @@ class RankOverlap(Record, frozen=True, dict=True):
 
 
 def measure_ranks(
-    trace: Trace, a: Mask, b: Mask, pairing: Pairing, unaccounted: tuple[Mask, Mask] | None = None
+    trace: Trace,
+    a: Mask,
+    b: Mask,
+    pairing: Pairing,
+    unaccounted: tuple[Mask, Mask] | None = None,
+    *,
+    by_step: bool = False,
 ) -> list[RankOverlap]:
     """Measure a pair on every (rank, device) that has ops of either side, in that order.
 
     Parameters
     ----------
     unaccounted : ops on neither side that may be A's, and that may be B's, for all the capture says.
+    by_step : whether to measure each step, too.
     """
     ranks = []
     ops = trace.ops
     either = wanted_by_start(trace, a | b)
     keys = [ints(ops, column) for column in ("rank", "device", "process")]
+    absent = ints(ops, "wait_seen") == 0 if by_step else np.zeros(0, dtype=bool)
     in_doubt = np.flatnonzero(unaccounted[0] | unaccounted[1]) if unaccounted else np.empty(0, np.int64)
     in_doubt_by_key = rows_by_key(*(key[in_doubt] for key in keys))
     for key, rows in rows_by_key(*(column[either] for column in keys)).items():  # rank, device, process
         its_ops = either[rows]
         its_sides = those(its_ops, a), those(its_ops, b)
         found = _measure_rank(trace, key[0], key[1], *its_sides, pairing)
+        if by_step:
+            found = replace(found, steps=per_step(trace, *its_sides, absent))
         if unaccounted and key in in_doubt_by_key:
             others = in_doubt[in_doubt_by_key[key]]
             beside = [

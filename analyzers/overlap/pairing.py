@@ -19,6 +19,7 @@ from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.select.select import Selection
 from analyzers.trace.by_start import wanted_by_start
 from analyzers.trace.columns import ints, stored
+from analyzers.trace.step_table import Steps
 from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
 
@@ -78,7 +79,7 @@ class Moves(msgspec.Struct, frozen=True):
 
 def possible_pairing(trace: Trace, a: Selection, b: Selection) -> Possible:
     """Look how the work of two selections can be paired."""
-    has_steps = bool(find_steps(trace).rows.size)
+    has_steps = bool(find_steps(trace).size)
     if any(np.any(side.occurrence[side.picked] < 0) for side in (a, b)):
         return Possible(False, False, has_steps)
     by_ranges, by_used = (_ranges_by_process(trace, a, b, method) is not None for method in ("ranges", "used"))
@@ -184,15 +185,15 @@ def _by_step(trace: Trace, a: Selection, b: Selection, *, marked: bool) -> Pairi
     process = ints(trace.ops, "process")
     steps = find_steps(trace)
     step = step_of_ops(trace)
-    per_process = steps.rows.size + 1  # the last is for work outside steps
-    order = _start_order(trace, steps.rows)
+    per_process = steps.size + 1  # the last is for work outside steps
+    order = _start_order(steps)
     key_of_op = process * per_process + np.append(order, per_process - 1)[step]
     in_instance = (a.picked | b.picked) & ((step >= 0) | (not marked))
     rows = np.flatnonzero(in_instance)
     key = key_of_op[rows]
     found, instance_of_op = distinct(key), np.full(process.size, -1, np.int32)
     instance_of_op[rows] = group_numbers(key)
-    in_order = np.append(steps.numbers[np.argsort(order)], -1) if steps.rows.size else np.full(1, -1)
+    in_order = np.append(steps.numbers[np.argsort(order)], -1) if steps.size else np.full(1, -1)
     number = in_order[found % per_process]
     name = [f"step {k}" for k in number] if marked else ["capture"] * number.size
     return Pairing(
@@ -204,11 +205,11 @@ def _by_step(trace: Trace, a: Selection, b: Selection, *, marked: bool) -> Pairi
     )
 
 
-def _start_order(trace: Trace, rows: Ints) -> Ints:
-    if not rows.size:
+def _start_order(steps: Steps) -> Ints:
+    if not steps.size:
         return np.zeros(1, np.int64)
-    order = np.empty(rows.size, np.int64)
-    order[np.argsort(ints(trace.ranges, "start_ns")[rows], kind="stable")] = np.arange(rows.size)
+    order = np.empty(steps.size, np.int64)
+    order[np.argsort(steps.start_ns, kind="stable")] = np.arange(steps.size)
     return order
 
 

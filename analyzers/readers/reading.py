@@ -21,7 +21,8 @@ class Reading(msgspec.Struct, frozen=True):
     memory : bytes that reading and analysing may take; captures are then looked at one by one, not all at once.
     dask : address of a Dask scheduler, or a client of one, whose workers look at the captures, each by itself.
     counters : read GPU counters however many there are; else only where that takes no time to speak of.
-    comm : what the user says is communication; nothing that the cache keeps rests on it.
+    comm : what the user says is communication; step_by : the range by which steps are told; nothing that the cache
+        keeps rests on either.
     """
 
     nsys: str | None = None
@@ -32,6 +33,7 @@ class Reading(msgspec.Struct, frozen=True):
     dask: Any = None
     counters: bool = False
     comm: tuple[Declared, ...] = ()
+    step_by: str | None = None
 
     @property
     def by_parts(self) -> bool:

@@ -15,6 +15,8 @@ from analyzers.replay.predict import CantReplayError, Replayed
 from analyzers.replay.result import LITTLE_MORE, CriticalPath, Prediction, WhatIf
 from analyzers.replay.suggest import Suggestion, suggested
 from analyzers.select.select import select
+from analyzers.trace.narrow import Narrowing, counted, speaks_by_step, steps_used
+from analyzers.trace.run import ALL
 from analyzers.trace.tables import Trace
 from analyzers.verdict.result import OverlapResult
 
@@ -29,6 +31,7 @@ def what_if(
     *,
     critical_path: bool = False,
     overlap: OverlapResult | None = None,
+    narrowing: Narrowing = ALL,
     progress: Progress = silent,
 ) -> WhatIf:
     """Predict what changes are worth.
@@ -36,6 +39,7 @@ def what_if(
     Parameters
     ----------
     trace : all ranks of a run; of a part of one all is run again, and that part's ranks and steps count.
+    narrowing : the part of it whose ranks and steps count; by default the whole steps, as for `check_overlap`.
     changes : what is tried, all together; where there are none, each that the causes found suggest is tried alone, and
         the first two together.
     a, b : selectors of the pair whose overlap is predicted.
@@ -46,6 +50,8 @@ def what_if(
     ------
     TracevizError : a selector can't be read, or the capture has nothing to change in a way that was asked for.
     """
+    by_step, steps = speaks_by_step(trace, narrowing), steps_used(trace, narrowing)
+    trace = counted(trace, narrowing).of(trace)
     whole = trace.whole or trace
     empty = _empty_sides(whole, a, b)
     for change in changes:
@@ -53,9 +59,9 @@ def what_if(
     given = bool(changes)
     progress("Replaying", 0, 0)
     try:
-        replayed = Replayed(trace, a, b, many_changes=not given)
+        replayed = Replayed(trace, a, b, many_changes=not given, by_step=by_step)
     except CantReplayError as error:
-        return WhatIf(a, b, None, (), error.message, given, warnings=(*empty, *trace.warnings))
+        return WhatIf(a, b, None, (), error.message, given, warnings=(*empty, *trace.warnings), steps=steps)
     fidelity = replayed.fidelity()
     found: list[Prediction] = []
     reason = fidelity.reason
@@ -76,6 +82,7 @@ def what_if(
         given=given,
         path=path,
         warnings=(*empty, *trace.warnings, *_slow(replayed)),
+        steps=steps,
     )
 
 

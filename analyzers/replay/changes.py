@@ -43,7 +43,7 @@ from analyzers.select.picking import RANGE_ATOMS
 from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.regions import launched_in
-from analyzers.trace.steps import find_steps, step_index, step_of_ops
+from analyzers.trace.steps import bounding_ranges, numbers_of_ops, step_index, step_of_ops
 from analyzers.trace.tables import Trace
 
 GRAPH_DISPATCH_NS = 1_000  # from the end of a node of a CUDA graph to the start of the next
@@ -229,9 +229,8 @@ class OwnStream(Change, frozen=True):
 
     def _ends(self, trace: Trace, units: Units, moved: Mask) -> Mask:
         """Units at which the ranges around `where` end, and steps."""
-        selection, steps = selection_of(trace, self.where), find_steps(trace)
-        around = is_one_of(trace.ranges, "kind", RANGE_ATOMS["nvtx"]) & ~selection.ranges
-        around[steps.rows] = False
+        selection = selection_of(trace, self.where)
+        around = is_one_of(trace.ranges, "kind", RANGE_ATOMS["nvtx"]) & ~selection.ranges & ~bounding_ranges(trace)
         rows = np.flatnonzero(around)
         process, thread, start = (
             ints(trace.ranges, name)[selection.ranges] for name in ("process", "thread", "start_ns")
@@ -239,7 +238,7 @@ class OwnStream(Change, frozen=True):
         found = RangeIndex(trace.ranges, rows).innermost(process, thread, start)
         around[:] = False
         around[rows[found[found >= 0]]] = True
-        number = np.append(steps.numbers, -1)[step_of_ops(trace)]
+        number = numbers_of_ops(trace)
         return _last_of(units, label(number, launched_in(trace, around)[0])[units.op], moved)
 
 

@@ -16,11 +16,13 @@ from analyzers.trace.devices import DeviceKey
 class Outcome(msgspec.Struct, frozen=True):
     """Of one run: time of each counted step, ns; real overlap and the most it could be, per rank and device; tasks.
 
+    overlap : over all that is looked at; typical : of the median step, where one speaks for it.
     start_ns, began_ns, end_ns : of each op of the trace, when it started, when that was over but for waits, its end.
     """
 
     steps: Ints
     overlap: dict[tuple[int, ...], tuple[int, int]]
+    typical: dict[tuple[int, ...], tuple[int, int]]
     times: Times
     tasks: Tasks
     start_ns: Ints

@@ -14,14 +14,14 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from analyzers.arrays.intervals import intersect, measure, union
+from analyzers.arrays.intervals import intersect, measure, overlap_by_group, union
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.common.errors import TracevizError
 from analyzers.common.wording import count_of, percent
-from analyzers.compare.late_start import late_start
-from analyzers.compare.steps import WHOLE_CAPTURE, StepGroups, group_steps, slowest, step_times
+from analyzers.compare.steps import StepGroups, group_steps, slowest, step_times
 from analyzers.matching.peers import ranks_known, waits_seen
 from analyzers.ordering.ordering import Ordering
+from analyzers.overlap.per_step import median_row
 from analyzers.replay.changes import Change, combined
 from analyzers.replay.engine import Layout, Times, run
 from analyzers.replay.freed import freed, origins, shifted, waits_for_less
@@ -68,10 +68,10 @@ class Replayed:
 
     All of it is run; of a part of a trace, only that part's ranks and steps count, and overlap of its ops.
     `many_changes`: whether it will be run with a dozen of changes, some 50 times: that pays for a quicker loop sooner.
-    `size`: units, which then count twice.
+    `size`: units, which then count twice. `by_step`: whether the median step speaks for overlap, as in `check_overlap`.
     """
 
-    def __init__(self, trace: Trace, a: str, b: str, *, many_changes: bool = False) -> None:
+    def __init__(self, trace: Trace, a: str, b: str, *, many_changes: bool = False, by_step: bool = False) -> None:
         part, trace = trace, trace.whole or trace
         if not len(trace.api) or not (ints(trace.ops, "launch") >= 0).any():
             raise CantReplayError(without_calls(trace))
@@ -91,6 +91,7 @@ class Replayed:
         if not self.counted.any():
             raise CantReplayError("nothing that is looked at was launched in the capture")
         self.measured = self.steps(ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns"))
+        self.by_step = by_step
         self.size = self.tasks.units.op.size * (2 if many_changes else 1)
         self._loop = loop_for(self.size)
         self._own = Layout(self.tasks)
@@ -98,10 +99,8 @@ class Replayed:
         self.now = self.runs(self.tasks)
 
     def _counted(self, here: Mask) -> tuple[Mask, Mask]:
-        """Lanes and steps that count: of what is looked at, whole steps that all ranks have, but for a late start."""
+        """Lanes and steps that count: of what is looked at, whole steps that all ranks have."""
         groups, shape = self.groups, self.groups.there.shape
-        late = late_start(self.trace, groups)
-        left_out = (WHOLE_CAPTURE, late.step) if late and groups.numbers.size > 1 else ()
         inside = groups.group >= 0
         ops, seen = (
             np.bincount(groups.group[which], minlength=groups.size).reshape(shape) for which in (inside, inside & here)
@@ -109,7 +108,7 @@ class Replayed:
         lanes: Mask = np.any(seen > 0, axis=1)
         any_of: Mask = np.any(seen[lanes] > 0, axis=0)
         all_of: Mask = np.all(seen[lanes] == ops[lanes], axis=0)
-        counted: Mask = any_of & np.all(groups.there[lanes], axis=0) & ~np.isin(groups.numbers, left_out)
+        counted: Mask = any_of & np.all(groups.there[lanes], axis=0)
         whole = counted & all_of
         return lanes, next((steps for steps in (whole, counted, any_of) if steps.any()), any_of)
 
@@ -185,7 +184,8 @@ class Replayed:
         np.minimum.at(starts, units.op[origin], times.unit_start)
         np.minimum.at(began, units.op[origin], times.unit_began)
         np.maximum.at(ends, units.op[origin], times.unit_end)
-        return Outcome(self.steps(starts, ends), self._overlap(began, ends), times, changed, starts, began, ends)
+        overlap, typical = self._overlap(began, ends), self._typical(began, ends)
+        return Outcome(self.steps(starts, ends), overlap, typical, times, changed, starts, began, ends)
 
     def _overlap(self, began: Ints, ends: Ints) -> dict[tuple[int, ...], tuple[int, int]]:
         """Real overlap and the most it could be, ns, per rank and device."""
@@ -194,6 +194,28 @@ class Replayed:
             a, b = (union(began[rows], ends[rows]) for rows in sides)
             found[key] = measure(intersect(a, b)), min(measure(a), measure(b))
         return found
+
+    def _typical(self, began: Ints, ends: Ints) -> dict[tuple[int, ...], tuple[int, int]]:
+        """The same of the median step with work of both sides; of all that is looked at, where none speaks for it."""
+        found = self._overlap(began, ends)
+        columns = self.groups.numbers.size
+        for key, sides in self._rows_of_sides.items() if self.by_step else ():
+            labelled = [(began[rows], ends[rows], self.groups.group[rows]) for rows in sides]
+            inside = [[values[one[2] >= 0] for values in one] for one in labelled]
+            a, b = ((one[0], one[1], one[2] % columns) for one in inside)
+            lengths = overlap_by_group(a, b, columns)
+            could = np.minimum(lengths.a, lengths.b)
+            both = np.flatnonzero(could > 0)
+            if both.size:
+                step = both[median_row(lengths.both[both] / could[both])]
+                found[key] = int(lengths.both[step]), int(could[step])
+        return found
+
+    @cached_property
+    def _captured(self) -> dict[tuple[int, ...], tuple[int, int]]:
+        """`_typical` of the capture itself."""
+        began = ints(self.trace.ops, "start_ns") + ints(self.trace.ops, "wait_ns")
+        return self._typical(began, ints(self.trace.ops, "end_ns"))
 
     @cached_property
     def _rows_of_sides(self) -> dict[tuple[int, ...], list[Ints]]:
@@ -384,9 +406,13 @@ class Replayed:
                 yield RankCommunication(rank, device, measure(comm), exposed, blocking)
 
     def _of_rank(self, key: tuple[int, ...], runs: Runs) -> RankPrediction:
-        """Real overlap of a device; most likely the mean of those runs."""
-        real, most = zip(*(one.overlap[key] for one in runs.all), strict=True)
-        now, could = self.now.first.overlap[key]
+        """Real overlap of a device as captured, and what runs bring more; most likely the mean of those runs."""
+        now, could = self._captured[key]
+        replayed = self.now.first.typical[key]
+        off = now - replayed[0], could - replayed[1]
+        moved = [[max(ns + by, 0) for ns, by in zip(one.typical[key], off, strict=True)] for one in runs.all]
+        most = [each[1] for each in moved]
+        real = [min(each) for each in moved]
         point, possible = (round(float(np.mean(each[: len(runs.likely)]))) for each in (real, most))
         return RankPrediction(key[0], key[1], now, could, point, min(real), max(real), possible)
 

@@ -16,6 +16,7 @@ from analyzers.replay.path import KERNEL as COMPUTATION
 from analyzers.replay.path import Segment, by_kind
 from analyzers.select.language import names_of
 from analyzers.trace.devices import DeviceLabels
+from analyzers.trace.step_table import StepsUsed
 
 LITTLE_ELSE = 0.1  # of the critical path, beside computation
 LITTLE_MORE = 0.01  # of the step: no gain to speak of, of one change, or of a second one beyond the first
@@ -50,7 +51,10 @@ class Fidelity(Record, frozen=True):
 
 
 class RankPrediction(Record, frozen=True):
-    """Real overlap of a rank's device, ns: as replayed now, and predicted, with the range; and the most it could be."""
+    """Real overlap of a rank's device, ns: as captured, and predicted, with the range; and the most it could be.
+
+    Of the median step, where `check_overlap` has that; else of all that is looked at.
+    """
 
     rank: int
     device: int
@@ -63,7 +67,7 @@ class RankPrediction(Record, frozen=True):
 
     @property
     def now_ratio(self) -> float | None:
-        """Of what could overlap, as replayed now."""
+        """Of what could overlap, as captured."""
         return self.now_ns / self.now_achievable_ns if self.now_achievable_ns else None
 
     @property
@@ -208,6 +212,7 @@ class WhatIf(Record, frozen=True):
     given: bool = False
     path: CriticalPath | None = None
     warnings: tuple[TraceWarning, ...] = ()
+    steps: StepsUsed | None = None  # those that the figures are of
 
     @property
     def exit_code(self) -> int:

@@ -39,7 +39,7 @@ from analyzers.trace.kernels import is_communication, is_compute, operations
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.regions import launched_in
 from analyzers.trace.settings import BLOCKING_LAUNCHES, setting_of
-from analyzers.trace.steps import STEP, find_steps, step_of_ops
+from analyzers.trace.steps import STEP, numbers_of_ops
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from analyzers.verdict.result import OverlapResult
@@ -219,8 +219,7 @@ def _results(trace: Trace, tasks: Tasks, places: _Places) -> set[tuple[int, int]
 
 def _main_streams(trace: Trace, units: Units) -> Ints:
     """The lane of each rank that most steps begin their computation on."""
-    steps = find_steps(trace)
-    step = np.append(steps.numbers, -1)[step_of_ops(trace)][units.op]
+    step = numbers_of_ops(trace)[units.op]
     computes = np.flatnonzero((units.collective < 0) & (units.call >= 0))
     ordered = computes[np.argsort(units.call[computes], kind="stable")]
     first = [
@@ -292,8 +291,7 @@ def _own_streams(trace: Trace, tasks: Tasks, places: _Places) -> list[Suggestion
     What only copies to the host writes nothing that a later op reads.
     """
     units = tasks.units
-    steps = find_steps(trace)
-    step = np.append(steps.numbers, -1)[step_of_ops(trace)][units.op]
+    step = numbers_of_ops(trace)[units.op]
     worth = np.zeros(units.op.size, np.int64)
     for rows in rows_by_key(units.lane, step).values():
         took, place = (units.end_ns - units.start_ns)[rows], places.of_unit[rows]

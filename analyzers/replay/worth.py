@@ -27,7 +27,7 @@ from analyzers.replay.result import Fidelity
 from analyzers.replay.suggest import LIKELY, PERHAPS, SELDOM, Suggestion, suggested
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceKey
-from analyzers.trace.narrow import Narrowing
+from analyzers.trace.narrow import Narrowing, counted, speaks_by_step
 from analyzers.trace.run import ALL, PartitionedRun, as_run
 from analyzers.trace.tables import Trace
 from analyzers.verdict.remedy import Remedy
@@ -62,9 +62,9 @@ def with_worth(
     if not run.is_one_part:
         reason = "captures that are looked at one by one are not replayed"
         return replace(result, worth_unknown=f"{reason}; {_command(result)}")
-    trace = narrowing.of(run.trace)
+    trace = counted(run.trace, narrowing).of(run.trace)
     try:
-        replayed = Replayed(trace, result.a, result.b)
+        replayed = Replayed(trace, result.a, result.b, by_step=speaks_by_step(run.trace, narrowing))
     except CantReplayError as error:
         return replace(result, worth_unknown=error.message)
     fidelity = replayed.fidelity()
@@ -206,7 +206,7 @@ class _Worth:
         if min(likely, *in_order) <= self._unsure(likely, device) or prediction.step_low_ns > prediction.now_ns:
             return None
         (rank,) = (one for one in self.result.ranks if (one.rank, one.device) == device)
-        ratio = rank.real_overlap_ratio or 0.0
+        ratio = rank.typical.ratio or 0.0
         return Remedy(
             change=str(change),
             rank=device[0],

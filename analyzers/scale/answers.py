@@ -8,6 +8,8 @@ from __future__ import annotations
 from functools import partial, reduce
 from operator import add
 
+from msgspec.structs import replace
+
 from analyzers import info as looking
 from analyzers import streams as concurrency
 from analyzers.collectives.report import Collectives, collectives_of
@@ -17,21 +19,25 @@ from analyzers.info import TraceInfo
 from analyzers.streams import RankStreams, StreamsResult
 from analyzers.syncs import report as order_report
 from analyzers.syncs.report import OrderReport
-from analyzers.trace.narrow import Narrowing
+from analyzers.trace.narrow import Narrowing, counted, steps_used
 from analyzers.trace.run import ALL, PartitionedRun
 from analyzers.trace.tables import Trace
 
 
 def collectives(run: PartitionedRun, narrowing: Narrowing = ALL) -> Collectives:
     """What each collective cost; see `analyzers.collectives.report`."""
-    return collectives_of(run.communication(narrowing))
+    found = collectives_of(run.communication(counted(run.trace, narrowing)))
+    return replace(found, steps=steps_used(run.trace, narrowing))
 
 
 def streams(run: PartitionedRun, narrowing: Narrowing = ALL) -> StreamsResult:
     """How many streams were busy at once; see `analyzers.streams`."""
-    ranks = [one for found in run.ask(_streams, narrowing).values() for one in found]
+    ranks = [one for found in run.ask(_streams, counted(run.trace, narrowing)).values() for one in found]
     return StreamsResult(
-        tuple(sorted(ranks, key=lambda one: (one.rank, one.device))), run.trace.warnings, run.trace.runtime
+        tuple(sorted(ranks, key=lambda one: (one.rank, one.device))),
+        run.trace.warnings,
+        run.trace.runtime,
+        steps_used(run.trace, narrowing),
     )
 
 
@@ -41,7 +47,7 @@ def _streams(trace: Trace) -> tuple[RankStreams, ...]:
 
 def stream_contention(run: PartitionedRun, narrowing: Narrowing = ALL) -> StreamContention:
     """Which kernels lost most to other streams; see `analyzers.contention.neighbours`."""
-    return neighbouring.stream_contention([*run.ask(neighbouring.neighbours, narrowing).values()])
+    return neighbouring.stream_contention([*run.ask(neighbouring.neighbours, counted(run.trace, narrowing)).values()])
 
 
 def syncs(run: PartitionedRun, narrowing: Narrowing = ALL, *, missing_only: bool = False) -> OrderReport:

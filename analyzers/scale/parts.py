@@ -221,7 +221,15 @@ def open_run(
     read, bad = without_bad(inputs, found, reading.skip_bad)
     good = [one for one, each in zip(inputs, found, strict=True) if not isinstance(each, TracevizError)]
     summaries = [summary for summary, _ in read]
-    trace = joined([summary.trace for summary in summaries], good, skipped, bad, align=align)
+    trace = joined(
+        [summary.trace for summary in summaries],
+        good,
+        skipped,
+        bad,
+        align=align,
+        step_by=reading.step_by,
+        found=[summary.steps for summary in summaries],
+    )
     run = CapturesRun(good, [summary.without_tables() for summary in summaries], trace, workers, progress)
     run.reading, run.folders = for_tasks, [folder for _, folder in read]
     return run
@@ -233,7 +241,7 @@ def summarize_one(
     """Read a capture; return its summary, and the folder where its tables lie for the next question."""
     trace = read_one(msgspec.structs.replace(one, rank=None, pids={}), reading, progress)
     folder = None if scratch is None else stored(trace, one.path, one.kind, reading, scratch)
-    return summary_of(declare(claimed(trace, one), reading.comm)), folder
+    return summary_of(declare(claimed(trace, one), reading.comm), reading.step_by), folder
 
 
 def ask_one(

@@ -22,6 +22,7 @@ from analyzers.arrays.types import Ints
 from analyzers.clocks.align import move
 from analyzers.clocks.hosts import witnesses
 from analyzers.counters.plateau import waits_by_traffic
+from analyzers.steps.candidates import Candidates, candidates
 from analyzers.trace.alignment import Clocks
 from analyzers.trace.columns import assigned, framed, ints, repeated, squeezed, stored, table
 from analyzers.trace.devices import DeviceLabels
@@ -30,7 +31,8 @@ from analyzers.trace.kernels import is_bookkeeping, is_communication
 from analyzers.trace.merge import TIME_COLUMNS, at_origin
 from analyzers.trace.ranks import labels_of
 from analyzers.trace.schemas import OF_COLLECTIVES, OPS, TABLES
-from analyzers.trace.steps import find_steps
+from analyzers.trace.step_table import Steps
+from analyzers.trace.steps import bounding_ranges
 from analyzers.trace.tables import Trace
 
 _KEYS = ["process", "correlation"]
@@ -43,12 +45,14 @@ class CaptureSummary(msgspec.Struct, frozen=True):
     """A capture's summary.
 
     rows : the ops that it keeps of the capture's. size, calls : how many ops and host calls the capture has.
+    steps : what may bound its processes' steps.
     """
 
     trace: Trace
     rows: Ints
     size: int
     calls: int
+    steps: Candidates
 
     def without_tables(self) -> CaptureSummary:
         """What is still asked of it once the run's trace was made of its tables: those of many ranks are large."""
@@ -57,7 +61,7 @@ class CaptureSummary(msgspec.Struct, frozen=True):
     def __reduce__(self) -> tuple[Any, ...]:
         """Columns of one value go to another process as one row: pickle would write all of them out."""
         tables = {name: (len(frame := getattr(self.trace, name)), _shortened(frame)) for name in TABLES}
-        return _summary, (_without_tables(self.trace), tables, self.rows, self.size, self.calls)
+        return _summary, (_without_tables(self.trace), tables, self.rows, self.size, self.calls, self.steps)
 
 
 def _without_tables(trace: Trace) -> Trace:
@@ -75,13 +79,18 @@ def _shortened(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def _summary(
-    trace: Trace, tables: Mapping[str, tuple[int, Mapping[str, Any]]], rows: Ints, size: int, calls: int
+    trace: Trace,
+    tables: Mapping[str, tuple[int, Mapping[str, Any]]],
+    rows: Ints,
+    size: int,
+    calls: int,
+    steps: Candidates,
 ) -> CaptureSummary:
     """A summary of its pieces; tables : rows of each, and its columns as `_shortened` has them."""
     whole: dict[str, Any] = {}
     for name, (length, columns) in tables.items():
         whole[name] = framed({column: _lengthened(values, length) for column, values in columns.items()})
-    return CaptureSummary(replace(trace, **whole), rows, size, calls)
+    return CaptureSummary(replace(trace, **whole), rows, size, calls, steps)
 
 
 def _lengthened(values: Any, length: int) -> Any:
@@ -99,6 +108,7 @@ class CaptureContext(msgspec.Struct, frozen=True):
     clocks : of the run; own : of the capture's processes, numbered as in the capture.
     ops : the capture's ops in collectives; calls : for each of them `wait_ns` and `schemas.OF_COLLECTIVES`.
     device_labels : what the run calls its devices. communicators : the run's, with their ranks.
+    steps : of the capture's processes, numbered as in the capture, on the run's clock.
     """
 
     origin_utc_ns: int | None
@@ -109,10 +119,16 @@ class CaptureContext(msgspec.Struct, frozen=True):
     calls: pd.DataFrame
     device_labels: DeviceLabels
     communicators: Mapping[int, list[int]]
+    steps: Steps | None
 
 
-def summary_of(trace: Trace) -> CaptureSummary:
-    """Summarize a loader's Trace: its communication with its bookkeeping, and what says which calls they are."""
+def summary_of(trace: Trace, step_by: str | None = None) -> CaptureSummary:
+    """Summarize a loader's Trace: its communication with its bookkeeping, what says which calls they are, and steps.
+
+    Parameters
+    ----------
+    step_by : the range by which the user wants steps.
+    """
     communication = is_communication(trace)
     firsts = [rows[0] for rows in rows_by_key(ints(trace.ops, "process"), ints(trace.ops, "device")).values()]
     kept = witnesses(trace)
@@ -125,13 +141,14 @@ def summary_of(trace: Trace) -> CaptureSummary:
     has_op = pd.MultiIndex.from_frame(trace.comms[_KEYS]).isin(pd.MultiIndex.from_frame(ops[_KEYS].drop_duplicates()))
     comms = _of_their_own(trace.comms[has_op].reset_index(drop=True))
     comms = assigned(comms, {column: repeated(0, np.int64, len(comms)) for column in TIME_COLUMNS})
-    steps = _of_their_own(trace.ranges.take(find_steps(trace).rows).reset_index(drop=True))
+    marks = _of_their_own(trace.ranges[bounding_ranges(trace)].reset_index(drop=True))
     hosts: dict[str, Any] = {
         name: _of_their_own(getattr(trace, name).take(kept[name]).reset_index(drop=True)) for name in _OF_HOSTS
     }
-    tables: dict[str, Any] = {"ops": ops, "comms": comms, "ranges": steps, "memory": table("memory"), **hosts}
+    tables: dict[str, Any] = {"ops": ops, "comms": comms, "ranges": marks, "memory": table("memory"), **hosts}
     tables["counters"] = table("counters")
-    return CaptureSummary(replace(trace, **tables), rows, len(trace.ops), len(trace.api))
+    steps = candidates(trace, step_by)
+    return CaptureSummary(replace(trace, **tables), rows, len(trace.ops), len(trace.api), steps)
 
 
 def contexts(summaries: Sequence[CaptureSummary], run: Trace) -> list[CaptureContext]:
@@ -154,6 +171,7 @@ def contexts(summaries: Sequence[CaptureSummary], run: Trace) -> list[CaptureCon
                 collective_columns.take(in_collectives),
                 device_labels,
                 communicators,
+                _own_steps(run.steps, own_processes),
             )
         )
         processes, ops = own_processes.stop, ops + summary.rows.size
@@ -185,6 +203,7 @@ def apply_context(trace: Trace, context: CaptureContext) -> Trace:
         clocks=context.clocks,
         device_labels=context.device_labels,
         communicators=context.communicators,
+        steps=context.steps,
     )
     return replace(waits_by_traffic(found), warnings=())
 
@@ -194,6 +213,13 @@ def _own(clocks: Clocks | None, processes: slice) -> Clocks | None:
         return None
     own = [one for one in clocks.clocks if processes.start <= one.process < processes.stop]
     return replace(clocks, clocks=tuple(replace(one, process=one.process - processes.start) for one in own))
+
+
+def _own_steps(steps: Steps | None, processes: slice) -> Steps | None:
+    if steps is None:
+        return None
+    own = steps.take((steps.process >= processes.start) & (steps.process < processes.stop))
+    return replace(own, process=own.process - processes.start)
 
 
 def _of_their_own(frame: pd.DataFrame) -> pd.DataFrame:

@@ -22,7 +22,9 @@ from analyzers.show.result import Piece, Related, Shown
 from analyzers.syncs.points import HostSyncs, SyncPoint, host_syncs
 from analyzers.trace.columns import ints
 from analyzers.trace.kernels import function
+from analyzers.trace.narrow import Narrowing, counted
 from analyzers.trace.ranks import labels_of
+from analyzers.trace.run import ALL
 from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
@@ -35,13 +37,14 @@ BLOCKED = CAUSES.index("host-sync")
 FoundGap = tuple[Explained, int, Ints]  # gaps of a device, which of them, and how long each cause held in it, ns
 
 
-def show(trace: Trace, finding: str, a: str = "comm", b: str = "compute") -> Shown:
+def show(trace: Trace, finding: str, a: str = "comm", b: str = "compute", *, narrowing: Narrowing = ALL) -> Shown:
     """Tell all that a trace says of one finding.
 
     Parameters
     ----------
     finding : its id, such as "gap:r0.d0:1876012" (`analyzers.common.ids`).
     a, b : selectors of the pair that a gap or an instance is of; of a sync, the pair whose gaps it is held against.
+    narrowing : the part of the trace that findings are of; those of a pair, by default, as `check_overlap` has them.
 
     Raises
     ------
@@ -49,10 +52,10 @@ def show(trace: Trace, finding: str, a: str = "comm", b: str = "compute") -> Sho
     """
     wanted = read_id(finding)
     if wanted.kind == "coll":
-        return _collective(trace, wanted)
+        return _collective(narrowing.of(trace), wanted)
     if wanted.kind == "sync":
-        return _sync(trace, wanted, a, b)
-    found = _Pair(trace, a, b)
+        return _sync(narrowing.of(trace), wanted, a, b)
+    found = _Pair(counted(trace, narrowing).of(trace), a, b)
     return found.gap(wanted) if wanted.kind == "gap" else found.instance(wanted)
 
 
@@ -390,8 +393,6 @@ def _unknown(wanted: FindingId, what: str, names: Sequence[str] = ()) -> Tracevi
 def _steps_of(trace: Trace, ops: Ints) -> tuple[int, ...]:
     """The steps that some ops were launched in."""
     steps = find_steps(trace)
-    if not steps.rows.size:
-        return ()
     position = step_of_ops(trace)[ops]
     return tuple(np.unique(steps.numbers[position[position >= 0]]).tolist())
 
@@ -399,6 +400,5 @@ def _steps_of(trace: Trace, ops: Ints) -> tuple[int, ...]:
 def _steps_at(trace: Trace, process: int, instant: int) -> tuple[int, ...]:
     """The step that an instant of a process lies in."""
     steps = find_steps(trace)
-    marks = trace.ranges.iloc[steps.rows]
-    inside = (ints(marks, "start_ns") <= instant) & (instant < ints(marks, "end_ns"))
-    return tuple(np.unique(steps.numbers[inside & (ints(marks, "process") == process)]).tolist())
+    inside = (steps.process == process) & (steps.start_ns <= instant) & (instant < steps.end_ns)
+    return tuple(np.unique(steps.numbers[inside]).tolist())

@@ -59,13 +59,12 @@ def memory_peaks(trace: Trace, steps: Sequence[int] | None = None) -> tuple[Memo
 
 def _windows(trace: Trace, process: int, steps: Sequence[int] | None) -> list[tuple[int, int]]:
     """Spans on the host of a process's steps; one without end where it marks none of them."""
-    marks = find_steps(trace)
-    rows = marks.rows[np.isin(marks.numbers, list(steps or ()))]
-    rows = rows[ints(trace.ranges, "process")[rows] == process]
-    if not rows.size:
+    found = find_steps(trace)
+    own = found.take(np.isin(found.numbers, list(steps or ())) & (found.process == process))
+    if not own.size:
         limits = np.iinfo(np.int64)
         return [(int(limits.min), int(limits.max))]
-    return list(zip(*(ints(trace.ranges, column)[rows].tolist() for column in ("start_ns", "end_ns")), strict=True))
+    return list(zip(own.start_ns.tolist(), own.end_ns.tolist(), strict=True))
 
 
 def _in_windows(starts: Ints, windows: Sequence[tuple[int, int]]) -> Ints:

@@ -13,6 +13,7 @@ from analyzers.common.errors import TracevizError
 from analyzers.common.wording import duration
 from analyzers.trace.columns import ints, stored
 from analyzers.trace.schemas import WAIT_RANGE
+from analyzers.trace.step_table import StepsUsed
 from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
 
@@ -20,13 +21,20 @@ from analyzers.trace.tables import Trace
 class Narrowing(msgspec.Struct, frozen=True):
     """A part of a run by ranks, steps [first, last) and window [low, high) ns; None where all of it.
 
-    numbers : of what is left, steps of these numbers alone.
+    numbers : of what is left, steps of these numbers alone. everything : whether nothing is left out where neither
+        steps nor a window is given, as `counted` does by default.
     """
 
     ranks: tuple[int, ...] | None = None
     steps: tuple[int, int] | None = None
     window: tuple[int, int] | None = None
     numbers: tuple[int, ...] | None = None
+    everything: bool = False
+
+    @property
+    def is_given(self) -> bool:
+        """Whether it says itself which time counts."""
+        return self.everything or (self.steps, self.window, self.numbers) != (None, None, None)
 
     def of(self, trace: Trace) -> Trace:
         """That part of a trace.
@@ -54,7 +62,36 @@ class Narrowing(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, ranks=here).of(trace)
 
 
+EVERYTHING = Narrowing(everything=True)
 _LIMITS = np.iinfo(np.int64)
+
+
+def speaks_by_step(run: Trace, narrowing: Narrowing) -> bool:
+    """Whether the median step speaks for what is looked at: where steps were found, and some of them are asked for."""
+    part = counted(run, narrowing)
+    return run.steps is not None and run.whole is None and (part.steps, part.numbers) != (None, None)
+
+
+def steps_used(run: Trace, narrowing: Narrowing) -> StepsUsed | None:
+    """The steps of a run, and which of them figures are of; None where nobody looked for steps."""
+    if run.steps is None:
+        return None
+    numbers = counted(run, narrowing).numbers
+    if narrowing.steps is not None:
+        first, last = narrowing.steps
+        numbers = tuple(number for number in run.steps.present if first <= number < last)
+    return run.steps.used(numbers)
+
+
+def counted(run: Trace, narrowing: Narrowing) -> Narrowing:
+    """What time figures of a run are of: the whole steps but for those left out, where nothing else is asked for.
+
+    Parameters
+    ----------
+    run : the run's trace, or what concerns all of it. Of a part of a trace, all is asked for.
+    """
+    numbers = run.steps.counted if run.steps is not None and run.whole is None else ()
+    return msgspec.structs.replace(narrowing, numbers=numbers) if numbers and not narrowing.is_given else narrowing
 
 
 def only_ranks(trace: Trace, ranks: tuple[int, ...]) -> Trace:
@@ -88,7 +125,7 @@ def only_steps(trace: Trace, first: int, last: int) -> Trace:
     TracevizError : the trace has no step marks, none of these steps, or they launched nothing.
     """
     steps = find_steps(trace)
-    if not steps.rows.size:
+    if not steps.size:
         raise TracevizError(
             "The trace has no step marks (ranges named ProfilerStep#3, step 3, iteration 3 …).",
             hint="Select by time with --window instead.",
@@ -104,8 +141,8 @@ def only_steps(trace: Trace, first: int, last: int) -> Trace:
 
 def these_steps(trace: Trace, numbers: Sequence[int]) -> Trace:
     """Keep the GPU ops launched in steps of these numbers, wherever they lie; none where there are none."""
-    steps = find_steps(trace)
-    return _keep(trace, _launched_in_steps(trace, np.isin(steps.numbers, list(numbers))))
+    kept = _launched_in_steps(trace, np.isin(find_steps(trace).numbers, list(numbers)))
+    return trace if kept.all() and len(trace.ops) else _keep(trace, kept)
 
 
 def only_ops(trace: Trace, rows: Ints) -> Trace:

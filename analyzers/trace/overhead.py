@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
+import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.intervals import clip, coverage, measure, union
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.intervals import Union, clip, coverage, measure, union
+from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import duration, percent, ranks_in_words
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import ints, ints_at, table
 from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Process, Trace
 
@@ -33,7 +35,7 @@ KINETO = (
 
 
 def with_overhead(trace: Trace, starts: Ints, ends: Ints, owners: Ints | None = None) -> Trace:
-    """A trace of one capture that says what the profiler itself took, and of each process which steps that distorts.
+    """A trace of one capture that keeps the spans in which the profiler held each process up.
 
     Parameters
     ----------
@@ -47,11 +49,7 @@ def with_overhead(trace: Trace, starts: Ints, ends: Ints, owners: Ints | None = 
     owners = np.full(starts.size, -1) if owners is None else owners
     if len(trace.processes) == 1:
         owners = np.zeros(starts.size, np.int64)
-    processes = tuple(
-        replace(one, distorted=_distorted(trace, number, starts[owners == number], ends[owners == number]))
-        for number, one in enumerate(trace.processes)
-    )
-    trace = replace(trace, processes=processes)
+    trace = replace(trace, overhead=_table(len(trace.processes), starts, ends, owners))
     low, high = int(ints(trace.ops, "start_ns").min()), int(ints(trace.ops, "end_ns").max())
     took = measure(clip(union(starts, ends), low, high))  # before the first op it held nothing up
     if not took:
@@ -65,20 +63,57 @@ def with_overhead(trace: Trace, starts: Ints, ends: Ints, owners: Ints | None = 
     return trace.warn("profiler-overhead", text)
 
 
-def _distorted(trace: Trace, process: int, starts: Ints, ends: Ints) -> tuple[tuple[int, float], ...]:
+def _table(processes: int, starts: Ints, ends: Ints, owners: Ints) -> pd.DataFrame:
+    """The table `overhead` of spans of known processes, joined where they overlap."""
+    parts = [union(starts[owners == process], ends[owners == process]) for process in range(processes)]
+    return table(
+        "overhead",
+        {
+            "process": np.repeat(np.arange(processes), [one.starts.size for one in parts]),
+            "start_ns": np.concatenate([one.starts for one in parts]),
+            "end_ns": np.concatenate([one.ends for one in parts]),
+        },
+    )
+
+
+def overhead_in_steps(trace: Trace) -> Floats:
+    """The share of each of `find_steps` that the profiler's own work took; empty where none is recorded."""
+    steps = find_steps(trace)
+    if not len(trace.overhead) or not steps.size:
+        return np.empty(0)
+    share = np.zeros(steps.size)
+    process, starts, ends = (ints(trace.overhead, column) for column in ("process", "start_ns", "end_ns"))
+    of_spans = rows_by_key(process)
+    for key, rows in rows_by_key(steps.process).items():
+        spans = of_spans.get(key, np.empty(0, np.int64))
+        low, high = steps.start_ns[rows], steps.end_ns[rows]
+        share[rows] = coverage(low, high, Union(starts[spans], ends[spans])) / np.maximum(high - low, 1)
+    return share
+
+
+def with_distorted_steps(trace: Trace) -> Trace:
+    """Note of each process which steps the profiler distorts, and warn of them; ranks have to be known."""
+    processes = tuple(replace(one, distorted=_distorted(trace, number)) for number, one in enumerate(trace.processes))
+    found = replace(trace, processes=processes)
+    return replace(found, warnings=(*found.warnings, *distorted_steps(found.processes)))
+
+
+def _distorted(trace: Trace, process: int) -> tuple[tuple[int, float], ...]:
     """Steps of a process of which the profiler's own work took more than `DISTORTS`, and its share in each."""
+    spans = np.flatnonzero(ints(trace.overhead, "process") == process)
     of_process: Mask = ints(trace.ops, "process") == process
-    if not starts.size or not of_process.any():
+    if not spans.size or not of_process.any():
         return ()
-    spans, steps = union(starts, ends), find_steps(trace)
-    own = ints(trace.ranges, "process")[steps.rows] == process
-    numbers = steps.numbers[own]
-    low, high = (ints(trace.ranges, column)[steps.rows[own]] for column in ("start_ns", "end_ns"))
+    steps = find_steps(trace)
+    own = steps.process == process
+    numbers, share = steps.numbers[own], trace.once(overhead_in_steps)
+    share = share[own] if share.size else share
     if not numbers.size:
         numbers = np.array([ALL_OF_IT])
         low = ints(trace.ops, "start_ns")[of_process].min(keepdims=True)
         high = ints(trace.ops, "end_ns")[of_process].max(keepdims=True)
-    share = coverage(low, high, spans) / np.maximum(high - low, 1)
+        runs = Union(*(ints_at(trace.overhead, column, spans) for column in ("start_ns", "end_ns")))
+        share = coverage(low, high, runs) / np.maximum(high - low, 1)
     much = np.flatnonzero(share > DISTORTS)
     return tuple(zip(numbers[much].tolist(), share[much].tolist(), strict=True))
 
@@ -124,8 +159,3 @@ def _remedy(distorted: Collection[int], others: Sequence[int] | None) -> str:
     if others and others[-1] - others[0] == len(others) - 1:  # no other step between them
         return f"--steps {others[0]}:{others[-1] + 1} leaves {it} out"
     return f"leave {it} out (--steps), or record less"
-
-
-def about_distorted_steps(trace: Trace) -> Trace:
-    """Warn of steps that the profiler distorts; ranks have to be known."""
-    return replace(trace, warnings=(*trace.warnings, *distorted_steps(trace.processes)))

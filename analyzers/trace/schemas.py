@@ -148,6 +148,11 @@ MEMORY: Schema = {  # GPU memory in use from an instant on, where the profiler r
     "bytes": ("int64", 0),
     "reserved": ("int64", -1),  # what the allocator holds of the driver's; of "allocator" only
 }
+OVERHEAD: Schema = {  # spans in which the profiler's own work held a process up; those of one process apart, ascending
+    "process": ("key", 0),
+    "start_ns": ("int64", 0),
+    "end_ns": ("int64", 0),
+}
 COUNTERS: Schema = {  # what the hardware did, a row a sample of a GPU; -1 where a counter was not sampled
     "process": ("key", 0),
     "device": ("key", -1),
@@ -179,5 +184,6 @@ TABLES: Mapping[str, Schema] = {
     "devices": DEVICES,
     "streams": STREAMS,
     "memory": MEMORY,
+    "overhead": OVERHEAD,
     "counters": COUNTERS,
 }

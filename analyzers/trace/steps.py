@@ -1,17 +1,22 @@
-"""Training steps: the ranges that mark them, and which step an op was launched in."""
+"""Training steps of a trace: when each began and ended on the host, and which step an op was launched in.
+
+A step is what is launched from one boundary to the next. Where a run was loaded, `Trace.steps` says which steps it has
+and how they were found (`analyzers.steps`); tables without that have the steps that ranges mark by their names.
+"""
 
 from __future__ import annotations
 
 import re
 
-import msgspec
 import numpy as np
+import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.trace.columns import codes, ints, ints_at, is_one_of, of_codes, repeated
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.regions import launches
+from analyzers.trace.step_table import MARKED, Steps
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before
 
@@ -19,26 +24,20 @@ from analyzers.trace.unlaunched import launched_before
 STEP = re.compile(
     r"^(?:ProfilerStep#|(?:train(?:ing)?[ _])?(?:step|iter(?:ation)?|batch)[ _#:]*)(\d{1,18})$", re.IGNORECASE
 )
-
-
-class Steps(msgspec.Struct, frozen=True):
-    """Step marks: rows in `trace.ranges`, and each one's number; where marks nest, the outer ones count."""
-
-    rows: Ints
-    numbers: Ints
-
-    @property
-    def present(self) -> list[int]:
-        """Step numbers there are, ascending."""
-        return [int(number) for number in np.unique(self.numbers)]
+NEAR = 0.5  # of the median mark: a gap up to the next one that is no longer belongs to the step before
 
 
 def find_steps(trace: Trace) -> Steps:
-    """Step marks of a trace: ranges named ProfilerStep#3, step 3, iteration_3…; empty where there are none."""
-    return trace.once(_find_steps)
+    """Steps of a trace: as the run that it belongs to has them, else those that its ranges mark."""
+    return trace.once(marked_steps) if trace.steps is None else trace.steps
 
 
-def _find_steps(trace: Trace) -> Steps:
+def marked_steps(trace: Trace) -> Steps:
+    """Steps that ranges mark by their names: ProfilerStep#3, step 3, iteration_3…; empty where none does.
+
+    Where marks nest, the outer ones count. A step reaches to the next mark of its thread, if that is near and has the
+    next number.
+    """
     code, texts = codes(trace.ranges, "name")
     marks = [STEP.match(text) for text in texts]
     rows = np.flatnonzero(is_one_of(trace.ranges, "kind", ("nvtx", "annotation")))  # operators are more by far
@@ -48,7 +47,52 @@ def _find_steps(trace: Trace) -> Steps:
     process = ints_at(trace.ranges, "process", rows)
     # a process in which torch.profiler marks steps needs no others
     rows = _outer(trace, rows[by_profiler | ~np.isin(process, np.unique(process[by_profiler]))])
-    return Steps(rows, number[code[rows]])
+    process, thread, start, end = (
+        ints_at(trace.ranges, column, rows) for column in ("process", "thread", "start_ns", "end_ns")
+    )
+    order = np.lexsort((start, process))
+    process, thread, start, end, rows = (values[order] for values in (process, thread, start, end, rows))
+    numbers = number[code[rows]]
+    families = dict.fromkeys(_of_all_steps(texts[one]) for one in np.unique(code[rows]).tolist())
+    return Steps(
+        process,
+        start,
+        _to_the_next(process, thread, start, end, numbers),
+        numbers,
+        source=MARKED if rows.size else "",
+        by=", ".join(families),
+    )
+
+
+def _of_all_steps(name: str) -> str:
+    return "ProfilerStep#" if name.startswith("ProfilerStep#") else family(name)
+
+
+def family(name: str) -> str:
+    """A name without its numbers, which is that of all that differ in these alone.
+
+    >>> family("## forward 12 ##"), family("lookup")
+    ('## forward # ##', 'lookup')
+    """
+    return re.sub(r"\d+", "#", name)
+
+
+def bounding_ranges(trace: Trace) -> Mask:
+    """Ranges that mark steps, or by which they were found."""
+    code, texts = codes(trace.ranges, "name")
+    by = find_steps(trace).by
+    bounds = [STEP.match(text) is not None or (bool(by) and family(text) == by) for text in texts]
+    return is_one_of(trace.ranges, "kind", ("nvtx", "annotation")) & of_codes(code, bounds)
+
+
+def _to_the_next(process: Ints, thread: Ints, start: Ints, end: Ints, numbers: Ints) -> Ints:
+    """Ends of marks, moved on to the next mark of their thread where that is near and has the next number."""
+    moved = end.copy()
+    for rows in rows_by_key(process, thread).values():  # each by start
+        gap, near = start[rows][1:] - end[rows][:-1], NEAR * float(np.median(end[rows] - start[rows]))
+        follows = (gap > 0) & (gap <= near) & (numbers[rows][1:] == numbers[rows][:-1] + 1)
+        moved[rows[:-1][follows]] = start[rows][1:][follows] - 1  # a range holds its last instant
+    return moved
 
 
 def _outer(trace: Trace, rows: Ints) -> Ints:
@@ -65,7 +109,7 @@ def _outer(trace: Trace, rows: Ints) -> Ints:
 
 
 def step_of_ops(trace: Trace) -> Ints:
-    """Position in `find_steps` of the mark each op was launched in, by any thread of its process; -1 where in none.
+    """Position in `find_steps` of the step each op was launched in, by any thread of its process; -1 where in none.
 
     An op whose launch is not known goes by its own start; one launched before the capture began is in none.
     """
@@ -80,13 +124,20 @@ def steps_of(trace: Trace, ops: Ints) -> Ints:
     return _steps_at(trace, ints_at(trace.ops, "process", ops), instant, launched_before(trace)[ops])
 
 
+def numbers_of_ops(trace: Trace) -> Ints:
+    """The number of the step each op was launched in; -1 where in none."""
+    return np.append(find_steps(trace).numbers, -1)[step_of_ops(trace)]
+
+
 def step_index(trace: Trace) -> RangeIndex:
     """Which of `find_steps` an instant of a process lies in, on thread 0, which stands for all of them."""
     return trace.once(_step_index)
 
 
 def _step_index(trace: Trace) -> RangeIndex:
-    return RangeIndex(trace.ranges.iloc[find_steps(trace).rows].assign(thread=0))
+    steps = find_steps(trace)
+    columns = {"process": steps.process, "thread": np.zeros(steps.size, np.int64)}
+    return RangeIndex(pd.DataFrame(columns | {"start_ns": steps.start_ns, "end_ns": steps.end_ns}))
 
 
 def _step_of_ops(trace: Trace) -> Ints:

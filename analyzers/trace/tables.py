@@ -27,6 +27,7 @@ from analyzers.trace.columns import stored, table
 if TYPE_CHECKING:
     from analyzers.trace.alignment import Clocks, Matches
     from analyzers.trace.devices import DeviceLabels
+    from analyzers.trace.step_table import Steps
 
 Made = TypeVar("Made")
 
@@ -109,11 +110,13 @@ class Trace(Record, frozen=True, dict=True, weakref=True, eq=False):
     devices: pd.DataFrame = msgspec.field(default_factory=partial(table, "devices"))
     streams: pd.DataFrame = msgspec.field(default_factory=partial(table, "streams"))
     memory: pd.DataFrame = msgspec.field(default_factory=partial(table, "memory"))
+    overhead: pd.DataFrame = msgspec.field(default_factory=partial(table, "overhead"))
     counters: pd.DataFrame = msgspec.field(default_factory=partial(table, "counters"))
     origin_utc_ns: int | None = None
     warnings: tuple[TraceWarning, ...] = ()
     clocks: Clocks | None = None  # how its clocks were aligned, None where that was never tried; and
     matches: Matches | None = None  # the collectives they were aligned by; set by `analyzers.load`
+    steps: Steps | None = None  # the run's, as `analyzers.steps` found them; None where nobody looked
     whole: Trace | None = None  # of a part of a trace: what it is a part of, and
     rows: Ints | None = None  # which of that trace's ops it keeps
     device_labels: DeviceLabels | None = (

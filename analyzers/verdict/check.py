@@ -29,9 +29,10 @@ from analyzers.trace.communication import COMMUNICATION
 from analyzers.trace.counted import CommunicationFacts, about_neither, about_suggested
 from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.graphs import but_rows
-from analyzers.trace.narrow import Narrowing
+from analyzers.trace.narrow import EVERYTHING, Narrowing, counted, speaks_by_step, steps_used
 from analyzers.trace.overhead import distorted_steps
 from analyzers.trace.run import ALL, Beside, PartitionedRun, as_run, ask_along
+from analyzers.trace.step_table import StepsUsed
 from analyzers.trace.tables import Process, Trace
 from analyzers.trace.unlaunched import LAUNCHED_BEFORE
 from analyzers.verdict.claim import judge, read_speedup
@@ -80,7 +81,7 @@ def check_overlap(
     a, b : selectors, see `analyzers.select.language`.
     min_overlap : the bar, as a ratio in [0, 1], that the job's real overlap has to reach.
     baseline : a run of the same work without overlap, to say what the overlap gained.
-    narrowing : the part of the run that is looked at; of the baseline, all is.
+    narrowing : the part of the run that is looked at; by default, and of the baseline always, as `counted` has it.
     explain : False leaves out the causes of what was missed.
     accept_apparent : decide by the apparent figure where ranks are absent, as if none waited and none were worse.
     claimed : a stated speedup of the pair over the baseline to check, such as 14.7, "14.7x" or "30%".
@@ -99,9 +100,11 @@ def check_overlap(
     alone_parts: Sequence[Part] = ()
     if baseline is not None:
         baseline = as_run(baseline)
-        alone_parts = _parts(baseline, (a, b), ALL, explain=False, timed=explain)
+        same = EVERYTHING if narrowing.everything else ALL
+        alone_parts = _parts(baseline, (a, b), counted(baseline.trace, same), explain=False, timed=explain)
         alone = answer(alone_parts, RunContext.of(baseline.trace, alone_parts), a, b, min_overlap=min_overlap)
-    parts = _parts(run, (a, b), narrowing, explain=explain, timed=explain, beside=beside)
+    part = counted(run.trace, narrowing)
+    parts = _parts(run, (a, b), part, explain=explain, timed=explain, beyond=part != narrowing, beside=beside)
     context = RunContext.of(run.trace, parts, narrowing)
     found = answer(parts, context, a, b, min_overlap=min_overlap, baseline=alone, accept_apparent=accept_apparent)
     if alone is not None and claimed is not None:
@@ -156,11 +159,22 @@ def _parts(
     *,
     explain: bool,
     timed: bool,
+    beyond: bool = False,
     beside: Beside | None = None,
 ) -> Sequence[Part]:
     """Each part measured, all of them as they agreed, with the reason why a side is empty in all of them."""
     run = by_process(whole)
-    question = partial(examine, a=pair[0], b=pair[1], explain=explain, timed=timed, keep=run.is_one_part)
+    by_step = speaks_by_step(run.trace, narrowing)
+    question = partial(
+        examine,
+        a=pair[0],
+        b=pair[1],
+        explain=explain,
+        timed=timed,
+        keep=run.is_one_part,
+        by_step=by_step,
+        beyond=beyond,
+    )
     return _explained(run, _examined(run, pair, question, narrowing, beside), pair, narrowing)
 
 
@@ -227,6 +241,7 @@ class RunContext(msgspec.Struct, frozen=True):
     processes: tuple[Process, ...] = ()
     runtime: str = "CUDA"
     unsure: tuple[int, int] = (0, 0)
+    steps: StepsUsed | None = None
 
     @staticmethod
     def of(trace: Trace, parts: Sequence[Part], narrowing: Narrowing = ALL) -> RunContext:
@@ -237,7 +252,17 @@ class RunContext(msgspec.Struct, frozen=True):
         if any(part.peers_absent for part in parts) and (known is None or known <= given):
             known = given + 1  # at least
         unsure = trace.matches.unsure if trace.matches else (0, 0)
-        return RunContext(trace.clocks, trace.warnings, given, known, asked, trace.processes, trace.runtime, unsure)
+        return RunContext(
+            trace.clocks,
+            trace.warnings,
+            given,
+            known,
+            asked,
+            trace.processes,
+            trace.runtime,
+            unsure,
+            steps_used(trace, narrowing),
+        )
 
     @property
     def absent(self) -> int:
@@ -287,6 +312,10 @@ def answer(
     )
     last_arrival = None if hidden_by_graphs else last_arrival_of(first, second)
     passed = job.meets(min_overlap)
+    if not hidden_by_graphs:
+        notes += _about_everything(
+            parts, run, min_overlap, verdict_of(job, min_overlap), accept_apparent=accept_apparent
+        )
     undecided = _reason(job, ranks, *((text, _empty(parts, side)) for side, text in enumerate((a, b))))
     reason = hidden_by_graphs or undecided or _unsure(job, passed, min_overlap, run)
     for side, selector in enumerate(selectors):
@@ -304,7 +333,7 @@ def answer(
     communication = reduce(add, (part.communication for part in parts), CommunicationFacts())
     notes += _about_communication(communication, selectors)
     return OverlapResult(
-        verdict=_verdict(job, passed, min_overlap),
+        verdict=verdict_of(job, min_overlap),
         passed=passed,
         a=names[0],
         b=names[1],
@@ -326,7 +355,22 @@ def answer(
         communication=communication.counted,
         runtime=run.runtime,
         agreed=agreed,
+        steps=run.steps,
     )
+
+
+def _about_everything(
+    parts: Sequence[Part], run: RunContext, bar: float, said: str, *, accept_apparent: bool
+) -> list[TraceWarning]:
+    """Say so where all that was captured would have another verdict than the steps that count."""
+    ranks = [rank for part in parts for rank in part.everything]
+    job = job_of(ranks, bar, absent=run.absent > 0, accept_apparent=accept_apparent)
+    other = verdict_of(job, bar)
+    if not ranks or other == said:
+        return []
+    figure = f"{percent(job.real_overlap_ratio, apparent=job.apparent)}, " if job.real_overlap_ratio is not None else ""
+    text = f"Over everything captured the verdict would be {other.upper()}: {figure}not only of whole steps (--all)."
+    return [TraceWarning("window-decides", text)]
 
 
 def _about_communication(communication: CommunicationFacts, selectors: Sequence[Selector]) -> list[TraceWarning]:
@@ -397,8 +441,9 @@ def verdict(ratio: float | None, bar: float) -> str:
     return "serialized" if ratio < SERIALIZED_BELOW else "partial"
 
 
-def _verdict(job: Job, passed: bool | None, bar: float) -> str:
+def verdict_of(job: Job, bar: float) -> str:
     """Name the job's answer; not serialized where work without a launch in the capture may be the other side's."""
+    passed = job.meets(bar)
     named = verdict(None if passed is None else job.real_overlap_ratio, bar)
     reaches = job.unaccounted_ns > 0 and job.ratio_high is not None and job.ratio_high >= SERIALIZED_BELOW
     return "partial" if named == "serialized" and reaches else named

@@ -46,7 +46,7 @@ from analyzers.trace.counted import CommunicationFacts, communication_facts
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.kernels import is_communication, is_peer_copy
-from analyzers.trace.narrow import in_whole, whole_with_cuts
+from analyzers.trace.narrow import in_whole, only_ranks, whole_with_cuts
 from analyzers.trace.ranks import devices_of
 from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Trace
@@ -97,6 +97,7 @@ class Part(msgspec.Struct, frozen=True):
     peers_absent : whether some waits are told by traffic, and so other ranks had part in the job.
     missing : see `missing_waits`; waited : `waited_for`; outside : `outside_steps`; steps : numbers of its steps;
     worked : `worked_steps`; times : `device_times`, where causes were asked for, too.
+    everything : the same ranks over all that was captured, where that was asked for and is more; else empty.
     """
 
     agreed: PairingDecision
@@ -121,6 +122,7 @@ class Part(msgspec.Struct, frozen=True):
     worked: frozenset[tuple[int, int]] = frozenset()
     communication: CommunicationFacts = msgspec.field(default_factory=CommunicationFacts)
     times: tuple[DeviceTime, ...] = ()
+    everything: tuple[RankOverlap, ...] = ()
 
 
 @keeping_freed_memory
@@ -132,6 +134,8 @@ def examine(
     explain: bool = True,
     timed: bool = True,
     keep: bool = True,
+    by_step: bool = False,
+    beyond: bool = False,
     agreed: PairingDecision | None = None,
 ) -> Part:
     """Measure a part of a run for a pair.
@@ -142,6 +146,8 @@ def examine(
     explain : False leaves out the causes of what was missed.
     timed : False leaves out what overlap costs.
     keep : False for a trace that nobody asks again: the order of its work leaves its memory to what follows.
+    by_step : whether the median step speaks for each rank.
+    beyond : whether to measure all that was captured, too, where `trace` is a part of it.
     agreed : what was agreed with the other parts; what is open the part decides for itself.
 
     Raises
@@ -158,7 +164,8 @@ def examine(
     pairing, decided, possible, shift_overlaps = _paired(trace, sides, sharing, agreed)
     del picked  # which range an op is of only pairing asks for
     sides = _without_ranges(sides[0]), _without_ranges(sides[1])
-    ranks = measure_ranks(trace, sides[0].picked, sides[1].picked, pairing, _unaccounted(trace, *sides))
+    unaccounted = _unaccounted(trace, *sides)
+    ranks = measure_ranks(trace, sides[0].picked, sides[1].picked, pairing, unaccounted, by_step=by_step)
     ranks = with_left_out(trace, ranks)
     missing: list[MissingWait] = []
     if explain:
@@ -198,7 +205,19 @@ def examine(
         worked=worked,
         communication=communication_facts(trace),
         times=device_times(trace, sides[0].picked, sides[1].picked, steps_of_ranks(worked)) if explain else (),
+        everything=_everything(trace, a, b, sharing) if beyond else (),
     )
+
+
+def _everything(trace: Trace, a: str, b: str, sharing: SharedOps) -> tuple[RankOverlap, ...]:
+    """The ranks of a part measured over all that was captured of them; empty where the part is that."""
+    if trace.whole is None:
+        return ()
+    here = only_ranks(trace.whole, tuple(trace.rank_ids)) if trace.rank_ids else trace.whole
+    sides = share_out(here, select(here, a), select(here, b), sharing)
+    none = np.full(len(here.ops), -1, np.int64)
+    no_pairs = Pairing("capture", none, none, np.empty(0, np.int64), ())
+    return tuple(measure_ranks(here, sides[0].picked, sides[1].picked, no_pairs, _unaccounted(here, *sides)))
 
 
 def explaining(trace: Trace, a: str, b: str, agreed: PairingDecision | None = None) -> EvidenceWriter:

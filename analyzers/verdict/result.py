@@ -20,6 +20,7 @@ from analyzers.select.language import names_of
 from analyzers.trace.alignment import Clocks
 from analyzers.trace.counted import Counted
 from analyzers.trace.devices import DeviceKey, DeviceLabels
+from analyzers.trace.step_table import StepsUsed
 from analyzers.verdict.claim import Claim
 from analyzers.verdict.findings import Finding, findings
 from analyzers.verdict.gain import Gain
@@ -46,7 +47,8 @@ class OverlapResult(Record, frozen=True):
     is predicted, "" where something is, or nobody asked (`analyzers.replay.worth`). `communication` is what counts as
     communication and by which rule, and what is on neither side.
     `claim` holds a stated speedup against the baseline; `claim_reason` says why it can't be told, "" where it can, or
-    none was stated. `agreed` is how all parts of the run shared out ops, paired instances and moved B.
+    none was stated. `agreed` is how all parts of the run shared out ops, paired instances and moved B. `steps` are the
+    run's, and which of them the figures are of; None where nobody looked for steps.
     """
 
     verdict: str
@@ -77,6 +79,7 @@ class OverlapResult(Record, frozen=True):
     claim: Claim | None = None
     claim_reason: str = ""
     agreed: PairingDecision = msgspec.field(default_factory=PairingDecision)
+    steps: StepsUsed | None = None
 
     @property
     def exit_code(self) -> int:
@@ -232,7 +235,8 @@ class OverlapResult(Record, frozen=True):
         more = ""
         if self.verdict == "partial" and job.unaccounted_ns:
             more = f", at most {percent(job.ratio_high)} with work whose launch was not captured"
-        return f"{self.names[0]} ran beside {self.names[1]} for {of_possible}: {ratio}{more}"
+        each = f" in the median of {count_of(job.steps, 'step')}" if job.steps > 1 else ""
+        return f"{self.names[0]} ran beside {self.names[1]} for {of_possible}{each}: {ratio}{more}"
 
     @property
     def whose(self) -> str:

@@ -21,7 +21,8 @@ from analyzers.trace.columns import ints, stored
 from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.overhead import ALL_OF_IT, DISTORTED
 from analyzers.trace.ranks import ops_of_devices
-from analyzers.trace.steps import Steps, step_of_ops
+from analyzers.trace.step_table import Steps
+from analyzers.trace.steps import step_of_ops
 from analyzers.trace.tables import Trace
 
 OF_CLOCKS = (
@@ -204,7 +205,7 @@ def _mostly_for(waited: Mapping[DeviceKey, int], labels: DeviceLabels) -> str:
 def worked_steps(trace: Trace, steps: Steps) -> frozenset[tuple[int, int]]:
     """The (rank, step) that have work; the step is -1 where none is marked."""
     rank = stored(trace.ops, "rank")
-    if not steps.rows.size:
+    if not steps.size:
         return frozenset((one, ALL_OF_IT) for one in distinct(rank).tolist())
     position = step_of_ops(trace)
     first, _ = alike(rank, position)  # of ops that stand together one is enough
@@ -216,7 +217,7 @@ def outside_steps(
     trace: Trace, sides: tuple[Selection, Selection], steps: Steps
 ) -> dict[DeviceKey, tuple[tuple[int, int], tuple[int, int]]]:
     """By (rank, device), for each side: busy time, and busy time of what was launched in no step, ns."""
-    if not steps.rows.size:
+    if not steps.size:
         return {}
     outside = step_of_ops(trace) < 0
     starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")

@@ -21,10 +21,10 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+from analyzers.compare.late_start import late_start
 
 from analyzers.arrays.types import Ints
 from analyzers.compare.compare import common_of, without_late_starts
-from analyzers.compare.late_start import late_start
 from analyzers.compare.noise import LESS, MORE, Change, change, trend
 from analyzers.compare.steps import FIGURES, group_steps, slowest, step_figures
 from analyzers.load import load

@@ -7,8 +7,8 @@ import statistics
 from pathlib import Path
 
 import pytest
-
 from analyzers.compare.late_start import late_start, typical_step
+
 from analyzers.compare.steps import group_steps
 from analyzers.trace.columns import ints
 from analyzers.trace.unlaunched import launched_before

@@ -327,19 +327,6 @@ def test_wrong_values_are_errors_that_say_what_was_expected(trace: Trace) -> Non
             wrong()
 
 
-def test_older_names_still_work_and_say_what_to_use(trace: Trace) -> None:
-    for outdated, now in (
-        (lambda: trace.ranks(1), trace.only(ranks=1)),
-        (lambda: trace.steps(0, 2), trace.only(steps=(0, 2))),
-        (lambda: trace.window(2_000_000, 3_000_000), trace.only(window_ns=(2_000_000, 3_000_000))),
-    ):
-        with pytest.warns(DeprecationWarning, match="use only"):
-            assert outdated().ops.equals(now.ops)
-    with pytest.warns(DeprecationWarning, match="use check_overlap"):
-        assert tv.check_ranks(*TWO, memory=4 * 10**9).verdict == tv.check_overlap(trace).verdict
-    assert "check_ranks" not in tv.__all__
-
-
 def test_results_are_of_classes_that_are_public(trace: Trace, results: dict[str, Any]) -> None:
     for result in (trace, trace.only(ranks=0), *results.values()):
         assert type(result) is getattr(tv, type(result).__name__)

@@ -38,6 +38,7 @@ def contract(
     contract: Annotated[str, typer.Argument(metavar="CONTRACT", help="Its rules: a TOML file.", show_default=False)],
     ranks: option.Ranks = None,
     steps: option.StepRange = None,
+    step_by: option.StepBy = None,
     window: option.Window = None,
     no_align: option.NoAlign = False,
     nsys: option.Nsys = None,
@@ -60,6 +61,6 @@ def contract(
 
     rules = read_contract(contract)
     with progress() as on_progress:
-        result = check_contract(options.loaded(on_progress), rules)
+        result = check_contract(options.narrowing.of(options.loaded(on_progress)), rules)
     emit(result, output, view.blocks, contracts.contract)
     raise typer.Exit(result.exit_code)

@@ -24,6 +24,8 @@ def counters(
     b: option.B = "compute",
     ranks: option.Ranks = None,
     steps: option.StepRange = None,
+    step_by: option.StepBy = None,
+    everything: option.Everything = False,
     window: option.Window = None,
     no_align: option.NoAlign = False,
     nsys: option.Nsys = None,

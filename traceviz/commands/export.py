@@ -46,6 +46,7 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Replace what an earlier export wrote there.")] = False,
     ranks: option.Ranks = None,
     steps: option.StepRange = None,
+    step_by: option.StepBy = None,
     window: option.Window = None,
     no_align: option.NoAlign = False,
     nsys: option.Nsys = None,

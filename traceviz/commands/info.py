@@ -19,6 +19,7 @@ def info(
     traces: option.Traces,
     nsys: option.Nsys = None,
     comm: option.Comm = None,
+    step_by: option.StepBy = None,
     workers: option.Workers = None,
     skip_bad: option.SkipBad = False,
     no_cache: option.NoCache = False,

@@ -32,6 +32,8 @@ def report(
     accept_apparent: option.AcceptApparent = False,
     ranks: option.Ranks = None,
     steps: option.StepRange = None,
+    step_by: option.StepBy = None,
+    everything: option.Everything = False,
     window: option.Window = None,
     no_align: option.NoAlign = False,
     nsys: option.Nsys = None,
@@ -60,9 +62,9 @@ def report(
 
     if claimed is not None:
         check_claimed(claimed, has_baseline=bool(baseline))
-    given = (("--ranks", ranks), ("--steps", steps), ("--window", window))
+    given = (("--ranks", ranks), ("--steps", steps), ("--step-by", step_by), ("--window", window))
     more = [word for option, value in given if value is not None for word in (option, value)]
-    more += ["--no-align"] * no_align + ["--accept-apparent"] * accept_apparent
+    more += ["--all"] * everything + ["--no-align"] * no_align + ["--accept-apparent"] * accept_apparent
     command = command_of(options.paths, a, b, bar, *more, baseline=baseline or (), claimed=claimed)
     runs = [options.paths, *([baseline] if baseline else [])]
     with progress() as on_progress, options.opened_together(runs, on_progress, lists=True) as (run, *alone):

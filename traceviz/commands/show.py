@@ -35,6 +35,8 @@ def show(
     b: option.B = "compute",
     ranks: option.Ranks = None,
     steps: option.StepRange = None,
+    step_by: option.StepBy = None,
+    everything: option.Everything = False,
     window: option.Window = None,
     no_align: option.NoAlign = False,
     nsys: option.Nsys = None,
@@ -57,5 +59,5 @@ def show(
 
     read_id(finding)  # before captures are read
     with progress() as on_progress:
-        result = look_up(options.loaded(on_progress), finding, a, b)
+        result = look_up(options.loaded(on_progress), finding, a, b, narrowing=options.narrowing)
     emit_brief(result, output, view.blocks, brief.show, CommandLine(context.params))

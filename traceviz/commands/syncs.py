@@ -25,6 +25,7 @@ def syncs(
     traces: option.Traces,
     ranks: option.Ranks = None,
     steps: option.StepRange = None,
+    step_by: option.StepBy = None,
     window: option.Window = None,
     no_align: option.NoAlign = False,
     nsys: option.Nsys = None,

@@ -37,6 +37,8 @@ def timeline(
     accept_apparent: option.AcceptApparent = False,
     ranks: option.Ranks = None,
     steps: option.StepRange = None,
+    step_by: option.StepBy = None,
+    everything: option.Everything = False,
     window: option.Window = None,
     no_align: option.NoAlign = False,
     nsys: option.Nsys = None,
@@ -80,6 +82,7 @@ def timeline(
     if counters is not None:
         options = replace(options, reading=replace(options.reading, counters=True))
     bar = option.read_ratio(min_overlap)
+    from analyzers.trace.narrow import counted
     from analyzers.verdict.with_order import check_with_order
     from traceviz.timelines.picture import picture
 
@@ -98,6 +101,6 @@ def timeline(
         if changes:
             from traceviz.timelines.predicted import with_predicted
 
-            drawn = with_predicted(narrowing.of(run.trace), drawn, result, changes, options.window)
+            drawn = with_predicted(counted(run.trace, narrowing).of(run.trace), drawn, result, changes, options.window)
         files.write(output, drawn, dark=dark)
     typer.echo(f"{output}: opens on {drawn.shown.text}.")

@@ -51,6 +51,8 @@ def what_if(
     ] = False,
     ranks: option.Ranks = None,
     steps: option.StepRange = None,
+    step_by: option.StepBy = None,
+    everything: option.Everything = False,
     window: option.Window = None,
     no_align: option.NoAlign = False,
     nsys: option.Nsys = None,
@@ -76,8 +78,8 @@ def what_if(
 
     wanted = [parse_change(text) for text in change or ()]
     with progress() as on_progress:
-        trace = options.loaded(on_progress)
-        result = answer.what_if(trace, wanted, a, b, critical_path=critical_path, progress=on_progress)
+        trace, part = options.loaded(on_progress), options.narrowing
+        result = answer.what_if(trace, wanted, a, b, critical_path=critical_path, narrowing=part, progress=on_progress)
     if brief:
         emit_brief(result, output, briefs.what_if_headlines, briefs.what_if, CommandLine(context.params))
     else:

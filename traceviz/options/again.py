@@ -13,7 +13,7 @@ import msgspec
 MOST_LETTERS = 300  # of captures in a command; a reader needs no more of them than a glob says
 CAPTURES = "TRACE..."  # where that is not to be had
 _READING = ("nsys", "skip_bad", "no_cache")
-_PART = ("ranks", "steps", "window", "no_align")
+_PART = ("ranks", "steps", "step_by", "everything", "window", "no_align")
 _OPTIONS = {
     "check-overlap": ("a", "b", "min_overlap", "accept_apparent", *_PART, *_READING),
     "what-if": ("a", "b", *_PART, *_READING),
@@ -22,9 +22,10 @@ _OPTIONS = {
     "show": ("a", "b", *_PART, *_READING),
     "collectives": (*_PART, *_READING),
     "syncs": (*_PART, *_READING),
-    "info": _READING,
+    "info": ("step_by", *_READING),
     "compare": ("a", "b", "accept_apparent", *_PART, *_READING),
 }
+_FLAGS = {"everything": "--all"}
 _DEFAULTS = {"a": "comm", "b": "compute", "min_overlap": "60%"}
 
 
@@ -52,7 +53,7 @@ class CommandLine(msgspec.Struct, frozen=True):
             value = given.get(name)
             if value is None or value is False or value == _DEFAULTS.get(name):
                 continue
-            flag = f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
+            flag = _FLAGS.get(name) or (f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}")
             options += [flag] if value is True else [flag, shlex.quote(str(value))]
         captures = as_words([str(one) for one in (self.given["traces"] if traces is None else traces)])
         return " ".join([*words, captures, *map(shlex.quote, more), *options])

@@ -64,6 +64,19 @@ StepRange = Annotated[
         "--steps", metavar="A:B", help="Only steps A up to, not including, B; or one step.", show_default=False
     ),
 ]
+Everything = Annotated[
+    bool,
+    typer.Option("--all", help="Figures of everything captured, not only of the whole steps."),
+]
+StepBy = Annotated[
+    str | None,
+    typer.Option(
+        "--step-by",
+        metavar="RANGE",
+        help='The range that a step is told by, such as "train_step"; # stands for a number.',
+        show_default="marks, else inferred",
+    ),
+]
 Window = Annotated[
     str | None,
     typer.Option(metavar="FROM:TO", help="Clip to this time of the trace, such as 10ms:25ms.", show_default=False),

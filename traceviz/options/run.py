@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from analyzers.readers.reading import Reading
+from analyzers.steps.find import read_step_range
 from traceviz.options.arguments import read_bytes, read_numbers, read_steps, read_window
 from traceviz.options.config import communication
 
@@ -24,6 +25,7 @@ Value = TypeVar("Value")
 class RunOptions(msgspec.Struct, frozen=True):
     """What the options on captures come to; `steps` are [first, last), `window` is [low, high) in ns.
 
+    everything : whether figures are of all that was captured where neither is given, not only of the whole steps.
     accept_apparent : whether apparent figures decide where ranks were not captured.
     """
 
@@ -33,6 +35,7 @@ class RunOptions(msgspec.Struct, frozen=True):
     ranks: tuple[int, ...] | None = None
     steps: tuple[int, int] | None = None
     window: tuple[int, int] | None = None
+    everything: bool = False
     accept_apparent: bool = False
 
     @classmethod
@@ -60,6 +63,7 @@ class RunOptions(msgspec.Struct, frozen=True):
             memory=read("memory", read_bytes),
             dask=given.get("dask"),
             comm=communication(given.get("comm"), "--comm"),
+            step_by=read("step_by", read_step_range),
         )
         return cls(
             paths=tuple(str(path) for path in given["traces"]),
@@ -68,6 +72,7 @@ class RunOptions(msgspec.Struct, frozen=True):
             ranks=read("ranks", read_numbers),
             steps=read("steps", read_steps),
             window=read("window", read_window),
+            everything=given.get("everything", False),
             accept_apparent=given.get("accept_apparent", False),
         )
 
@@ -76,7 +81,7 @@ class RunOptions(msgspec.Struct, frozen=True):
         """The part that is looked at."""
         from analyzers.trace.narrow import Narrowing
 
-        return Narrowing(self.ranks, self.steps, self.window)
+        return Narrowing(self.ranks, self.steps, self.window, everything=self.everything)
 
     def opened(
         self, on_progress: Progress, *, lists: bool = False, by_process: bool = False
@@ -104,7 +109,7 @@ class RunOptions(msgspec.Struct, frozen=True):
         )
 
     def loaded(self, on_progress: Progress) -> Trace:
-        """The part that is looked at, as one trace: for what needs all ops at once."""
+        """All of the run as one trace: for what needs all ops at once."""
         from analyzers.load import load
 
-        return self.narrowing.of(load(self.paths, align=self.align, reading=self.reading, progress=on_progress))
+        return load(self.paths, align=self.align, reading=self.reading, progress=on_progress)

@@ -72,6 +72,8 @@ def overlap(result: OverlapResult, line: CommandLine) -> Json:
             "real_overlap_ratio": _ratio(job.real_overlap_ratio),
             "real_overlap_ratio_low": _ratio(job.ratio_low),
             "real_overlap_ratio_high": _ratio(job.ratio_high),
+            "step": job.step,
+            "steps": job.steps,
             "apparent": job.apparent,
             "ranks_met": job.ranks_met,
             "ranks_given": result.ranks_given,
@@ -301,7 +303,10 @@ def info(result: TraceInfo, line: CommandLine) -> Json:
         "copies": sum(one.copies for one in result.ranks),
         "first_ns": first,
         "last_ns": last,
-        "steps": _ranks(result.steps),
+        "steps": {
+            **{name: getattr(result.steps, name) for name in ("count", "whole", "source", "by", "first", "last")},
+            "left_out": [one.step for one in result.steps.left_out][:8],
+        },
         "ranges": ranges,
         "cannot": list(result.cannot),
         "caveats": caveats(result.warnings),
@@ -313,10 +318,10 @@ def info(result: TraceInfo, line: CommandLine) -> Json:
 
 def info_headlines(result: TraceInfo) -> list[Block]:
     """What is there, in a line."""
-    ranks, steps = len({one.rank for one in result.ranks}), len(result.steps)
+    ranks = len({one.rank for one in result.ranks})
     text = (
-        f"{len(result.captures)} capture{'s' * (len(result.captures) != 1)} with {ranks} rank{'s' * (ranks != 1)}, "
-        f"{steps or 'no'} marked step{'s' * (steps != 1)}."
+        f"{len(result.captures)} capture{'s' * (len(result.captures) != 1)} with {ranks} rank{'s' * (ranks != 1)}. "
+        f"{result.steps.in_words}"
     )
     return [Paragraph(text)]
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from analyzers.streams import StreamsResult
     from analyzers.syncs.report import OrderReport
     from analyzers.trace.alignment import Clocks
+    from analyzers.trace.step_table import StepsUsed
     from analyzers.verdict.check import OverlapResult
     from analyzers.verdict.claim import Claim
     from analyzers.verdict.gain import Gain
@@ -49,24 +50,27 @@ _INSTANCE = ("label", "start_ns", "end_ns", "a_busy_ns", "b_busy_ns", "real_over
 
 
 def overlap(result: OverlapResult) -> Json:
-    """`traceviz.overlap/2`: times are whole ns, ratios floats or null.
+    """`traceviz.overlap/3`: times are whole ns, ratios floats or null.
 
+    Since `/2`, figures are of the whole steps that count (`steps`), where there are any and `--all` is not given, and
+    `job` is the median step's: `job.step`, of `job.steps`; null and 0 where figures are of all that was looked at.
     `remedy` is null where no change is worth naming, `recoverable_ns` where nothing is predicted: `worth_unknown` says
     why, "" where something is. `id` is what `traceviz show` expands, null where no gap tells a cause.
     """
     job = result.job
     return {
-        "schema": "traceviz.overlap/2",
+        "schema": "traceviz.overlap/3",
         **_fields(result, "verdict", "passed", "reason"),
         "pair": {"a": result.a, "b": result.b, "paired_by": result.paired_by},
         "bar": result.bar,
+        "steps": _steps(result.steps),
         "ranks": [_rank(rank) for rank in result.ranks],
         "device_times": [_device_time(one) for one in result.times],
         **_fields(result, "ranks_given", "ranks_known"),
         "ranks_met": job.ranks_met,
         "job": {
             **_fields(job, "rule", "rank", "device", "real_overlap_ns", "achievable_ns", "real_overlap_ratio"),
-            "apparent": job.apparent,
+            **_fields(job, "step", "steps", "apparent"),
             "real_overlap_ratio_low": job.ratio_low,
             "real_overlap_ratio_high": job.ratio_high,
         },
@@ -82,6 +86,25 @@ def overlap(result: OverlapResult) -> Json:
         "counters": _contended(result.contended),
         "clocks": _clocks(result.clocks),
         "warnings": _warnings(result.warnings),
+    }
+
+
+def _steps(steps: StepsUsed | None) -> Json | None:
+    """The run's steps: `count` seen, `whole` complete on all ranks, of which `first` and `last` are the ends.
+
+    `source` is "marked", "inferred", "given", or null where there are none, as `unknown` then says why. `numbers` are
+    those that the figures are of; null where they are of everything, or of a window of time.
+    """
+    if steps is None:
+        return None
+    return {
+        **_fields(steps, "count", "whole"),
+        "source": steps.source or None,
+        "by": steps.by or None,
+        **_fields(steps, "first", "last"),
+        "left_out": [values(one) for one in steps.left_out],
+        "unknown": steps.unknown,
+        "numbers": None if steps.numbers is None else list(steps.numbers),
     }
 
 
@@ -205,6 +228,7 @@ def collectives(result: Collectives) -> Json:
     """`traceviz.collectives/1`: times are whole ns, sizes bytes, bandwidths GB/s (10⁹ bytes) or null."""
     return {
         "schema": "traceviz.collectives/1",
+        "steps": _steps(result.steps),
         "collectives": [
             {
                 "id": collective_id(one.index),
@@ -276,6 +300,7 @@ def streams(result: StreamsResult, costs: StreamContention | None = None) -> Jso
     """`traceviz.streams/1`: per rank and device, whole ns."""
     return {
         "schema": "traceviz.streams/1",
+        "steps": _steps(result.steps),
         "ranks": [
             {
                 **_fields(rank, "rank", "device", "span_ns", "busy_ns", "concurrent_ns"),
@@ -308,6 +333,7 @@ def counters(result: CountersResult) -> Json:
     """
     return {
         "schema": "traceviz.counters/1",
+        "steps": _steps(result.steps),
         "pair": {"a": result.a, "b": result.b},
         **(_contended(result.contended) or {}),
         "ranks": [
@@ -327,9 +353,12 @@ def _state(state: State) -> Json:
 
 
 def info(result: TraceInfo) -> Json:
-    """`traceviz.info/1`: what is in the trace; times are whole ns."""
+    """`traceviz.info/2`: what is in the trace; times are whole ns.
+
+    Since `/1`, `steps` says how they were found, and `step_numbers` lists them.
+    """
     return {
-        "schema": "traceviz.info/1",
+        "schema": "traceviz.info/2",
         "captures": [
             {
                 "path": one.path,
@@ -351,7 +380,8 @@ def info(result: TraceInfo) -> Json:
         ],
         "ranges": [values(one) for one in result.ranges],
         "more_ranges": result.more_ranges,
-        "steps": list(result.steps),
+        "steps": _steps(result.steps),
+        "step_numbers": list(result.step_numbers),
         "cannot": list(result.cannot),
         "communication": [values(one) for one in result.communication],
         "suggested": [
@@ -424,6 +454,7 @@ def _run(run: ComparedRun) -> Json:
         "apparent": job.apparent if job else False,
         "calls_recorded": run.calls_recorded,
         "late_start": values(run.late_start) if run.late_start else None,
+        "steps": _steps(run.steps),
         "memory": "recorded" if run.memory_peaks else "not recorded",
         "memory_peaks": [values(one) for one in run.memory_peaks],
         "ranks": [_lane(lane) for lane in run.lanes],
@@ -495,6 +526,7 @@ def what_if(result: WhatIf) -> Json:
     path = result.path
     return {
         "schema": "traceviz.what-if/1",
+        "steps": _steps(result.steps),
         "reason": result.reason,
         "pair": {"a": result.a, "b": result.b},
         "replay": values(result.replay) if result.replay else None,

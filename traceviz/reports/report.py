@@ -103,7 +103,7 @@ def _what_if(run: PartitionedRun, a: str, b: str, narrowing: Narrowing, result: 
         return fixes.refused(a, b)
     if not run.is_one_part:
         return fixes.refused(a, b, fixes.IN_PARTS)
-    return what_if(narrowing.of(run.trace), (), a, b, overlap=result)
+    return what_if(run.trace, (), a, b, overlap=result, narrowing=narrowing)
 
 
 def command_of(

@@ -93,8 +93,7 @@ def capture(report: Report) -> Paragraph:
     gpus = sorted({rank.gpu for rank in about.ranks if rank.gpu})
     span = max((one.last_ns for one in about.ranks), default=0) - min((one.first_ns for one in about.ranks), default=0)
     text = f"{len(about.ranks)} ranks of {listing(gpus) or 'unnamed GPUs'}, {duration(span)} of GPU work"
-    text += f", steps {about.steps[0]} to {about.steps[-1]}" if about.steps else ", no step marks"
-    return Paragraph(f"{text}. A profiler ran: it slows the host down.")
+    return Paragraph(f"{text}. {about.steps.in_words} A profiler ran: it slows the host down.")
 
 
 def fenced(text: str, language: str) -> str:

@@ -13,7 +13,7 @@ from analyzers.trace.columns import ints
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.range_classes import range_classes
 from analyzers.trace.regions import launches
-from analyzers.trace.steps import find_steps
+from analyzers.trace.steps import bounding_ranges
 from analyzers.trace.tables import Trace
 
 ON_GPU = 4  # rows of ranges on the GPU; those that more overlap are drawn on the last of them
@@ -84,7 +84,7 @@ def on_gpu(trace: Trace, side: Ints) -> dict[tuple[int, ...], Projected]:
     side : of each op of the trace: A, B or OTHER.
     """
     _, wanted, _ = trace.once(range_classes)
-    rows = np.setdiff1d(np.flatnonzero(wanted), find_steps(trace).rows)
+    rows = np.flatnonzero(wanted & ~bounding_ranges(trace))
     thread, launched, _ = launches(trace)
     known = np.flatnonzero(ints(trace.ops, "launch") >= 0)
     process = ints(trace.ops, "process")[known]

@@ -6,9 +6,9 @@ import statistics
 from pathlib import Path
 
 import pytest
+from analyzers.compare.late_start import LateStart, late_start, typical_step
 
 from analyzers.compare.compare import compare
-from analyzers.compare.late_start import LateStart, late_start, typical_step
 from analyzers.compare.steps import group_steps
 from analyzers.load import load
 from analyzers.readers.reading import Reading

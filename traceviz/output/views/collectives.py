@@ -14,6 +14,7 @@ from analyzers.trace.devices import DeviceLabels
 from traceviz.output.document import Block, Headline, Table
 from traceviz.output.quantities import duration, error, percent, size, unshown
 from traceviz.output.views.caveats import caveats
+from traceviz.output.views.steps import steps
 
 MOST_COLLECTIVES = 24
 MOST_RANKS = 16
@@ -27,7 +28,7 @@ def blocks(result: Collectives) -> list[Block]:
         if len(result.copies):
             text = "communication is by copies between GPUs alone."
         return [Headline("NO COLLECTIVES", text, "middle"), *_copies(result), *caveats(result.warnings)]
-    shown: list[Block] = [_summary(result), *_groups(result), _collectives(result)]
+    shown: list[Block] = [*steps(result.steps), _summary(result), *_groups(result), _collectives(result)]
     by_device = result.by_device()
     if len(by_device) > 1:
         shown.append(_by_rank(result, by_device))

@@ -11,6 +11,7 @@ from analyzers.trace.devices import DeviceLabels
 from traceviz.output.document import Block, Headline, Table
 from traceviz.output.quantities import duration
 from traceviz.output.views.caveats import caveats
+from traceviz.output.views.steps import steps
 
 STATES = {"a": "A alone", "b": "B alone", "both": "both", "waiting": "waiting", "neither": "neither"}
 # Columns of the table by rank, in which there is room for few.
@@ -26,6 +27,7 @@ def blocks(result: CountersResult) -> list[Block]:
     period = duration(result.ranks[0].period_ns) if result.ranks else ""
     shown: list[Block] = [
         Headline("COUNTERS", result.sentence),
+        *steps(result.steps),
         Table(("side", "selector"), (("A", result.a), ("B", result.b))),
         _together(pooled(result.ranks), f"{count} rank{'s' if count > 1 else ''}, a sample every {period}"),
     ]

@@ -8,7 +8,7 @@ from analyzers.verdict.result import OverlapResult
 from analyzers.verdict.stake import BOTH, LATE_RANKS, TRANSFER, Stake
 from traceviz.output.quantities import count_of, duration, part_of, percent, span
 
-DIFFER = 0.01  # apparent and real ratios that differ by less are told as one
+DIFFER = 0.01  # of what could overlap: apparent and real times that differ by less are told as one
 LITTLE = 0.05  # of what is possible: where the bar is met, why less than this was missed is not told
 _HOLDERS = {  # what would hold an op next, by its cause
     "host-sync": "a host sync",
@@ -51,12 +51,12 @@ def _apparent(result: OverlapResult, rank: RankOverlap) -> str:
     """Apparent overlap beside real, and for whom a side waits."""
     if rank.is_apparent:
         return _only_apparent(result, rank)
-    plain, real = rank.overlap_ratio, rank.real_overlap_ratio
-    if plain is None or real is None or abs(plain - real) < DIFFER:
+    one = rank.typical
+    if one.overlap_ns - one.real_overlap_ns < DIFFER * one.could_overlap_ns:
         return ""
     side, name = max(zip((rank.a, rank.b), result.names, strict=True), key=lambda one: one[0].wait_ns)
     waiting = percent(side.wait_ns / side.busy_ns)
-    both = f"{percent(plain)} apparent, {percent(real)} real"
+    both = f"{part_of(one.real_overlap_ns, one.overlap_ns, 'of the')} overlapped is real"
     return f"{both}: {name} spends {waiting} of its time waiting for {_late(result)}."
 
 
@@ -81,7 +81,9 @@ def _cause(result: OverlapResult, rank: RankOverlap) -> str:
     found = result.findings
     if not found or (result.passed and rank.missed_ns < LITTLE * rank.could_overlap_ns):
         return ""
-    held = f"{_held(found[0].ns, rank.missed_ns)} missed)."
+    steps = result.stake.steps if result.stake else 0
+    held = f"{_held(*(round(ns / max(steps, 1)) for ns in (found[0].ns, rank.missed_ns)))} missed"
+    held = f"{held}{' a step' if steps else ''})."
     text = found[0].text
     text = f"{text[:-1]}; {held}" if text.endswith(")") else f"{text} ({held}"
     return f"Still missed, {text}" if result.passed else f"{text[0].upper()}{text[1:]}"

@@ -19,9 +19,8 @@ def blocks(result: TraceInfo) -> list[Block]:
     shown += communication(result.communication, result.suggested)
     if result.ranges:
         shown.append(_ranges(result))
-    if result.steps:
-        numbers = listing([str(step) for step in result.steps], most=12)
-        shown.append(Paragraph(f"{len(result.steps)} ({numbers})", "Steps"))
+    if result.steps.count:
+        shown.append(Paragraph(result.steps.in_words, "Steps"))
     sampled = [one for one in result.ranks if one.samples]
     if sampled:
         rate = (

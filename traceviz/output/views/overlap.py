@@ -17,7 +17,9 @@ from traceviz.output.views.caveats import caveats
 from traceviz.output.views.communication import communication
 from traceviz.output.views.contended import contended
 from traceviz.output.views.first_lines import after_the_verdict
+from traceviz.output.views.steps import steps
 
+FIRST = (DISTORTED, "window-decides")  # warnings that stand with the first lines
 MOST_RANKS = 32
 FEW_RANKS = 8  # unless all is asked for
 MOST_INSTANCES = 8
@@ -25,7 +27,8 @@ MOST_INSTANCES = 8
 
 def brief(result: OverlapResult) -> list[Block]:
     """The first lines alone, what a claim comes to, and what the sides contend for."""
-    return [*head(result), *contended(result.contended)]
+    decides = [Paragraph(one.message) for one in result.warnings if one.code == "window-decides"]
+    return [*head(result), *steps(result.steps), *decides, *contended(result.contended)]
 
 
 def head(result: OverlapResult) -> list[Block]:
@@ -41,7 +44,7 @@ def head(result: OverlapResult) -> list[Block]:
 def blocks(result: OverlapResult, *, verbose: bool = False) -> list[Block]:
     """All that the command says."""
     hint = "--verbose has the evidence of each cause, instances, and figures as other tools give them."
-    shown = [*head(result), *figures(result, verbose=verbose)]
+    shown = [*head(result), *steps(result.steps), *figures(result, verbose=verbose)]
     return shown if verbose or not result.ranks else [*shown, Paragraph(hint)]
 
 
@@ -51,7 +54,7 @@ def figures(result: OverlapResult, *, verbose: bool = False) -> list[Block]:
     Verbose: also both sides' busy time and waits, other tools' figures, each cause's evidence at length, instances.
     """
     shown: list[Block] = [
-        *(Paragraph(one.message) for one in result.warnings if one.code == DISTORTED),
+        *(Paragraph(one.message) for one in result.warnings if one.code in FIRST),
         Table(
             ("side", "selector", "ops", "streams"), [_side(result, "A"), _side(result, "B")], numeric=frozenset({"ops"})
         ),
@@ -73,7 +76,7 @@ def figures(result: OverlapResult, *, verbose: bool = False) -> list[Block]:
     if verbose and any(rank.instances for rank in result.ranks):
         shown.append(_instances(result))
     shown += caveats(
-        [one for one in result.warnings if one.code != DISTORTED], verbose=verbose, rest="--verbose has all"
+        [one for one in result.warnings if one.code not in FIRST], verbose=verbose, rest="--verbose has all"
     )
     return worded(shown, result.runtime)
 

@@ -10,6 +10,7 @@ from analyzers.trace.kernels import function as kernel
 from traceviz.output.document import Block, Paragraph, Table, worded
 from traceviz.output.quantities import duration, percent, unshown
 from traceviz.output.views.caveats import caveats
+from traceviz.output.views.steps import steps
 
 MOST_STREAMS = 24
 MOST_PAIRS = 12
@@ -18,7 +19,7 @@ MOST_KERNELS = 12
 
 def blocks(result: StreamsResult, costs: StreamContention | None = None) -> list[Block]:
     """Per rank: time at each number of busy streams, each stream, the pairs that overlap; then what that cost."""
-    shown: list[Block] = [_levels(result)]
+    shown: list[Block] = [*steps(result.steps), _levels(result)]
     for rank in result.ranks:
         shown.append(_streams(rank))
         if np.triu(rank.overlap_ns, 1).any():

@@ -9,6 +9,7 @@ from analyzers.select.language import names_of
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table
 from traceviz.output.quantities import duration, percent, span, unshown
 from traceviz.output.views.caveats import caveats
+from traceviz.output.views.steps import steps
 
 MOST_RANKS = 32
 FIRST = 3  # suggestions that are shown whatever they bring
@@ -21,6 +22,7 @@ def blocks(result: WhatIf) -> list[Block]:
     if result.replay is not None:
         shown.append(Paragraph(f"{result.replay.sentence}.", "Replay"))
     shown.append(Headline(result.word.upper(), result.sentence, result.mood))
+    shown += steps(result.steps)
     best = result.best
     if best is not None:
         shown.append(Paragraph(_next(best), "Binds next"))

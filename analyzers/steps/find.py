@@ -1,0 +1,67 @@
+"""Find the steps of a run, once its captures are one trace, and say which of them time figures are of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from analyzers.common.errors import TracevizError
+from analyzers.steps.candidates import Candidate, Candidates, candidates
+from analyzers.steps.choose import steps_of_run
+from analyzers.trace.columns import codes
+from analyzers.trace.steps import family
+from analyzers.trace.tables import Trace
+
+MOST_NAMES = 8
+
+
+def with_steps(trace: Trace, given: str | None = None, found: Candidates | None = None) -> Trace:
+    """The trace of a run, before its clocks are aligned, with its steps.
+
+    Parameters
+    ----------
+    given : the range by which the user wants steps, as `read_step_range` reads it.
+    found : the candidates of its processes, where they were looked for before.
+
+    Raises
+    ------
+    TracevizError : no range of the given name bounds a step.
+    """
+    found = candidates(trace, given) if found is None else found
+    if given is not None and not any(found.values()):
+        raise TracevizError(f"No range is called {given!r}, so it bounds no steps.", hint=_hint(trace))
+    return replace(trace, steps=steps_of_run(trace, found, given))
+
+
+def read_step_range(text: str) -> str:
+    """The name of a range that is to bound steps; "nvtx:" in front is no part of it.
+
+    >>> read_step_range("nvtx:## forward # ##"), read_step_range("Optimizer.step#Adam.step")
+    ('## forward # ##', 'Optimizer.step#Adam.step')
+    """
+    name = text.strip().removeprefix("nvtx:").strip().strip('"')
+    if not name:
+        raise TracevizError(f"{text!r} names no range.", hint='Name one as info lists it: --step-by "train_step".')
+    return name
+
+
+def of_run(parts: Sequence[tuple[int, Candidates, int]]) -> Candidates:
+    """Candidates of captures as those of their run: how many processes and ns lie before each, and what it has."""
+    return {
+        before + process: tuple(_moved(one, shift) for one in some)
+        for before, found, shift in parts
+        for process, some in found.items()
+    }
+
+
+def _moved(one: Candidate, shift: int) -> Candidate:
+    start, end = (times + shift for times in (one.start_ns, one.end_ns))
+    return replace(one, start_ns=start, end_ns=end)
+
+
+def _hint(trace: Trace) -> str:
+    code, texts = codes(trace.ranges, "name")
+    names = sorted({family(texts[one]) for one in set(code.tolist()) if not texts[one].startswith(("aten::", "nccl"))})
+    listed = ", ".join(names[:MOST_NAMES])
+    return f"There are {listed}{' …' if len(names) > MOST_NAMES else ''}." if names else "The captures have no ranges."

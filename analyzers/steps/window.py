@@ -1,0 +1,122 @@
+"""Which whole steps time figures leave out, by default and on all ranks.
+
+- A step of which the profiler's own work took over a quarter, and twice what it took of the median step.
+- A first step that waits for a rank whose profiler started late: the others wait in the first collective that they
+  capture, often for longer than a step takes. Of a device's steps, each from the end of the communication of the one
+  before to the end of its own, the first is far from the median of the others (by over a tenth, and by over three times
+  what they typically differ from it), and what it waits beyond the median of the others' waiting is half or more of
+  that. Steps of 13.0, 3.4, 3.5 and 3.4 ms with 9.5, 0, 0.1 and 0 ms of waiting: 9.6 ms too long, by a wait of 9.5 ms.
+
+Where fewer than three would be left, none of these is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.intervals import measure, union
+from analyzers.arrays.types import Ints
+from analyzers.common.wording import percent
+from analyzers.trace.columns import ints, ints_at
+from analyzers.trace.kernels import is_communication
+from analyzers.trace.overhead import overhead_in_steps
+from analyzers.trace.step_table import LateStart, LeftOut, Steps
+from analyzers.trace.steps import numbers_of_ops
+from analyzers.trace.tables import Trace
+
+MUCH, TIMES_THE_USUAL = 0.25, 2.0  # of a step that the profiler took; and of what it took of the median step
+FAR, SCATTERS = 0.1, 3.0  # of the other steps' median; times what they differ from it
+FEWEST = 3  # steps that have to be left
+NOT_WHOLE = "it is not complete on all ranks"
+
+
+def with_window(trace: Trace) -> Trace:
+    """The trace, on one clock and with its collectives' waits, whose steps say which of them are left out."""
+    steps = trace.steps
+    if steps is None or not steps.size:
+        return trace
+    cut = [LeftOut(number, NOT_WHOLE) for number in steps.present if number not in steps.whole]
+    late = late_start(trace, steps)
+    left = {one.step: one for one in _profiled(trace, steps)}
+    if late is not None:
+        left[late.step] = LeftOut(late.step, late.reason)
+    if len(steps.whole) - len(left) < FEWEST:
+        left, late = {}, None
+    left_out = tuple(sorted([*cut, *left.values()], key=lambda one: one.step))
+    return replace(trace, steps=replace(steps, left_out=left_out, late_start=late))
+
+
+def _profiled(trace: Trace, steps: Steps) -> Iterator[LeftOut]:
+    """Steps that the profiler's own work takes much of, on any rank."""
+    share = trace.once(overhead_in_steps)
+    if not share.size:
+        return
+    whole = np.isin(steps.numbers, steps.whole)
+    for (process,), rows in rows_by_key(steps.process).items():
+        rows = rows[whole[rows]]
+        usual = float(np.median(share[rows])) if rows.size else 0.0
+        for row in rows[(share[rows] > MUCH) & (share[rows] > TIMES_THE_USUAL * usual)].tolist():
+            rank = trace.processes[process].rank
+            reason = f"the profiler's own work took {percent(float(share[row]))} of it on rank {rank}"
+            yield LeftOut(int(steps.numbers[row]), reason)
+
+
+class _Lane(msgspec.Struct, frozen=True):
+    """One device's whole steps by its communication: how long each took, and only waited, ns.
+
+    late_rank : for whom it waited longest in the first one.
+    """
+
+    rank: int
+    device: int
+    times: Ints
+    waits: Ints
+    late_rank: int
+
+
+def late_start(trace: Trace, steps: Steps) -> LateStart | None:
+    """The first whole step, where a device waits in it for a late profiler."""
+    lanes = [lane for lane in _lanes(trace, steps) if _is_late(lane)]
+    if not lanes:
+        return None
+    worst = max(lanes, key=lambda lane: int(lane.waits[0]))
+    usual = round(float(np.median(worst.waits[1:])))
+    return LateStart(steps.whole[0], worst.rank, worst.device, worst.late_rank, int(worst.waits[0]), usual)
+
+
+def _is_late(lane: _Lane) -> bool:
+    first, others = int(lane.times[0]), lane.times[1:]
+    usual = float(np.median(others))
+    longer = first - usual
+    far = max(FAR * usual, SCATTERS * float(np.median(np.abs(others - usual))))
+    return bool(longer > far and lane.waits[0] - np.median(lane.waits[1:]) >= longer / 2)
+
+
+def _lanes(trace: Trace, steps: Steps) -> Iterator[_Lane]:
+    """The devices that communicate in all whole steps, of which it takes three to tell."""
+    wanted, number = np.array(steps.whole, np.int64), numbers_of_ops(trace)
+    if wanted.size < FEWEST:
+        return
+    rows = np.flatnonzero(is_communication(trace) & (ints(trace.ops, "collective") >= 0) & np.isin(number, wanted))
+    keys = [ints_at(trace.ops, column, rows) for column in ("rank", "device")]
+    for (rank, device), own in rows_by_key(*keys).items():
+        by_step = rows_by_key(number[rows[own]])
+        if len(by_step) < wanted.size:
+            continue
+        of_step = [rows[own[by_step[step,]]] for step in wanted.tolist()]
+        last = np.array([ints_at(trace.ops, "end_ns", some).max() for some in of_step])
+        begin = int(ints_at(trace.ops, "start_ns", of_step[0]).min())
+        waits = np.array([_waiting(trace, some) for some in of_step], np.int64)
+        longest = of_step[0][np.argmax(ints_at(trace.ops, "wait_ns", of_step[0]))]
+        yield _Lane(rank, device, np.diff(last, prepend=begin), waits, int(ints(trace.ops, "last_rank")[longest]))
+
+
+def _waiting(trace: Trace, ops: Ints) -> int:
+    """How long some collectives only waited for a late rank, ns."""
+    start, wait = (ints_at(trace.ops, column, ops) for column in ("start_ns", "wait_ns"))
+    return measure(union(start, start + wait))

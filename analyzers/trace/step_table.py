@@ -1,0 +1,188 @@
+"""The steps of a run, and which of them time figures leave out: data that a trace carries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from analyzers.arrays.types import Ints, Mask
+from analyzers.common.records import Record
+from analyzers.common.wording import duration
+
+UNMARKED = "no range is named like one (ProfilerStep#3, step 3, iteration 3)"
+MARKED, INFERRED, GIVEN = "marked", "inferred", "given"  # values of `Steps.source`
+
+
+class LateStart(Record, frozen=True):
+    """A first step in which a device waits for a rank whose profiler started late.
+
+    rank, device : who waits longest; late_rank : for whom, -1 where nothing says. wait_ns, usual_ns : in this step, and
+    the median of the others.
+    """
+
+    step: int
+    rank: int
+    device: int
+    late_rank: int
+    wait_ns: int
+    usual_ns: int
+
+    @property
+    def reason(self) -> str:
+        """Why it is left out."""
+        whom = f" for rank {self.late_rank}" if self.late_rank >= 0 else ""
+        return (
+            f"rank {self.rank} waits {duration(self.wait_ns)} in it{whom}, {duration(self.usual_ns)} in the others, "
+            "as where a rank's profiler starts late"
+        )
+
+
+class LeftOut(Record, frozen=True):
+    """A step that time figures leave out, and why."""
+
+    step: int
+    reason: str
+
+
+class Steps(Record, frozen=True):
+    """Steps of a run.
+
+    process, start_ns, end_ns, numbers : a row a process and step, by process and start; ns of the trace's clock on the
+        host. All processes share one numbering.
+    source : MARKED, INFERRED, GIVEN, or "" where there are none; by : what marks or bounds them, in words.
+    whole : numbers of the steps that are complete on all ranks, ascending.
+    left_out : of those and of the others, the ones that time figures leave out, by number.
+    late_start : the first of them, where a late profiler is why.
+    unknown : why no steps were found, "" where some were.
+    """
+
+    process: Ints
+    start_ns: Ints
+    end_ns: Ints
+    numbers: Ints
+    source: str = ""
+    by: str = ""
+    whole: tuple[int, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    late_start: LateStart | None = None
+    unknown: str = ""
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        return int(self.numbers.size)
+
+    @property
+    def present(self) -> list[int]:
+        """Step numbers there are, ascending."""
+        return [int(number) for number in np.unique(self.numbers)]
+
+    @property
+    def counted(self) -> tuple[int, ...]:
+        """Whole steps that time figures are of, ascending."""
+        excluded = {one.step for one in self.left_out}
+        return tuple(number for number in self.whole if number not in excluded)
+
+    def used(self, numbers: tuple[int, ...] | None) -> StepsUsed:
+        """In short, with the steps that some figures are of."""
+        return StepsUsed(
+            count=len(self.present),
+            whole=len(self.whole),
+            source=self.source,
+            by=self.by,
+            first=next(iter(self.whole), None),
+            last=next(iter(self.whole[::-1]), None),
+            left_out=self.left_out,
+            unknown=self.unknown,
+            numbers=numbers,
+        )
+
+    def take(self, rows: Ints | Mask) -> Steps:
+        """Some of the rows."""
+        columns = ("process", "start_ns", "end_ns", "numbers")
+        return msgspec.structs.replace(self, **{column: getattr(self, column)[rows] for column in columns})
+
+
+class StepsUsed(Record, frozen=True):
+    """The steps of a run in short, and which of them figures are of.
+
+    count : steps seen; whole : those complete on all ranks, of which first and last are the ends, None without any.
+    source, by, left_out, unknown : as in `Steps`. numbers : the steps that figures are of; None where they are of all
+    that was captured, or of a window of time.
+    """
+
+    count: int
+    whole: int
+    source: str
+    by: str
+    first: int | None
+    last: int | None
+    left_out: tuple[LeftOut, ...]
+    unknown: str
+    numbers: tuple[int, ...] | None
+
+    @property
+    def in_words(self) -> str:
+        """How many there are, and how they were found."""
+        if not self.count:
+            return f"No steps: {self.unknown or UNMARKED}."
+        how = {MARKED: f"marked by {self.by}", INFERRED: f"inferred from {self.by}", GIVEN: f"by {self.by}, as given"}
+        named = f" ({self.first} to {self.last})" if self.first is not None else ""
+        text = f"{self.whole} whole step{'s' * (self.whole != 1)}{named} of {self.count} seen, {how[self.source]}"
+        return f"{text}.{self._left}"
+
+    @property
+    def _left(self) -> str:
+        more = "; ".join(f"{_named(some)}: {reason}" for reason, some in _by_reason(self.left_out).items())
+        return f" Left out of figures: {more} (--all keeps everything)." if more else ""
+
+    @property
+    def sentence(self) -> str:
+        """Which steps the figures are of, how they were found, and what is left out; "" where that goes without saying.
+
+        A capture whose marked steps all count says nothing.
+        """
+        if self.numbers is None or (self.source == MARKED and not self.left_out):
+            return ""
+        found = {INFERRED: f", inferred from {self.by}", GIVEN: f", by {self.by} as given"}.get(self.source, "")
+        named = f"step{'s' if len(self.numbers) > 1 else ''} {in_spans(self.numbers)}"
+        return f"Figures are of {named} of {self.count}{found}.{self._left}"
+
+
+def _by_reason(left_out: Sequence[LeftOut]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for one in left_out:
+        found.setdefault(one.reason, []).append(one.step)
+    return found
+
+
+def _named(steps: Sequence[int]) -> str:
+    return f"step{'s' if len(steps) > 1 else ''} {in_spans(steps)}"
+
+
+def in_spans(numbers: Sequence[int]) -> str:
+    """Numbers in words, runs of them as spans.
+
+    >>> in_spans([1, 2, 3, 5, 7, 8])
+    '1–3, 5, 7–8'
+    """
+    spans: list[list[int]] = []
+    for number in sorted(numbers):
+        if spans and number == spans[-1][-1] + 1:
+            spans[-1].append(number)
+        else:
+            spans.append([number])
+    return ", ".join(f"{one[0]}–{one[-1]}" if len(one) > 1 else f"{one[0]}" for one in spans)
+
+
+def excluded(steps: Steps | None, *, is_given: bool) -> tuple[int, ...]:
+    """Numbers of the steps that figures leave out; none where the user says which time counts, or nothing was found."""
+    if steps is None or is_given or not steps.counted:
+        return ()
+    return tuple(one.step for one in steps.left_out)
+
+
+_NONE = np.empty(0, np.int64)
+NO_STEPS = Steps(_NONE, _NONE, _NONE, _NONE)
