@@ -20,6 +20,8 @@ from analyzers.trace.schemas import WAIT_RANGE
 from analyzers.trace.steps import numbers_of_ops
 from analyzers.trace.tables import Trace
 
+LEAST_APART = 0.01  # of a ratio: nearer is not far
+
 
 class PerStep(Record, frozen=True, eq=False):
     """Steps of one device in which both sides are busy, ascending, as columns.
@@ -49,11 +51,11 @@ class PerStep(Record, frozen=True, eq=False):
         """The row of the step with the median ratio."""
         return median_row(self.ratio)
 
-    def far(self, times: float) -> list[int]:
-        """Steps whose ratio is farther from the median's than so many times the median distance."""
+    def far(self, times: float) -> dict[int, float]:
+        """Ratios of steps that are farther from the median's than so many times the median distance, by number."""
         apart = np.abs(self.ratio - self.ratio[self.median])
-        usual = float(np.median(apart))
-        return [int(number) for number in self.numbers[apart > max(times * usual, 0.01)]]
+        rows = np.flatnonzero(apart > max(times * float(np.median(apart)), LEAST_APART))
+        return dict(zip(self.numbers[rows].tolist(), self.ratio[rows].tolist(), strict=True))
 
 
 def median_row(values: Floats) -> int:

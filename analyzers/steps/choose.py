@@ -16,8 +16,10 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 from msgspec.structs import replace
 
+from analyzers.arrays.groups import distinct
 from analyzers.arrays.types import Ints
 from analyzers.steps.candidates import LAUNCHES, OPTIMIZER, RANGE, Candidate, Candidates
+from analyzers.trace.columns import ints
 from analyzers.trace.step_table import GIVEN, INFERRED, NO_STEPS, UNMARKED, Steps
 from analyzers.trace.steps import marked_steps
 from analyzers.trace.tables import Trace
@@ -34,9 +36,9 @@ def steps_of_run(trace: Trace, found: Candidates, given: str | None = None) -> S
     trace : of the run, its ranks named. found : candidates of all its processes, on the run's clock.
     """
     marked = marked_steps(trace)
-    working = {number for number, one in enumerate(trace.processes) if one.rank >= 0}
+    working = set(distinct(ints(trace.ops, "process")).tolist())
     if marked.size and given is None:
-        return replace(marked, whole=_on_all(marked, working & set(np.unique(marked.process).tolist())))
+        return replace(marked, whole=_on_all(marked, working))
     own = {process: some for process, some in found.items() if process in working}
     chosen, why = _chosen(own, is_given=given is not None)
     if not chosen:

@@ -182,7 +182,7 @@ def kept(
         "verdict": result.verdict,
         "reason": result.reason,
         "bar": result.bar,
-        "rule": job.rule,
+        "rule": job.rule if job.step is None else f"{job.rule}, median step",
         "apparent": int(job.apparent),
         "critical_rank": job.rank,
         "real_overlap_ns": job.real_overlap_ns,

@@ -53,7 +53,8 @@ def overlap(result: OverlapResult) -> Json:
     """`traceviz.overlap/3`: times are whole ns, ratios floats or null.
 
     Since `/2`, figures are of the whole steps that count (`steps`), where there are any and `--all` is not given, and
-    `job` is the median step's: `job.step`, of `job.steps`; null and 0 where figures are of all that was looked at.
+    `job` is the median step's: `job.step`, of `job.steps`; null and 0 where figures are of all that was looked at. So
+    is `median_step` of each rank, whose other figures are sums over those steps.
     `remedy` is null where no change is worth naming, `recoverable_ns` where nothing is predicted: `worth_unknown` says
     why, "" where something is. `id` is what `traceviz show` expands, null where no gap tells a cause.
     """
@@ -174,7 +175,7 @@ def _fields(one: object, *names: str) -> Json:
 
 
 def _rank(rank: RankOverlap) -> Json:
-    known = rank.real_overlap_ratio is not None
+    known, typical = rank.real_overlap_ratio is not None, rank.typical
     return {
         **_fields(rank, "rank", "device"),
         "a": _side(rank.a),
@@ -188,6 +189,7 @@ def _rank(rank: RankOverlap) -> Json:
         **_fields(rank, "apparent_ns", "achievable_ns", "missed_ns"),
         "unaccounted_ns": rank.unaccounted_ns,
         "launched_before": values(rank.launched_before),
+        "median_step": None if typical.step is None else values(typical),
         "waiting_share_estimate": rank.unseen.waiting if rank.unseen else None,
         "missed": [
             {

@@ -23,6 +23,7 @@ FIRST = (DISTORTED, "window-decides")  # warnings that stand with the first line
 MOST_RANKS = 32
 FEW_RANKS = 8  # unless all is asked for
 MOST_INSTANCES = 8
+FAR = 3.0  # times what steps typically differ from the median: those farther are listed
 
 
 def brief(result: OverlapResult) -> list[Block]:
@@ -75,10 +76,24 @@ def figures(result: OverlapResult, *, verbose: bool = False) -> list[Block]:
     shown += communication(result.communication) if verbose else []
     if verbose and any(rank.instances for rank in result.ranks):
         shown.append(_instances(result))
+    shown += _far_steps(result) if verbose else []
     shown += caveats(
         [one for one in result.warnings if one.code not in FIRST], verbose=verbose, rest="--verbose has all"
     )
     return worded(shown, result.runtime)
+
+
+def _far_steps(result: OverlapResult) -> list[Block]:
+    """Steps whose overlap is far from the median step's, on each rank that has any."""
+    lines = []
+    for rank in result.ranks:
+        far = rank.steps.far(FAR) if rank.steps is not None else {}
+        if far and rank.typical.ratio is not None:
+            each = ", ".join(f"step {number} {percent(ratio)}" for number, ratio in [*far.items()][:MOST_INSTANCES])
+            more = f" … {len(far) - MOST_INSTANCES} more" if len(far) > MOST_INSTANCES else ""
+            name = result.device_labels.name(rank.rank, rank.device)
+            lines.append(f"{name}: {each}{more}; median step {rank.typical.step}: {percent(rank.typical.ratio)}.")
+    return [Bullets("Steps far from the median", lines)] if lines else []
 
 
 def _side(result: OverlapResult, side: str) -> tuple[str, str, str, str]:

@@ -1,0 +1,136 @@
+"""Overlap step by step, held to a count of single nanoseconds; the median step is the middle one."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from analyzers.overlap.job import job_of
+from analyzers.overlap.measure import measure_ranks
+from analyzers.overlap.pairing import Pairing
+from analyzers.overlap.per_step import PerStep, lower_median, per_step
+from analyzers.trace.columns import ints
+from analyzers.trace.tables import Trace
+from analyzers.verdict.check import check_overlap
+from tests.support.builder import Builder
+
+
+def random_steps(seed: int) -> Trace:
+    """Steps of two kinds of kernels that wait, or may wait for less or more; some of beta for absent peers."""
+    draw = random.Random(seed)
+    run = Builder()
+    rank = run.rank(0)
+    for step in range(draw.randint(1, 6)):
+        at = 200 * step
+        rank.range(f"step {step}", at, at + 199)
+        for name in ["alpha"] * draw.randint(0, 3) + ["beta"] * draw.randint(0, 3):
+            start = at + draw.randint(0, 120)
+            length = draw.randint(1, 60)
+            low, wait, high = sorted(draw.randint(0, length) for _ in range(3))
+            waits = {"wait_low_ns": low, "wait_ns": wait, "wait_high_ns": high} if draw.random() < 0.6 else {}
+            seen = {"wait_seen": 0} if name == "beta" and draw.random() < 0.3 else {}
+            rank.kernel(name, 7, start, start + length, launch=(at + 1, at + 2), **waits, **seen)
+    rank.kernel("alpha", 7, 5_000, 5_100, launch=(4_000, 4_001))  # in no step
+    return run.trace()
+
+
+def instants(trace: Trace, rows: list[int], wait: str) -> set[int]:
+    """Single nanoseconds at which some ops run, waits as a column has them left out; "" leaves out none."""
+    found: set[int] = set()
+    for row in rows:
+        start, end = int(trace.ops["start_ns"][row]), int(trace.ops["end_ns"][row])
+        if wait == "absent":
+            waits = end - start if trace.ops["wait_seen"][row] == 0 else int(trace.ops["wait_high_ns"][row])
+        else:
+            waits = int(trace.ops[wait][row]) if wait else 0
+        found |= set(range(start + waits, end))
+    return found
+
+
+def ratios(trace: Trace, a: list[int], b: list[int], most: str) -> tuple[float, float]:
+    """Least and most of O / (O + the shorter side's time alone), over all that waits may be at once."""
+    waits = ("wait_low_ns", most)
+    sides = {(side, wait): instants(trace, rows, wait) for side, rows in (("a", a), ("b", b)) for wait in waits}
+    low_a, high_a, low_b, high_b = (sides[key] for key in sides)
+    least, largest = len(high_a & high_b), len(low_a & low_b)
+    least_alone = min(len(high_a - low_b), len(high_b - low_a))
+    most_alone = min(len(low_a - high_b), len(low_b - high_a))
+    return (
+        least / (least + most_alone) if least else 0.0,
+        largest / (largest + least_alone) if largest else 0.0,
+    )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_each_step_is_counted_instant_by_instant(seed: int) -> None:
+    trace = random_steps(seed)
+    names = trace.ops["name"].astype(str).tolist()
+    number = [start // 200 if start < 4_000 else -1 for start in ints(trace.ops, "start_ns").tolist()]
+    rows = {
+        (name, step): [i for i, one in enumerate(names) if (one, number[i]) == (name, step)]
+        for name in ("alpha", "beta")
+        for step in range(6)
+    }
+    a, b = (np.array([i for i, one in enumerate(names) if one == name], np.int64) for name in ("alpha", "beta"))
+    found = per_step(trace, a, b, ints(trace.ops, "wait_seen") == 0)
+    expected = {}
+    for step in range(6):
+        of_a, of_b = rows["alpha", step], rows["beta", step]
+        real_a, real_b = (instants(trace, some, "wait_ns") for some in (of_a, of_b))
+        could = min(len(real_a), len(real_b))
+        if could:
+            plain = len(instants(trace, of_a, "") & instants(trace, of_b, ""))
+            real = len(real_a & real_b)
+            seen, apparent = ratios(trace, of_a, of_b, "absent"), ratios(trace, of_a, of_b, "wait_high_ns")
+            bounds = [min(real / could, one[0]) for one in (seen, apparent)]
+            bounds += [max(real / could, one[1]) for one in (seen, apparent)]
+            expected[step] = (plain, real, could, *bounds)
+    if found is None:
+        assert not expected
+        return
+    columns = (found.overlap_ns, found.real_ns, found.could_ns, found.low, found.apparent_low, found.high)
+    rows_found = zip(found.numbers.tolist(), *(one.tolist() for one in (*columns, found.apparent_high)), strict=True)
+    got = {step: values for step, *values in rows_found}
+    assert sorted(got) == sorted(expected)
+    for step, values in expected.items():
+        assert got[step] == pytest.approx(list(values))
+
+
+def test_the_median_of_an_even_number_is_the_lower_of_the_two() -> None:
+    zeros = np.zeros(4)
+    one = PerStep(
+        np.array([3, 4, 5, 6]),
+        np.array([9, 5, 1, 7]),
+        np.array([9, 5, 1, 7]),
+        np.full(4, 10),
+        zeros,
+        zeros,
+        zeros,
+        zeros,
+    )
+    assert int(one.numbers[one.median]) == 4
+    assert lower_median(np.array([0.9, 0.5, 0.1, 0.7])) == 0.5
+    assert one.far(1.0) == {3: 0.9, 5: 0.1}
+
+
+def test_the_median_step_speaks_for_the_job() -> None:
+    """Of steps that overlap by 0, 40 and 50 of 50 the median is 40 of 50; all of them are 90 of 150."""
+    run = Builder()
+    rank = run.rank(0)
+    for step, both in enumerate((0, 40, 50)):
+        at = 200 * step
+        rank.range(f"step {step}", at, at + 199)
+        rank.kernel("alpha", 7, at + 10, at + 60, launch=(at + 1, at + 2))
+        rank.kernel("beta", 9, at + 60 - both, at + 110 - both, launch=(at + 3, at + 4))
+    trace = run.trace()
+    rows = np.arange(6)
+    sides = [np.isin(rows, rows[first::2]) for first in (0, 1)]
+    nothing = np.full(6, -1)
+    pairing = Pairing("capture", nothing, nothing, np.empty(0, np.int64), ())
+    by_step, in_all = (job_of(measure_ranks(trace, *sides, pairing, by_step=each), 0.6) for each in (True, False))
+    assert (by_step.step, by_step.steps, by_step.real_overlap_ns, by_step.achievable_ns) == (1, 3, 40, 50)
+    assert (by_step.ratio_low, by_step.ratio_high) == (0.8, 0.8)
+    assert (in_all.step, in_all.real_overlap_ns, in_all.achievable_ns) == (None, 90, 150)
+    assert check_overlap(trace, "kernel:alpha", "kernel:beta").job == in_all, "nobody looked for steps in it"
