@@ -298,8 +298,9 @@ def _beside(trace: Trace, ops: Ints, others: Ints) -> Union:
     return intersect(union(starts[ops], ends[ops]), union(starts[others], ends[others]))
 
 
-def with_left_out(trace: Trace, ranks: Sequence[RankOverlap]) -> list[RankOverlap]:
-    """Count on each rank's device what was launched before the capture began."""
+def with_left_out(part: Trace, ranks: Sequence[RankOverlap]) -> list[RankOverlap]:
+    """Count on each rank's device what was launched before the capture began, whichever part of it is looked at."""
+    trace = part.whole or part
     early = np.flatnonzero(launched_before(trace))
     starts, ends = ints(trace.ops, "start_ns")[early], ints(trace.ops, "end_ns")[early]
     by_device = rows_by_key(*(ints(trace.ops, column)[early] for column in ("rank", "device")))

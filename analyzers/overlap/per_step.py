@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from msgspec.structs import astuple
 
 from analyzers.arrays.groups import distinct
 from analyzers.arrays.intervals import overlap_by_group
@@ -50,6 +51,12 @@ class PerStep(Record, frozen=True, eq=False):
     def median(self) -> int:
         """The row of the step with the median ratio."""
         return median_row(self.ratio)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PerStep) and all(map(np.array_equal, *(astuple(one) for one in (self, other))))
+
+    def __hash__(self) -> int:
+        return hash(self.numbers.tobytes())
 
     def far(self, times: float) -> dict[int, float]:
         """Ratios of steps that are farther from the median's than so many times the median distance, by number."""

@@ -205,8 +205,7 @@ class _Worth:
         prediction = self.replayed.predict([change], self.fidelity.error, runs)
         if min(likely, *in_order) <= self._unsure(likely, device) or prediction.step_low_ns > prediction.now_ns:
             return None
-        (rank,) = (one for one in self.result.ranks if (one.rank, one.device) == device)
-        ratio = rank.typical.ratio or 0.0
+        (rank,) = (one for one in prediction.ranks if (one.rank, one.device) == device)
         return Remedy(
             change=str(change),
             rank=device[0],
@@ -214,8 +213,8 @@ class _Worth:
             recoverable_ns=likely,
             recoverable_low_ns=low,
             recoverable_high_ns=high,
-            now_ratio=ratio,
-            ratio=min(ratio + likely / self.possible_ns[device], 1.0),
+            now_ratio=rank.now_ratio or 0.0,
+            ratio=rank.ratio or 0.0,
             now_step_ns=prediction.now_ns,
             step_ns=prediction.step_ns,
             step_low_ns=prediction.step_low_ns,

@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
+from analyzers.trace.narrow import EVERYTHING
 from analyzers.verdict.check import check_overlap
 from analyzers.verdict.result import OverlapResult
 from tests.simulator.machine import Op, Run, simulate
@@ -81,4 +82,4 @@ def _alone(op: Op) -> int:
 def answer(seed: int, form: str, folder: Path, *, contends: bool = True) -> tuple[Run, OverlapResult]:
     """What happened, and what the package says of it."""
     run = simulate(program(seed, contends=contends))
-    return run, check_overlap(loaded(run, form, folder), A, B, min_overlap=0.0)
+    return run, check_overlap(loaded(run, form, folder), A, B, min_overlap=0.0, narrowing=EVERYTHING)

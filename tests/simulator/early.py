@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from analyzers.trace.narrow import EVERYTHING
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.simulator.generate import generate
@@ -70,7 +71,7 @@ def answers(seeds: range, fmt: str, folder: Path) -> Counter[str]:
         alone, with_early = (min(each[k] for each in truths) for k in (1, 2))
         for bar in (alone - FAR - 0.01, with_early + FAR + 0.01):
             if 0 < bar < 1:
-                passed = check_overlap(trace, A, B, min_overlap=bar, explain=False).passed
+                passed = check_overlap(trace, A, B, min_overlap=bar, explain=False, narrowing=EVERYTHING).passed
                 found["withheld" if passed is None else "right" if passed == (alone >= bar) else "wrong"] += 1
     return found
 

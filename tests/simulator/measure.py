@@ -21,6 +21,7 @@ from analyzers.readers.reading import Reading
 from analyzers.select.select import select
 from analyzers.syncs.report import order_report
 from analyzers.trace.columns import ints
+from analyzers.trace.narrow import EVERYTHING
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.simulator import kineto, nsys
@@ -199,7 +200,7 @@ def _measure(program: Program, fmt: str, folder: Path, tally: Tally, about: str)
     trace, truth = loaded(run, fmt, folder), Truth(run)
     ops = ops_by_row(trace, run)
     count_causes(tally, trace, truth, ops, about)
-    for rank in check_overlap(trace, A, B).ranks:
+    for rank in check_overlap(trace, A, B, narrowing=EVERYTHING).ranks:
         count_promises(tally, rank, trace, truth, ops, about)
         gains = sorted(((recovered(program, rank.rank, cause), cause) for cause in REMOVABLE), reverse=True)
         if rank.missed and gains[0][0] > max(5_000, 1.25 * gains[1][0]):

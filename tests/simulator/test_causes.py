@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from analyzers.trace.narrow import EVERYTHING
 from analyzers.verdict.check import check_overlap
 from tests.simulator.machine import simulate
 from tests.simulator.measure import A, B, Tally, count_causes, count_promises, loaded, ops_by_row, programs, queue_of
@@ -24,7 +25,7 @@ def tally_of(seeds: range, fmt: str, folder: Path, only: str = "") -> Tally:
         ops = ops_by_row(trace, run)
         with queue_of(program):
             count_causes(tally, trace, truth, ops, f"{seed}")
-            for rank in check_overlap(trace, A, B).ranks:
+            for rank in check_overlap(trace, A, B, narrowing=EVERYTHING).ranks:
                 count_promises(tally, rank, trace, truth, ops, f"{seed}")
     return tally
 

@@ -7,9 +7,8 @@ import statistics
 from pathlib import Path
 
 import pytest
-from analyzers.compare.late_start import late_start, typical_step
 
-from analyzers.compare.steps import group_steps
+from analyzers.compare.step_times import typical_step
 from analyzers.trace.columns import ints
 from analyzers.trace.unlaunched import launched_before
 from tests.simulator.early import answers, cut, seen_by
@@ -60,7 +59,7 @@ def test_answers_hold_of_what_was_launched_within_in_many(fmt: str, tmp_path: Pa
 def steps_of(seed: int, late: int) -> Program:
     """Three ranks, steps of one time but for some jitter; the last rank's host comes late to the first one."""
     draw = random.Random(f"steps {seed}")
-    work, count = draw.randint(200_000, 2_000_000), draw.randint(3, 8)
+    work, count = draw.randint(200_000, 2_000_000), draw.randint(4, 8)
     written = []
     for rank in range(3):
         actions: list[Action] = [Busy(late)] if rank == 2 else []
@@ -89,7 +88,7 @@ def test_a_late_start_is_recognised_and_the_median_is_that_of_the_other_steps(
     late = random.Random(f"late {seed}").randint(500_000, 20_000_000)
     run = simulate(steps_of(seed, late))
     trace = loaded(run, fmt, tmp_path, clocks(seed, 3, fmt))
-    found = late_start(trace, group_steps(trace))
+    found = trace.steps.late_start if trace.steps else None
     assert found is not None and (found.step, found.late_rank) == (0, 2)
     assert abs(found.wait_ns - late) < 0.1 * late + 50_000
     slowest = [max(times) for times in zip(*(step_times(run, rank) for rank in range(3)), strict=True)]
@@ -102,4 +101,4 @@ def test_a_late_start_is_recognised_and_the_median_is_that_of_the_other_steps(
 @pytest.mark.parametrize("seed", range(12))
 def test_a_punctual_start_counts(fmt: str, seed: int, tmp_path: Path) -> None:
     trace = loaded(simulate(steps_of(seed, 0)), fmt, tmp_path, clocks(seed, 3, fmt))
-    assert late_start(trace, group_steps(trace)) is None
+    assert trace.steps is not None and trace.steps.left_out == ()

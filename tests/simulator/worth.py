@@ -16,6 +16,7 @@ from pathlib import Path
 
 from analyzers.overlap.measure import RankOverlap
 from analyzers.replay.worth import with_worth
+from analyzers.trace.narrow import EVERYTHING
 from analyzers.verdict.check import check_overlap
 from tests.simulator import measure, replays
 from tests.simulator.generate import generate
@@ -106,7 +107,7 @@ def measured(seeds: range, form: str, folder: Path) -> Worth:
     for seed, program in programs(seeds):
         with measure.queue_of(program), replays.queue_of(program):
             trace = loaded(simulate(program), form, folder)
-            result = with_worth(check_overlap(trace, A, B), trace)
+            result = with_worth(check_overlap(trace, A, B, narrowing=EVERYTHING), trace, EVERYTHING)
             truth = recovered(program)
             for rank in result.ranks:
                 of_rank = {cause: by_rank[rank.rank] for cause, by_rank in truth.items()}

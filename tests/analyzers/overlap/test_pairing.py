@@ -76,7 +76,7 @@ def test_ranges_that_occur_unequally_often_are_paired_by_step() -> None:
         launch_in(rank, "A", 1000 * step, f"a{step}", 1, 1000 * step, 1000 * step + 50)
         for k in range(2):
             launch_in(rank, "B", 1000 * step + 100 + 10 * k, f"b{step}{k}", 2, 1000 * step, 1000 * step + 50)
-    rank.kernel("ncclKernel", 3, 5000, 5001, launch=(950, 951))
+    rank.kernel("ncclKernel", 3, 5000, 5001, launch=(1950, 1951))
     trace = run.trace()
     pairing = paired(trace, "nvtx:A,comm", "nvtx:B")
     assert pairing.rule == "step"

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from analyzers.compare.late_start import typical_step
 from typer.testing import CliRunner
 
 from analyzers import info, load, streams
 from analyzers.collectives import report as collectives
 from analyzers.common.errors import TracevizError
 from analyzers.compare.compare import compare
+from analyzers.compare.step_times import typical_step
 from analyzers.readers.inputs import Input
 from analyzers.readers.reading import Reading
 from analyzers.scale import answers, parts

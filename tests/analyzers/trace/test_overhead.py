@@ -12,7 +12,7 @@ from analyzers.load import load
 from analyzers.readers.kineto import read as kineto
 from analyzers.readers.nsys import read as nsys
 from analyzers.trace.narrow import only_ranks, only_steps
-from analyzers.trace.overhead import about_distorted_steps, distorted_steps, with_overhead
+from analyzers.trace.overhead import distorted_steps, with_distorted_steps, with_overhead
 from analyzers.verdict.check import check_overlap
 from tests.support.builder import Builder
 from tests.support.nsys_exports import edited
@@ -51,11 +51,11 @@ def test_a_step_that_the_profiler_distorts_is_named_though_the_capture_is_long()
     spans = [(1100, 1200), (2100, 2201), (4000, 4200), (4100, 4300)]
     starts, ends = np.array(spans, np.int64).T
     trace = with_overhead(run.trace(), starts, ends)
-    assert trace.processes[0].distorted == ((2, 0.101), (4, 0.3))
+    assert with_distorted_steps(trace).processes[0].distorted == ((2, 0.101), (4, 0.3))
     assert trace.captures[0].lacks == (
         "how long it takes without the profiler, whose own work took 501 ns of 100 µs (0.5 %)",
     )
-    (warning,) = about_distorted_steps(trace).warnings
+    (warning,) = with_distorted_steps(trace).warnings
     assert warning.code == "profiler-distorts"
     assert warning.message == (
         "The profiler's own work took 30 % of step 4 on rank 0; 10 % of step 2 on rank 0. How long that takes, and "
@@ -67,7 +67,8 @@ def test_without_step_marks_all_of_the_capture_is_one() -> None:
     run = Builder()
     run.rank(0).kernel("k", 7, 0, 1000)
     for span, share in ((100, ()), (101, ((-1, 0.101),))):
-        assert with_overhead(run.trace(), *np.array([[0], [span]])).processes[0].distorted == share
+        trace = with_distorted_steps(with_overhead(run.trace(), *np.array([[0], [span]])))
+        assert trace.processes[0].distorted == share
 
 
 def two_ranks() -> Builder:
@@ -85,7 +86,7 @@ def two_ranks() -> Builder:
 
 def test_in_a_report_of_several_processes_spans_count_for_the_process_that_they_held_up() -> None:
     spans = np.array([(500, 700), (500, 950), (1100, 1150)])
-    trace = with_overhead(two_ranks().trace(), spans[:, 0], spans[:, 1], np.array([0, 1, -1]))
+    trace = with_distorted_steps(with_overhead(two_ranks().trace(), spans[:, 0], spans[:, 1], np.array([0, 1, -1])))
     assert [one.distorted for one in trace.processes] == [((1, 0.2),), ((2, 0.45),)]
     (warning,) = distorted_steps(trace.processes)
     assert "took 45 % of step 2 on rank 1; 20 % of step 1 on rank 0." in warning.message
@@ -97,7 +98,7 @@ def test_in_a_report_of_several_processes_spans_count_for_the_process_that_they_
 
 def test_the_verdict_says_so_with_its_first_lines_of_the_steps_that_it_looks_at() -> None:
     spans = np.array([(500, 700)])
-    trace = about_distorted_steps(with_overhead(two_ranks().trace(), spans[:, 0], spans[:, 1], np.array([0])))
+    trace = with_distorted_steps(with_overhead(two_ranks().trace(), spans[:, 0], spans[:, 1], np.array([0])))
     result = check_overlap(trace, "kernel:alpha", "kernel:beta")
     headline, second, *others = blocks(result)
     assert isinstance(headline, Headline)
@@ -145,6 +146,13 @@ def test_nsys_says_whose_threads_it_held_up(tmp_path: Path) -> None:
         f"WHERE coalesce(text, value) = 'step 12' AND (globalTid >> 24) & 16777215 = {rank_1.pid}"
     )
     edited_trace = load([edited(source, tmp_path / "r.sqlite", more)])
-    assert [one.distorted for one in edited_trace.processes if one.rank == 1] == [((12, pytest.approx(0.5, abs=0.01)),)]
+    marks = trace.ranges[(trace.ranges["process"] == trace.processes.index(rank_1))].set_index("name")
+    mark, following = marks.loc["step 12"], marks.loc["step 13"]
+    share = (
+        0.5 * (mark["end_ns"] - mark["start_ns"]) / (following["start_ns"] - mark["start_ns"])
+    )  # a step is up to the next
+    assert [one.distorted for one in edited_trace.processes if one.rank == 1] == [
+        ((12, pytest.approx(share, abs=0.01)),)
+    ]
     others = [[one.distorted for one in run.processes if one.rank != 1] for run in (trace, edited_trace)]
     assert others[0] == others[1]
