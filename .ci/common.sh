@@ -45,6 +45,23 @@ need_nsys() {
     "$TRACEVIZ_NSYS" --version
 }
 
+# Run something as where there is no nsys: if one lies where it is looked for, another is named, which is nowhere.
+without_nsys() {
+    local find="import sys; from analyzers.readers.nsys.export import find_nsys; sys.exit(not any(find_nsys()))"
+    if env -u TRACEVIZ_NSYS .venv/bin/python -c "$find"; then
+        TRACEVIZ_NSYS=/nowhere/nsys "$@"
+    else
+        env -u TRACEVIZ_NSYS "$@"
+    fi
+}
+
+# Those of the default selection that need a real nsys, one after the other: beside another its agent loses connection.
+with_nsys() {
+    need_nsys >/dev/null
+    .venv/bin/python -m pytest -m "nsys and not nightly and not browser and not torch and not gpu"
+    "$TRACEVIZ_NSYS" --version
+}
+
 # The path of a Python of this version that really runs: shims may exist without working.
 find_python() {
     local python

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -22,6 +23,7 @@ from analyzers.trace.counted import CommunicationFacts, Counted, Suggested, comm
 from analyzers.trace.graphs import but_rows
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.narrow import Narrowing, only_ops
+from analyzers.trace.numbered import between_numbers, families
 from analyzers.trace.ranks import RULES
 from analyzers.trace.regions import launched_in_all
 from analyzers.trace.samples import of_nics
@@ -33,6 +35,7 @@ from analyzers.trace.tables import Capture, Trace
 _OF_SAMPLE = ("process", "device", "start_ns", "end_ns")
 MOST_RANGES = 40
 WORDS = {"nvtx": ("nvtx", "annotation"), "hlo": ("hlo",)}  # of selectors, and the kinds of ranges that they name
+Group = TypeVar("Group", bound=Hashable)
 FEW = 3  # steps below which a median is not one
 
 
@@ -65,12 +68,17 @@ class RangeInfo(Record, frozen=True):
     """One range name: how often it occurs over all ranks, and how many GPU ops it launched.
 
     word : by which selectors name it: "nvtx", or "hlo" of XLA's ops and modules.
+    numbers : for how many names of a family (`step 3` is number 3 of `step #`) it stands; 0 of a name by itself.
+    first, last : the least and greatest number; None where the names differ in more than one.
     """
 
     name: str
     occurrences: int
     launches: int
     word: str = "nvtx"
+    numbers: int = 0
+    first: int | None = None
+    last: int | None = None
 
 
 class TraceInfo(Record, frozen=True):
@@ -130,6 +138,7 @@ class Facts(msgspec.Struct, frozen=True):
     """What is counted of a trace; captures of a run add up.
 
     unknown : ops whose launch is not on record. occurrences, launches : by word and name of ranges.
+    family_launches : of ranges with numbers in their names, by what stands between these (`between_numbers`).
     """
 
     ranks: tuple[RankInfo, ...]
@@ -142,6 +151,7 @@ class Facts(msgspec.Struct, frozen=True):
     syncs: int
     occurrences: Counter[tuple[str, str]]
     launches: Counter[tuple[str, str]]
+    family_launches: Counter[tuple[str, ...]]
     communication: CommunicationFacts
 
     def __add__(self, other: Facts) -> Facts:
@@ -163,10 +173,16 @@ def info(trace: Trace) -> TraceInfo:
 def facts_of(trace: Trace) -> Facts:
     """Count what is in a trace, or in one capture of a run."""
     occurrences, launches = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    family_launches = Counter[tuple[str, ...]]()
     for word, kinds in WORDS.items():
-        of_word = _named(trace, is_one_of(trace.ranges, "kind", kinds))
-        for name, (times, launched) in of_word.items():
-            occurrences[word, name], launches[word, name] = times, launched
+        rows = is_one_of(trace.ranges, "kind", kinds)
+        of_word, inside = _names(trace, rows), launched_in_all(trace, rows)
+        launched = _launched(trace, inside, {name: name for name in of_word})
+        for name, times in of_word.items():
+            occurrences[word, name], launches[word, name] = times, launched[name]
+        if word == "nvtx":
+            common = {name: between_numbers(name) for name in of_word}
+            family_launches = _launched(trace, inside, {name: one for name, one in common.items() if len(one) > 1})
     return Facts(
         ranks=_ranks(trace),
         steps=frozenset(find_steps(trace).present),
@@ -178,25 +194,37 @@ def facts_of(trace: Trace) -> Facts:
         syncs=len(trace.syncs),
         occurrences=occurrences,
         launches=launches,
+        family_launches=family_launches,
         communication=communication_facts(trace),
     )
 
 
-def _named(trace: Trace, rows: Mask) -> dict[str, tuple[int, int]]:
-    """How often each name of some ranges occurs, and how many ops they launched."""
+def _names(trace: Trace, rows: Mask) -> dict[str, int]:
+    """How often each name of some ranges occurs."""
     code, texts = codes(trace.ranges, "name")
     names, occurrences = np.unique(code[rows & (code >= 0)], return_counts=True)
-    if not names.size:
-        return {}
-    launched = np.zeros(len(texts), np.int64)
+    return {texts[name]: int(times) for name, times in zip(names, occurrences, strict=True)}
+
+
+def _launched(trace: Trace, inside: Sequence[Ints], group_of: Mapping[str, Group]) -> Counter[Group]:
+    """How many ops the ranges of each group of names launched.
+
+    Parameters
+    ----------
+    inside : what `launched_in_all` gives: for every op a range around its launch, in each.
+    """
+    number = {group: at for at, group in enumerate(dict.fromkeys(group_of.values()))}
+    code, texts = codes(trace.ranges, "name")
+    group_of_code = np.array([number[group_of[text]] if text in group_of else -1 for text in texts] + [-1], np.int64)
+    launched = np.zeros(len(number), np.int64)
     seen: list[Ints] = []
-    for found in launched_in_all(trace, rows):
-        name = np.where(found >= 0, code[found], -1)
-        for before in seen:  # nested ranges of one name hold an op once
-            name = np.where(name == before, -1, name)
-        launched += np.bincount(name[name >= 0], minlength=len(texts))
-        seen.append(name)
-    return {texts[name]: (int(times), int(launched[name])) for name, times in zip(names, occurrences, strict=True)}
+    for found in inside:
+        group = np.where(found >= 0, group_of_code[code[found]], -1)
+        for before in seen:  # nested ranges of one group hold an op once
+            group = np.where(group == before, -1, group)
+        launched += np.bincount(group[group >= 0], minlength=len(number))
+        seen.append(group)
+    return Counter(dict(zip(number, launched.tolist(), strict=True)))
 
 
 def facts_within(trace: Trace, narrowing: Narrowing) -> Facts:
@@ -212,15 +240,12 @@ def info_of(run: Trace, facts: Facts) -> TraceInfo:
 
     Range names stand by launches; an op counts for the name of every range around its launch.
     """
-    by_launches = sorted(facts.occurrences, key=lambda one: (one[0] == "hlo", -facts.launches[one], one[1]))
-    listed = [
-        RangeInfo(one[1], facts.occurrences[one], facts.launches[one], one[0]) for one in by_launches[:MOST_RANGES]
-    ]
+    by_launches = sorted(_ranges(facts), key=lambda one: (one.word == "hlo", -one.launches, one.name))
     captures = {(one.rank, one.pid): run.captures[one.capture].path for one in run.processes}  # as the run names them
     return TraceInfo(
         captures=run.captures,
         ranks=tuple(replace(one, capture=captures.get((one.rank, one.pid), one.capture)) for one in facts.ranks),
-        ranges=tuple(listed),
+        ranges=tuple(by_launches[:MOST_RANGES]),
         more_ranges=max(len(by_launches) - MOST_RANGES, 0),
         steps=_steps(run, facts).used(None),
         step_numbers=tuple(sorted(facts.steps)),
@@ -237,6 +262,28 @@ def _steps(run: Trace, facts: Facts) -> Steps:
         return run.steps
     numbers = np.array(sorted(facts.steps), np.int64)
     return replace(NO_STEPS, numbers=numbers, whole=tuple(numbers.tolist()), source=MARKED if numbers.size else "")
+
+
+def _ranges(facts: Facts) -> list[RangeInfo]:
+    """A row for each name, and one for all names of a family; XLA's numbered ops are different ones."""
+    numbered = families(name for word, name in facts.occurrences if word == "nvtx")
+    found = [
+        RangeInfo(
+            one.name,
+            sum(facts.occurrences["nvtx", name] for name in one.members),
+            facts.family_launches[common],
+            numbers=len(one.members),
+            first=one.first,
+            last=one.last,
+        )
+        for common, one in numbered.items()
+    ]
+    inside = {("nvtx", name) for one in numbered.values() for name in one.members}
+    return found + [
+        RangeInfo(name, times, facts.launches[word, name], word)
+        for (word, name), times in facts.occurrences.items()
+        if (word, name) not in inside
+    ]
 
 
 def _cannot_answer(run: Trace, facts: Facts) -> tuple[str, ...]:

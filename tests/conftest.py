@@ -6,10 +6,14 @@ import os
 import signal
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import Phase, settings
+
+from analyzers.common.errors import TracevizError
+from analyzers.readers.nsys.export import find_nsys
 
 # No deadline: a slow machine is no bug. `--hypothesis-profile=thorough` searches longer; brief is for the gate's
 # further environments, where versions are of interest. Where CI is set examples are the same each time, as in
@@ -33,6 +37,22 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_collection_finish() -> None:
     """Look for garbage seldom, as the command does. What is frozen, Hypothesis 6.108 can't find."""
     gc.set_threshold(200_000)
+
+
+@cache
+def _why_no_nsys() -> str:
+    """Why no real nsys can be run here; "" where one is found, as the commands find it."""
+    try:
+        return "" if any(find_nsys()) else "no nsys is installed here (tools/install-nsys.sh puts one on Debian)"
+    except TracevizError as error:
+        return error.message
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test marked `nsys` is skipped without one, before anything is set up for it."""
+    if item.get_closest_marker("nsys") and (reason := _why_no_nsys()):
+        pytest.skip(reason)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -61,7 +61,7 @@ def sides(trace: Trace, order: Order, a: str, b: str, *, by_step: bool = False) 
         return Sides(nothing, nothing, reason=reason)
     possible = possible_pairing(trace, first, second)
     if by_step:
-        possible = replace(possible, by_ranges=False, by_used=False)
+        possible = replace(possible, by_numbers=False, by_ranges=False, by_used=False)
     method = pairing_method([possible])
     pairing = pair_by(trace, first, second, method)
     mine, other = (_work(order, in_whole(trace, instance)) for instance in (pairing.a, pairing.b))

@@ -1,9 +1,10 @@
 """Which of A's work is meant to run beside which of B's: instances.
 
-Where both sides are ranges that occur equally often in a process, the k-th occurrence of one belongs to the k-th of
-the other. Else an instance is a training step, and work outside all steps is in none; where a capture has no step
-marks, all of it is one instance. Pipelines run one batch's work beside the next batch's: B is moved by one instance
-where more of it overlaps that way.
+Where both sides are families of numbered ranges (`nvtx:## forward # ##`), what has one number belongs together. Where
+both are ranges that occur equally often in a process, the k-th occurrence of one belongs to the k-th of the other. Else
+an instance is a training step, and work outside all steps is in none; where a capture has no step marks, all of it is
+one instance. Pipelines run one batch's work beside the next batch's: B is moved by one instance where more of it
+overlaps that way.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from analyzers.arrays.groups import distinct, group_numbers, label, rows_by_key
 from analyzers.arrays.intervals import Union, intersect, lay
 from analyzers.arrays.types import Ids, Ints, Mask
+from analyzers.overlap.numbers import numbered_ranges
 from analyzers.select.select import Selection
 from analyzers.trace.by_start import wanted_by_start
 from analyzers.trace.columns import ints, stored
@@ -24,11 +26,18 @@ from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
 
 RULES = {
+    "number": "the same number in the names of A's and B's ranges",
     "occurrence": "the k-th range of A with the k-th of B",
     "step": "training steps",
     "capture": "the whole capture (it has no step marks)",
 }
-RULE_OF = {"ranges": "occurrence", "used": "occurrence", "step": "step", "capture": "capture"}  # by method
+RULE_OF = {
+    "numbers": "number",
+    "ranges": "occurrence",
+    "used": "occurrence",
+    "step": "step",
+    "capture": "capture",
+}  # by method
 _NO_ROWS = np.empty(0, np.int64)
 SHIFTS = (0, -1, 1)  # in the order in which they win where they are equally good
 
@@ -58,10 +67,12 @@ def in_both(pairing: Pairing, a: Ints, b: Ints) -> Ints:
 class Possible(msgspec.Struct, frozen=True):
     """How a part of a run can be paired; all parts are paired by one method.
 
+    by_numbers : whether the numbers in the names of both sides' ranges tell what belongs together.
     by_ranges, by_used : whether its processes have equally many of both sides' ranges, all or those that launched work.
     has_steps : whether there are step marks.
     """
 
+    by_numbers: bool = True
     by_ranges: bool = True
     by_used: bool = True
     has_steps: bool = False
@@ -81,13 +92,15 @@ def possible_pairing(trace: Trace, a: Selection, b: Selection) -> Possible:
     """Look how the work of two selections can be paired."""
     has_steps = bool(find_steps(trace).size)
     if any(np.any(side.occurrence[side.picked] < 0) for side in (a, b)):
-        return Possible(False, False, has_steps)
+        return Possible(False, False, False, has_steps)
     by_ranges, by_used = (_ranges_by_process(trace, a, b, method) is not None for method in ("ranges", "used"))
-    return Possible(by_ranges, by_used, has_steps)
+    return Possible(numbered_ranges(trace, a, b) is not None, by_ranges, by_used, has_steps)
 
 
 def pairing_method(parts: Sequence[Possible]) -> str:
-    """How all parts of a run are paired: by "ranges", by "used" ones, by "step" or as one "capture"."""
+    """How all parts of a run are paired: by "numbers", by "ranges", by "used" ones, by "step" or as one "capture"."""
+    if all(part.by_numbers for part in parts):
+        return "numbers"
     # Of all ranges first: what a window or the capture's edge took the work of still counts as an occurrence.
     if all(part.by_ranges for part in parts):
         return "ranges"
@@ -98,6 +111,8 @@ def pairing_method(parts: Sequence[Possible]) -> str:
 
 def pair_by(trace: Trace, a: Selection, b: Selection, method: str) -> Pairing:
     """Pair the work of two selections by a method of `pairing_method`, B not moved."""
+    if method == "numbers":
+        return _by_number(trace, a, b)
     if method in ("ranges", "used"):
         pairing = _numbered(trace, a, b, method)
         if pairing is None:
@@ -153,6 +168,17 @@ def _ranges_by_process(trace: Trace, a: Selection, b: Selection, method: str) ->
             return None
         found[number] = of_a, of_b
     return found
+
+
+def _by_number(trace: Trace, a: Selection, b: Selection) -> Pairing:
+    """Pair ranges of one number; one that only one side has is an instance of its own."""
+    numbered = numbered_ranges(trace, a, b)
+    if numbered is None:
+        raise ValueError("these can't be paired by number")
+    instance = np.full((2, len(trace.ranges) + 1), -1, np.int32)  # the last is for work of no range
+    instance[0, numbered.row_a], instance[1, numbered.row_b] = np.split(numbered.instance, [numbered.row_a.size])
+    at_a, at_b = (np.where(side.picked, instance[k, side.occurrence], -1) for k, side in enumerate((a, b)))
+    return Pairing("number", at_a, at_b, numbered.process, numbered.label)
 
 
 def _used(side: Selection) -> Mask:

@@ -17,6 +17,7 @@ from analyzers.trace import kernels as names
 from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.groups import groups_of, named
 from analyzers.trace.kernels import operations
+from analyzers.trace.numbered import Family, between_numbers, families
 from analyzers.trace.tables import Trace
 
 MOST_GROUPS = 12  # named in a message
@@ -123,10 +124,16 @@ def _explain_range(atom: Atom, ranges: Ranges, launches: Launches) -> str:
     if atom in ranges.naming:
         return f"{word} '{atom.text}' is in the trace, but no GPU op was launched inside it"
     present = ranges.names[atom.kind]
-    near = nearest(atom.text, sorted(present))
+    numbered = families(present)
+    named = {one.name: one for one in numbered.values()}
+    near = nearest(atom.text, sorted({*named, *(name for name in present if between_numbers(name) not in numbered)}))
     count = launches(atom.kind, near) if near else {}
-    hints = [f"'{name}' ({count[name]} launch{'es' * (count[name] != 1)})" for name in near]
+    hints = [f"'{name}' ({_numbers(named.get(name))}{count[name]} launch{'es' * (count[name] != 1)})" for name in near]
     return f"no {word} '{atom.text}'" + _did_you_mean(hints, f"the trace has no {word}s" if not present else "")
+
+
+def _numbers(family: Family | None) -> str:
+    return f"# is {family.first} to {family.last}; " if family and family.first is not None else ""
 
 
 def _explain_work(atom: Atom, work: Work) -> str:

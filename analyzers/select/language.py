@@ -4,6 +4,8 @@ A selector is atoms joined by `,` (or), `+` (and, binds tighter) and `!` (not); 
 word (`comm`, `compute`, `memcpy`, `memset`, `graph`) or `kind:text`. A text that holds `,` or `+` stands in double
 quotes, with `\\` before a quote inside. `kind:~pattern` searches by regular expression; elsewhere `*` stands for
 anything. Ranges, operators, collectives, process groups and copies are named whole, kernels by any part of their name.
+In names of ranges and operators `#` stands for a whole number, or for itself: `nvtx:fwd #` picks `fwd 3`, `fwd 12` and
+`fwd #`. A whole number ends where its digits end, so `nvtx:ProfilerStep#3` picks that one step and no `ProfilerStep13`.
 `group:` also takes `group:size=4` and `group:ranks=0-3`.
 `copy` is another word for `memcpy`, and `queue` for `stream`.
 """
@@ -16,10 +18,12 @@ from collections.abc import Callable
 import msgspec
 
 from analyzers.common.errors import TracevizError
+from analyzers.trace.numbered import NUMBER
 
 BARE = ("comm", "compute", "memcpy", "copy", "memset", "graph")
 KINDS = ("nvtx", "kernel", "stream", "queue", "op", "hlo", "collective", "group", "memcpy", "copy")
 SAME = {"copy": "memcpy", "queue": "stream"}  # words for one thing
+NUMBERED = ("nvtx", "op", "hlo")  # kinds in whose texts `#` stands for a number
 _BARE_WORDS = {"comm": "communication", "memcpy": "copies", "memset": "memsets", "graph": "CUDA graphs"}
 _KIND_WORDS = {"stream": "stream {}", "queue": "queue {}", "group": "{} communication", "memcpy": "{} copies"}
 EXAMPLES = "nvtx:DP Embedding, kernel:~gemm, stream:35, op:aten::embedding_bag, comm, compute, collective:all_reduce"
@@ -46,11 +50,30 @@ class Atom(msgspec.Struct, frozen=True):
         """A test of names: all of the name (`whole`), or any part of it, has to fit the text."""
         if self.regex:
             return lambda name: re.search(self.text, name) is not None
-        if "*" in self.text:
-            pattern = re.compile(".*".join(map(re.escape, self.text.split("*"))), re.DOTALL)
+        if "*" in self.text or self.of_numbers:
+            pattern = self._pattern()
             fits = pattern.fullmatch if whole else pattern.search
             return lambda name: fits(name) is not None
         return (lambda name: name == self.text) if whole else (lambda name: self.text in name)
+
+    @property
+    def of_numbers(self) -> bool:
+        """Whether the text may name a family: `#` in it may stand for a number."""
+        return self.kind in NUMBERED and "#" in self.text and not self.regex
+
+    def numbers(self, name: str) -> tuple[int, ...]:
+        """The numbers for which `#` stands in a name; none where it is written out there, or the name does not fit.
+
+        >>> Atom("nvtx", "## forward # ##").numbers("## forward 12 ##")
+        (12,)
+        """
+        found = self._pattern().fullmatch(name) if self.of_numbers else None
+        return tuple(int(text) for text in found.groups() if text != "#") if found else ()
+
+    def _pattern(self) -> re.Pattern[str]:
+        stand_for = {"*": ".*", "#": f"(#|{NUMBER})"} if self.of_numbers else {"*": ".*"}
+        parts = re.split("([*#])", self.text)
+        return re.compile("".join(stand_for.get(part, re.escape(part)) for part in parts), re.DOTALL)
 
 
 class Not(msgspec.Struct, frozen=True):

@@ -23,9 +23,10 @@ import numpy as np
 from analyzers.arrays.groups import label, rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.trace.columns import codes, ints, ints_at, of_codes
+from analyzers.trace.numbered import family
 from analyzers.trace.range_classes import range_classes
 from analyzers.trace.regions import launches
-from analyzers.trace.steps import family, marked_steps
+from analyzers.trace.steps import marked_steps
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before
 

@@ -10,7 +10,7 @@ from analyzers.common.errors import TracevizError
 from analyzers.steps.candidates import Candidate, Candidates, candidates
 from analyzers.steps.choose import steps_of_run
 from analyzers.trace.columns import codes
-from analyzers.trace.steps import family
+from analyzers.trace.numbered import family
 from analyzers.trace.tables import Trace
 
 MOST_NAMES = 8

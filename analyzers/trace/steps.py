@@ -15,6 +15,7 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.trace.columns import codes, ints, ints_at, is_one_of, of_codes, repeated
 from analyzers.trace.nesting import RangeIndex
+from analyzers.trace.numbered import family
 from analyzers.trace.regions import launches
 from analyzers.trace.step_table import MARKED, Steps
 from analyzers.trace.tables import Trace
@@ -66,15 +67,6 @@ def marked_steps(trace: Trace) -> Steps:
 
 def _of_all_steps(name: str) -> str:
     return "ProfilerStep#" if name.startswith("ProfilerStep#") else family(name)
-
-
-def family(name: str) -> str:
-    """A name without its numbers, which is that of all that differ in these alone.
-
-    >>> family("## forward 12 ##"), family("lookup")
-    ('## forward # ##', 'lookup')
-    """
-    return re.sub(r"\d+", "#", name)
 
 
 def bounding_ranges(trace: Trace) -> Mask:

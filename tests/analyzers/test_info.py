@@ -6,11 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analyzers.info import MOST_RANGES, info
+from analyzers.info import MOST_RANGES, facts_of, info, info_of
 from analyzers.load import load
 from analyzers.select.select import select
 from analyzers.trace.tables import Capture
 from tests.support.builder import Builder, one_rank
+from traceviz.output.document import Table
+from traceviz.output.views.info import blocks
 
 DATA = Path(__file__).parents[1] / "data"
 CAPTURES = ("torch/ddp.rank0.json.gz", "torch/dpmp_hidden_sync.rank1.json.gz", "nsys/rowpar_s4.4gpu.sqlite")
@@ -53,10 +55,70 @@ def test_more_names_than_are_listed_are_counted() -> None:
     run, rank = one_rank()
     rank.kernel("k", 7, 0, 1)
     for k in range(MOST_RANGES + 3):
-        rank.range(f"range {k:03d}", k, k + 1)
+        rank.range("range " + "i" * (k + 1), k, k + 1)
     found = info(run.trace())
     assert len(found.ranges) == MOST_RANGES
     assert found.more_ranges == 3
+
+
+def listed(run: Builder) -> list[tuple[str, int, int, int, int | None, int | None]]:
+    found = info(run.trace()).ranges
+    return [(one.name, one.occurrences, one.launches, one.numbers, one.first, one.last) for one in found]
+
+
+def test_names_that_differ_in_numbers_alone_are_one_family() -> None:
+    run = Builder()
+    for number, batches in ((0, (9, 10, 11)), (1, (10, 11, 12))):
+        rank = run.rank(number)
+        for batch in batches:
+            rank.range(f"## forward {batch} ##", 100 * batch, 100 * batch + 50)
+            rank.range("conv2d 1", 100 * batch + 10, 100 * batch + 20)
+            rank.kernel("k", 7, 0, 1, launch=(100 * batch + 5, 100 * batch + 6))
+            rank.kernel("k", 7, 1, 2, launch=(100 * batch + 15, 100 * batch + 16))
+    assert listed(run) == [("## forward # ##", 6, 12, 4, 9, 12), ("conv2d 1", 6, 6, 0, None, None)]
+
+
+def test_only_numbers_that_differ_make_a_family_and_several_have_neither_first_nor_last() -> None:
+    run, rank = one_rank()
+    for at, name in enumerate(("conv2d 0", "conv2d 5", "layer 1.0", "layer 1.1", "layer 2.0", "epoch 1")):
+        rank.range(name, 10 * at, 10 * at + 5)
+        rank.kernel("k", 7, at, at + 1, launch=(10 * at + 1, 10 * at + 2))
+    assert listed(run) == [
+        ("layer #.#", 3, 3, 3, None, None),
+        ("conv2d #", 2, 2, 2, 0, 5),
+        ("epoch 1", 1, 1, 0, None, None),
+    ]
+    (shown,) = (block for block in blocks(info(run.trace())) if isinstance(block, Table) and block.title == "Ranges")
+    assert [row[0] for row in shown.rows] == ["nvtx:layer #.#  (3 names)", "nvtx:conv2d #  (2 of 0–5)", "nvtx:epoch 1"]
+
+
+def test_an_op_in_nested_ranges_of_a_family_counts_once() -> None:
+    run, rank = one_rank()
+    rank.range("block 1", 0, 100)
+    rank.range("block 2", 10, 90)
+    rank.kernel("gemm", 7, 200, 300, launch=(30, 31))
+    rank.kernel("gemm", 7, 300, 400, launch=(95, 96))
+    assert listed(run) == [("block #", 2, 2, 2, 1, 2)]
+
+
+def test_a_family_whose_numbers_are_in_different_captures_is_the_same_as_in_one() -> None:
+    both, parts = Builder(), [Builder(), Builder()]
+    for number in (0, 1):
+        for run in (both, parts[number]):
+            rank = run.rank(number)
+            rank.range(f"step {number}", 0, 10)
+            rank.kernel("k", 7, 0, 1, launch=(1, 2))
+    facts = facts_of(parts[0].trace()) + facts_of(parts[1].trace())
+    assert info_of(both.trace(), facts).ranges == info(both.trace()).ranges
+    assert listed(both) == [("step #", 2, 2, 2, 0, 1)]
+
+
+def test_xlas_numbered_ops_are_different_ones() -> None:
+    run, rank = one_rank()
+    rank.kernel("k", 7, 0, 1)
+    for number in (1, 2):
+        rank.range(f"fusion.{number}", 0, 10, kind="hlo")
+    assert [one.name for one in info(run.trace()).ranges] == ["fusion.1", "fusion.2"]
 
 
 def test_steps_are_listed_once() -> None:

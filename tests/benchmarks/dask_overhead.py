@@ -22,6 +22,7 @@ from pathlib import Path
 
 from tests.analyzers.scale.test_dask import cluster
 from tests.benchmarks.many_ranks import DATA, make
+from tests.support.endings import answered
 
 BAR = 1.25
 
@@ -38,7 +39,7 @@ def spent(pids: list[int]) -> float:
 def timed(command: list[str], pids: list[int]) -> tuple[float, float, bytes]:
     """Wall and processor seconds of a command, those of other processes meanwhile included, and what it prints."""
     others, before, began = spent(pids), os.times(), time.perf_counter()
-    found = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+    found = answered(subprocess.run(command, capture_output=True, check=False))
     assert found.returncode in (0, 1, 3)
     wall, after = time.perf_counter() - began, os.times()
     own = after.children_user + after.children_system - before.children_user - before.children_system

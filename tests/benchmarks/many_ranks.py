@@ -82,8 +82,9 @@ def measured(command: list[str], cache: str, patience: float = math.inf) -> tupl
             process.communicate()
             return None
     assert process.stderr is not None
-    if process.returncode not in (0, 1, 3):
-        raise RuntimeError(process.stderr.read().decode())
+    errors = process.stderr.read()
+    if process.returncode not in (0, 1, 3) or b"Traceback" in errors:
+        raise RuntimeError(errors.decode())
     process.stderr.close()
     after = os.times()
     busy = after.children_user + after.children_system - before.children_user - before.children_system

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from collectors.inject._traceviz_supervise import descendants
+from tests.support.endings import answered
 
 HOME = Path(__file__).parents[2]
 TRAIN = """
@@ -57,9 +58,10 @@ def environment(**more: str) -> dict[str, str]:
 def traceviz(*words: str, cwd: Path, timeout: float = 120, **more: str) -> subprocess.CompletedProcess[str]:
     """Run a command of traceviz to its end."""
     command = [sys.executable, "-m", "traceviz", *words]
-    return subprocess.run(
+    ran = subprocess.run(
         command, cwd=cwd, env=environment(**more), capture_output=True, text=True, timeout=timeout, check=False
     )
+    return answered(ran)
 
 
 def under_nsys(*words: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:

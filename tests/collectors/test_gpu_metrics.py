@@ -146,16 +146,15 @@ def test_the_hook_gives_each_rank_its_gpu(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [["--gpu-metrics"], ["--gpu-metrics=50kHz"]])
 def test_the_rate_may_be_left_out(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from typer.testing import CliRunner
 
     from collectors import with_nsys
-    from traceviz.cli import app
+    from tests.support.command_lines import invoked
     from traceviz.commands import collect
 
     asked: list[int | None] = []
     monkeypatch.setattr(collect, "find_nsys", lambda _: fake(tmp_path, LISTED))
     monkeypatch.setattr(with_nsys, "collect", lambda _, options: asked.append(options.gpu_metrics))
     monkeypatch.setattr(collect, "end", lambda _: None)
-    ran = CliRunner().invoke(app, ["collect", "nsys", *words, "--", "program", "--gpu-metrics"])
+    ran = invoked("collect", "nsys", *words, "--", "program", "--gpu-metrics")
     assert ran.exit_code == 0, ran.output
     assert asked == [20_000 if words == ["--gpu-metrics"] else 50_000]

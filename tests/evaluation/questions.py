@@ -19,10 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from typer.testing import CliRunner
-
 from tests.support import raw_captures
-from traceviz.cli import app
+from tests.support.command_lines import invoked
 
 ROOT = Path(__file__).parents[2]
 SKILL = ROOT / "skills" / "traceviz" / "SKILL.md"
@@ -57,7 +55,7 @@ def command_of(question: Question) -> list[str]:
 
 def ask(question: Question) -> tuple[object, object]:
     """(what the command answers, what is true)."""
-    ran = CliRunner().invoke(app, command_of(question))
+    ran = invoked(*command_of(question))
     if ran.exit_code not in (0, 1, 3):
         return ran.output, question.expected()
     return question.answer(json.loads(ran.stdout)), question.expected()

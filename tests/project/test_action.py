@@ -24,6 +24,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
+from tests.support.endings import broke_down
+
 pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[2]
@@ -187,6 +189,7 @@ def run(folder: Path, github: GitHub | None = None, event: object = None, matrix
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)],
             cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
         )  # fmt: skip
+        assert not broke_down(done.stdout + done.stderr), done.stdout + done.stderr
         job.codes.append(done.returncode)
         job.printed += done.stdout + done.stderr
         job.summary += summary.read_text(encoding="utf-8")

@@ -19,13 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import traceviz as tv
 from analyzers.causes.table import CAUSES
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
-from traceviz.cli import app
+from tests.support.command_lines import invoked
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(path.stem for path in (ROOT / "docs").glob("*.md"))
@@ -53,7 +52,7 @@ def printed(command: str) -> str:
         here = Path.cwd()
         os.chdir(folder)
         try:
-            ran = CliRunner().invoke(app, words, env={"COLUMNS": WIDTH})
+            ran = invoked(*words, env={"COLUMNS": WIDTH})
         finally:
             os.chdir(here)
     assert ran.exit_code in (0, 1, 3), ran.output

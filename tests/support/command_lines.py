@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import typer
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from traceviz.cli import app
 
 
+def invoked(*arguments: str, env: Mapping[str, str] | None = None) -> Result:
+    """A command, run to its exit code.
+
+    What it raises goes on to the test: click's runner would make of any exception exit code 1, which is a verdict's.
+    """
+    return CliRunner().invoke(app, list(arguments), env=env, catch_exceptions=False)
+
+
 def run_text(*arguments: str) -> str:
     """What a command prints as JSON, as it stands; any verdict will do."""
-    result = CliRunner().invoke(app, [*arguments, "--format", "json"])
+    result = invoked(*arguments, "--format", "json")
     assert result.exit_code in (0, 1, 3), result.output
     return result.stdout
 

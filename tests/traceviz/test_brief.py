@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from tests.answers import group_argument, groups, pair_of
+from tests.support.command_lines import invoked
 from tests.traceviz.conftest import Run
-from traceviz.cli import app
 from traceviz.options.again import CAPTURES, CommandLine, as_words
 from traceviz.output.fitting import MOST_TOKENS, as_line, fitted, tokens
 
@@ -49,7 +48,7 @@ def counted(text: str) -> int:
 
 
 def brief(*words: str) -> Any:
-    ran = CliRunner().invoke(app, [*words, "--format", "json", "--brief"])
+    ran = invoked(*words, "--format", "json", "--brief")
     assert ran.exit_code in (0, 1, 3), (words, ran.output)
     assert ran.stdout.count("\n") == 1
     assert counted(ran.stdout) <= 2_000, (words, counted(ran.stdout))
@@ -111,7 +110,7 @@ def test_a_job_of_64_ranks_fits_and_its_next_command_names_all_of_them(tmp_path:
 
 def test_the_brief_answer_says_what_the_full_one_says() -> None:
     short = brief("check-overlap", ITEM)
-    full = json.loads(CliRunner().invoke(app, ["check-overlap", ITEM, "--format", "json"]).stdout)
+    full = json.loads(invoked("check-overlap", ITEM, "--format", "json").stdout)
     for key in ("verdict", "passed", "reason", "pair", "bar"):
         assert short[key] == full[key]
     job = {key: short["job"][key] for key in ("rank", "device", "real_overlap_ns", "achievable_ns", "apparent")}
@@ -145,10 +144,10 @@ def test_what_it_says_to_run_next_runs(command: str, tmp_path: Path, monkeypatch
     for line in brief(command, ITEM, *options)["next"]:
         words = shlex.split(line)
         assert words[0] == "traceviz"
-        ran = CliRunner().invoke(app, words[1:])
+        ran = invoked(*words[1:])
         assert ran.exit_code in (0, 1, 3), (line, ran.output)
         if words[1] == "show":
-            shown = json.loads(CliRunner().invoke(app, [*words[1:], "--format", "json"]).stdout)
+            shown = json.loads(invoked(*words[1:], "--format", "json").stdout)
             assert shown["id"] == words[3]
             assert shown["schema"] == "traceviz.show/1"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.endings import answered
 from tests.support.kineto_files import KinetoFile, pair_of_ranges
 from tests.traceviz.conftest import Run
 
@@ -17,13 +18,14 @@ COMMANDS = ("check-overlap", "streams", "info")
 
 
 def in_a_process(*words: str | Path, **environment: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
+    ran = subprocess.run(
         [sys.executable, "-m", "traceviz", *map(str, words)],
         capture_output=True,
         env={**os.environ, **environment},
         cwd=Path(__file__).parents[2],
         check=False,
     )
+    return answered(ran)
 
 
 @pytest.fixture

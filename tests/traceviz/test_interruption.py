@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.endings import answered
+
 pytestmark = pytest.mark.nightly
 ROOT = Path(__file__).parents[2]
 FILES = [str(path) for path in sorted((ROOT / "tests/data/torch").glob("dpmp_overlap.rank?.json.gz"))]
@@ -36,10 +38,11 @@ main()
 
 def run(words: list[str], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     settings = {**os.environ, "PYTHONPATH": str(ROOT), "TRACEVIZ_CHROMIUM": "/nowhere", **environment}
-    return subprocess.run(
+    ran = subprocess.run(
         [sys.executable, "-m", "traceviz", *words],
         cwd=folder, env=settings, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
+    return answered(ran)
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["new", "replaced"])
@@ -89,7 +92,7 @@ def test_on_a_full_disk_a_result_is_whole_or_not_there(tmp_path: Path, name: str
         if ran.returncode != 2:
             assert [path.name for path in left] == [name]
         else:
-            assert (ran.stderr.count("\n"), "Traceback" in ran.stderr) == (1, False), ran.stderr
+            assert ran.stderr.count("\n") == 1, ran.stderr
             assert all(path.name == "runs.db" and not path.stat().st_size for path in left)  # of no run yet
         subprocess.run(["mount", "-o", "remount,size=256m", str(disk)], check=True)
         again = [*WRITES[name], str(disk / f"again-{name}" if left and name != "runs.db" else disk / name)]

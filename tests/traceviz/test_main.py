@@ -10,14 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.endings import answered
+
 DATA = Path(__file__).parents[1] / "data"
 FILES = [str(path) for path in sorted(DATA.glob("torch/item_before.rank?.json.gz"))]
 LONG = str(DATA / "workloads" / "a2a.event.4gpu.nsys-per-rank")
 
 
-def run(*words: str, stdout: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
+def run(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "traceviz", *words]
-    return subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
+    return answered(subprocess.run(command, capture_output=True, text=True, check=False))
 
 
 @pytest.mark.parametrize(
@@ -53,8 +55,10 @@ def test_what_others_do_at_exit_is_done() -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_output_that_can_not_be_written_is_told() -> None:
     full = os.open("/dev/full", os.O_WRONLY)
-    python = subprocess.run([sys.executable, "-c", "print(1)"], stdout=full, stderr=subprocess.PIPE, check=False)
-    done = run("--version", stdout=full)
+    python, done = (
+        subprocess.run([sys.executable, *words], stdout=full, stderr=subprocess.PIPE, check=False)
+        for words in (["-c", "print(1)"], ["-m", "traceviz", "--version"])
+    )
     os.close(full)
     assert done.returncode == python.returncode != 0
-    assert "No space left" in done.stderr
+    assert b"No space left" in done.stderr

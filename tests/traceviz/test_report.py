@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
-from typer.testing import CliRunner
 
 import traceviz as tv
 from analyzers.common.errors import TracevizError
@@ -22,9 +21,9 @@ from analyzers.replay.result import Prediction, WhatIf
 from analyzers.trace.tables import Trace
 from analyzers.verdict.remedy import Remedy
 from tests.support.builder import Builder
+from tests.support.command_lines import invoked
 from tests.support.nightly import mostly_nightly
 from tests.support.timeline_traces import HOSTILE_PAIR, US, hostile, loaded, two_instances
-from traceviz.cli import app
 from traceviz.output.document import markdown, quoted
 from traceviz.output.views.first_lines import first_lines
 from traceviz.reports import files as reports
@@ -279,7 +278,7 @@ def test_nothing_of_a_report_names_where_its_captures_lie_on_this_machine(
             shutil.copy(f"tests/data/torch/{program}.rank{rank}.json.gz", folder / f"rank{rank}.json.gz")
     alone, beside = ([str(path) for path in sorted(folder.iterdir())] for folder in folders)
     words = ["report", *beside, "-a", DP_MP[0], "-b", DP_MP[1], "-o", str(tmp_path / "out"), "--claimed", "1.2x"]
-    run = CliRunner().invoke(app, [*words, *(word for path in alone for word in ("--baseline", path))])
+    run = invoked(*words, *(word for path in alone for word in ("--baseline", path)))
     assert run.exit_code == 1, run.output
     command = json.loads((tmp_path / "out" / "results.json").read_text())["command"]
     assert shlex.split(command)[2] == "beside/rank*.json.gz"
@@ -290,7 +289,7 @@ def test_nothing_of_a_report_names_where_its_captures_lie_on_this_machine(
         assert b"secret" not in path.read_bytes(), path
     # From the folder they lie in, the command makes the same report.
     monkeypatch.chdir(tmp_path / "secret place")
-    again = CliRunner().invoke(app, [*shlex.split(command)[1:-1], str(tmp_path / "again")])
+    again = invoked(*shlex.split(command)[1:-1], str(tmp_path / "again"))
     assert again.exit_code == 1, again.output
     first, second = (json.loads((tmp_path / one / "results.json").read_text()) for one in ("out", "again"))
     assert first == second
@@ -375,20 +374,20 @@ def test_the_summary_fits_into_a_comment_whatever_the_names_and_numbers(ranks: i
 
 
 def test_the_command_ends_as_the_verdict_does_once_all_is_written(tmp_path: Path) -> None:
-    run = CliRunner().invoke(app, ["report", *FILES, "-a", DP_MP[0], "-b", DP_MP[1], "-o", str(tmp_path / "out")])
+    run = invoked("report", *FILES, "-a", DP_MP[0], "-b", DP_MP[1], "-o", str(tmp_path / "out"))
     assert run.exit_code == 1
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"summary.md", "report.html", "results.json"}
     met = ["report", *FILES, "-a", DP_MP[0], "-b", DP_MP[1], "--min-overlap", "10%", "-o", str(tmp_path / "out")]
-    assert CliRunner().invoke(app, met).exit_code == 0
+    assert invoked(*met).exit_code == 0
 
 
 @pytest.mark.nightly
 def test_the_command_it_names_makes_the_same_report(tmp_path: Path) -> None:
     first = ["report", *FILES, "-a", DP_MP[0], "-b", DP_MP[1], "--steps", "0:2", "-o", str(tmp_path / "one")]
-    CliRunner().invoke(app, first)
+    invoked(*first)
     data = json.loads((tmp_path / "one" / "results.json").read_text())
     again = shlex.split(data["command"])[1:-1]
-    CliRunner().invoke(app, [*again, str(tmp_path / "two")])
+    invoked(*again, str(tmp_path / "two"))
     other = json.loads((tmp_path / "two" / "results.json").read_text())
     assert other["overlap"] == data["overlap"]
 
@@ -396,13 +395,13 @@ def test_the_command_it_names_makes_the_same_report(tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_an_apparent_figure_decides_where_it_is_accepted_and_the_command_says_so(tmp_path: Path) -> None:
     words = ["report", FILES[0], "-a", DP_MP[0], "-b", DP_MP[1], "--min-overlap", "10%", "-o", str(tmp_path / "r")]
-    refused = CliRunner().invoke(app, words)
-    accepted = CliRunner().invoke(app, [*words, "--accept-apparent"])
+    refused = invoked(*words)
+    accepted = invoked(*words, "--accept-apparent")
     assert (refused.exit_code, accepted.exit_code) == (3, 0)
     assert "16.1 % apparent, bar 10 % (rank 0, the only one given, of 2)" in accepted.stdout
     assert "--accept-apparent" in json.loads((tmp_path / "r" / "results.json").read_text())["command"]
     page = tmp_path / "t.html"
-    assert CliRunner().invoke(app, ["timeline", *words[1:-1], str(page), "--accept-apparent"]).exit_code == 0
+    assert invoked("timeline", *words[1:-1], str(page), "--accept-apparent").exit_code == 0
     assert "OVERLAPPED" in page.read_text(encoding="utf-8")
     pair = ("nvtx:DP Embedding", "nvtx:MP Embedding")
     made = tv.report(FILES[0], tmp_path / "api", *pair, min_overlap=0.1, accept_apparent=True)
@@ -411,7 +410,7 @@ def test_an_apparent_figure_decides_where_it_is_accepted_and_the_command_says_so
 
 @pytest.mark.nightly
 def test_python_writes_the_same_report_as_the_command(tmp_path: Path) -> None:
-    CliRunner().invoke(app, ["report", *FILES, "-a", DP_MP[0], "-b", DP_MP[1], "-o", str(tmp_path / "one")])
+    invoked("report", *FILES, "-a", DP_MP[0], "-b", DP_MP[1], "-o", str(tmp_path / "one"))
     made = tv.report(tv.load(*FILES), tmp_path / "two", *DP_MP)
     assert {path.name for path in made.files} == {"summary.md", "report.html", "results.json"}
     for path in made.files:

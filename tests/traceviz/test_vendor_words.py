@@ -9,10 +9,10 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
+from analyzers.common.errors import TracevizError
+from tests.support.command_lines import invoked
 from tests.support.nightly import mostly_nightly
-from traceviz.cli import app
 
 DATA = Path(__file__).parents[1] / "data"
 NVIDIAS = r"(?i)\bcuda|nvidia|nsys|nsight|(?<![a-z])nccl(?!Dev)"
@@ -41,9 +41,11 @@ COMMANDS = (
 def test_every_command_speaks_the_capture_s_language(name: str) -> None:
     said = []
     for command, *options in COMMANDS:
-        ran = CliRunner().invoke(app, [command, str(DATA / name), *options])
-        assert ran.exception is None or isinstance(ran.exception, SystemExit) or command == "counters"
-        said += f"{ran.output}\n{getattr(ran.exception, 'hint', '')}".splitlines()
+        try:
+            said += invoked(command, str(DATA / name), *options).output.splitlines()
+        except TracevizError as refusal:
+            assert command == "counters", refusal
+            said += [refusal.message, *(refusal.hint or "").splitlines()]
     of_capture = re.compile(f"{OWN}|ncclDevKernel\\w*")
     wrong = [line for line in said if re.search(CAPTURES[name], of_capture.sub("", line))]
     assert not wrong

@@ -6,7 +6,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from analyzers.compare.compare import compare
 from analyzers.counters.report import counters
@@ -20,8 +19,7 @@ from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.support import counters as raw
 from tests.support.builder import Builder
-from tests.support.command_lines import run_json, run_text
-from traceviz.cli import app
+from tests.support.command_lines import invoked, run_json, run_text
 from traceviz.output import contract
 from traceviz.output.document import markdown
 from traceviz.output.fitting import MOST_TOKENS, tokens
@@ -136,7 +134,7 @@ def test_counters_that_were_left_unread_are_said(monkeypatch: pytest.MonkeyPatch
 
 
 def test_brief_answers_name_the_contention() -> None:
-    text = CliRunner().invoke(app, ["check-overlap", str(AFTER), "--brief"]).output
+    text = invoked("check-overlap", str(AFTER), "--brief").output
     assert "Likely contention: SMs taken by communication" in " ".join(text.split())
     answer = run_json("check-overlap", str(AFTER), "--brief")
     assert answer["counters"]["likely"] == ["sms", "power"]

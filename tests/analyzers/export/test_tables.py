@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 import traceviz as tv
 from analyzers.export.parquet import to_parquet
@@ -22,8 +21,9 @@ from analyzers.export.sqlite import Cells, _cells, _insert, to_sqlite
 from analyzers.trace.narrow import only_ranks
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
+from tests.support.command_lines import invoked
 from tests.support.exports import answers, same_tables
-from traceviz.cli import app, main
+from traceviz.cli import main
 
 DATA = Path(__file__).parents[2] / "data"
 PAIR = ("nvtx:DP Embedding", "nvtx:MP Embedding")
@@ -248,14 +248,13 @@ def test_an_exported_sqlite_is_not_taken_for_a_report(trace: Trace, tmp_path: Pa
 def test_the_command_writes_what_the_name_says(name: str, tmp_path: Path) -> None:
     arguments = ["export", str(DATA / "torch" / "dpmp_overlap.rank0.json.gz"), "-o", str(tmp_path / name)]
     arguments += ["--to", "parquet"] if name == "tables" else []
-    ran = CliRunner().invoke(app, arguments)
+    ran = invoked(*arguments)
     assert ran.exit_code == 0, ran.output
     assert "GPU ops of 1 rank(s)" in ran.output
     assert (tmp_path / name).exists()
-    again = CliRunner().invoke(app, arguments)
-    assert isinstance(again.exception, tv.TracevizError)
-    assert "--force" in str(again.exception)
-    assert CliRunner().invoke(app, [*arguments, "--force"]).exit_code == 0
+    with pytest.raises(tv.TracevizError, match="--force"):
+        invoked(*arguments)
+    assert invoked(*arguments, "--force").exit_code == 0
 
 
 def test_a_name_that_says_nothing_is_an_error_of_usage(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from analyzers.overlap.pairing import Pairing
+from analyzers.overlap.pairing import Pairing, Possible, pairing_method
 from analyzers.select.select import select
 from analyzers.trace.narrow import clip
 from analyzers.trace.tables import Trace
@@ -88,6 +88,99 @@ def test_ranges_that_occur_unequally_often_are_paired_by_step() -> None:
         ("b10", "", "step 1"),
         ("b11", "", "step 1"),
         ("ncclKernel", "", ""),  # outside all steps: in no instance
+    ]
+
+
+def test_families_pair_by_their_numbers_also_where_one_side_lacks_some() -> None:
+    run, rank = one_rank()
+    for k in (3, 4, 12):
+        launch_in(rank, f"## forward {k} ##", 100 * k, f"a{k}", 1, 1000 * k, 1000 * k + 50)
+    for k in (4, 12, 13):  # the capture begins in batch 3 and ends in 13
+        launch_in(rank, f"## backward {k} ##", 100 * k + 10, f"b{k}", 2, 1000 * k, 1000 * k + 50)
+    trace = run.trace()
+    pairing = paired(trace, "nvtx:## forward # ##", "nvtx:## backward # ##")
+    assert (pairing.rule, pairing.shift, pairing.process.tolist()) == ("number", 0, [0, 0, 0, 0])
+    assert labels(trace, pairing) == [
+        ("a3", "number 3", ""),
+        ("a4", "number 4", ""),
+        ("a12", "number 12", ""),
+        ("b4", "", "number 4"),
+        ("b12", "", "number 12"),
+        ("b13", "", "number 13"),
+    ]
+
+
+def test_each_process_has_instances_of_its_own_in_the_order_of_time() -> None:
+    run = Builder()
+    for process in (0, 1):
+        rank = run.rank(process)
+        for k, at in ((9, 0), (1, 100)):
+            launch_in(rank, f"A {k}", at, f"a{process}.{k}", 1, at, at + 50)
+            launch_in(rank, f"B {k}", at + 10, f"b{process}.{k}", 2, at, at + 50)
+    trace = run.trace()
+    pairing = paired(trace, "nvtx:A #", "nvtx:B #")
+    assert (pairing.process.tolist(), pairing.label) == ([0, 0, 1, 1], ("number 9", "number 1") * 2)
+    assert pairing.a.tolist() == [0, -1, 1, -1, 2, -1, 3, -1]
+    assert pairing.b.tolist() == [-1, 0, -1, 1, -1, 2, -1, 3]
+
+
+def test_two_numbers_of_a_name_are_one_of_the_pair() -> None:
+    run, rank = one_rank()
+    for at, name in enumerate(("1.2", "2.1", "2.2")):
+        launch_in(rank, f"fwd {name}", 100 * at, f"a{name}", 1, 100 * at, 100 * at + 50)
+        launch_in(rank, f"bwd {name}", 100 * (3 - at) + 10, f"b{name}", 2, 100 * at, 100 * at + 50)
+    trace = run.trace()
+    assert labels(trace, paired(trace, "nvtx:fwd #.#", "nvtx:bwd #.#")) == [
+        ("a1.2", "number 1, 2", ""),
+        ("b1.2", "", "number 1, 2"),
+        ("a2.1", "number 2, 1", ""),
+        ("b2.1", "", "number 2, 1"),
+        ("a2.2", "number 2, 2", ""),
+        ("b2.2", "", "number 2, 2"),
+    ]
+    assert paired(trace, "nvtx:fwd #.#", "nvtx:bwd 2.#").rule == "capture", "one side has two numbers, the other one"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "rule"),
+    [
+        ("nvtx:A #", "nvtx:B #", "number"),
+        ("nvtx:A #", "nvtx:B *", "occurrence"),  # only one side is a family
+        ("nvtx:A #", "nvtx:C #", "occurrence"),  # no number is on both
+        ("nvtx:A #", "nvtx:D #", "occurrence"),  # a number recurs
+        ("nvtx:A #", "nvtx:E #", "occurrence"),  # its hash is no number
+        ("nvtx:A #", "nvtx:F #", "number"),  # there are fewer
+        ("nvtx:A #+compute", "nvtx:B #", "number"),
+        ("nvtx:A #", "nvtx:B #,nvtx:F #", "capture"),  # two families
+    ],
+)
+def test_numbers_pair_where_they_tell_what_belongs_together(a: str, b: str, rule: str) -> None:
+    run, rank = one_rank()
+    names = {"A": (1, 2), "B": (1, 2), "C": (8, 9), "D": (1, 1), "E": ("#", "#"), "F": (2,)}
+    for at, (name, numbers) in enumerate(names.items()):
+        for turn, number in enumerate(numbers):
+            start = 1000 * turn + 100 * at
+            launch_in(rank, f"{name} {number}", start, f"{name}{turn}", at, 1000 * turn, 1000 * turn + 9)
+    assert paired(run.trace(), a, b).rule == rule
+
+
+def test_a_part_that_can_not_pair_by_number_has_all_parts_pair_otherwise() -> None:
+    assert pairing_method([Possible(), Possible()]) == "numbers"
+    assert pairing_method([Possible(), Possible(by_numbers=False)]) == "ranges"
+
+
+def test_a_pipeline_of_families_is_moved_by_a_number() -> None:
+    """The copy of batch k + 1 runs beside the forward pass of batch k."""
+    run, rank = one_rank()
+    for k in range(5):
+        launch_in(rank, f"copy {k}", 100 * k, f"a{k}", 1, 100 * k, 100 * k + 50)
+        launch_in(rank, f"forward {k}", 100 * k + 10, f"b{k}", 2, 100 * (k + 1), 100 * (k + 1) + 50)
+    trace = run.trace()
+    pairing = paired(trace, "nvtx:copy #", "nvtx:forward #")
+    assert pairing.shift == 1
+    assert [one for one in labels(trace, pairing) if one[0] in ("a3", "b2")] == [
+        ("b2", "", "number 3"),
+        ("a3", "number 3", ""),
     ]
 
 

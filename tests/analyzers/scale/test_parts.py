@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from analyzers import info, load, streams
 from analyzers.collectives import report as collectives
@@ -32,8 +31,7 @@ from analyzers.trace.tables import Trace
 from analyzers.verdict import check
 from analyzers.workers.local import LocalWorkers
 from tests.support.builder import Builder
-from tests.support.command_lines import in_parts
-from traceviz.cli import app
+from tests.support.command_lines import in_parts, invoked
 from traceviz.output import contract
 from traceviz.timelines import picture as pictures
 from traceviz.timelines.marks import NO_MARKS
@@ -224,18 +222,17 @@ def test_ranks_that_differ_agree_on_what_the_whole_run_would_do(
 def test_a_rank_that_is_not_there_is_refused_by_parts_as_well() -> None:
     messages = []
     for more in ([], ["--memory", "8GB", "--workers", "1"]):
-        result = CliRunner().invoke(app, ["check-overlap", *TORCH, "--ranks", "0,7", *more])
-        assert isinstance(result.exception, TracevizError)
-        messages.append(str(result.exception))
+        with pytest.raises(TracevizError) as refused:
+            invoked("check-overlap", *TORCH, "--ranks", "0,7", *more)
+        messages.append(str(refused.value))
     assert messages == ["There is no rank 7; there are 0, 1."] * 2
 
 
 @pytest.mark.parametrize("command", ["check-overlap", "timeline", "report", "export", "compare"])
 def test_a_budget_too_small_for_one_capture_is_refused(command: str, tmp_path: Path) -> None:
     words = ["-o", str(tmp_path / "x.json")] if command == "export" else []
-    result = CliRunner().invoke(app, [command, *TORCH, *words, "--memory", "1MB"])
-    assert isinstance(result.exception, TracevizError)
-    assert "the budget is 1 MB" in result.exception.message
+    with pytest.raises(TracevizError, match="the budget is 1 MB"):
+        invoked(command, *TORCH, *words, "--memory", "1MB")
 
 
 def test_a_budget_has_room_for_what_is_kept_of_all_captures_beside_those_that_are_read(tmp_path: Path) -> None:
@@ -254,10 +251,9 @@ def test_a_budget_has_room_for_what_is_kept_of_all_captures_beside_those_that_ar
 
 def test_a_budget_for_a_cluster_is_refused_and_explained() -> None:
     words = ["check-overlap", *TORCH, "--memory", "8GB", "--dask", "tcp://127.0.0.1:9"]
-    result = CliRunner().invoke(app, words)
-    assert isinstance(result.exception, TracevizError)
-    assert "Dask's workers have a limit of their own" in result.exception.message
-    assert "--memory-limit" in (result.exception.hint or "")
+    with pytest.raises(TracevizError, match="Dask's workers have a limit of their own") as refused:
+        invoked(*words)
+    assert "--memory-limit" in (refused.value.hint or "")
 
 
 def test_a_bad_rank_is_left_out_by_parts_as_it_is_from_the_whole(tmp_path: Path) -> None:

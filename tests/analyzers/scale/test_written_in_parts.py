@@ -7,11 +7,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from analyzers.replay import worth
-from tests.support.command_lines import run_text
-from traceviz.cli import app
+from tests.support.command_lines import invoked, run_text
 from traceviz.history.database import TABLES
 from traceviz.reports import fixes
 
@@ -32,8 +30,7 @@ RUNS = {
 
 def written(*words: str, path: Path) -> tuple[str, dict[str, bytes]]:
     """What a command says, and the file that it writes, or all those of a folder."""
-    result = CliRunner().invoke(app, [*words, "-o", str(path)])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    result = invoked(*words, "-o", str(path))
     assert result.exit_code in (0, 1, 3), result.output
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     return result.stdout.replace(str(path), "it"), {file.name: file.read_bytes() for file in files}
@@ -58,7 +55,7 @@ def test_what_is_saved_in_parts_is_what_is_saved_of_the_whole(name: str, tmp_pat
     saved = {}
     for how, more in (("whole", []), ("parts", ["--memory", "8GB", "--workers", "1"])):
         path = tmp_path / how / "history.db"
-        result = CliRunner().invoke(app, ["check-overlap", *RUNS[name], "--save", str(path), *more])
+        result = invoked("check-overlap", *RUNS[name], "--save", str(path), *more)
         assert result.exit_code in (0, 1, 3), result.output
         with closing(sqlite3.connect(path)) as database:
             tables = {table: database.execute(f"select * from {table}").fetchall() for table in TABLES}

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.common.errors import TracevizError
 from analyzers.select.language import BARE, KINDS, And, Atom, Not, Or, Selector, atoms, parse
+from analyzers.trace.numbered import families
 
 awkward = st.text(
     st.one_of(st.sampled_from(list(',+!()"~\\:* \t\n[]?.')), st.characters(codec="utf-8")), min_size=1, max_size=12
@@ -124,6 +127,27 @@ def test_nesting_too_deep_is_an_error_of_the_user(text: str) -> None:
         (Atom("nvtx", "a[1]*"), True, ["a[1]", "a[1]x", "a[1]\n"], ["a1", "a1x"]),
         (Atom("nvtx", "a?*"), True, ["a?b"], ["abc"]),
         (Atom("kernel", "f*int"), False, ["void f<int>(int)"], ["int f"]),
+        (
+            Atom("nvtx", "## forward # ##"),
+            True,
+            ["## forward 3 ##", "## forward 12 ##", "## forward 007 ##", "## forward # ##"],
+            ["## forward ##", "## forward x ##", "## forward 3.5 ##", "## forward 3 4 ##", "## backward 3 ##"],
+        ),
+        (Atom("nvtx", "## forward ##"), True, ["## forward ##"], ["forward", "## forward 3 ##"]),
+        (
+            Atom("nvtx", "ProfilerStep#3"),
+            True,
+            ["ProfilerStep#3"],
+            ["ProfilerStep13", "ProfilerStep#13"],
+        ),
+        (Atom("nvtx", "ProfilerStep##"), True, ["ProfilerStep#3", "ProfilerStep#12"], ["ProfilerStep12"]),
+        (Atom("nvtx", "layer 3 micro-batch #*"), True, ["layer 3 micro-batch 5 end"], ["layer 13 micro-batch 5"]),
+        (Atom("nvtx", "#"), True, ["1" * 18, "#"], ["1" * 19, "٣", ""]),
+        (Atom("op", "block.#"), True, ["block.7"], ["block."]),
+        (Atom("hlo", "fusion.#"), True, ["fusion.7"], ["fusion.7.1"]),
+        (Atom("kernel", "gemm_#"), False, ["my gemm_#"], ["gemm_7"]),
+        (Atom("group", "#"), True, ["#"], ["7"]),
+        (Atom("nvtx", "a#", regex=True), True, ["a#"], ["a3"]),
         (Atom("nvtx", "^DP", regex=True), True, ["DP Embedding"], ["MDP"]),
         (Atom("kernel", "(?i)GEMM$", regex=True), False, ["sgemm"], ["gemm_nn"]),
     ],
@@ -132,6 +156,40 @@ def test_a_text_fits_names_whole_or_in_part(atom: Atom, whole: bool, fits: list[
     test = atom.matcher(whole=whole)
     assert [name for name in fits if not test(name)] == []
     assert [name for name in not_ if test(name)] == []
+
+
+def stands_for(text: str, name: str) -> bool:
+    """Whether a text with `#` names a name: letter by letter, a run of digits in the name being one letter."""
+    letters = re.findall("[0-9]+|.", name)
+    texts = re.findall("[0-9]+|.", text)
+    return len(letters) == len(texts) and all(
+        one == letter or (one == "#" and letter.isdigit()) for one, letter in zip(texts, letters, strict=True)
+    )
+
+
+@given(st.text("a#12 ", max_size=8), st.text("a#12 ", max_size=8))
+def test_a_hash_is_a_whole_number_or_itself(text: str, name: str) -> None:
+    assert Atom("nvtx", text).matcher(whole=True)(name) == stands_for(text, name)
+
+
+@given(st.lists(st.text("a#12 ", max_size=8), unique=True))
+def test_a_family_s_name_picks_its_members_and_no_other_family_has_them(names: list[str]) -> None:
+    found = families(names).values()
+    for family in found:
+        fits = Atom("nvtx", family.name).matcher(whole=True)
+        assert all(map(fits, family.members))
+        assert len({re.sub("[0-9]+", "0", name) for name in family.members}) == 1
+    members = [name for family in found for name in family.members]
+    assert len(set(members)) == len(members)
+    alone = [re.sub("[0-9]+", "0", name) for name in names if name not in members]
+    assert len(set(alone)) == len(alone), "what differs in numbers alone is of one family"
+
+
+def test_numbers_are_told_of_names_that_fit() -> None:
+    assert Atom("nvtx", "layer # mb #").numbers("layer 3 mb 12") == (3, 12)
+    assert Atom("nvtx", "## forward # ##").numbers("## forward # ##") == ()
+    assert Atom("nvtx", "## forward # ##").numbers("## backward 3 ##") == ()
+    assert Atom("nvtx", "forward 3").numbers("forward 3") == ()
 
 
 def test_atoms_are_told_by_whether_they_pick_or_take_out() -> None:

@@ -92,6 +92,62 @@ def test_nothing_picked_says_why_and_what_comes_near(text: str, reason: str) -> 
     assert selection.reason.startswith(reason)
 
 
+def numbered() -> Trace:
+    """Three batches, a step whose name has a hash in it, and a range that has two."""
+    run, rank = one_rank()
+    for batch in (3, 4, 12):
+        rank.range(f"## forward {batch} ##", 100 * batch, 100 * batch + 50)
+        rank.kernel(f"forward {batch}", 7, batch, batch + 1, launch=(100 * batch + 1, 100 * batch + 2))
+    for at, name in enumerate(("## forward ##", "ProfilerStep#3", "ProfilerStep13")):
+        rank.range(name, 2000 + 100 * at, 2050 + 100 * at)
+        rank.kernel(name, 7, 20 + at, 21 + at, launch=(2001 + 100 * at, 2002 + 100 * at))
+    return run.trace()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("nvtx:## forward # ##", ["forward 3", "forward 4", "forward 12"]),
+        ("nvtx:## forward 12 ##", ["forward 12"]),
+        ("nvtx:## forward ##", ["## forward ##"]),
+        ("nvtx:ProfilerStep#3", ["ProfilerStep#3"]),
+        ("nvtx:ProfilerStep##", ["ProfilerStep#3"]),
+        ("nvtx:ProfilerStep#", ["ProfilerStep13"]),
+        ("nvtx:## forward # ##+!nvtx:## forward 4 ##", ["forward 3", "forward 12"]),
+    ],
+)
+def test_a_numbered_family_selects_as_one(text: str, expected: list[str]) -> None:
+    trace = numbered()
+    assert trace.ops["name"][select(trace, text).picked].tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "nvtx:## forward 99 ##",
+            "no range '## forward 99 ##'; did you mean '## forward # ##' (# is 3 to 12; 3 launches) or '## forward ##' "
+            "(1 launch)?",
+        ),
+        (
+            "nvtx:## forword # ##",
+            "no range '## forword # ##'; did you mean '## forward # ##' (# is 3 to 12;",
+        ),
+    ],
+)
+def test_a_range_that_is_not_there_is_answered_with_the_family_once(text: str, reason: str) -> None:
+    assert select(numbered(), text).reason.startswith(reason)
+
+
+def test_a_family_with_two_numbers_is_suggested_without_a_span() -> None:
+    run, rank = one_rank()
+    rank.kernel("k", 7, 0, 1)
+    for layer in (1, 2):
+        for part in (1, 2):
+            rank.range(f"layer {layer}.{part}", 0, 1)
+    assert select(run.trace(), "nvtx:layer").reason == "no range 'layer'; did you mean 'layer #.#' (0 launches)?"
+
+
 def test_what_is_suggested_picks_something() -> None:
     run, rank = one_rank()
     rank.kernel("void at::native::(anonymous namespace)::softmax_warp_forward<float>(float*)", 7, 0, 1)

@@ -8,7 +8,6 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from analyzers.compare.compare import compare
 from analyzers.load import load
@@ -19,8 +18,8 @@ from analyzers.trace.columns import ints
 from analyzers.trace.memory import MemoryPeak, memory_peaks
 from analyzers.trace.steps import find_steps
 from tests.support.builder import Builder
+from tests.support.command_lines import invoked
 from tests.support.nsys_exports import Edit, edited
-from traceviz.cli import app
 from traceviz.output.contract import comparison
 from traceviz.output.document import markdown
 from traceviz.output.views import compare as view
@@ -234,6 +233,6 @@ def test_what_allocator_and_driver_say_is_not_compared() -> None:
 
 def test_the_command_says_where_memory_was_not_recorded(tmp_path: Path) -> None:
     words = ["compare", str(TORCH / "opt_overlap.rank0.json.gz"), str(with_memory(0, tmp_path)), "--format", "md"]
-    run = CliRunner().invoke(app, words)
+    run = invoked(*words)
     assert run.exit_code == 0, run.output
     assert "| memory peak | not recorded | 500.0 MiB |" in run.output

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
+from tests.support.command_lines import invoked
 from tests.support.kineto_files import KinetoFile, pair_of_ranges
 from tests.support.nightly import mostly_nightly
 from tests.support.nsys_exports import edited
-from traceviz.cli import app
 
 NSYS = Path(__file__).parents[2] / "data" / "nsys"
 SCRIPT = re.compile(r"<(script|style)\b.*?</\1>", re.DOTALL)
@@ -99,7 +98,7 @@ CASES = {
 
 
 def run(*words: str) -> str:
-    done = CliRunner().invoke(app, list(words), env={"COLUMNS": "1000"})
+    done = invoked(*words, env={"COLUMNS": "1000"})
     assert done.exit_code in (0, 1, 3), done.output
     return done.stdout
 

@@ -5,12 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import traceviz as tv
 from analyzers.common.errors import TracevizError
+from tests.support.command_lines import invoked
 from tests.support.timeline_traces import HOSTILE_PAIR, drawn, hostile, two_instances
-from traceviz.cli import app
 from traceviz.timelines import files, images
 from traceviz.timelines.draw import figure
 from traceviz.timelines.marks import ROLE
@@ -25,7 +24,7 @@ def no_kaleido(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_page_is_one_file_that_names_no_address_to_load_from(tmp_path: Path) -> None:
-    run = CliRunner().invoke(app, [*ASK, "-o", str(tmp_path / "x.html")])
+    run = invoked(*ASK, "-o", str(tmp_path / "x.html"))
     assert run.exit_code == 0, run.output
     assert "the median of 3" in run.output
     assert [path.name for path in tmp_path.iterdir()] == ["x.html"]
@@ -37,9 +36,8 @@ def test_a_page_is_one_file_that_names_no_address_to_load_from(tmp_path: Path) -
 
 @pytest.mark.parametrize("name", ["x.pdf", "x", "html"])
 def test_a_name_that_says_no_kind_is_refused_before_anything_is_read(name: str) -> None:
-    run = CliRunner().invoke(app, ["timeline", "not/there.json", "-o", name])
-    assert isinstance(run.exception, TracevizError)
-    assert "End it in .html, .png or .svg" in str(run.exception)
+    with pytest.raises(TracevizError, match=r"End it in \.html, \.png or \.svg"):
+        invoked("timeline", "not/there.json", "-o", name)
 
 
 def test_without_kaleido_a_picture_is_an_error_that_says_what_to_do(

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
+from analyzers.common.errors import TracevizError
 from analyzers.compare.compare import compare
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
+from tests.support.command_lines import invoked
 from tests.support.timeline_traces import HOSTILE, US, drawn, many_ranks
-from traceviz.cli import app
 from traceviz.timelines.draw import about
 from traceviz.timelines.marks import NEVER, ROLE
 from traceviz.timelines.picture import Picture
@@ -98,14 +98,14 @@ def test_the_headline_is_the_comparisons_verdict() -> None:
 @pytest.mark.parametrize("kind", ["pdf", "txt"])
 def test_a_name_that_says_no_kind_is_refused_before_anything_is_read(kind: str) -> None:
     words = ["compare", "not/there", "nor/there", "--timeline", f"x.{kind}"]
-    run = CliRunner().invoke(app, words)
-    assert "End it in .html, .png or .svg" in str(run.exception)
+    with pytest.raises(TracevizError, match=r"End it in \.html, \.png or \.svg"):
+        invoked(*words)
 
 
 def test_the_command_draws_it_and_answers_as_without(tmp_path: Path) -> None:
     runs = [f"tests/data/torch/dpmp_{kind}.rank0.json.gz" for kind in ("serial", "overlap")]
     words = ["compare", *runs, "-a", "nvtx:DP Embedding", "-b", "nvtx:MP Embedding"]
-    plain = CliRunner().invoke(app, words)
-    drawn_too = CliRunner().invoke(app, [*words, "--timeline", str(tmp_path / "x.html")])
+    plain = invoked(*words)
+    drawn_too = invoked(*words, "--timeline", str(tmp_path / "x.html"))
     assert (plain.exit_code, plain.output) == (drawn_too.exit_code, drawn_too.output)
     assert "starts with each run" in (tmp_path / "x.html").read_text()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from analyzers.common.wording import ranks_in_words
-from analyzers.info import TraceInfo
+from analyzers.info import RangeInfo, TraceInfo
 from analyzers.trace.tables import QUEUED
 from traceviz.output.document import Block, Bullets, Paragraph, Table, worded
 from traceviz.output.quantities import count_of, duration, listing
@@ -87,7 +87,9 @@ def _ranks(result: TraceInfo) -> Table:
 
 
 def _ranges(result: TraceInfo) -> Table:
-    rows = [(f"{one.word}:{one.name}", f"{one.occurrences:,}", f"{one.launches:,}") for one in result.ranges]
+    rows = [
+        (f"{one.word}:{one.name}{_numbers(one)}", f"{one.occurrences:,}", f"{one.launches:,}") for one in result.ranges
+    ]
     note = f"… and {result.more_ranges:,} more names" if result.more_ranges else ""
     return Table(
         ("range", "occurrences", "GPU ops launched"),
@@ -96,3 +98,11 @@ def _ranges(result: TraceInfo) -> Table:
         frozenset({"occurrences", "GPU ops launched"}),
         note,
     )
+
+
+def _numbers(one: RangeInfo) -> str:
+    """Behind a family's name, which numbers its `#` stands for; how many, where some between them are missing."""
+    if one.first is None or one.last is None:
+        return f"  ({one.numbers:,} names)" if one.numbers else ""
+    whole = one.last - one.first + 1 == one.numbers
+    return f"  ({one.first}–{one.last})" if whole else f"  ({one.numbers:,} of {one.first}–{one.last})"
