@@ -128,7 +128,7 @@ def test_steps_are_listed_once() -> None:
         rank.kernel("k", 7, 0, 1)
         for step in (12, 11):
             rank.range(f"ProfilerStep#{step}", 100 * step, 100 * step + 50)
-    assert info(run.trace()).steps == (11, 12)
+    assert info(run.trace()).step_numbers == (11, 12)
 
 
 def bare() -> Builder:
