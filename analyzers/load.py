@@ -17,6 +17,7 @@ from analyzers.readers.reading import READING, Reading
 from analyzers.select.declared import declare
 from analyzers.steps.candidates import Candidates
 from analyzers.steps.find import of_run, with_steps
+from analyzers.steps.renumber import renumbered
 from analyzers.steps.window import with_window
 from analyzers.trace.advice import recording_work
 from analyzers.trace.lost import about_lost_work
@@ -111,8 +112,9 @@ def joined(
     trace = with_steps(
         about_unlaunched(about_lost_work(trace)), step_by, None if found is None else _of_run(trace, traces, found)
     )
-    aligned = align_clocks(about_settings(with_distorted_steps(trace)), enabled=align)
-    return with_window(waits_by_traffic(replace(aligned.trace, clocks=aligned.clocks, matches=aligned.matches)))
+    aligned = align_clocks(about_settings(trace), enabled=align)
+    matched = renumbered(replace(aligned.trace, clocks=aligned.clocks, matches=aligned.matches))
+    return with_window(waits_by_traffic(with_distorted_steps(matched)))
 
 
 def _of_run(run: Trace, traces: Sequence[Trace], found: Sequence[Candidates]) -> Candidates:
@@ -138,4 +140,4 @@ def _exported(inputs: list[Input], align: bool, progress: Progress, step_by: str
     if not align and aligned:
         text = f"{one.path} was exported with its clocks aligned; they stay so."
         trace = trace.warn("clocks-stay-aligned", text)
-    return with_window(with_steps(waits_by_traffic(trace), step_by))
+    return with_window(renumbered(with_steps(waits_by_traffic(trace), step_by)))

@@ -8,8 +8,9 @@ launch about the same each time.
     range       ├─ train ─┤  ├─ train ─┤  ├─ train ─┤                  each begins a step, which lasts to the next
     launches    a b c d a b c d a b c d                                the shortest sequence that repeats throughout
 
-Micro-batches of gradient accumulation, layers and epochs recur too. A range that several steps or parts of one begin
-with launches unevenly much from one to the next, and does not fit; `analyzers.steps.choose` holds those that fit
+Micro-batches of gradient accumulation, layers and epochs recur too. What recurs within a step launches unevenly much
+from one to the next, or some kernels come only every second time, every third …: then it does not fit. An optimizer may
+be followed by such kernels: in some steps a program also evaluates. `analyzers.steps.choose` holds candidates that fit
 against each other.
 """
 
@@ -19,10 +20,11 @@ from collections.abc import Iterator
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from analyzers.arrays.groups import label, rows_by_key
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import codes, ints, ints_at, of_codes
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, of_codes
 from analyzers.trace.numbered import family
 from analyzers.trace.range_classes import range_classes
 from analyzers.trace.regions import launches
@@ -33,20 +35,22 @@ from analyzers.trace.unlaunched import launched_before
 OPTIMIZER, RANGE, LAUNCHES = "optimizer", "range", "launches"
 OPTIMIZER_STEP = "Optimizer.step#"  # how torch names the range of an optimizer's step
 EVEN = 0.15  # how far from their median the launches of steps may be
-MOSTLY = 0.75  # of an optimizer's steps have to launch evenly: in the others a program may also evaluate, or log
+MOSTLY = 0.5  # of an optimizer's steps have to launch evenly: in the others a program may also evaluate
 MIN_STEPS = {OPTIMIZER: 2, RANGE: 3, LAUNCHES: 3}  # boundaries from which on a candidate recurs
 ENCLOSES = 0.3  # of the launches a range has to enclose, unless it is numbered
 MIN_SEQUENCE, REPEATS = 4, 0.97  # launches of a step at least; share of them that repeat the step before's
 MOST_OPTIMIZERS = 8  # that step in turn
+EDGE = 12  # launches by which one step begins, or ends, as another
+MOST_PLACES = 5  # of a sequence of launches, at which a step may begin
 
 
 class Candidate(msgspec.Struct, frozen=True):
     """Intervals of one process that may be its steps.
 
-    kind : OPTIMIZER, RANGE or LAUNCHES. by : the range's name, numbers in it as `#`; "" for LAUNCHES.
+    kind : OPTIMIZER, RANGE or LAUNCHES. by : the range's name, numbers in it as `#`; the op that begins LAUNCHES.
     start_ns, end_ns : of each interval, ascending, on the capture's host clock; whole : which are complete.
-    numbers : from names that carry them, else from 0. fits : whether they launch evenly.
-    share : of the process's launches that the ranges themselves enclose.
+    numbers : from names that carry them, if `named`, else from 0. fits : whether they launch evenly.
+    share : of the process's launches that the ranges themselves enclose; of LAUNCHES, of a step the pause before it.
     """
 
     kind: str
@@ -57,6 +61,7 @@ class Candidate(msgspec.Struct, frozen=True):
     numbers: Ints
     fits: bool
     share: float
+    named: bool = False
 
 
 Candidates = dict[int, tuple[Candidate, ...]]  # by process
@@ -78,16 +83,22 @@ def candidates(trace: Trace, given: str | None = None) -> Candidates:
         named = [_by_ranges(one, *ranges) for ranges in work.named(process, given)]
         fitting = [each for each in named if each is not None]
         if given is None and not any(each.fits for each in fitting):
-            fitting += [each for each in [_by_launches(one)] if each is not None]
+            fitting += _by_launches(one)
         found[process] = tuple(fitting)
     return found
 
 
 class _Process(msgspec.Struct, frozen=True):
-    """Launches of a process by time: when, and a number for what; and when its first and last calls are."""
+    """Launches of a process by time: when, a number for what, and whether it is a kernel; its first and last calls.
+
+    names : of each op, by `code`.
+    """
 
     at_ns: Ints
     what: Ints
+    kernel: Mask
+    code: Ints
+    names: list[str]
     first_ns: int
     last_ns: int
 
@@ -108,10 +119,12 @@ class _Work:
 
     def of(self, process: int, ops: Ints) -> _Process:
         order = ops[np.argsort(self.started[ops], kind="stable")]
-        what = label(codes(self.trace.ops, "name")[0][order].astype(np.int64), ints_at(self.trace.ops, "grid", order))
+        code, names = codes(self.trace.ops, "name")
+        what = label(code[order].astype(np.int64), ints_at(self.trace.ops, "grid", order))
+        kernel = is_one_of(self.trace.ops, "kind", ("kernel",))[order]
         calls = np.flatnonzero(ints(self.trace.api, "process") == process)
         first, last = ints_at(self.trace.api, "start_ns", calls).min(), ints_at(self.trace.api, "end_ns", calls).max()
-        return _Process(self.started[order], what, int(first), int(last))
+        return _Process(self.started[order], what, kernel, code[order], names, int(first), int(last))
 
     def named(self, process: int, given: str | None) -> Iterator[tuple[str, str, Ints, Ints, Ints, Ints]]:
         """Ranges of a process that recur, by what they are called: kind, name, start, end, label and number of each."""
@@ -195,8 +208,7 @@ def _ended_by(process: _Process, by: str, ends: Ints, enclosed: float) -> Candid
     """Steps that optimizers end: between two ends, and before the first where that launches as much."""
     inner = process.between(ends[:-1], ends[1:])
     usual, fits = _usual(inner, MOSTLY)
-    near = inner[np.abs(inner - usual) <= EVEN * usual]
-    head, whole = _head(process, int(ends[0]), usual, int(near.min(initial=np.iinfo(np.int64).max)))
+    head, whole = _head(process, ends, usual)
     starts = np.append(head, ends[:-1])
     return Candidate(
         OPTIMIZER,
@@ -219,49 +231,119 @@ def _usual(counts: Ints, share: float) -> tuple[float, bool]:
     return usual, bool(usual > 0 and np.mean(near) >= share)
 
 
-def _head(process: _Process, end: int, usual: float, least: int) -> tuple[int, bool]:
-    """When the step before the first end began, and whether all of it was captured.
+def _head(process: _Process, ends: Ints, usual: float) -> tuple[int, bool]:
+    """When the step before the first end began, and whether all of it was captured: it begins as other steps do.
 
     What launches more than a step does begins with something else: if it ends as the step after it does, launch by
     launch, it is cut there.
     """
-    count = int(np.searchsorted(process.at_ns, end))
+    count, cuts = int(np.searchsorted(process.at_ns, ends[0])), np.searchsorted(process.at_ns, ends)
     if count > (1 + EVEN) * usual > 0:
         size = int(usual)
-        if (
-            size <= process.what.size - count
-            and np.mean(process.what[count - size : count] == process.what[count : count + size]) >= REPEATS
-        ):
-            return int(process.at_ns[count - size]), True
-        return process.first_ns, False
-    return process.first_ns, count >= least
+        before, after = process.what[count - size : count], process.what[count : count + size]
+        is_same = size == after.size and np.mean(before == after) >= REPEATS
+        return (int(process.at_ns[count - size]), True) if is_same else (process.first_ns, False)
+    return process.first_ns, _is_near(count, usual) and _begins_alike(process.what, 0, cuts[:-1], usual)
+
+
+def _is_near(count: int, usual: float) -> bool:
+    return bool(abs(count - usual) <= EVEN * usual)
+
+
+def _begins_alike(what: Ints, at: int, others: Ints, usual: float) -> bool:
+    """Whether launches from one place on are those from one of some others on; a step has so many."""
+    size = min(EDGE, int(usual) // 2)
+    return any(np.array_equal(what[at : at + size], what[other : other + size]) for other in others.tolist())
+
+
+def _ends_alike(what: Ints, end: int, others: Ints, usual: float) -> bool:
+    """Whether launches up to one place are those up to one of some others."""
+    return _begins_alike(what[::-1], what.size - end, what.size - others, usual)
 
 
 def _begun_by(process: _Process, by: str, start: Ints, end: Ints, numbers: Ints, enclosed: float) -> Candidate:
-    """Steps that ranges begin, each up to the next; the last one up to where it launches as much as the others."""
-    inner = process.between(start[:-1], start[1:])
-    usual, fits = _usual(inner, 1.0)
-    limit = np.int64(process.last_ns + 1)
-    to_the_end, within = (int(process.between(start[-1:], np.array([last]))[0]) for last in (limit, int(end[-1]) + 1))
-    all_of_it = abs(to_the_end - usual) <= EVEN * usual
-    whole = all_of_it or abs(within - usual) <= EVEN * usual
-    last = int(limit) if all_of_it else int(end[-1]) + 1
-    ends = np.append(start[1:], max(last, int(start[-1]) + 1)) - 1
-    numbers = numbers if numbers.size else np.arange(start.size)
+    """Steps that ranges begin, each up to the next; the last one to where it launches as much, and ends, as others."""
+    usual, fits = _usual(process.between(start[:-1], start[1:]), 1.0)
+    fits = not _comes_in_turns(process, start) if fits else _also_evaluates(process, start, end)
+    last, whole = _tail(process, start, end, usual)
     complete = np.append(np.ones(start.size - 1, dtype=bool), whole)
-    return Candidate(RANGE, by, start, ends, complete, numbers, fits, enclosed)
+    counted = numbers if numbers.size else np.arange(start.size)
+    ends = np.append(start[1:], last) - 1
+    return Candidate(RANGE, by, start, ends, complete, counted, fits, enclosed, named=bool(numbers.size))
 
 
-def _by_launches(process: _Process) -> Candidate | None:
-    """Steps as the shortest sequence of launches that repeats from the first one to the last."""
+def _tail(process: _Process, start: Ints, end: Ints, usual: float) -> tuple[int, bool]:
+    """Where the last step ends, and whether all of it was captured.
+
+    It ends with the capture, if that launches as much as a step and ends as one; else with its range, if that does.
+    """
+    cuts = np.searchsorted(process.at_ns, start)
+    for last in (process.last_ns + 1, int(end[-1]) + 1):
+        until = int(np.searchsorted(process.at_ns, last))
+        if _is_near(until - int(cuts[-1]), usual) and _ends_alike(process.what, until, cuts[1:], usual):
+            return last, True
+    return max(int(end[-1]) + 1, int(start[-1]) + 1), False
+
+
+def _also_evaluates(process: _Process, start: Ints, end: Ints) -> bool:
+    """Whether what comes between some ranges, and makes them uneven, are kernels of every step, as in an evaluation.
+
+    What a layer's range leaves out is launched nowhere else: the loss, the optimizer.
+    """
+    counts = process.between(start[:-1], start[1:])
+    usual, mostly = _usual(counts, MOSTLY)
+    _, all_even = _usual(process.between(start[:-1], end[:-1]), 1.0)
+    if not (mostly and all_even) or counts.min() < (1 - EVEN) * usual:
+        return False
+    interval = np.searchsorted(start, process.at_ns, side="right") - 1
+    even = np.append(np.abs(counts - usual) <= EVEN * usual, False)
+    kernels = process.kernel & (interval >= 0) & (interval < counts.size)  # the last one may be cut
+    known = np.unique(process.what[kernels & even[interval]])
+    return bool(np.isin(process.what[kernels & ~even[interval]], known).all()) and not _comes_in_turns(process, start)
+
+
+def _comes_in_turns(process: _Process, starts: Ints) -> bool:
+    """Whether some kernel is launched only every second interval, every third …: these are parts of a step."""
+    count = starts.size - 1
+    interval = np.searchsorted(starts, process.at_ns, side="right") - 1
+    inside = (interval >= 0) & (interval < count) & process.kernel
+    of_kernel = np.unique(np.stack([process.what[inside], interval[inside]]), axis=1)
+    for rows in rows_by_key(of_kernel[0]).values():
+        at = of_kernel[1][rows]
+        apart = np.unique(np.diff(at))
+        if at.size > 1 and apart.size == 1 and apart[0] > 1 and at.size >= count // apart[0]:
+            return True
+    return False
+
+
+def _by_launches(process: _Process) -> list[Candidate]:
+    """Steps as the shortest sequence of launches that repeats, from each launch that may begin it.
+
+    Of those that a step makes once, the ones after the longest pauses are tried: ranks have to begin alike.
+    """
     period = _period(process.what)
     if not period:
-        return None
-    count = process.what.size // period
-    cuts = np.append(process.at_ns[: count * period : period], 0)
-    cuts[-1] = process.at_ns[count * period] if count * period < process.what.size else process.last_ns + 1
-    whole, numbers = np.ones(count, dtype=bool), np.arange(count)
-    return Candidate(LAUNCHES, "", cuts[:-1], cuts[1:] - 1, whole, numbers, True, 1.0)
+        return []
+    _, first, count = np.unique(process.what, return_index=True, return_counts=True)
+    most = process.what.size // period + 1
+    found = []
+    for value in process.what[first[(count >= most - 1) & (count <= most)]]:
+        at = np.flatnonzero(process.what == value)
+        if np.all(np.diff(at) == period):
+            pause = np.diff(process.at_ns, prepend=process.first_ns)[at]
+            found.append((float(np.median(pause)), _begun_at(process, at)))
+    found.sort(key=lambda one: -one[0])
+    step_ns = max(float(np.median(np.diff(found[0][1].start_ns))), 1.0) if found else 1.0
+    return [replace(one, share=pause / step_ns) for pause, one in found[:MOST_PLACES]]
+
+
+def _begun_at(process: _Process, at: Ints) -> Candidate:
+    """Steps that begin at some launches; the last is whole if the capture has as many launches after it."""
+    starts, left = process.at_ns[at], process.what.size - int(at[-1])
+    whole = np.append(np.ones(at.size - 1, dtype=bool), left >= int(at[1] - at[0]))
+    ends = np.append(starts[1:], process.last_ns + 1) - 1
+    by = process.names[int(process.code[at[0]])]
+    return Candidate(LAUNCHES, by, starts, ends, whole, np.arange(at.size), True, 0.0)
 
 
 def _period(what: Ints) -> int:
@@ -280,5 +362,17 @@ def _period(what: Ints) -> int:
             continue
         period = int(distances[0])
         if period >= MIN_SEQUENCE and np.mean(what[period:] == what[:-period]) >= REPEATS:
-            return period
+            return 0 if _has_even_parts(what[:period]) else period
     return 0
+
+
+def _has_even_parts(what: Ints) -> bool:
+    """Whether some launch comes several times in a sequence, at about even distances all around it.
+
+    Layers do not: behind the last one a step does something else. Four steps of which one also logs its loss do.
+    """
+    for rows in rows_by_key(what).values():
+        distances = np.diff(rows, append=rows[0] + what.size)
+        if rows.size > 1 and distances.max() <= (1 + EVEN) * distances.min() and distances.min() >= MIN_SEQUENCE:
+            return True
+    return False

@@ -6,12 +6,13 @@ epoch of four steps and a step, or a step and a micro-batch, look alike.
 
 Ranks' first steps need not be the same: a capture may begin in the middle of one, or a step later. Where numbers are
 not in the names, they are counted from each rank's first step if all ranks have as many and these began at about the
-same time; else times tell which is which, if some shift brings all of them together.
+same time; else times tell which is which, if some shift brings all of them together. A host may be a step ahead of
+another one all the same: the collectives have the last word, once they are matched (`analyzers.steps.renumber`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -20,7 +21,7 @@ from analyzers.arrays.groups import distinct
 from analyzers.arrays.types import Ints
 from analyzers.steps.candidates import LAUNCHES, OPTIMIZER, RANGE, Candidate, Candidates
 from analyzers.trace.columns import ints
-from analyzers.trace.step_table import GIVEN, INFERRED, NO_STEPS, UNMARKED, Steps
+from analyzers.trace.step_table import GIVEN, INFERRED, NO_STEPS, UNMARKED, Steps, whole_on
 from analyzers.trace.steps import marked_steps
 from analyzers.trace.tables import Trace
 
@@ -38,16 +39,12 @@ def steps_of_run(trace: Trace, found: Candidates, given: str | None = None) -> S
     marked = marked_steps(trace)
     working = set(distinct(ints(trace.ops, "process")).tolist())
     if marked.size and given is None:
-        return replace(marked, whole=_on_all(marked, working))
+        return replace(marked, whole=whole_on(marked, working))
     own = {process: some for process, some in found.items() if process in working}
     chosen, why = _chosen(own, is_given=given is not None)
     if not chosen:
         return replace(NO_STEPS, unknown=why)
     shifts = _shifts(chosen, {process: trace.processes[process].rank for process in chosen}, _one_clock(trace))
-    if shifts is None:
-        return replace(
-            NO_STEPS, unknown="ranks have different numbers of steps, and their clocks tell not which are the same"
-        )
     return _numbered(chosen, shifts, GIVEN if given is not None else INFERRED)
 
 
@@ -111,20 +108,13 @@ def _why_none(found: Mapping[int, Sequence[Candidate]]) -> str:
     return f"{UNMARKED}, and nothing recurs evenly enough to be one: --step-by RANGE says what a step is"
 
 
-def _shifts(chosen: Mapping[int, Candidate], ranks: Mapping[int, int], one_clock: bool) -> dict[int, int] | None:
-    """By how much each process's numbers are more than counted from its first step; None where nothing tells."""
+def _shifts(chosen: Mapping[int, Candidate], ranks: Mapping[int, int], one_clock: bool) -> dict[int, int | None]:
+    """By how much each process's numbers are more than counted from its first step; None where nothing tells yet."""
     first = min(chosen, key=lambda process: (ranks[process], process))
     reference = chosen[first]
-    found = {}
-    for process, one in chosen.items():
-        if any(some.numbers.size and some.numbers[0] for some in (one, reference)):
-            found[process] = 0  # numbers of names
-            continue
-        shift = _shift(reference.start_ns, one.start_ns, one_clock)
-        if shift is None:
-            return None
-        found[process] = shift
-    return found
+    if all(one.named for one in chosen.values()):
+        return dict.fromkeys(chosen, 0)
+    return {process: _shift(reference.start_ns, one.start_ns, one_clock) for process, one in chosen.items()}
 
 
 def _shift(reference: Ints, starts: Ints, one_clock: bool) -> int | None:
@@ -151,30 +141,27 @@ def _apart(reference: Ints, starts: Ints, shift: int) -> float:
     return float(np.median(np.abs(starts[low - shift : high - shift] - reference[low:high])))
 
 
-def _numbered(chosen: Mapping[int, Candidate], shifts: Mapping[int, int], source: str) -> Steps:
-    """The steps of all processes; counted ones begin with 0 at the earliest."""
-    by_name = any(one.numbers.size and one.numbers[0] for one in chosen.values())
-    least = 0 if by_name else min(shifts.values())
+def _numbered(chosen: Mapping[int, Candidate], shifts: Mapping[int, int | None], source: str) -> Steps:
+    """The steps of all processes; counted ones begin with 0 at the earliest, those of which nothing tells at 0."""
+    one = chosen[min(chosen)]
+    named = all(each.named for each in chosen.values())
+    known = [shift for shift in shifts.values() if shift is not None]
+    least = 0 if named else min(known, default=0)
     order = sorted(chosen)
-    numbers = [chosen[process].numbers + shifts[process] - least for process in order]
-    complete = [set(own[chosen[process].whole].tolist()) for own, process in zip(numbers, order, strict=True)]
-    one = chosen[order[0]]
-    return Steps(
+    moved = {process: (shift or 0) - least for process, shift in shifts.items()}
+    numbers = [
+        chosen[process].numbers if named else np.arange(chosen[process].start_ns.size) + moved[process]
+        for process in order
+    ]
+    found = Steps(
         np.repeat(np.array(order, np.int64), [own.size for own in numbers]),
         np.concatenate([chosen[process].start_ns for process in order]),
         np.concatenate([chosen[process].end_ns for process in order]),
         np.concatenate(numbers),
+        np.concatenate([chosen[process].whole for process in order]),
         source=source,
-        by=one.by if one.kind != LAUNCHES else "the sequence of launches that repeats",
-        whole=tuple(sorted(set.intersection(*complete))),
+        by=f"launches that repeat, each time from {one.by}" if one.kind == LAUNCHES else one.by,
+        named=named,
+        unnumbered=tuple(process for process in order if shifts[process] is None),
     )
-
-
-def _on_all(steps: Steps, processes: Collection[int]) -> tuple[int, ...]:
-    """Numbers that each of some processes has once."""
-    found: set[int] | None = None
-    for process in processes:
-        numbers, count = np.unique(steps.numbers[steps.process == process], return_counts=True)
-        once = set(numbers[count == 1].tolist())
-        found = once if found is None else found & once
-    return tuple(sorted(found or ()))
+    return replace(found, whole=whole_on(found, order))

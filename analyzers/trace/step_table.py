@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 import numpy as np
@@ -50,24 +50,29 @@ class Steps(Record, frozen=True):
     """Steps of a run.
 
     process, start_ns, end_ns, numbers : a row a process and step, by process and start; ns of the trace's clock on the
-        host. All processes share one numbering.
+        host. All processes share one numbering. complete : whether each process captured all of it.
     source : MARKED, INFERRED, GIVEN, or "" where there are none; by : what marks or bounds them, in words.
     whole : numbers of the steps that are complete on all ranks, ascending.
     left_out : of those and of the others, the ones that time figures leave out, by number.
     late_start : the first of them, where a late profiler is why.
     unknown : why no steps were found, "" where some were.
+    named : whether the program itself numbers them, in marks or names; else they are counted, process by process.
+    unnumbered : processes of which times do not tell which of the others' steps theirs are.
     """
 
     process: Ints
     start_ns: Ints
     end_ns: Ints
     numbers: Ints
+    complete: Mask
     source: str = ""
     by: str = ""
     whole: tuple[int, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     late_start: LateStart | None = None
     unknown: str = ""
+    named: bool = True
+    unnumbered: tuple[int, ...] = ()
 
     @property
     def size(self) -> int:
@@ -101,7 +106,7 @@ class Steps(Record, frozen=True):
 
     def take(self, rows: Ints | Mask) -> Steps:
         """Some of the rows."""
-        columns = ("process", "start_ns", "end_ns", "numbers")
+        columns = ("process", "start_ns", "end_ns", "numbers", "complete")
         return msgspec.structs.replace(self, **{column: getattr(self, column)[rows] for column in columns})
 
 
@@ -184,5 +189,16 @@ def excluded(steps: Steps | None, *, is_given: bool) -> tuple[int, ...]:
     return tuple(one.step for one in steps.left_out)
 
 
+def whole_on(steps: Steps, processes: Collection[int]) -> tuple[int, ...]:
+    """Numbers of the steps that each of some processes has, once, and all of."""
+    found: set[int] | None = None
+    for process in processes:
+        own = steps.process == process
+        numbers, count = np.unique(steps.numbers[own], return_counts=True)
+        once = set(numbers[count == 1].tolist()) & set(steps.numbers[own & steps.complete].tolist())
+        found = once if found is None else found & once
+    return tuple(sorted(found or ()))
+
+
 _NONE = np.empty(0, np.int64)
-NO_STEPS = Steps(_NONE, _NONE, _NONE, _NONE)
+NO_STEPS = Steps(_NONE, _NONE, _NONE, _NONE, np.empty(0, bool))

@@ -60,6 +60,7 @@ def marked_steps(trace: Trace) -> Steps:
         start,
         _to_the_next(process, thread, start, end, numbers),
         numbers,
+        np.ones(numbers.size, dtype=bool),
         source=MARKED if rows.size else "",
         by=", ".join(families),
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.simulator.machine import Op, Run
-from tests.simulator.program import SMS, Launch, Synchronize
-from tests.simulator.recorded import Clocks, block, event_numbers, grid, kernel_name
+from tests.simulator.program import SMS, Launch, Message, Synchronize
+from tests.simulator.recorded import Clocks, Places, block, event_numbers, grid, groups_of, kernel_name, message_of
 
 SYNC_KINDS = {
     "cudaEventSynchronize": "Event Sync",
@@ -19,8 +19,9 @@ THREAD = 5000
 
 
 class _Trace:
-    def __init__(self, run: Run, rank: int, clocks: Clocks, records: bool) -> None:
+    def __init__(self, run: Run, rank: int, clocks: Clocks, records: bool, places: Places, stated: bool) -> None:
         self.run, self.rank, self.clocks, self.records = run, rank, clocks, records
+        self.places, self.stated = places, stated
         self.pid = 1000 + rank
         self.events: list[dict[str, Any]] = []
         self.seen = {call.number for call in run.calls if call.where[0] == rank}
@@ -45,9 +46,12 @@ class _Trace:
         if self.records:
             self.syncs()
         size = len(self.run.program.ranks)
-        group = {"pg_name": "0", "pg_desc": "default_pg", "pg_size": size, "ranks": list(range(size))}
+        groups = [
+            {"pg_name": one.group, "pg_desc": one.description, "pg_size": len(one.ranks), "ranks": list(one.ranks)}
+            for one in groups_of(self.run, self.rank)
+        ] or [{"pg_name": "0", "pg_desc": "default_pg", "pg_size": size, "ranks": list(range(size))}]
+        host = {"host_name": self.places.host(self.rank)} if self.places.host(self.rank) else {}
         gpu = {
-            "id": 0,
             "name": "Simulated",
             "numSms": SMS,
             "maxThreadsPerMultiprocessor": 2048,
@@ -60,15 +64,17 @@ class _Trace:
         }
         return {
             "schemaVersion": 1,
-            "deviceProperties": [gpu],
-            "distributedInfo": {"backend": "nccl", "rank": self.rank, "world_size": size, "pg_config": [group]},
+            **host,
+            "deviceProperties": [{"id": number, **gpu} for number in range(self.places.gpus)],
+            "distributedInfo": {"backend": "nccl", "rank": self.rank, "world_size": size, "pg_config": groups},
             "baseTimeNanoseconds": 1_790_000_000_000_000_000,
             "traceEvents": self.events,
         }
 
     def op(self, op: Op) -> None:
         times = self.clocks.device(self.rank, op.start), self.clocks.device(self.rank, op.end)
-        args: dict[str, Any] = {"device": 0, "context": 1, "stream": op.stream, "correlation": op.call.number}
+        device = self.places.device(self.rank)
+        args: dict[str, Any] = {"device": device, "context": 1, "stream": op.stream, "correlation": op.call.number}
         if isinstance(op.action, Launch):
             args |= {
                 "grid": [grid(op), 1, 1],
@@ -77,20 +83,19 @@ class _Trace:
                 "shared memory": 0,
             }
             # The host's part says it, which a graph's replay lacks. Of nodes a trace says no more than their launch.
-            if op.action.collective and not op.action.name and op.call.number in self.seen and not op.graph:
-                size = len(self.run.program.ranks)
-                args |= {
-                    "Collective name": "allreduce",
-                    "In msg nelems": 1024,
-                    "Out msg nelems": 1024,
-                    "dtype": "Float",
-                }
-                args |= {"Group size": size, "Process Group Name": "0", "Process Group Ranks": str(list(range(size)))}
-            self.add("kernel", kernel_name(op), 0, op.stream, *times, args)
+            message = message_of(self.run, op) if self.stated and op.call.number in self.seen and not op.graph else None
+            if message is not None and message.operation in ("send", "recv"):
+                # of sends and receives an operator alone tells, which is over when their kernel is launched
+                times_of_call = op.call.start - 2_000, op.call.start - 300
+                self.host("cpu_op", "record_param_comms", op.where[1], *times_of_call, **about(message))
+            elif message is not None:
+                args |= about(message)
+            self.add("kernel", kernel_name(op), device, op.stream, *times, args)
         else:
             args["bytes"] = 4
-            name = f"Memcpy DtoH (Device -> {'Pageable' if op.action.blocking else 'Pinned'})"
-            self.add("gpu_memcpy", name, 0, op.stream, *times, args)
+            memory = "Pageable" if op.action.blocking else "Pinned"
+            name = f"Memcpy HtoD ({memory} -> Device)" if op.action.to_device else f"Memcpy DtoH (Device -> {memory})"
+            self.add("gpu_memcpy", name, device, op.stream, *times, args)
 
     def syncs(self) -> None:
         numbers = event_numbers(self.run)
@@ -118,18 +123,43 @@ class _Trace:
                 **event,
                 "stream": stream,
                 "correlation": call.number,
-                "device": 0,
+                "device": self.places.device(self.rank),
                 "context": 1,
             }
             times = self.clocks.host(self.rank, call.start + 100), self.clocks.host(self.rank, call.end - 100)
-            self.add("cuda_sync", kind, 0, max(stream, 1), *times, args)
+            self.add("cuda_sync", kind, self.places.device(self.rank), max(stream, 1), *times, args)
 
 
-def write(run: Run, folder: Path, clocks: Clocks | None = None, *, records: bool = True) -> list[Path]:
-    """Write a trace a rank."""
+def about(message: Message) -> dict[str, Any]:
+    """What torch says of a call."""
+    peer = {"send": {"Dst Rank": message.peer}, "recv": {"Src Rank": message.peer}}.get(message.operation, {})
+    return {
+        "Collective name": message.operation,
+        "In msg nelems": message.elements,
+        "Out msg nelems": message.elements,
+        "dtype": "Float",
+        "Group size": len(message.ranks),
+        "Process Group Name": message.group,
+        "Process Group Description": message.description,
+        "Process Group Ranks": str(list(message.ranks)),
+        **peer,
+    }
+
+
+def write(
+    run: Run,
+    folder: Path,
+    clocks: Clocks | None = None,
+    *,
+    records: bool = True,
+    places: Places | None = None,
+    stated: bool = True,
+) -> list[Path]:
+    """Write a trace a rank; `stated` where calls of collectives say what they are."""
     paths = []
     for rank in range(len(run.program.ranks)):
         path = folder / f"run.rank{rank}.json"
-        path.write_text(json.dumps(_Trace(run, rank, clocks or Clocks(), records).document()))
+        trace = _Trace(run, rank, clocks or Clocks(), records, places or Places(), stated)
+        path.write_text(json.dumps(trace.document()))
         paths.append(path)
     return paths

@@ -200,6 +200,7 @@ class Machine:
         self.place: dict[tuple[int, int], list[Signal]] = defaultdict(list)
         self.arrivals: dict[str, list[Op]] = defaultdict(list)
         self.all_there: dict[str, Signal] = defaultdict(Signal)
+        self.there: dict[tuple[str, int], Signal] = defaultdict(Signal)
         self.resident: list[list[Op]] = [[] for _ in program.ranks]
         self.works: dict[str | Where, Work] = {}
         self.together: dict[str, int] = {}
@@ -441,10 +442,13 @@ class Machine:
         self.repace(rank)
         if key := self.joins(op):
             self.arrivals[key].append(op)
+            self.fire(self.there[key, rank])
             if len(self.arrivals[key]) == self.together[key]:
                 self.fire(self.all_there[key])
-            yield self.all_there[key]
-            op.arrived = max(each.start for each in self.arrivals[key])
+            awaited = action.awaits if isinstance(action, Launch) else None
+            yield from [self.all_there[key]] if awaited is None else [self.there[key, each] for each in awaited]
+            first = [each for each in self.arrivals[key] if awaited is None or each.where[0] in (rank, *awaited)]
+            op.arrived = max(each.start for each in first)
         idle = op.where in self.without.idle or ("stream-busy" in self.without.everywhere and op.side == "")
         yield (
             self.work(op, 0 if idle else action.ns)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
+import json
 import sqlite3
+import zlib
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.simulator.machine import Call, EventRecord, Op, Run
 from tests.simulator.program import Launch
-from tests.simulator.recorded import Clocks, block, calls_by_number, event_numbers, grid, kernel_name
+from tests.simulator.recorded import Clocks, block, calls_by_number, event_numbers, grid, kernel_name, message_of
 
 TEMPLATE = Path(__file__).parents[1] / "data" / "nsys" / "a2a_async.2gpu.sqlite"
 EMPTIED = (
@@ -31,6 +34,15 @@ EMPTIED = (
     "StringIds",
 )
 NO_EVENT = 4294967295
+NCCL_CALLS = {
+    "allreduce": "ncclAllReduce",
+    "_allgather_base": "ncclAllGather",
+    "_reduce_scatter_base": "ncclReduceScatter",
+    "broadcast": "ncclBroadcast",
+    "all_to_allv": "ncclAlltoAll",
+    "send": "ncclSend",
+    "recv": "ncclRecv",
+}
 SYNC_TYPES = {"cudaEventSynchronize": 1, "cudaStreamSynchronize": 3, "cudaDeviceSynchronize": 4}
 
 
@@ -54,8 +66,8 @@ def process(rank: int) -> int:
 
 
 class _Export:
-    def __init__(self, database: sqlite3.Connection, run: Run, clocks: Clocks) -> None:
-        self.database, self.run, self.clocks = database, run, clocks
+    def __init__(self, database: sqlite3.Connection, run: Run, clocks: Clocks, ranks: Sequence[int]) -> None:
+        self.database, self.run, self.clocks, self.ranks = database, run, clocks, ranks
         self.texts: dict[str, int] = {}
 
     def insert(self, table: str, **row: object) -> None:
@@ -73,7 +85,7 @@ class _Export:
         return self.texts[value]
 
     def write(self) -> None:
-        for rank in range(len(self.run.program.ranks)):
+        for rank in self.ranks:
             where = {"pid": 1000 + rank}
             self.insert("PROCESSES", globalPid=process(rank), pid=1000 + rank, name="python3")
             self.insert("TARGET_INFO_CUDA_DEVICE", gpuId=rank, cudaId=rank, **where)
@@ -90,8 +102,11 @@ class _Export:
                     "TARGET_INFO_CUDA_STREAM", streamId=stream, vmId=1, processId=1000 + rank, contextId=1, flag=2
                 )
         for op in self.run.ops:
-            self.op(op)
+            if op.where[0] in self.ranks:
+                self.op(op)
         for call in self.run.calls:
+            if call.where[0] not in self.ranks:
+                continue
             self.insert(
                 "CUPTI_ACTIVITY_KIND_RUNTIME",
                 start=self.clocks.host(call.where[0], call.start),
@@ -102,6 +117,8 @@ class _Export:
             )
         self.events()
         for rank, thread, name, start, end in self.run.ranges:
+            if rank not in self.ranks:
+                continue
             self.insert(
                 "NVTX_EVENTS",
                 start=self.clocks.host(rank, start),
@@ -131,19 +148,44 @@ class _Export:
                 names["graphNodeId"] = (op.graph << 32) + op.where[-1]
             self.insert("CUPTI_ACTIVITY_KIND_KERNEL", **row, **size, **names)
         else:
-            memory = {
-                "bytes": 4,
-                "copyKind": 2,
-                "srcKind": 2,
-                "dstKind": 0 if op.action.blocking else 1,
-                "copyCount": 1,
-            }
+            host = 0 if op.action.blocking else 1
+            kinds = (1, host, 2) if op.action.to_device else (2, 2, host)
+            memory = {"bytes": 4, "copyCount": 1} | dict(zip(("copyKind", "srcKind", "dstKind"), kinds, strict=True))
             self.insert("CUPTI_ACTIVITY_KIND_MEMCPY", **row, **memory)
+
+    def messages(self) -> None:
+        """NCCL's ranges around its calls, with communicator, size and peer."""
+        known = {id(call) for call in self.run.calls}
+        for op in self.run.ops:
+            message = message_of(self.run, op)
+            if op.where[0] not in self.ranks or message is None or id(op.call) not in known:
+                continue
+            said = {
+                "NCCL communicator ID": 1_000_000_007 * (1 + zlib.crc32(f"{message.group}".encode())),
+                "Message size [bytes]": 4 * message.elements,
+            }
+            if message.peer >= 0:
+                said["Peer rank"] = message.ranks.index(message.peer)
+            self.insert(
+                "NVTX_EVENTS",
+                start=self.clocks.host(op.where[0], op.call.start) - 100,
+                end=self.clocks.host(op.where[0], op.call.end) + 100,
+                eventType=59,
+                text=NCCL_CALLS[message.operation],
+                globalTid=process(op.where[0]) + 1000 + op.where[1],
+                domainId=1,
+                jsonText=json.dumps(said),
+            )
+        for rank in self.ranks:
+            where = {"globalTid": process(rank) + 1000, "domainId": 1}
+            self.insert("NVTX_EVENTS", start=0, eventType=75, text="NCCL", **where)
 
     def events(self) -> None:
         numbers, by_number = event_numbers(self.run), calls_by_number(self.run)
         linked = {id(record): number for number, record in enumerate(self.run.records, start=1)}
         for record in self.run.records:
+            if record.where[0] not in self.ranks:
+                continue
             self.insert(
                 "CUPTI_ACTIVITY_KIND_CUDA_EVENT",
                 deviceId=record.where[0],
@@ -161,6 +203,8 @@ class _Export:
             stream = action.what if isinstance(action.what, int) else NO_EVENT
             waits.append((call, SYNC_TYPES[call.name], stream, synchronized))
         for call, kind, stream, awaited in waits:
+            if call.where[0] not in self.ranks:
+                continue
             known = by_number[call.where[0], call.number]
             event = NO_EVENT if awaited is None else numbers[awaited.where[0], awaited.event]
             self.insert(
@@ -177,12 +221,30 @@ class _Export:
             )
 
 
-def write(run: Run, path: Path, clocks: Clocks | None = None) -> list[Path]:
-    """Write one report over all ranks; their hosts share a clock."""
+def _written(run: Run, path: Path, clocks: Clocks, ranks: Sequence[int]) -> Path:
     path.write_bytes(_empty())
     with closing(sqlite3.connect(path)) as database:
         database.execute("PRAGMA synchronous = OFF")  # a file of a test
         database.execute("PRAGMA journal_mode = OFF")
-        _Export(database, run, clocks or Clocks()).write()
+        _Export(database, run, clocks, ranks).write()
         database.commit()
-    return [path]
+    return path
+
+
+def write(run: Run, path: Path, clocks: Clocks | None = None) -> list[Path]:
+    """Write one report over all ranks; their hosts share a clock."""
+    return [_written(run, path, clocks or Clocks(), range(len(run.program.ranks)))]
+
+
+def write_each(run: Run, folder: Path, clocks: Clocks, hosts: Sequence[str]) -> list[Path]:
+    """Write one report a rank, with what NCCL says of its calls; `hosts` names each one's host, "" where none is."""
+    paths = []
+    for rank, host in enumerate(hosts):
+        paths.append(_written(run, folder / f"run.rank{rank}.sqlite", clocks, [rank]))
+        with closing(sqlite3.connect(paths[-1])) as database:
+            export = _Export(database, run, clocks, [rank])
+            if host:
+                export.insert("TARGET_INFO_SYSTEM_ENV", devStateName="Local (CLI)", name="Hostname", value=host)
+            export.messages()
+            database.commit()
+    return paths

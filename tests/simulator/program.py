@@ -11,6 +11,18 @@ SMALL = 64  # threads of a kernel of one block
 
 
 @dataclass(frozen=True)
+class Message:
+    """What a communication call is, as torch names it: its operation, process group and size; the peer of a send."""
+
+    operation: str
+    group: str
+    description: str
+    ranks: tuple[int, ...]
+    elements: int
+    peer: int = -1
+
+
+@dataclass(frozen=True)
 class Launch:
     """A kernel or collective is put on a stream.
 
@@ -21,6 +33,8 @@ class Launch:
     name : the kernel's, where it is not one of its side.
     bandwidth : the part of its time for which it moves data; ops that want more than there is slow each other down. A
         collective wants it while it waits, too: it spins.
+    message : of a collective what it is, else an all-reduce of all ranks. awaits : ranks whose arrival it waits for,
+        where these are not all: who receives a broadcast waits for its root alone, and a small send for nobody.
     """
 
     side: str
@@ -33,6 +47,8 @@ class Launch:
     call_ns: int = 5_000
     name: str = ""
     bandwidth: float = 0.0
+    message: Message | None = None
+    awaits: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -72,13 +88,14 @@ class Graph:
 
 @dataclass(frozen=True)
 class Copy:
-    """A copy from the device; `blocking` where its call returns when it is done (pageable memory)."""
+    """A copy from the device, or to it; `blocking` where its call returns when it is done (pageable memory)."""
 
     stream: int
     ns: int
     blocking: bool
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    to_device: bool = False
 
 
 @dataclass(frozen=True)

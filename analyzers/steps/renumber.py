@@ -1,0 +1,83 @@
+"""Number the steps of ranks alike by their collectives: a call that ranks share is of one step on all of them.
+
+Steps that nobody numbers are counted rank by rank, first by when hosts began them. But a host may run ahead of another,
+and clocks of two hosts are some ms apart. From the lowest rank on, to the ranks that share collectives with it and on
+from those: if rank 1 launches in its steps 0, 1, 2 … what rank 0 launches in its steps 1, 2, 3 …, rank 1's numbers are
+one more. Where that differs from call to call nothing is numbered, and there are no steps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from msgspec.structs import replace
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.trace.columns import ints
+from analyzers.trace.step_table import NO_STEPS, Steps, whole_on
+from analyzers.trace.steps import numbers_of_ops
+from analyzers.trace.tables import Trace
+
+AGREE = 0.9  # of the calls that two ranks share
+FEWEST = 2  # calls
+NO_NUMBERS = "ranks begin at different steps, and neither their clocks nor their collectives tell which are the same"
+
+
+def renumbered(trace: Trace) -> Trace:
+    """The trace, whose collectives are matched, with its steps numbered alike; without steps where nothing tells."""
+    steps = trace.steps
+    if steps is None or not steps.size or steps.named or len(set(steps.process.tolist())) < 2:
+        return trace
+    shift = _shifts(trace, steps)
+    if shift is None:
+        return replace(trace, steps=replace(NO_STEPS, unknown=NO_NUMBERS))
+    processes = sorted(shift)
+    by = np.zeros(max(processes) + 1, np.int64)
+    by[processes] = [shift[process] for process in processes]
+    numbers = steps.numbers + by[steps.process]
+    found = replace(steps, numbers=numbers - numbers.min(), unnumbered=())
+    return replace(trace, steps=replace(found, whole=whole_on(found, processes)))
+
+
+def _shifts(trace: Trace, steps: Steps) -> dict[int, int] | None:
+    """By how much to move each process's numbers; None where that is not the same throughout, or unknown."""
+    apart = _apart(trace)
+    processes = list(dict.fromkeys(steps.process.tolist()))
+    first = min(processes, key=lambda process: (trace.processes[process].rank, process))
+    shift, edge = {first: 0}, [first]
+    while edge:
+        one = edge.pop()
+        for other in processes:
+            if other in shift or not (counts := apart.get((one, other))):
+                continue
+            by, calls = counts.most_common(1)[0]
+            if calls < AGREE * counts.total():
+                return None
+            shift[other] = shift[one] + by
+            edge.append(other)
+    alone = [process for process in processes if process not in shift]
+    if any(process in steps.unnumbered for process in alone):
+        return None
+    return shift | dict.fromkeys(alone, 0)
+
+
+def _apart(trace: Trace) -> dict[tuple[int, int], Counter[int]]:
+    """Of two processes, how much higher the first one's step is in collectives that both surely came to."""
+    if trace.matches is None or not len(trace.matches.calls):
+        return {}
+    calls, sure = trace.matches.calls, trace.matches.collectives["sure"].to_numpy(bool)
+    op, collective = ints(calls, "op"), ints(calls, "collective")
+    number, process = numbers_of_ops(trace)[op], ints(trace.ops, "process")[op]
+    kept = sure[collective] & (number >= 0)
+    number, process, collective = number[kept], process[kept], collective[kept]
+    own = rows_by_key(process)
+    found: dict[tuple[int, int], Counter[int]] = {}
+    for (one,), rows in own.items():
+        for (other,), others in own.items():
+            if one != other:
+                shared, at, its = np.intersect1d(collective[rows], collective[others], return_indices=True)
+                if shared.size >= FEWEST:
+                    difference = number[rows[at]] - number[others[its]]
+                    found[one, other] = Counter(difference.tolist())
+    return found

@@ -1,0 +1,69 @@
+"""Ranks number their steps by the collectives that they share, whatever their hosts' clocks say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from msgspec.structs import replace
+
+from analyzers.steps.find import with_steps
+from analyzers.steps.renumber import renumbered
+from analyzers.trace.alignment import Matches
+from analyzers.trace.step_table import Steps
+from analyzers.trace.tables import Trace
+from tests.analyzers.steps.loops import OPTIMIZER, Loop
+from tests.support.builder import Builder
+
+
+def joined(*ranks: tuple[int, int, int], sure: bool = True, odd: int = 0) -> Trace:
+    """Ranks that train, each from some step on, for some steps, at some time; step k's collective is number k.
+
+    odd : how many of the second rank's collectives are matched with the step after.
+    """
+    run, calls = Builder(), []
+    for number, (first, steps, at) in enumerate(ranks):
+        loop = Loop(run.rank(number, device=number), at)
+        for step in range(first, first + steps):
+            collective = step + (number == 1 and step - first < odd)
+            calls.append((collective, len(run.rows["ops"]), number))
+            loop.launch(["ncclDevKernel_AllReduce", "a", "b", "c", "d"]).range(OPTIMIZER, ["adam", "norm"])
+    trace = with_steps(run.trace())
+    collective, op, member = (np.array(column) for column in zip(*sorted(calls), strict=True))
+    table = pd.DataFrame({"collective": collective, "op": op, "member": member, "rank": member})
+    about = pd.DataFrame({"sure": np.full(int(collective.max()) + 1, sure)})
+    return replace(trace, matches=Matches(pd.DataFrame({"rank": range(len(ranks))}), table, about))
+
+
+def numbers(trace: Trace) -> dict[int, list[int]]:
+    steps = renumbered(trace).steps
+    assert steps is not None
+    return {process: steps.numbers[steps.process == process].tolist() for process in set(steps.process.tolist())}
+
+
+STEP = 70  # ns
+
+
+def test_a_host_that_is_a_step_ahead_is_at_the_same_step() -> None:
+    trace = joined((0, 5, 0), (0, 5, -STEP))
+    assert trace.steps is not None and trace.steps.whole == (1, 2, 3, 4), "so their clocks say"
+    assert numbers(trace) == {0: [0, 1, 2, 3, 4], 1: [0, 1, 2, 3, 4]}
+
+
+def test_a_rank_whose_capture_begins_later_begins_with_a_later_step() -> None:
+    trace = joined((0, 5, 0), (2, 3, 0))
+    found = numbers(trace)
+    assert found == {0: [0, 1, 2, 3, 4], 1: [2, 3, 4]}
+    steps = renumbered(trace).steps
+    assert isinstance(steps, Steps) and steps.whole == (2, 3, 4)
+
+
+def test_ranks_that_share_nothing_are_numbered_by_those_between() -> None:
+    trace = joined((0, 4, 0), (1, 4, 0), (3, 4, 0))
+    assert numbers(trace) == {0: [0, 1, 2, 3], 1: [1, 2, 3, 4], 2: [3, 4, 5, 6]}
+
+
+@pytest.mark.parametrize(("sure", "odd"), [(False, 0), (True, 2)])
+def test_where_nothing_is_sure_times_tell_and_where_it_is_at_odds_nothing_does(sure: bool, odd: int) -> None:
+    found = numbers(joined((0, 5, 0), (0, 5, 10), sure=sure, odd=odd))
+    assert found == ({} if odd else {0: [0, 1, 2, 3, 4], 1: [0, 1, 2, 3, 4]})
