@@ -132,7 +132,7 @@ def without_leaves(events: list[Event]) -> list[Event]:
     ]
 
 
-def slim(document: dict[str, Any], steps: int | None, ended_by: str, leaves: bool) -> dict[str, Any]:
+def slim(document: dict[str, Any], steps: int | None = None, ended_by: str = "", leaves: bool = True) -> dict[str, Any]:
     """A trace made small."""
     events = read_by_somebody(document["traceEvents"])
     if steps is not None:
