@@ -5,7 +5,8 @@
 What no reader of a trace looks at goes, in any case: flow arrows, annotations drawn on the GPU's rows, Python's calls,
 and fields such as occupancy estimates. `--steps` cuts whole steps off the tail: host events that begin later go, ranges
 around the cut end there, GPU work goes with its launch. Give all ranks of a run the same number. `--no-leaves` drops
-operators that called neither CUDA nor NCCL and have no backward.
+operators that called neither CUDA nor NCCL and have no backward. `--keep` names categories of what is no span: memory's
+by default, `fwdbwd` for arrows to backward.
 
 Times keep their digits. Packed by libdeflate where it is installed (`pip install deflate`): 8 % less than gzip.
 """
@@ -18,7 +19,7 @@ import json
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from typing import Any
 Event = dict[str, Any]
 CALLS = ("cuda_runtime", "cuda_driver")
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_sync")
+KEPT = ("cpu_instant_event",)  # of what is no span: how memory changed
 UNREAD = ("gpu_user_annotation", "python_function")
 UNREAD_ARGS = (
     *("Record function id", "Ev Idx", "cbid", "queued", "blocks per SM", "warps per SM", "est. achieved occupancy %"),
@@ -76,12 +78,12 @@ def packed(data: bytes) -> bytes:
     return bytes(deflate.gzip_compress(data, 12))
 
 
-def read_by_somebody(events: Iterable[Event]) -> list[Event]:
-    """Events and fields without those that no reader looks at."""
+def read_by_somebody(events: Iterable[Event], keep: Sequence[str]) -> list[Event]:
+    """Events and fields without those that no reader looks at; of what is no span, the categories to keep."""
     return [
         {**event, "args": _needed(event)} if "args" in event else event
         for event in events
-        if event.get("cat") not in UNREAD and (event["ph"] == "X" or event.get("cat") == "cpu_instant_event")
+        if event.get("cat") not in UNREAD and (event["ph"] == "X" or event.get("cat") in keep)
     ]
 
 
@@ -132,9 +134,15 @@ def without_leaves(events: list[Event]) -> list[Event]:
     ]
 
 
-def slim(document: dict[str, Any], steps: int | None = None, ended_by: str = "", leaves: bool = True) -> dict[str, Any]:
+def slim(
+    document: dict[str, Any],
+    steps: int | None = None,
+    ended_by: str = "",
+    leaves: bool = True,
+    keep: Sequence[str] = KEPT,
+) -> dict[str, Any]:
     """A trace made small."""
-    events = read_by_somebody(document["traceEvents"])
+    events = read_by_somebody(document["traceEvents"], keep)
     if steps is not None:
         last = sorted(end(event) for event in events if event["name"] == ended_by and event["cat"] == "user_annotation")
         events = cut(events, last[steps - 1])
@@ -149,8 +157,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int)
     parser.add_argument("--ended-by", default="", help="the range whose end is the end of a step")
     parser.add_argument("--no-leaves", action="store_true")
+    parser.add_argument("--keep", nargs="*", default=KEPT, metavar="CATEGORY")
     given = parser.parse_args()
-    small = slim(read(given.source), given.steps, given.ended_by, not given.no_leaves)
+    small = slim(read(given.source), given.steps, given.ended_by, not given.no_leaves, given.keep)
     given.target.write_bytes(packed(text(small).encode()))
 
 
