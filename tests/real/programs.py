@@ -60,7 +60,8 @@ COMMUNICATING = [program for program in PROGRAMS if program.calls]
 class Truth(NamedTuple):
     ranks: dict[int, raw.Rank]
     calls: list[list[raw.Op]]
-    left: dict[raw.OpId, raw.Interval]  # of each kernel what its wait leaves
+    left: dict[raw.OpId, raw.Interval]  # of each kernel what its wait leaves, on clocks that collectives align
+    left_by_host: dict[raw.OpId, raw.Interval]  # the same on the host's clock
 
 
 @cache
@@ -68,11 +69,19 @@ def truth(program: Program) -> Truth:
     """What its files hold, by brute force."""
     ranks = raw.read(program.files)
     calls = raw.collectives(ranks)
-    return Truth(ranks, calls, raw.transfers(calls, raw.offsets(ranks, calls)))
+    aligned, by_host = raw.offsets(ranks, calls), dict.fromkeys(ranks, 0)
+    return Truth(ranks, calls, raw.transfers(calls, aligned), raw.transfers(calls, by_host))
 
 
-def figures(program: Program, rank: int, steps: Callable[[raw.Rank], list[raw.Interval]] | None = None) -> raw.Figures:
-    """Communication against compute on one rank: of everything, or of what some steps launched."""
+def figures(
+    program: Program,
+    rank: int,
+    steps: Callable[[raw.Rank], list[raw.Interval]] | None = None,
+    *,
+    by_host: bool = False,
+) -> raw.Figures:
+    """Communication against compute on one rank: of everything, or of what some steps launched; on either clock."""
     found = truth(program)
     one = found.ranks[rank]
-    return raw.figures(one.ops if steps is None else raw.launched_in(one, steps(one)), found.left)
+    left = found.left_by_host if by_host else found.left
+    return raw.figures(one.ops if steps is None else raw.launched_in(one, steps(one)), left)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.real.programs import COMMUNICATING, PROGRAMS, Program, figures, truth
 from tests.support.command_lines import run_json
+from tests.support.raw_programs import Interval, Rank
 
 CLOSE = 0.02  # of achievable overlap: clocks are estimated, and the oracle does it more simply
 EVERY = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
@@ -107,11 +108,14 @@ def test_figures_are_of_the_whole_steps(program: Program) -> None:
     said = answer("check-overlap", program)
     numbers, by = said["steps"]["numbers"], said["steps"]["by"]
     assert numbers, "figures are of steps"
+
+    def counted(rank: Rank) -> list[Interval]:
+        return [program.steps_of(rank, by)[number] for number in numbers]
+
     for one in said["ranks"]:
-        expected = figures(
-            program, one["rank"], lambda rank: [program.steps_of(rank, by)[number] for number in numbers]
-        )
+        expected = figures(program, one["rank"], counted)
         assert plain(one) == expected[:3], f"rank {one['rank']}"
         assert one["real_overlap_ns"] == pytest.approx(expected.real_overlap, abs=CLOSE * expected.achievable)
-        achievable = pytest.approx(expected.achievable, rel=CLOSE)  # the shorter side is the same one in every step
-        assert one["achievable_ns"] == achievable
+        # The shorter side is the same one in every step. Its transfers take some 50 µs each: 2 µs of a clock are 4 %.
+        either = [expected.achievable, figures(program, one["rank"], counted, by_host=True).achievable]
+        assert min(either) * (1 - CLOSE) <= one["achievable_ns"] <= max(either) * (1 + CLOSE), f"rank {one['rank']}"
