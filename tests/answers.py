@@ -45,7 +45,7 @@ def groups() -> dict[str, list[str]]:
     found = {name: files for name, files in found.items() if files}
     ranks = sorted(map(str, (DATA / "nsys").glob("rowpar_s1.rank?.nsys2025.sqlite")))
     found |= {"nsys.rowpar_s1.per-rank": ranks, "nsys.rowpar_s1.rank1": ranks[1:2]}
-    for folder in ("torch", "torch-stacks"):
+    for folder in ("torch", "torch-stacks", "real"):
         for name, files in itertools.groupby(
             sorted((DATA / folder).glob("*.json.gz")), lambda path: path.name.split(".rank")[0]
         ):

@@ -1,7 +1,7 @@
 """How often `compare` and `history` cry wolf, and what they detect: `python -m tests.benchmarks.false_alarms [DRAWS]`.
 
-Steps of every capture in `tests/data/pairs` (20 steps each) are drawn again, in blocks of five in a row, since slow
-steps come together. Of each capture, DRAWS times:
+Steps of every capture in `tests/data/pairs` (20 each when it was measured; fixtures keep 6 to 20) are drawn again, in
+blocks of five in a row, since slow steps come together. Of each capture, DRAWS times:
 
 - nothing changed: two drawn runs of 20 steps, and two halves of the capture at random; each call but "noise" is a false
   alarm. Once a capture: its first half against its second, which holds what drifts within a capture, too;

@@ -1,11 +1,13 @@
 """Take what tells about the capturing machine out of an nsys export, before it becomes a fixture.
 
     python tests/data/scrub_nsys.py EXPORT.sqlite FIXTURE.sqlite
+    python tests/data/scrub_nsys.py EXPORT.sqlite FIXTURE.sqlite --last-step "ProfilerStep#9"
     python tests/data/scrub_nsys.py REPORT.nsys-rep FIXTURE.nsys-rep --replace /home/somebody/x /home/user/place
 
 An export keeps its events, GPUs, streams, the names they use and CUDA's enumerations; environment (but for ranks and
-NCCL), paths, host, other processes and threads, and samples of the CPU go. In a report, whose format is not public,
-each text is replaced by one of equal length.
+NCCL), paths, host, other processes and threads, and samples of the CPU go. With `--last-step` what the host did after
+the step so marked goes, too, and the GPU work that it launched. In a report, whose format is not public, each text is
+replaced by one of equal length.
 """
 
 from __future__ import annotations
@@ -30,8 +32,11 @@ EXPORT_PATHS = (
 )
 
 
-def scrub_export(source: Path, target: Path) -> None:
-    """Write the export's copy without what tells about its machine."""
+LAUNCHED = ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE", "SYNCHRONIZATION", "CUDA_EVENT")
+
+
+def scrub_export(source: Path, target: Path, last_step: str = "") -> None:
+    """Write the export's copy without what tells about its machine, and up to a step's end where one is named."""
     shutil.copyfile(source, target)
     target.chmod(0o644)
     database = sqlite3.connect(target)
@@ -40,6 +45,8 @@ def scrub_export(source: Path, target: Path) -> None:
         if name in DROPPED or (name.startswith("ENUM_") and not name.startswith(KEPT_ENUMS)):
             database.execute(f"DROP TABLE {name}")
     tables = dict(database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"))
+    if last_step:
+        _cut_after(database, tables, last_step)
     _keep_variables(database)
     database.execute(f"DELETE FROM META_DATA_EXPORT WHERE {EXPORT_PATHS}")
     kept = ", ".join(f"'{name}'" for name in KEPT_SYSTEM)
@@ -53,6 +60,23 @@ def scrub_export(source: Path, target: Path) -> None:
     database.execute("PRAGMA page_size = 512")  # most tables have a handful of rows
     database.execute("VACUUM")
     database.close()
+
+
+def _cut_after(database: sqlite3.Connection, tables: dict[str, str], step: str) -> None:
+    """Of each process, drop what begins after a step's end on its host; ranges around the cut end there."""
+    ends = (
+        "SELECT globalTid >> 24, max(end) FROM NVTX_EVENTS LEFT JOIN StringIds ON textId = id "
+        "WHERE coalesce(text, value) = ? GROUP BY 1"
+    )
+    for process, at in database.execute(ends, (step,)).fetchall():
+        own = f"globalTid >> 24 = {process}"
+        gone = f"SELECT correlationId FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE {own} AND start >= {at}"
+        for kind in LAUNCHED:
+            if (name := f"CUPTI_ACTIVITY_KIND_{kind}") in tables:
+                database.execute(f"DELETE FROM {name} WHERE globalPid >> 24 = {process} AND correlationId IN ({gone})")
+        for name in ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"):
+            database.execute(f"DELETE FROM {name} WHERE {own} AND start >= {at}")
+        database.execute(f"UPDATE NVTX_EVENTS SET end = {at} WHERE {own} AND end > {at}")
 
 
 def _keep_variables(database: sqlite3.Connection) -> None:
@@ -90,9 +114,10 @@ def main() -> None:
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)
     parser.add_argument("--replace", nargs=2, action="append", default=[], metavar=("OLD", "NEW"))
+    parser.add_argument("--last-step", default="", metavar="RANGE")
     arguments = parser.parse_args()
     if arguments.source.suffix == ".sqlite":
-        scrub_export(arguments.source, arguments.target)
+        scrub_export(arguments.source, arguments.target, arguments.last_step)
     else:
         scrub_report(arguments.source, arguments.target, arguments.replace)
 

@@ -2,19 +2,20 @@
 
     python tests/data/scrub_workload.py MATRIX/ddp.step.4gpu.torch MATRIX/a2a.sync.4gpu.nsys-rank0 tests/data/workloads
 
-Of nsys' reports the exports are kept, scrubbed, and the manifest names those; of the manifest goes the host's name, its
-checkout, paths in the command; of a torch.profiler trace the path it was written to.
+Of nsys' reports the exports are kept, scrubbed and gzipped, and the manifest names those; of the manifest goes the
+host's name, its checkout, paths in the command; of a torch.profiler trace the path it was written to, and what nobody
+reads.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import re
 from pathlib import Path, PurePath
 
 from scrub_nsys import scrub_export
+from slim_torch import packed, read, slim, text
 
 DROPPED = ("--turn", "--output", "-o")  # with their values
 
@@ -26,23 +27,21 @@ def scrub(source: Path, target: Path) -> None:
     for one in manifest["captures"]:
         one["path"] = re.sub(r"\.(nsys-rep|qdrep)$", ".sqlite", one["path"])
         if one["path"].endswith(".sqlite"):
-            scrub_export(source / one["path"], target / one["path"])
+            export = target / one["path"]
+            scrub_export(source / one["path"], export)
+            one["path"] += ".gz"
+            (target / one["path"]).write_bytes(packed(export.read_bytes()))
+            export.unlink()
         else:
-            scrub_trace(source / one["path"], target / one["path"])
+            small = text(slim(read(source / one["path"])))
+            (target / one["path"]).write_bytes(packed(small.encode()))
     manifest["host"].update(name="host", system="Linux")
     manifest["git"] = None
     manifest["command"] = scrubbed_command(manifest["command"])
     for rank in manifest["ranks"]:
         rank["host"] = "host"
-    text = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
-    (target / "manifest.json").write_text(text, encoding="utf-8")
-
-
-def scrub_trace(source: Path, target: Path) -> None:
-    """Write a torch.profiler trace's copy."""
-    text = gzip.decompress(source.read_bytes())
-    text = re.sub(rb'("traceName": ")[^"]*/', rb"\1", text)
-    target.write_bytes(gzip.compress(text, 9, mtime=0))
+    lines = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
+    (target / "manifest.json").write_text(lines, encoding="utf-8")
 
 
 def scrubbed_command(words: list[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -12,8 +13,9 @@ Edit = str | Callable[[sqlite3.Connection], object]  # a statement of SQL, or wh
 
 
 def edited(source: Path, target: Path, *edits: Edit) -> Path:
-    """Copy an export there and edit it; returns the copy's path."""
-    shutil.copyfile(source, target)
+    """Copy an export there, unpacked, and edit it; returns the copy's path."""
+    with gzip.open(source) if source.suffix == ".gz" else source.open("rb") as file, target.open("wb") as copy:
+        shutil.copyfileobj(file, copy)
     with closing(sqlite3.connect(target)) as database:
         for edit in edits:
             if isinstance(edit, str):

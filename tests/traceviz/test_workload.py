@@ -96,7 +96,7 @@ def test_ranks_pinned_to_other_gpus_keep_their_own_numbers() -> None:
     trace = tv.load(folder)
     assert [(one.rank, one.rule) for one in trace.processes if one.rank >= 0] == [(0, "manifest"), (1, "manifest")]
     assert sorted(trace.devices["gpu"].tolist()) == [2, 3]
-    assert tv.load(folder / "all-ranks.sqlite").rank_ids == [2, 3]
+    assert tv.load(folder / "all-ranks.sqlite.gz").rank_ids == [2, 3]
 
 
 def test_every_workload_has_sizes_for_a_cpu_and_says_what_it_expects() -> None:

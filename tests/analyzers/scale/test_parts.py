@@ -75,7 +75,7 @@ def test_answers_are_those_of_the_whole(name: str, question: list[str], workers:
 
 
 def test_a_communicator_of_several_captures_has_their_ranks() -> None:
-    captures = sorted(map(str, (DATA / "workloads" / "a2a.event.4gpu.nsys-per-rank").glob("*.sqlite")))
+    captures = sorted(map(str, (DATA / "workloads" / "a2a.event.4gpu.nsys-per-rank").glob("*.sqlite.gz")))
     question = ["check-overlap", *captures, "-a", "group:size=4", "--no-cache", "--workers", "1"]
     whole = in_parts(*question)
     assert whole["verdict"] == "overlapped"

@@ -67,7 +67,7 @@ def test_a_folder(tmp_path: Path) -> None:
         read_sqlite(tmp_path)
 
 
-@pytest.mark.parametrize("size", [16, 50, 4096, 100_000])
+@pytest.mark.parametrize("size", [16, 50, 4096, 90_000])
 def test_a_truncated_file(copy: Path, size: int) -> None:
     copy.write_bytes(copy.read_bytes()[:size])
     assert "cut short" in refused(copy)
@@ -81,10 +81,11 @@ def test_damaged_pages(copy: Path, table: str) -> None:
         if table == "sqlite_master"
         else database.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
     )
+    (size,) = database.execute("PRAGMA page_size").fetchone()
     database.close()
     data = bytearray(copy.read_bytes())
-    start = 4096 * (page - 1)
-    data[start : start + 4096] = b"\xab" * 4096
+    start = size * (page - 1)
+    data[start : start + size] = b"\xab" * size
     copy.write_bytes(data)
     assert "xport the report again" in refused(copy)
 

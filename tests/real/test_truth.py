@@ -1,0 +1,121 @@
+"""Programs that nobody here wrote: steps, matches and overlap against the raw files, counted without the package."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from tests.real.programs import COMMUNICATING, PROGRAMS, Program, figures, truth
+from tests.support.command_lines import run_json
+from tests.support.raw_programs import Interval, Rank
+
+CLOSE = 0.02  # of achievable overlap: clocks are estimated, and the oracle does it more simply
+EVERY = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+EACH = pytest.mark.parametrize("program", COMMUNICATING, ids=lambda program: program.name)
+
+
+@cache
+def answer(command: str, program: Program, *options: str) -> Any:
+    return run_json(command, *program.paths, *options)
+
+
+def plain(one: Any) -> tuple[int, int, int]:
+    return one["a"]["busy_ns"], one["b"]["busy_ns"], one["overlap_ns"]
+
+
+# What the oracle reads, against what the programs' sources say.
+
+
+@EVERY
+def test_all_ranks_have_the_steps_that_the_program_made(program: Program) -> None:
+    assert {len(program.steps_of(rank)) for rank in truth(program).ranks.values()} == {program.steps}
+
+
+@EVERY
+def test_each_step_makes_the_calls_of_the_program(program: Program) -> None:
+    calls = truth(program).calls
+    assert len(calls) == program.steps * program.calls
+    kernels = [op for rank in truth(program).ranks.values() for op in rank.ops if op.is_communication]
+    assert sum(len(call) for call in calls) == len(kernels), "none is left alone"
+
+
+@EACH
+def test_all_work_was_launched_in_a_step(program: Program) -> None:
+    for number in truth(program).ranks:
+        assert figures(program, number, program.steps_of) == figures(program, number)
+
+
+# Steps
+
+
+@EVERY
+def test_the_steps_are_found_that_a_person_sees(program: Program) -> None:
+    steps = answer("info", program)["steps"]
+    assert steps["count"] == program.steps, steps
+    assert steps["source"] == "inferred"
+    assert program.steps - 2 <= steps["whole"] <= program.steps, "but for a head or tail that may be cut"
+    assert steps["by"]
+
+
+@EACH
+def test_the_verdict_is_of_those_steps(program: Program) -> None:
+    assert answer("check-overlap", program)["steps"]["count"] == program.steps
+
+
+# Matches
+
+
+def matched(program: Program) -> list[tuple[tuple[int, int], ...]]:
+    """Each call by its ranks and the ns that its kernel took there, which tells kernels apart."""
+    return sorted(tuple(sorted((op.rank, op.end - op.start) for op in call)) for call in truth(program).calls)
+
+
+@EACH
+def test_every_call_is_matched_on_all_ranks_that_made_it(program: Program) -> None:
+    found = answer("collectives", program, "--all")["collectives"]
+    said = sorted(tuple(sorted((one["rank"], one["duration_ns"]) for one in call["ranks"])) for call in found)
+    wrong = set(said) - set(matched(program))
+    assert said == matched(program), f"{len(said)} calls said, {len(wrong)} of them wrong"
+
+
+@EACH
+def test_matches_of_complete_captures_are_sure(program: Program) -> None:
+    assert all(call["sure"] for call in answer("collectives", program, "--all")["collectives"])
+
+
+# Figures
+
+
+@EACH
+def test_busy_and_overlap_of_everything_are_exact(program: Program) -> None:
+    for one in answer("check-overlap", program, "--all")["ranks"]:
+        assert plain(one) == figures(program, one["rank"])[:3], f"rank {one['rank']}"
+
+
+@EACH
+def test_real_overlap_of_everything_is_close(program: Program) -> None:
+    for one in answer("check-overlap", program, "--all")["ranks"]:
+        expected = figures(program, one["rank"])
+        assert one["apparent_ns"] is None, "all peers were captured"
+        assert one["real_overlap_ns"] == pytest.approx(expected.real_overlap, abs=CLOSE * expected.achievable)
+
+
+@EACH
+def test_figures_are_of_the_whole_steps(program: Program) -> None:
+    """Numbered from 0. Kernels run on past the step that launched them, and belong to it."""
+    said = answer("check-overlap", program)
+    numbers, by = said["steps"]["numbers"], said["steps"]["by"]
+    assert numbers, "figures are of steps"
+
+    def counted(rank: Rank) -> list[Interval]:
+        return [program.steps_of(rank, by)[number] for number in numbers]
+
+    for one in said["ranks"]:
+        expected = figures(program, one["rank"], counted)
+        assert plain(one) == expected[:3], f"rank {one['rank']}"
+        assert one["real_overlap_ns"] == pytest.approx(expected.real_overlap, abs=CLOSE * expected.achievable)
+        # The shorter side is the same one in every step. Its transfers take some 50 µs each: 2 µs of a clock are 4 %.
+        either = [expected.achievable, figures(program, one["rank"], counted, by_host=True).achievable]
+        assert min(either) * (1 - CLOSE) <= one["achievable_ns"] <= max(either) * (1 + CLOSE), f"rank {one['rank']}"
