@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 from analyzers.arrays.groups import group_numbers, is_repeated, label, occurrence, ordered, rows_by_key, slices
 from analyzers.arrays.types import Floats, Ids, Ints, Mask
-from analyzers.matching.calls import PAIRWISE, calls, listed
+from analyzers.matching.align import anywhere
+from analyzers.matching.calls import PAIRWISE, Calls, calls, listed
 from analyzers.matching.fit import bases, estimate
 from analyzers.matching.merging import Merged, merge_sequences
 from analyzers.matching.order import CLEAR, Ahead, CallSequence, by_order
@@ -51,6 +52,21 @@ def match(trace: Trace, ahead_of: Callable[[pd.DataFrame], Ahead] | None = None)
     ahead_of : of `Matches.members` how far their clocks are ahead of each other: what no order of calls may contradict.
     """
     found = calls(trace)
+    ahead = ahead_of(found.members) if ahead_of is not None and len(found.members) > 1 else None
+    assignment = _assigned(trace, found, ahead, ())
+    if overruled := _blamed(assignment.overruled):  # again without what hosts say of these
+        assignment = _assigned(trace, found, ahead, overruled)
+        overruled = sorted({*overruled, *_blamed(assignment.overruled)})
+    matches = _matches(found.members, assignment, trace.rank_ids)
+    return replace(
+        matches,
+        refuted=int(np.count_nonzero(assignment.refuted)),
+        overruled=tuple(sorted(ints(found.members, "rank")[overruled].tolist())),
+    )
+
+
+def _assigned(trace: Trace, found: Calls, ahead: Ahead | None, overruled: Collection[int]) -> _Assignment:
+    """All calls of a trace matched, without what hosts say of some members' clocks."""
     members, table = found.members, found.table
     assignment = _Assignment(table, ints(members, "capture"))
     by_key = _has_key(table)
@@ -58,11 +74,11 @@ def match(trace: Trace, ahead_of: Callable[[pd.DataFrame], Ahead] | None = None)
         assignment.put_all(*_by_key(table), "sequence")
     elif by_key.any():
         assignment.put(np.flatnonzero(by_key), *_by_key(table.loc[by_key]), "sequence")
-    limit = _limit(trace)
     if not by_key.all() and len(members) > 1:  # what one member alone calls is aligned with nothing
-        assignment.ahead_ns = ahead_of(members) if ahead_of is not None else None
         steps = find_steps(trace)
         assignment.step = np.append(steps.numbers, -1)[steps_of(trace, ints(table, "op"))]
+        assignment.ahead_ns = ahead if not overruled or ahead is None else _but_for(ahead, overruled)
+    limit = _limit(trace)
     of_peers = assignment.put_transfers(found.transfers, ints(members, "rank"), limit)
     in_order = _by_time(table, np.flatnonzero(~by_key & ~of_peers))
     sequences = [(how, in_order[rows]) for how, rows in _sequences(table.take(in_order))]
@@ -71,9 +87,12 @@ def match(trace: Trace, ahead_of: Callable[[pd.DataFrame], Ahead] | None = None)
     doubtful = [(how, rows) for how, rows in sequences if assignment.is_doubtful(rows)]
     if len(sequences) + int(by_key.any()) + int(of_peers.any()) > 1:
         assignment.rematch_uncertain(doubtful, len(members))
-    matches = _matches(members, assignment, trace.rank_ids)
-    overruled = tuple(sorted(ints(members, "rank")[_blamed(assignment.overruled)].tolist()))
-    return replace(matches, refuted=int(np.count_nonzero(assignment.refuted)), overruled=overruled)
+    return assignment
+
+
+def _but_for(ahead: Ahead, overruled: Collection[int]) -> Ahead:
+    """What is known of clocks but for some members'."""
+    return lambda one, other, at: anywhere(at) if {one, other} & {*overruled} else ahead(one, other, at)
 
 
 def _blamed(overruled: Collection[tuple[int, int]]) -> list[int]:

@@ -147,15 +147,17 @@ def _lag(reference: CallSequence, other: CallSequence, within: Within | None, on
     if by_steps:
         tried = [one for one in tried if one.of_one_step >= max(shares) - FEWER_STEPS]
     within_hosts = [one for one in tried if one.meets_hosts]
-    if not within_hosts:
-        # Hosts are believed where one clock stamped both ranks' calls, or where captures may be of different calls.
-        agreed = [one for one in tried if one.lag == 0 and equal] or (tried if by_steps and len(tried) == 1 else [])
-        return agreed[0] if agreed and not one_clock else None
-    zero = next((one for one in within_hosts if one.lag == 0 and equal), None)
+    zero = next((one for one in tried if one.lag == 0 and equal), None)
     if zero is None:  # a rank may have lost calls amid others, so that none of these is right
         return _by_ends([one for one in within_hosts if by_steps or one.is_bounded])
-    better = [one for one in within_hosts if one.pairs >= ENOUGH and FAR_BETTER * one.scatter_ns < zero.scatter_ns]
-    return _by_ends(within_hosts) if better and zero.scatter_ns > JITTER_NS else zero
+    rival = min((one for one in within_hosts if one is not zero), key=lambda one: one.scatter_ns, default=None)
+    if zero.meets_hosts:
+        far_better = rival is not None and rival.pairs >= ENOUGH and FAR_BETTER * rival.scatter_ns < zero.scatter_ns
+        return rival if far_better and zero.scatter_ns > JITTER_NS else zero
+    # One clock that stamped both ranks' calls is no assumption; of two, hosts yield to equal calls that no other order
+    # fits about as well.
+    alone = rival is None or FAR_BETTER * zero.scatter_ns <= rival.scatter_ns
+    return zero if alone and not one_clock else None
 
 
 def _by_ends(tried: list[_Lag]) -> _Lag | None:

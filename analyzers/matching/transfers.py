@@ -67,7 +67,7 @@ def match_transfers(
         number[lane] = count + of_lane
         count += int(of_lane.max()) + 1
     is_told = np.isin(call, call[told])
-    call, number, confidence, peer = (values[is_told] for values in (call, number, confidence, peer))
+    call, number, confidence, peer = call[is_told], number[is_told], confidence[is_told], peer[is_told]
     calls = np.unique(call)
     place = np.searchsorted(calls, call)
     linked, torn = _linked(place, number, member[calls])
