@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from analyzers.arrays.types import Floats, Ints, Mask
-from analyzers.matching.order import CLEAR, DECISIVE, FEWER_STEPS, ONE_STEP, Within
+from analyzers.matching.order import BY_CLOCKS, CLEAR, DECISIVE, FEWER_STEPS, ONE_STEP, Within
 from analyzers.matching.pairs import DRIFT, FLOOR_NS, JITTER_NS, Alignment, Sequence, keyed_by_symbol, nearest, pair
 
 ANCHORS = 12
@@ -29,8 +29,7 @@ NEGLIGIBLE = 0.1  # a hypothesis with this share of the best one's support is no
 ONE_HOST_NS = 1_000_000.0  # clocks of one host are hardly ever further apart
 CLOSE_NS = 200_000.0  # clocks this close to each other decide,
 FARTHER = 4.0  # where all other alignments ask for this many times as much
-BY_CLOCKS = 0.75  # confidence in what only the clocks decide,
-BY_STEPS = 0.9  # and in what only the numbers of training steps do
+BY_STEPS = 0.9  # confidence in what only the numbers of training steps do
 ALONE = 0.3  # confidence in an alignment that rests on one pair,
 LOST_NS = 10 * JITTER_NS  # or that costs more than this, for it leaves most calls without another
 

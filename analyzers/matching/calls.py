@@ -48,6 +48,7 @@ _CALL_COLUMNS = (
     "communicator",
     "peer",
 )
+_GROUP = ("group", "group_description", "group_ranks", "group_size")
 _DTYPE_BYTES = {
     **dict.fromkeys(("char", "int8", "byte", "uint8", "bool", "float8e4m3fn", "float8e5m2", "f8e4m3", "f8e5m2"), 1),
     **dict.fromkeys(("half", "float16", "bfloat16", "short", "int16", "f16", "bf16"), 2),
@@ -105,6 +106,7 @@ def calls(trace: Trace) -> Calls:
     operations = np.where(operation_known, merged.codes[code.size :], merged.codes[: code.size])
     columns["operation"] = pd.Categorical.from_codes(operations, dtype=merged.dtype)
     columns |= {column: about_calls[column] for column in _CALL_COLUMNS if column not in ("operation", "bytes")}
+    _adopt_groups(columns)
     columns["bytes"], columns["per_rank"] = _message_bytes(columns["operation"], about_calls)
     columns["peer"] = _global_peers(about_calls["group_ranks"], columns["rank"], about_calls["peer"])
     table = framed(columns)
@@ -112,6 +114,29 @@ def calls(trace: Trace) -> Calls:
     if unknown.any():
         table, ops = table[~unknown].reset_index(drop=True), ops[~unknown]
     return Calls(members, table, _transfers(table, ops, trace.comms))  # many ranks have many calls: a copy takes time
+
+
+def _adopt_groups(columns: dict[str, Any]) -> None:
+    """Give calls that name no group, as those launched before the capture began, the only one of their stream."""
+    named, nothing = columns["group"].codes >= 0, columns["communicator"] == -1
+    lost = np.flatnonzero(~named & nothing)
+    if not lost.size or not named.any():
+        return
+    group = label(*(columns[name] for name in _GROUP))
+    lane = label(columns["member"], columns["stream"])
+    rows = np.flatnonzero(named)
+    row_of_lane = np.full(int(lane.max()) + 1, -1, np.int64)
+    row_of_lane[lane[rows]] = rows
+    differs = rows[group[rows] != group[row_of_lane[lane[rows]]]]
+    row_of_lane[lane[differs]] = -1
+    source = row_of_lane[lane[lost]]
+    lost, source = lost[source >= 0], source[source >= 0]
+    for name in _GROUP if lost.size else ():
+        values = columns[name]
+        codes_or_values = np.array(values.codes if isinstance(values, pd.Categorical) else values)
+        codes_or_values[lost] = codes_or_values[source]
+        is_text = isinstance(values, pd.Categorical)
+        columns[name] = pd.Categorical.from_codes(codes_or_values, dtype=values.dtype) if is_text else codes_or_values
 
 
 def _transfers(table: pd.DataFrame, ops: pd.DataFrame, comms: pd.DataFrame) -> pd.DataFrame:

@@ -32,6 +32,7 @@ OTHER_STEPS = 0.5  # and where fewer are, the captures' steps are not the same
 FAR_BETTER = 4.0  # ends of the right pairs lie so many times closer, where other than equal numbers of calls tell
 ENOUGH = 8  # pairs from which on ends may say so
 DECISIVE = 4.0  # standard errors between two lags that decide
+BY_CLOCKS = 0.75  # confidence in what only the clocks decide
 CLEAR = 0.5  # a confidence from here on is sure
 
 
@@ -125,7 +126,8 @@ class _Lag(msgspec.Struct, frozen=True):
         ends don't show that calls were lost amid others.
     meets_hosts : whether hosts leave room for these. is_bounded : whether they say anything.
     of_one_step : share of pairs of one step; nan without numbers.
-    scatter_ns : how far ends of pairs typically lie from the clocks' usual distance.
+    scatter_ns : how far ends of pairs typically lie from the clocks' usual distance. asked_ns : how far that is from
+        what hosts say, 0 where they say nothing.
     """
 
     lag: int
@@ -135,6 +137,7 @@ class _Lag(msgspec.Struct, frozen=True):
     is_bounded: bool
     of_one_step: float
     scatter_ns: float
+    asked_ns: float = 0.0
     confidence: float = 1.0
 
 
@@ -149,7 +152,8 @@ def _lag(reference: CallSequence, other: CallSequence, within: Within | None, on
     within_hosts = [one for one in tried if one.meets_hosts]
     zero = next((one for one in tried if one.lag == 0 and equal), None)
     if zero is None:  # a rank may have lost calls amid others, so that none of these is right
-        return _by_ends([one for one in within_hosts if by_steps or one.is_bounded])
+        within_hosts = [one for one in within_hosts if by_steps or one.is_bounded]
+        return _by_clocks(within_hosts) or _by_ends(within_hosts)
     rival = min((one for one in within_hosts if one is not zero), key=lambda one: one.scatter_ns, default=None)
     if zero.meets_hosts:
         far_better = rival is not None and rival.pairs >= ENOUGH and FAR_BETTER * rival.scatter_ns < zero.scatter_ns
@@ -158,6 +162,14 @@ def _lag(reference: CallSequence, other: CallSequence, within: Within | None, on
     # fits about as well.
     alone = rival is None or FAR_BETTER * zero.scatter_ns <= rival.scatter_ns
     return zero if alone and not one_clock else None
+
+
+def _by_clocks(tried: list[_Lag]) -> _Lag | None:
+    """The lag by which ends lie apart as clocks do, if those of all others lie much farther."""
+    tried = sorted(tried, key=lambda one: one.asked_ns)
+    if len(tried) < 2 or tried[1].asked_ns <= FAR_BETTER * (tried[0].asked_ns + JITTER_NS):
+        return None
+    return msgspec.structs.replace(tried[0], confidence=BY_CLOCKS)
 
 
 def _by_ends(tried: list[_Lag]) -> _Lag | None:
@@ -184,15 +196,16 @@ def _looked_at(reference: CallSequence, other: CallSequence, lag: int, within: W
     least = float((two.start_ns - one.end_ns - usual)[at_least].max(initial=np.iinfo(np.int64).min // 2))
     most = float((two.end_ns - one.start_ns - usual)[at_most].min(initial=np.iinfo(np.int64).max // 2))
     slack = 2 * JITTER_NS + 2 * DRIFT * float(np.ptp(one.end_ns))
-    meets, is_bounded = True, False
+    meets, is_bounded, asked = True, False, 0.0
     if within is not None:
         low, high = (float(bound[0]) - usual for bound in within(two.end_ns[[pairs // 2]]))
         meets, is_bounded = max(low, least) <= min(high, most) + slack, bool(np.isfinite([low, high]).all())
+        asked = max(low, -high, 0.0) if is_bounded else 0.0
     numbered = (one.step >= 0) & (two.step >= 0)
     share = float(np.mean((one.step == two.step)[numbered])) if np.count_nonzero(numbered) > 1 else np.nan
     possible = least <= most + slack
     possible &= not _lost_amid(reference, first + lag, off, scatter) and not _lost_amid(other, first, -off, scatter)
-    return _Lag(lag, pairs, possible, meets, is_bounded, share, scatter)
+    return _Lag(lag, pairs, possible, meets, is_bounded, share, scatter, asked)
 
 
 def _lost_amid(calls: CallSequence, first: int, off: Floats, scatter: float) -> bool:
@@ -209,7 +222,8 @@ def _lost_amid(calls: CallSequence, first: int, off: Floats, scatter: float) -> 
     for step in (-1, 1):
         beside = np.clip(own + step, 0, len(calls) - 1)
         gap = calls.end_ns[beside] - calls.end_ns[own]
-        with_another |= (np.abs(off[apart] - gap) <= near) & (calls.symbol[beside] == calls.symbol[own]) & (gap != 0)
+        coincides = np.abs(off[apart] - gap) <= min(near, JITTER_NS)
+        with_another |= coincides & (calls.symbol[beside] == calls.symbol[own]) & (gap != 0)
     return bool(2 * np.count_nonzero(with_another) > apart.size)
 
 

@@ -47,7 +47,7 @@ def test_each_call_stands_with_its_collective_and_its_times_as_captured() -> Non
     ] * 2  # fmt: skip
     assert list(matches.collectives) == [
         "operation", "bytes", "dtype", "group", "group_description", "group_ranks", "group_size", "matched_by",
-        "confidence", "sure",
+        "confidence", "peers", "given", "sure",
     ]  # fmt: skip
 
 
