@@ -151,9 +151,9 @@ def _lag(reference: CallSequence, other: CallSequence, within: Within | None, on
         tried = [one for one in tried if one.of_one_step >= max(shares) - FEWER_STEPS]
     within_hosts = [one for one in tried if one.meets_hosts]
     zero = next((one for one in tried if one.lag == 0 and equal), None)
-    if zero is None:  # a rank may have lost calls amid others, so that none of these is right
-        within_hosts = [one for one in within_hosts if by_steps or one.is_bounded]
-        return _by_clocks(within_hosts) or _by_ends(within_hosts)
+    told = [one for one in within_hosts if by_steps or one.is_bounded]  # else a rank may have lost calls amid others
+    if zero is None:
+        return _by_clocks(told) or _by_ends(told)
     rival = min((one for one in within_hosts if one is not zero), key=lambda one: one.scatter_ns, default=None)
     if zero.meets_hosts:
         far_better = rival is not None and rival.pairs >= ENOUGH and FAR_BETTER * rival.scatter_ns < zero.scatter_ns
@@ -161,7 +161,7 @@ def _lag(reference: CallSequence, other: CallSequence, within: Within | None, on
     # One clock that stamped both ranks' calls is no assumption; of two, hosts yield to equal calls that no other order
     # fits about as well.
     alone = rival is None or FAR_BETTER * zero.scatter_ns <= rival.scatter_ns
-    return zero if alone and not one_clock else None
+    return zero if alone and not one_clock else _by_clocks(told) or _by_ends(told)
 
 
 def _by_clocks(tried: list[_Lag]) -> _Lag | None:
