@@ -82,6 +82,8 @@ def _assigned(trace: Trace, found: Calls, ahead: Ahead | None, overruled: Collec
     of_peers = assignment.put_transfers(found.transfers, ints(members, "rank"), limit)
     in_order = _by_time(table, np.flatnonzero(~by_key & ~of_peers))
     sequences = [(how, in_order[rows]) for how, rows in _sequences(table.take(in_order))]
+    by_all = is_one_of(table, "operation", BY_ALL)
+    sequences.sort(key=lambda one: not by_all[one[1]].any())  # first those whose ends tell who is with whom
     for how, rows in sequences:
         assignment.merge(how, rows, ints(table, "start_ns"), ints(table, "end_ns"), limit)
     doubtful = [(how, rows) for how, rows in sequences if assignment.is_doubtful(rows)]
@@ -177,7 +179,7 @@ class _Assignment:
         )
         strict = how == "order" and _among_many(lane)
         of_two = _pairwise(lane)
-        one_group, few = how != "order", np.unique(sequence.member).size < 3
+        one_group, few = how != "order" or self._are_together(lane), np.unique(sequence.member).size < 3
         index, confidence, found = self._numbered(
             sequence, limit_ns, in_order=one_group and (few or not of_two.any()), one_group=one_group, strict=strict
         )
@@ -187,6 +189,20 @@ class _Assignment:
             self.refuted[rows] = found.refuted
         together = np.unique(sequence.member).size if one_group or found is None else found.joined
         self.needed[rows] = np.where(of_two, np.minimum(together, 2), together)
+
+    def _are_together(self, lane: pd.DataFrame) -> bool:
+        """Whether all members of a lane are known to be of one group, where the ends of its own calls can't tell.
+
+        Some leave a broadcast ms before others. A collective that they all leave together tells who is with whom.
+        """
+        if (is_one_of(lane, "operation", (*BY_ALL, *PAIRWISE)) | (codes(lane, "operation")[0] < 0)).any():
+            return False
+        known = (self.collective >= 0) & is_one_of(self.table, "operation", BY_ALL) & (self.confidence >= CLEAR)
+        rows, member = np.flatnonzero(known), ints(self.table, "member")
+        if not rows.size:
+            return False
+        wanted, largest = np.unique(ints(lane, "member")), np.bincount(self.collective[rows]).argmax()
+        return bool(np.isin(wanted, member[rows[self.collective[rows] == largest]]).all())
 
     def _numbered(
         self, lane: CallSequence, limit_ns: int | None, *, in_order: bool, one_group: bool, strict: bool = False
