@@ -21,7 +21,7 @@ from analyzers.clocks.arrivals import Arrivals
 from analyzers.clocks.hosts import HostBounds, host_bounds
 from analyzers.clocks.solve import FEW, Solution, middle, solve, unaligned, unknown
 from analyzers.common.errors import TraceWarning
-from analyzers.common.wording import count_of, duration
+from analyzers.common.wording import count_of, duration, ranks_in_words
 from analyzers.matching.match import match
 from analyzers.matching.peers import ranks_known, states_ranks, waits_seen
 from analyzers.trace.alignment import Clock, Clocks, Matches
@@ -71,7 +71,7 @@ def align(trace: Trace, *, enabled: bool = True) -> Aligned:
     if enabled and not alone:
         hosts = trace.once(host_bounds)
         matches = _with_clocks_of(hosts, matches, trace)
-        solution = solve(matches, hosts)
+        solution = solve(matches, _without(hosts, matches))
     else:
         solution = solve(matches) if enabled else Solution(unaligned(matches, "off"), unknown(len(matches.members)))
     clocks = solution.clocks
@@ -80,9 +80,21 @@ def align(trace: Trace, *, enabled: bool = True) -> Aligned:
     matches, clocks = _in_order(matches, clocks, ints(moved.ops, "end_ns"))
     moved = replace(moved, clocks=clocks, matches=matches)
     moved = with_collectives(with_waits(moved, solution.apart_ns))
-    for warning in [] if alone else [*_warnings(clocks), *_about_refuted(matches), *_about_captures(moved)]:
+    for warning in (
+        []
+        if alone
+        else [*_warnings(clocks), *_about_overruled(matches), *_about_refuted(matches), *_about_captures(moved)]
+    ):
         moved = moved.warn(warning.code, warning.message)
     return Aligned(moved, clocks, matches)
+
+
+def _without(hosts: HostBounds, matches: Matches) -> HostBounds:
+    """Bounds by hosts, where those that no order of calls agrees with share their clock with no other."""
+    ranks, capture = (ints(matches.members, column) for column in ("rank", "capture"))
+    own = hosts.hosts.copy()
+    own[capture[np.isin(ranks, matches.overruled)]] = -1
+    return replace(hosts, hosts=own)
 
 
 def _with_clocks_of(hosts: HostBounds, matches: Matches, trace: Trace) -> Matches:
@@ -273,6 +285,17 @@ def _who_bounds(collectives: int, with_hosts: bool) -> str:
     """Collectives, alone or with launches and synchronizations, as the subject of a sentence, with its verb."""
     alone = "it" if collectives == 1 else "they"
     return f"{alone} and calls of its host bound" if with_hosts else f"{alone} bound{'s' * (collectives == 1)}"
+
+
+def _about_overruled(matches: Matches) -> list[TraceWarning]:
+    if not matches.overruled:
+        return []
+    several = len(matches.overruled) > 1
+    text = (
+        f"Host clocks of {ranks_in_words(matches.overruled)} can't agree with the other ranks': the calls of all ranks "
+        f"are equal and in order, so these align {'them' if several else 'it'}, within a wider range."
+    )
+    return [TraceWarning("host-clocks-apart", text)]
 
 
 def _about_refuted(matches: Matches) -> list[TraceWarning]:

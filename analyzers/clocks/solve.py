@@ -14,13 +14,14 @@ from analyzers.arrays.groups import alike, rows_by_key, slices
 from analyzers.arrays.types import Floats, Ids, Ints, Mask
 from analyzers.clocks.differences import ROUNDING_NS, Apart, Calls
 from analyzers.clocks.hosts import HostBounds
-from analyzers.matching.align import CLEAR
-from analyzers.matching.fit import RESOLUTION_NS, bases, estimate
+from analyzers.matching.fit import RESOLUTION_NS, Estimate, bases, estimate
+from analyzers.matching.match import BY_ALL
 from analyzers.trace.alignment import Clock, Clocks, Matches
 from analyzers.trace.columns import ints, ints_at, is_one_of, stored
 
-# Every rank needs data of every other, so none can end before all have arrived.
-SYNCHRONIZING = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
+# Of the operations in which none can end before all have arrived, those that all leave at about one time: in an
+# all-to-all each leaves when its own data has come and gone.
+TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "barrier")
 FEW = 8  # collectives below which the bounds, not the scatter, may limit what is known
 
 
@@ -89,7 +90,7 @@ def solve(matches: Matches, hosts: HostBounds | None = None) -> Solution:
     centre = by_hosts.centre(estimated, at) if by_hosts is not None and uses_hosts else np.full(count, np.nan)
     found, apart_ns = _together(estimated, apart, islands, centre, unsolved.clocks, sure=evidence.sure)
     clocks = Clocks(
-        "+".join(["collectives"] * bool(rows.any()) + ["host"] * uses_hosts) or "session",
+        "+".join(["collectives"] * bool((rows | evidence.bounds).any()) + ["host"] * uses_hosts) or "session",
         _adopt(found, matches),
         at,
         tuple(contradictions),
@@ -122,10 +123,10 @@ class _Evidence(msgspec.Struct, frozen=True):
 
 
 def _evidence(matches: Matches, hosts_link_all: bool) -> _Evidence:
-    """Sure, synchronizing collectives are best; others serve where those are few, or leave clocks unlinked.
+    """Ends of what all ranks leave at one time are best; others serve where those leave clocks unlinked.
 
-    The ends of calls that were paired because they are the first say nothing, where others' do.
-    Where hosts link all clocks, unsure ones never serve: then hosts alone do.
+    Where hosts link all clocks neither ends of others nor unsure matches ever serve: then hosts do. Sure collectives
+    in which none can end before all have arrived are bounds, whatever their ends say.
     """
     calls, collectives = matches.calls, matches.collectives
     number, member, members = stored(calls, "collective"), stored(calls, "member"), len(matches.members)
@@ -136,32 +137,20 @@ def _evidence(matches: Matches, hosts_link_all: bool) -> _Evidence:
 
     has_several = count > 1
     is_sure = collectives["sure"].to_numpy(bool) & has_several
-    best, sure = of_calls(is_sure & is_one_of(collectives, "operation", SYNCHRONIZING)), of_calls(is_sure)
+    by_all = is_one_of(collectives, "operation", BY_ALL)
+    together, bounds = (of_calls(is_sure & each) for each in (is_one_of(collectives, "operation", TOGETHER), by_all))
     linking = of_calls(has_several)
     islands = _islands(number, member, members, linking)
 
     def link_all(rows: Mask) -> bool:
         return bool(rows[linking].all()) or np.array_equal(_islands(number, member, members, rows), islands)
 
-    reaching = next((rows for rows in (best, sure) if link_all(rows)), None)
-    if reaching is None and hosts_link_all:
-        nothing = np.zeros(len(calls), bool)
-        return _Evidence(nothing, nothing, np.arange(members), sure=True)
-    bounds = reaching if reaching is not None else linking
-    linked = _count(member, linking, members) > 0
-    enough = np.all(_count(member, bounds, members)[linked] >= FEW)
-    ends = bounds if enough or reaching is None else sure
-    coincide = ends & of_calls(collectives["confidence"].to_numpy(float) != CLEAR)
-    ends = coincide if link_all(coincide) else ends
-    return _Evidence(ends, bounds, islands, reaching is not None)
-
-
-def _count(member: Ids, rows: Mask, members: int) -> Ints:
-    """How many of some calls are of each clock."""
-    count = np.zeros(members, np.int64)
-    for part in slices(member.size):
-        count += np.bincount(member[part][rows[part]], minlength=members)
-    return count
+    if hosts_link_all:
+        return _Evidence(together, bounds, _islands(number, member, members, together | bounds), sure=True)
+    reaching = next((rows for rows in (together, bounds, of_calls(is_sure)) if link_all(rows)), None)
+    if reaching is None:
+        return _Evidence(linking, linking & of_calls(by_all), islands, sure=False)
+    return _Evidence(reaching, bounds, islands, sure=True)
 
 
 def _islands(collective: Ids, member: Ids, members: int, rows: Mask) -> Ints:
@@ -243,7 +232,7 @@ def _island(calls: pd.DataFrame, evidence: _Evidence, members: Ints, at: int) ->
     for part in slices(member.size):
         end[part] = ends[part] - base[member[part]]
     fitted = slice(None) if coincides.all() else coincides
-    fit = estimate(collective[fitted], member[fitted], end[fitted], count, 0)
+    fit = _fit(collective[fitted], member[fitted], end[fitted], count)
     start = np.empty(member.size)  # not before: it takes the memory that the estimate gave up
     for part in slices(member.size):
         ahead_at_base = fit.offset_ns[member[part]]
@@ -255,6 +244,23 @@ def _island(calls: pd.DataFrame, evidence: _Evidence, members: Ints, at: int) ->
     estimated = _Estimated(base - base[0], offset, fit.drift, fit.error_ns, fit.count, moved, apart.most_ns)
     contradictions = [tuple(int(numbers[one]) for one in those) for those in found]
     return _Island(estimated, contradictions, [int(numbers[one]) for one in guilty])
+
+
+def _fit(collective: Ids, member: Ids, end: Floats, count: int) -> Estimate:
+    """Estimate clocks by ends that coincide; those that ends don't link keep to each other as they are."""
+    fit = estimate(collective, member, end, count, 0)
+    while np.isnan(fit.offset_ns).any():
+        lost = np.isnan(fit.offset_ns)
+        own = lost[member]
+        rest = estimate(collective[own], member[own], end[own], count, int(lost.argmax()))
+        reached = ~np.isnan(rest.offset_ns)
+        fit = Estimate(
+            np.where(reached, rest.offset_ns, fit.offset_ns),
+            np.where(reached, rest.drift, fit.drift),
+            fit.error_ns,  # beside the first, of which nothing but bounds tells
+            np.where(reached, rest.count, fit.count),
+        )
+    return fit
 
 
 def _bounds(calls: Calls) -> tuple[Apart, Floats, list[tuple[int, ...]], list[int]]:

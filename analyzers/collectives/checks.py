@@ -11,23 +11,26 @@ import pandas as pd
 from analyzers.arrays.groups import alike, distinct, parts_of, rows_by_key
 from analyzers.arrays.types import Ids, Ints
 from analyzers.clocks.align import Aligned
+from analyzers.clocks.solve import TOGETHER
 from analyzers.common.errors import TraceWarning
-from analyzers.trace.columns import codes, ints, stored
+from analyzers.common.wording import count_of, duration
+from analyzers.trace.columns import codes, ints, is_one_of, stored
 
+ENDS_APART_NS = 50_000  # so far apart ranks may leave a collective that takes no time itself
 COMMON_GROUPS = 8  # sets of ranks, most frequent first, that a rank is held to belong to
 
 
-def capture_warnings(aligned: Aligned, calls: pd.DataFrame) -> list[TraceWarning]:
-    """Warn of one rank only, of ranks nobody profiled, of ranks cut off, and of unsure matches.
+def capture_warnings(aligned: Aligned, table: pd.DataFrame, calls: pd.DataFrame) -> list[TraceWarning]:
+    """Warn of one rank only, of ranks nobody profiled, of ranks cut off, of unsure matches, and of ends far apart.
 
     Parameters
     ----------
-    calls : `Collectives.narrow_calls`.
+    table, calls : `Collectives.table` and `Collectives.narrow_calls`.
     """
     if not len(calls):
         return []
     seen = distinct(stored(calls, "rank")).astype(np.int64)
-    return [*_ranks(aligned, seen), *_cut_off(aligned, calls), *_unsure(aligned)]
+    return [*_ranks(aligned, seen), *_cut_off(aligned, calls), *_unsure(aligned), *_end_apart(aligned, table, calls)]
 
 
 def _ranks(aligned: Aligned, seen: Ints) -> list[TraceWarning]:
@@ -50,11 +53,49 @@ def _ranks(aligned: Aligned, seen: Ints) -> list[TraceWarning]:
 
 
 def _unsure(aligned: Aligned) -> list[TraceWarning]:
-    unsure, several = aligned.matches.unsure
-    if not unsure:
+    """Of collectives that lack a rank which was given, and of others that several orders of calls would fit."""
+    matches = aligned.matches
+    unsure, several = matches.unsure
+    is_partial = matches.calls_of_each < ints(matches.collectives, "given")
+    partial, among = int(np.count_nonzero(is_partial)), len(matches.collectives)
+    found = []
+    if partial:
+        text = (
+            f"{partial} of {count_of(among, 'collective')} {'lacks' if partial == 1 else 'lack'} the call of a rank "
+            "that was given: whom the others waited for in them is not known."
+        )
+        found.append(TraceWarning("partly-matched", text))
+    unsure -= int(np.count_nonzero(is_partial & (matches.calls_of_each > 1)))
+    if unsure:
+        text = f"{unsure} of {several} collectives are matched over ranks without certainty (marked unsure)."
+        found.append(TraceWarning("unsure-matches", text))
+    return found
+
+
+def _end_apart(aligned: Aligned, table: pd.DataFrame, calls: pd.DataFrame) -> list[TraceWarning]:
+    """Of collectives that all ranks leave at about one time, those that some leave much later, by the clocks' error.
+
+    Data goes round in them until all have it, so that no rank leaves before another by more than that takes.
+    """
+    residual = aligned.clocks.residual_ns
+    if residual is None or not len(table):
         return []
-    text = f"{unsure} of {several} collectives are matched over ranks without certainty (marked unsure)."
-    return [TraceWarning("unsure-matches", text)]
+    allowed = ints(table, "fastest_ns") + 2 * residual + ENDS_APART_NS
+    leave_together = is_one_of(table, "operation", TOGETHER) & table["sure"].to_numpy(bool)
+    skew = ints(table, "end_skew_ns")
+    found = np.flatnonzero(leave_together & (skew > allowed))
+    if not found.size:
+        return []
+    worst = int(found[np.argmax(skew[found])])
+    own = np.flatnonzero(ints(calls, "collective") == worst)
+    end = ints(calls, "start_ns")[own] + ints(calls, "duration_ns")[own]
+    last = int(ints(calls, "rank")[own[np.argmax(end)]])
+    operation = str(table["operation"].iloc[worst])
+    text = (
+        f"Ranks leave {count_of(found.size, 'collective')} further apart than the operation and the clocks explain: "
+        f"rank {last} ends {operation} {worst} {duration(int(skew[worst]))} after the first."
+    )
+    return [TraceWarning("ends-apart", text)]
 
 
 def _cut_off(aligned: Aligned, calls: pd.DataFrame) -> list[TraceWarning]:

@@ -200,7 +200,7 @@ def collectives(aligned: Aligned, kept: Ints | None = None) -> Collectives:
         calls = _calls(aligned)
         table = _table(aligned, calls)
         copies = peer_copies(aligned.trace, kept)
-        warnings = (*aligned.trace.warnings, *about_copies(copies), *capture_warnings(aligned, calls))
+        warnings = (*aligned.trace.warnings, *about_copies(copies), *capture_warnings(aligned, table, calls))
         sums = summarize(table, calls), sum_by_group(table, calls)
         return Collectives(table, calls, *sums, copies, aligned.clocks, tuple(dict.fromkeys(warnings)))
 

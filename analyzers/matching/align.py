@@ -10,14 +10,12 @@ one period.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from analyzers.arrays.types import Floats, Ints, Mask
+from analyzers.matching.order import BY_CLOCKS, CLEAR, DECISIVE, FEWER_STEPS, ONE_STEP, Within
 from analyzers.matching.pairs import DRIFT, FLOOR_NS, JITTER_NS, Alignment, Sequence, keyed_by_symbol, nearest, pair
 
-Within = Callable[[Ints], tuple[Floats, Floats]]  # least and most at some instants, ns
 ANCHORS = 12
 NEIGHBOURS = 6  # calls on either side of an anchor that should coincide too
 NEAR_NS = 5 * JITTER_NS  # shifts this close to each other may be one
@@ -31,14 +29,9 @@ NEGLIGIBLE = 0.1  # a hypothesis with this share of the best one's support is no
 ONE_HOST_NS = 1_000_000.0  # clocks of one host are hardly ever further apart
 CLOSE_NS = 200_000.0  # clocks this close to each other decide,
 FARTHER = 4.0  # where all other alignments ask for this many times as much
-DECISIVE = 4.0  # standard errors between two alignments that decide
-BY_CLOCKS = 0.75  # confidence in what only the clocks decide,
-BY_STEPS = 0.9  # and in what only the numbers of training steps do,
-ONE_STEP = 0.98  # where so many of the pairs are of one step,
-FEWER_STEPS = 0.04  # and of every other alignment fewer by this
+BY_STEPS = 0.9  # confidence in what only the numbers of training steps do
 ALONE = 0.3  # confidence in an alignment that rests on one pair,
 LOST_NS = 10 * JITTER_NS  # or that costs more than this, for it leaves most calls without another
-CLEAR = 0.5  # a confidence from here on is sure; at this very one, though ends say nothing of clocks
 
 
 def anywhere(at: Ints) -> tuple[Floats, Floats]:

@@ -12,9 +12,20 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api.types import union_categoricals
 
-from analyzers.arrays.groups import WIDEST, alike, ascend, first_row, is_repeated, label, rows_by_key
+from analyzers.arrays.groups import WIDEST, alike, ascend, first_row, first_row_of, is_repeated, label, rows_by_key
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.trace.columns import at_codes, codes, framed, ints, is_one_of, narrowed, of_codes, repeated, stored
+from analyzers.trace.columns import (
+    at_codes,
+    codes,
+    framed,
+    ints,
+    ints_at,
+    is_one_of,
+    narrowed,
+    of_codes,
+    repeated,
+    stored,
+)
 from analyzers.trace.communication import function, known, operation_of
 from analyzers.trace.kernels import is_communication, is_declared
 from analyzers.trace.merge import concat
@@ -37,6 +48,7 @@ _CALL_COLUMNS = (
     "communicator",
     "peer",
 )
+_GROUP = ("group", "group_description", "group_ranks", "group_size")
 _DTYPE_BYTES = {
     **dict.fromkeys(("char", "int8", "byte", "uint8", "bool", "float8e4m3fn", "float8e5m2", "f8e4m3", "f8e5m2"), 1),
     **dict.fromkeys(("half", "float16", "bfloat16", "short", "int16", "f16", "bf16"), 2),
@@ -54,10 +66,13 @@ class Calls(msgspec.Struct, frozen=True):
         and from the trace's comms where they say: bytes (message size as nccl-tests counts it, or its share of one
         rank where `per_rank`), dtype, group, group_description, group_ranks, group_size, sequence,
         communicator, peer (global rank); -1 or missing (categorical code -1) where not.
+    transfers : one row for each send or receive that a kernel holds, of those whose peer is known by its rank: call
+        (row in `table`), sends (else it receives), peer (global rank), bytes.
     """
 
     members: pd.DataFrame
     table: pd.DataFrame
+    transfers: pd.DataFrame
 
 
 def calls(trace: Trace) -> Calls:
@@ -91,13 +106,58 @@ def calls(trace: Trace) -> Calls:
     operations = np.where(operation_known, merged.codes[code.size :], merged.codes[: code.size])
     columns["operation"] = pd.Categorical.from_codes(operations, dtype=merged.dtype)
     columns |= {column: about_calls[column] for column in _CALL_COLUMNS if column not in ("operation", "bytes")}
+    _adopt_groups(columns)
     columns["bytes"], columns["per_rank"] = _message_bytes(columns["operation"], about_calls)
     columns["peer"] = _global_peers(about_calls["group_ranks"], columns["rank"], about_calls["peer"])
     table = framed(columns)
     unknown = is_declared(trace)[rows] & (columns["operation"].codes < 0)
     if unknown.any():
-        table = table[~unknown].reset_index(drop=True)
-    return Calls(members, table)  # many ranks have many calls: a copy takes its time
+        table, ops = table[~unknown].reset_index(drop=True), ops[~unknown]
+    return Calls(members, table, _transfers(table, ops, trace.comms))  # many ranks have many calls: a copy takes time
+
+
+def _adopt_groups(columns: dict[str, Any]) -> None:
+    """Give calls that name no group, as those launched before the capture began, the only one of their stream."""
+    named, nothing = columns["group"].codes >= 0, columns["communicator"] == -1
+    lost = np.flatnonzero(~named & nothing)
+    if not lost.size or not named.any():
+        return
+    group = label(*(columns[name] for name in _GROUP))
+    lane = label(columns["member"], columns["stream"])
+    rows = np.flatnonzero(named)
+    row_of_lane = np.full(int(lane.max()) + 1, -1, np.int64)
+    row_of_lane[lane[rows]] = rows
+    differs = rows[group[rows] != group[row_of_lane[lane[rows]]]]
+    row_of_lane[lane[differs]] = -1
+    source = row_of_lane[lane[lost]]
+    lost, source = lost[source >= 0], source[source >= 0]
+    for name in _GROUP if lost.size else ():
+        values = columns[name]
+        codes_or_values = np.array(values.codes if isinstance(values, pd.Categorical) else values)
+        codes_or_values[lost] = codes_or_values[source]
+        is_text = isinstance(values, pd.Categorical)
+        columns[name] = pd.Categorical.from_codes(codes_or_values, dtype=values.dtype) if is_text else codes_or_values
+
+
+def _transfers(table: pd.DataFrame, ops: pd.DataFrame, comms: pd.DataFrame) -> pd.DataFrame:
+    """`Calls.transfers`. A communicator counts its ranks by itself: whom it means by a peer is not known."""
+    code, names = codes(comms, "operation")
+    sends, receives = (of_codes(code, [operation_of(name) == one for name in names]) for one in ("send", "recv"))
+    has_peer = (ints(comms, "correlation") >= 0) & (ints(comms, "peer") >= 0) & (ints(comms, "communicator") == -1)
+    stated = np.flatnonzero((sends | receives) & has_peer)
+    if not stated.size or not len(ops):
+        return framed({name: np.empty(0, np.int64) for name in ("call", "sends", "peer", "bytes")})
+    own = [ints(ops, key) for key in _KEYS]
+    call = first_row_of(*own, *(ints_at(comms, key, stated) for key in _KEYS))
+    stated, call = stated[call >= 0], call[call >= 0]
+    dtype, dtypes = codes(comms, "dtype")
+    of_dtype = np.array([_DTYPE_BYTES.get(name.lower(), -1) for name in dtypes] + [-1], np.int64)[dtype[stated]]
+    elements = np.maximum(ints_at(comms, "in_elements", stated), ints_at(comms, "out_elements", stated))
+    peer = _global_peers(
+        table["group_ranks"].array.take(call), stored(table, "rank")[call], ints_at(comms, "peer", stated)
+    )
+    size = np.where((elements >= 0) & (of_dtype > 0), elements * of_dtype, ints_at(comms, "bytes", stated))
+    return framed({"call": call, "sends": sends[stated].astype(np.int64), "peer": peer, "bytes": size})
 
 
 def _members(trace: Trace, ops: pd.DataFrame) -> tuple[Ids, pd.DataFrame]:
@@ -235,7 +295,7 @@ def _global_peers(group_ranks: pd.Categorical, rank: Ids, peer: Ints) -> Ints:
     if not with_peer.size:
         return peer
     result = peer.copy()
-    group_members = [_listed(str(text)) for text in group_ranks.categories]
+    group_members = [listed(str(text)) for text in group_ranks.categories]
     for (code, own, other), rows in rows_by_key(
         group_ranks.codes[with_peer].astype(np.int64), rank[with_peer].astype(np.int64), peer[with_peer]
     ).items():
@@ -245,10 +305,10 @@ def _global_peers(group_ranks: pd.Categorical, rank: Ids, peer: Ints) -> Ints:
     return result
 
 
-def _listed(text: str) -> list[int]:
+def listed(text: str) -> list[int]:
     """Ranks of a group as printed; none where the text is cut short.
 
-    >>> _listed("[0, 2]"), _listed("[0, 1, ...]")
+    >>> listed("[0, 2]"), listed("[0, 1, ...]")
     ([0, 2], [])
     """
     return [int(one) for one in re.findall(r"\d+", text)] if re.fullmatch(r"[\[({]?[\d,\s]*[\])}]?", text) else []

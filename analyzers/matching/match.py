@@ -1,25 +1,28 @@
 """Match communication calls over ranks into collectives.
 
 Best evidence first: process group and sequence number, which name a collective; else the order of calls within a
-communicator, a pair of peers, a process group, or, where the trace says none of these, the calls' CUDA stream. Orders
-are aligned (`analyzers.matching.align`), never zipped: any rank may lack calls at its head, tail or middle. Where the
-ends of calls fit several ways, the numbers of training steps tell, or clocks of one host.
+communicator, a pair of peers or a process group, in which all ranks make the same calls (`analyzers.matching.order`).
+Where a rank lost calls amid others, and where the trace says nothing but the calls' CUDA stream, calls are aligned by
+when they end (`analyzers.matching.align`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection
 
 import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import group_numbers, label, occurrence, ordered, rows_by_key, slices
+from analyzers.arrays.groups import group_numbers, is_repeated, label, occurrence, ordered, rows_by_key, slices
 from analyzers.arrays.types import Floats, Ids, Ints, Mask
-from analyzers.matching.align import CLEAR
-from analyzers.matching.calls import PAIRWISE, calls
+from analyzers.matching.align import anywhere
+from analyzers.matching.calls import PAIRWISE, Calls, calls, listed
 from analyzers.matching.fit import bases, estimate
-from analyzers.matching.merging import Ahead, merge_sequences
+from analyzers.matching.merging import Merged, merge_sequences
+from analyzers.matching.order import CLEAR, Ahead, CallSequence, by_order
+from analyzers.matching.transfers import match_transfers
 from analyzers.trace.alignment import Matches
 from analyzers.trace.columns import codes, framed, ints, is_one_of, repeated, squeezed, stored, taken
 from analyzers.trace.steps import find_steps, steps_of
@@ -34,6 +37,8 @@ MATCHED_BY = {
     "alone": "seen on one rank only",
 }
 UNEVEN = ("all_to_all", "gather", "scatter", "dispatch", "combine", *PAIRWISE)  # sizes may differ between ranks
+# Every rank needs data of every other, so that none can end before all have arrived.
+BY_ALL = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 UNLIKE = 0.2  # confidence in one sequence number for two operations
 _HOW = list(MATCHED_BY)
 ROUGH_NS = 1_000_000_000  # how far apart clocks that claim a common origin may be
@@ -47,25 +52,69 @@ def match(trace: Trace, ahead_of: Callable[[pd.DataFrame], Ahead] | None = None)
     ahead_of : of `Matches.members` how far their clocks are ahead of each other: what no order of calls may contradict.
     """
     found = calls(trace)
+    ahead = ahead_of(found.members) if ahead_of is not None and len(found.members) > 1 else None
+    assignment = _assigned(trace, found, ahead, ())
+    if overruled := _blamed(assignment.overruled):  # again without what hosts say of these
+        assignment = _assigned(trace, found, ahead, overruled)
+        overruled = sorted({*overruled, *_blamed(assignment.overruled)})
+    matches = _matches(found.members, assignment, trace.rank_ids)
+    return replace(
+        matches,
+        refuted=int(np.count_nonzero(assignment.refuted)),
+        overruled=tuple(sorted(ints(found.members, "rank")[overruled].tolist())),
+    )
+
+
+def _assigned(trace: Trace, found: Calls, ahead: Ahead | None, overruled: Collection[int]) -> _Assignment:
+    """All calls of a trace matched, without what hosts say of some members' clocks."""
     members, table = found.members, found.table
-    assignment = _Assignment(table)
+    assignment = _Assignment(table, ints(members, "capture"))
     by_key = _has_key(table)
     if by_key.all() and by_key.size:
         assignment.put_all(*_by_key(table), "sequence")
     elif by_key.any():
         assignment.put(np.flatnonzero(by_key), *_by_key(table.loc[by_key]), "sequence")
-    in_order = _by_time(table, np.flatnonzero(~by_key))
+    if not by_key.all() and len(members) > 1:  # what one member alone calls is aligned with nothing
+        assignment.step = _named_steps(trace, ints(table, "op"))
+        assignment.ahead_ns = ahead if not overruled or ahead is None else _but_for(ahead, overruled)
+    limit = _limit(trace)
+    of_peers = assignment.put_transfers(found.transfers, ints(members, "rank"), limit)
+    in_order = _by_time(table, np.flatnonzero(~by_key & ~of_peers))
     sequences = [(how, in_order[rows]) for how, rows in _sequences(table.take(in_order))]
-    if sequences and len(members) > 1:  # what one member alone calls is aligned with nothing
-        assignment.ahead_ns = ahead_of(members) if ahead_of is not None else None
-        assignment.step = np.append(find_steps(trace).numbers, -1)[steps_of(trace, ints(table, "op"))]
+    by_all = is_one_of(table, "operation", BY_ALL)
+    sequences.sort(key=lambda one: not by_all[one[1]].any())  # first those whose ends tell who is with whom
     for how, rows in sequences:
-        assignment.merge(how, rows, ints(table, "start_ns"), ints(table, "end_ns"), _limit(trace))
+        assignment.merge(how, rows, ints(table, "start_ns"), ints(table, "end_ns"), limit)
     doubtful = [(how, rows) for how, rows in sequences if assignment.is_doubtful(rows)]
-    if len(sequences) + int(by_key.any()) > 1:
+    if len(sequences) + int(by_key.any()) + int(of_peers.any()) > 1:
         assignment.rematch_uncertain(doubtful, len(members))
-    matches = _matches(members, table, assignment.collective, assignment.confidence, assignment.by)
-    return replace(matches, refuted=int(np.count_nonzero(assignment.refuted)))
+    return assignment
+
+
+def _named_steps(trace: Trace, ops: Ints) -> Ids:
+    """The step that the program itself says some ops were launched in; -1 where it numbers none.
+
+    Numbers that were only counted rest on the very matches that are looked for.
+    """
+    steps = find_steps(trace)
+    if not steps.named:
+        return repeated(-1, np.int64, ops.size)
+    return np.append(steps.numbers, -1)[steps_of(trace, ops)]
+
+
+def _but_for(ahead: Ahead, overruled: Collection[int]) -> Ahead:
+    """What is known of clocks but for some members'."""
+    return lambda one, other, at: anywhere(at) if {one, other} & {*overruled} else ahead(one, other, at)
+
+
+def _blamed(overruled: Collection[tuple[int, int]]) -> list[int]:
+    """The fewest members without which no pair is left whose clocks can't be as their hosts have them."""
+    left, blamed = set(overruled), list[int]()
+    while left:
+        count = Counter(one for pair in left for one in pair)
+        blamed.append(max(count, key=lambda one: (count[one], one)))
+        left = {pair for pair in left if blamed[-1] not in pair}
+    return blamed
 
 
 def _by_time(table: pd.DataFrame, rows: Ints) -> Ints:
@@ -76,17 +125,24 @@ def _by_time(table: pd.DataFrame, rows: Ints) -> Ints:
 class _Assignment:
     """Collective, confidence and kind of match of each call, filled in sequence by sequence.
 
-    step : the number of each call's training step, -1 where none is known. ahead_ns : as `merge_sequences` has it.
+    step : the number of each call's training step, -1 where none is known. ahead_ns : as `by_order` has it.
+    capture : of each member. by_ends : calls that were matched by when they end.
+    needed : of each call, how many of the ranks that were given make it, as far as is known. peers : how many ranks
+        exchange something in it, given or not; -1 where that is not known.
+    overruled : as `Ordered` has it.
     """
 
-    def __init__(self, table: pd.DataFrame) -> None:
-        self.table, self.next = table, 0
+    def __init__(self, table: pd.DataFrame, capture: Ints) -> None:
+        self.table, self.capture, self.next = table, capture, 0
         self.step: Ids = repeated(-1, np.int64, len(table))
         self.ahead_ns: Ahead | None = None
         self.collective = np.full(len(table), -1, np.int32)
         self.confidence = np.ones(len(table))
         self.by = np.zeros(len(table), np.int8)
-        self.refuted = np.zeros(len(table), bool)
+        self.refuted, self.by_ends = np.zeros((2, len(table)), bool)
+        self.needed: Ids = np.ones(len(table), np.int32)
+        self.peers: Ids = repeated(-1, np.int32, len(table))
+        self.overruled: set[tuple[int, int]] = set()
 
     def put(self, rows: Ints, collective: Ids, confidence: Floats, how: str) -> None:
         self.collective[rows], self.confidence[rows] = collective, confidence
@@ -98,30 +154,95 @@ class _Assignment:
         """Of all calls at once: these columns are kept, not copied."""
         self.collective, self.confidence = collective, confidence
         self.by = repeated(_HOW.index(how), self.by.dtype, collective.size)
+        self.needed = repeated(1, self.needed.dtype, collective.size)
         self.next = int(collective.max()) + 1
+
+    def put_transfers(self, transfers: pd.DataFrame, ranks: Ints, limit_ns: int | None) -> Mask:
+        """Match what is sent with what is received, peer by peer; says which calls these are."""
+        of_peers, table = np.zeros(len(self.table), bool), self.table
+        transfers = transfers[_pairwise(table)[ints(transfers, "call")]]
+        if not len(transfers) or np.unique(ranks).size < ranks.size:  # which of a rank's devices is meant is not known
+            return of_peers
+
+        def numbered(calls: Ints, size: Ints, sends: Mask) -> tuple[Ints, Floats]:
+            start, end = (ints(table, column)[calls] for column in ("start_ns", "end_ns"))
+            step = np.asarray(self.step[calls], np.int64)
+            lane = CallSequence(ints(table, "member")[calls], label(size), start, end, step, ~sends, sends)
+            return self._numbered(lane, limit_ns, in_order=True, one_group=True)[:2]
+
+        found = match_transfers(transfers, table, ranks, numbered)
+        if not found.calls.size:
+            return of_peers
+        self.put(found.calls, found.collective, found.confidence, "pair")
+        self.needed[found.calls] = found.needed
+        self.peers = self.peers.copy()
+        self.peers[found.calls] = found.peers
+        of_peers[found.calls] = True
+        return of_peers
 
     def merge(self, how: str, rows: Ints, start: Ints, end: Ints, limit_ns: int | None) -> None:
         """Match one sequence of every rank, given clocks that are within a limit of each other."""
         lane = self.table.take(rows)
-        index, confidence, refuted = merge_sequences(
-            ints(lane, "member"),
-            _symbols(lane, how),
-            start[rows],
-            end[rows],
-            self.step[rows],
-            limit_ns=limit_ns,
-            one_group=how != "order",
-            strict=how == "order" and _among_many(lane),
-            ahead_ns=self.ahead_ns,
+        step, (waits, waited_for) = np.asarray(self.step[rows], np.int64), _waits(lane)
+        sequence = CallSequence(
+            ints(lane, "member"), _symbols(lane, how), start[rows], end[rows], step, waits, waited_for
+        )
+        strict = how == "order" and _among_many(lane)
+        of_two = _pairwise(lane)
+        one_group, few = how != "order" or self._are_together(lane), np.unique(sequence.member).size < 3
+        index, confidence, found = self._numbered(
+            sequence, limit_ns, in_order=one_group and (few or not of_two.any()), one_group=one_group, strict=strict
         )
         self.put(rows, index, confidence, how)
-        self.refuted[rows] = refuted
+        self.by_ends[rows] = found is not None
+        if found is not None:
+            self.refuted[rows] = found.refuted
+        together = np.unique(sequence.member).size if one_group or found is None else found.joined
+        self.needed[rows] = np.where(of_two, np.minimum(together, 2), together)
+
+    def _are_together(self, lane: pd.DataFrame) -> bool:
+        """Whether all members of a lane are known to be of one group, where the ends of its own calls can't tell.
+
+        Some leave a broadcast ms before others. A collective that they all leave together tells who is with whom.
+        """
+        if (is_one_of(lane, "operation", (*BY_ALL, *PAIRWISE)) | (codes(lane, "operation")[0] < 0)).any():
+            return False
+        known = (self.collective >= 0) & is_one_of(self.table, "operation", BY_ALL) & (self.confidence >= CLEAR)
+        rows, member = np.flatnonzero(known), ints(self.table, "member")
+        if not rows.size:
+            return False
+        wanted, largest = np.unique(ints(lane, "member")), np.bincount(self.collective[rows]).argmax()
+        return bool(np.isin(wanted, member[rows[self.collective[rows] == largest]]).all())
+
+    def _numbered(
+        self, lane: CallSequence, limit_ns: int | None, *, in_order: bool, one_group: bool, strict: bool = False
+    ) -> tuple[Ints, Floats, Merged | None]:
+        """Number a lane's calls by their order, or by when they end, as `Merged` has it, where order does not tell."""
+        ordered = by_order(lane, self.ahead_ns, self._one_clock) if in_order else None
+        if ordered is not None:
+            self.overruled |= set(ordered.overruled)
+            return ordered.collective, ordered.confidence, None
+        found = merge_sequences(
+            lane.member,
+            lane.symbol,
+            lane.start_ns,
+            lane.end_ns,
+            lane.step,
+            limit_ns=limit_ns,
+            one_group=one_group,
+            strict=strict,
+            ahead_ns=self.ahead_ns,
+        )
+        return found.collective, found.confidence, found
+
+    def _one_clock(self, one: int, other: int) -> bool:
+        return bool(self.capture[one] == self.capture[other])
 
     def is_doubtful(self, rows: Ints) -> bool:
-        """Whether several ranks' sequences were matched without certainty, or left calls unmatched."""
-        several = np.ptp(ints(self.table, "member")[rows]) > 0
+        """Whether ends alone matched several ranks' sequences, without certainty, or left calls unmatched."""
         count = np.bincount(self.collective[rows] - self.collective[rows].min())
-        return bool(several and (np.any(self.confidence[rows] < CLEAR) or np.any(count == 1)))
+        is_unsure = np.any(self.confidence[rows] < CLEAR) or np.any(count == 1)
+        return bool(self.by_ends[rows].any() and np.ptp(ints(self.table, "member")[rows]) > 0 and is_unsure)
 
     def rematch_uncertain(self, doubtful: list[tuple[str, Ints]], members: int) -> None:
         """Match the doubtful sequences again, on clocks estimated from the sure matches of the others."""
@@ -197,26 +318,19 @@ def _sequences(table: pd.DataFrame) -> list[tuple[str, Ints]]:
     """Calls of which each rank's order is one sequence: (how they are told apart, rows)."""
     if not len(table):
         return []
-    pairwise, rows = _pairwise(table), np.ones(len(table), bool)
-    communicator, group = ints(table, "communicator") != -1, (codes(table, "group")[0] >= 0)
-    peers = rows & pairwise & ~communicator & (ints(table, "peer") >= 0)
-    result: list[tuple[str, Ints]] = []
-    for how, pair in _split("pair", peers & ~is_one_of(table, "operation", ("send_recv",)), _pairs(table)):
-        if np.unique(ints(table, "member")[pair]).size == 2:
-            result.append((how, pair))
-            rows[pair] = False
-    result += _split("communicator", rows & communicator, ints(table, "communicator"))
-    rows = rows & ~communicator
-    result += _split("group", rows & group, label(_categorical(table, "group"), _categorical(table, "group_ranks")))
-    rows = rows & ~group
+    communicator, group = ints(table, "communicator") != -1, codes(table, "group")[0] >= 0
+    rows, result = np.ones(len(table), bool), list[tuple[str, Ints]]()
+    for how, stated, key in (
+        ("communicator", communicator, [ints(table, "communicator")]),
+        ("group", group, [_categorical(table, "group"), _categorical(table, "group_ranks")]),
+    ):
+        for _, lane in _split(how, rows & stated, label(*key)):
+            # What is sent and received among several is no call of all.
+            among_few = np.unique(ints(table, "member")[lane]).size < 3
+            of_peers = np.zeros(lane.size, bool) if among_few else _pairwise(table)[lane]
+            result += [(how, part) for part in (lane[~of_peers], lane[of_peers]) if part.size]
+        rows &= ~stated
     return result + _split("order", rows, _streams(table, rows))
-
-
-def _pairs(table: pd.DataFrame) -> Ints:
-    """Number of (group, sender, receiver)."""
-    sends = is_one_of(table, "operation", ("send",))
-    rank, peer = ints(table, "rank"), ints(table, "peer")
-    return label(_categorical(table, "group"), np.where(sends, rank, peer), np.where(sends, peer, rank))
 
 
 def _among_many(lane: pd.DataFrame) -> bool:
@@ -244,11 +358,20 @@ def _streams(table: pd.DataFrame, rows: Mask) -> Ints:
     return stream if len(used) == 1 else np.zeros(len(table), np.int64)
 
 
+def _waits(lane: pd.DataFrame) -> tuple[Mask, Mask]:
+    """Of each call whether it can't end before others have started, and whether others can't before it has.
+
+    Of broadcast, reduce, gather and scatter that depends on the root, which nothing states.
+    """
+    by_all = is_one_of(lane, "operation", BY_ALL)
+    exchanges = is_one_of(lane, "operation", ("send_recv",)) & (np.unique(ints(lane, "member")).size == 2)
+    receives, sends = (is_one_of(lane, "operation", (one,)) for one in ("recv", "send"))
+    return by_all | exchanges | receives, by_all | exchanges | sends
+
+
 def _symbols(lane: pd.DataFrame, how: str) -> Ints:
     """What must be equal for two calls to be one collective."""
     size = ints(lane, "bytes")
-    if how == "pair":
-        return label(size)
     operation = _categorical(lane, "operation")
     if how == "order":
         return label(operation, ints(lane, "kernel"))
@@ -256,7 +379,16 @@ def _symbols(lane: pd.DataFrame, how: str) -> Ints:
     return label(kind, np.where(is_one_of(lane, "operation", UNEVEN), -1, size), _categorical(lane, "dtype"))
 
 
-def _matches(members: pd.DataFrame, table: pd.DataFrame, collective: Ids, confidence: Floats, by: Ids) -> Matches:
+def _ranks_given(ranks: pd.Categorical, size: Ints, given: Collection[int]) -> Ints:
+    """How many of the ranks that were given are of each call's group; 0 where it does not say which it is among."""
+    groups = [listed(str(text)) for text in ranks.categories]
+    stated: Ints = np.array([len({*own} & {*given}) if own else -1 for own in groups] + [-1], np.int64)[ranks.codes]
+    return np.where(stated >= 0, stated, np.where(size == len(given), size, 0))
+
+
+def _matches(members: pd.DataFrame, assignment: _Assignment, given: Collection[int]) -> Matches:
+    table, collective = assignment.table, assignment.collective
+    confidence, by = assignment.confidence, assignment.by
     # Numbers ascend with a collective's first end, so that they read in order of time.
     earliest = np.full(int(collective.max(initial=-1)) + 1, np.iinfo(np.int64).max)
     np.minimum.at(earliest, collective, ints(table, "end_ns"))
@@ -278,6 +410,14 @@ def _matches(members: pd.DataFrame, table: pd.DataFrame, collective: Ids, confid
     np.minimum.at(least, collective, confidence)
     np.maximum.at(largest, collective, ints(table, "bytes"))
     ranks = np.where(ints(first, "group_size") > 0, ints(first, "group_size"), np.where(count > 1, count, -1))
+    needed = _ranks_given(_categorical(first, "group_ranks"), ints(first, "group_size"), given)
+    if not is_repeated(assignment.needed):
+        of_lanes, peers = np.zeros((2, head.size), np.int64)
+        np.maximum.at(of_lanes, collective, assignment.needed)
+        np.maximum.at(peers, collective, assignment.peers)
+        needed = np.where(pairwise, of_lanes, np.maximum(needed, of_lanes))
+    else:
+        peers = np.zeros(head.size, np.int64)
     share = first["per_rank"].to_numpy(bool)
     how = np.where(count > 1, by[head], _HOW.index("alone"))
     collectives = pd.DataFrame(
@@ -291,7 +431,9 @@ def _matches(members: pd.DataFrame, table: pd.DataFrame, collective: Ids, confid
             "group_size": ints(first, "group_size"),
             "matched_by": pd.Categorical.from_codes(how, categories=pd.Index(_HOW, dtype="str")),
             "confidence": least,
-            "sure": (least >= CLEAR) & (count > 1),
+            "peers": np.where(peers > 0, peers, -1),
+            "given": needed,
+            "sure": (least >= CLEAR) & (count > 1) & (count >= needed),
         }
     )
     calls_of = {"collective": np.repeat(np.arange(count.size, dtype=np.int32), count)}

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Floats, Ints, Mask
-from analyzers.matching.align import CLEAR, align, anywhere
+from analyzers.matching.align import align, anywhere
+from analyzers.matching.order import Ahead
 from analyzers.matching.pairs import JITTER_NS, RESOLUTION_NS, Alignment, Sequence
 
 BELONGS_NS = 8 * JITTER_NS  # ends of ranks that share no communicator do not coincide this well
 SAMPLE = 256
-# Of two members: how far the second's clock is ahead of the first's at least, and at most, ns, at instants of its own.
-Ahead = Callable[[int, int, Ints], tuple[Floats, Floats]]
 APART = 5.0  # ends of two groups differ this many times as much as those within a group
+
+
+class Merged(msgspec.Struct, frozen=True):
+    """What was found, of each call.
+
+    collective : number from 0. confidence : 0 to 1.
+    refuted : matches no other member's, as `ahead_ns` rules out what its order asks for.
+    joined : how many members its group has: 2 where calls may be between any two.
+    """
+
+    collective: Ints
+    confidence: Floats
+    refuted: Mask
+    joined: Ints
 
 
 def merge_sequences(
@@ -31,7 +44,7 @@ def merge_sequences(
     one_group: bool,
     strict: bool = False,
     ahead_ns: Ahead | None = None,
-) -> tuple[Ints, Floats, Mask]:
+) -> Merged:
     """Number the collectives that calls of several members, sorted by end, belong to.
 
     Parameters
@@ -42,12 +55,6 @@ def merge_sequences(
     one_group : all members are known to communicate with each other.
     strict : calls may be between any two of the members, unnamed: only such as end closely together are one.
     ahead_ns : what is known of how far members' clocks are ahead of each other; None where nothing is.
-
-    Returns
-    -------
-    collective : number from 0, per call.
-    confidence : 0 to 1, per call.
-    refuted : calls of members that match no other's, as `ahead_ns` rules out what their order asks for.
     """
     rows = {key[0]: part for key, part in rows_by_key(member).items()}
     zero = int(start.min())
@@ -68,6 +75,7 @@ def merge_sequences(
     collective = np.full(member.size, -1, np.int64)
     confidence = np.ones(member.size)
     pending = sorted(rows, key=lambda one: (-rows[one].size, one))
+    joined_of = np.ones(member.size, np.int64)
     count, refuted = 0, set[int]()
     while pending:
         group = _Group(sequences[pending[0]])
@@ -80,10 +88,11 @@ def merge_sequences(
             for one in part:
                 collective[rows[one]] = count + group.index[one]
                 confidence[rows[one]] = group.confidence[one]
+                joined_of[rows[one]] = 2 if strict and len(part) > 1 else len(part)
             count += group.number.size
         refuted |= group.refuted
     is_alone = np.bincount(collective)[collective] == 1
-    return collective, confidence, is_alone & np.isin(member, list(refuted))
+    return Merged(collective, confidence, is_alone & np.isin(member, list(refuted)), joined_of)
 
 
 class _Group:
@@ -144,8 +153,8 @@ def _gather(
         for one in pending:
             ahead = partial(ahead_ns, first, one)
             found = align(group.sequence, sequences[one], limit_ns, strict=strict, ahead_ns=ahead)
-            if one_group and not strict:
-                found = _with_first_calls(group.sequence, found)
+            if not strict:
+                found = filled(group.sequence, found)
             matched = int(np.count_nonzero(found.index >= 0))
             enough = min(len(sequences[one]), len(group.sequence)) // (4 if strict else 2)
             belongs = found.scatter_ns <= BELONGS_NS and matched >= enough
@@ -161,25 +170,38 @@ def _gather(
     return joined, pending
 
 
-def _with_first_calls(reference: Sequence, found: Alignment) -> Alignment:
-    """Pair calls that are left over before all paired ones, as many of the same kinds in the same order.
+def filled(reference: Sequence, found: Alignment) -> Alignment:
+    """Pair calls that ends leave over, where as many of the same kinds lie between, before or behind those paired.
 
-    A communicator's calls run in one order on all its ranks. The first of a capture often ends late where something is
-    loaded: ends 100 µs apart on clocks that agree within 1 µs. They must have run at the same time all the same, by
-    more than clocks may be off.
+    A communicator's calls run in one order on all its ranks. Of A B C A on one and the other, of which both As were
+    paired, B and C are one each, however far apart they end; and so is what comes before the first, as far as it is of
+    the same kinds, and behind the last. All must have run at one time, by more than clocks may be off: else one rank
+    lost a call, and another the next.
     """
     paired = np.flatnonzero(found.index >= 0)
-    first = int(paired[0]) if paired.size else 0
-    if not first or found.index[first] != first or found.index[paired].min() < first:
+    if not paired.size or paired.size == found.index.size or (np.diff(found.index[paired]) <= 0).any():
         return found
-    shifted, before = found.shifted, slice(0, first)
-    one_kind = reference.symbol[before] == shifted.symbol[before]
-    ended = np.minimum(reference.end_ns[before], shifted.end_ns[before])
-    started = np.maximum(reference.start_ns[before], shifted.start_ns[before])
-    if not np.all(one_kind & (ended - started > 5.0 * found.scatter_ns + RESOLUTION_NS)):
-        return found
-    index, confidence = found.index.copy(), found.confidence.copy()
-    index[before], confidence[before] = np.arange(first), min(CLEAR, found.margin)
+    index = found.index.copy()
+    left = np.flatnonzero(index < 0)
+    after = np.searchsorted(paired, left)  # the pair behind each, and the one before
+    lag = (found.index - np.arange(index.size))[paired]
+    behind, before = (lag[np.clip(at, 0, paired.size - 1)] for at in (after, after - 1))
+    inner = (after > 0) & (after < paired.size)
+    candidate = left + np.where(after == 0, behind, before)
+    exists = (candidate >= 0) & (candidate < len(reference)) & (~inner | (behind == before))
+    row = np.clip(candidate, 0, len(reference) - 1)
+    ended = np.minimum(reference.end_ns[row], found.shifted.end_ns[left])
+    started = np.maximum(reference.start_ns[row], found.shifted.start_ns[left])
+    fits = exists & (reference.symbol[row] == found.shifted.symbol[left])
+    fits &= ended - started > 5.0 * found.scatter_ns + RESOLUTION_NS
+    misfits = np.bincount(after[~fits], minlength=paired.size + 1)
+    whole = misfits[after] == 0
+    head, tail = after == 0, after == paired.size
+    whole[head] = np.minimum.accumulate(fits[head][::-1])[::-1]
+    whole[tail] = np.minimum.accumulate(fits[tail])
+    index[left[whole]] = candidate[whole]
+    confidence = found.confidence.copy()
+    confidence[left[whole]] = found.margin
     return replace(found, index=index, confidence=confidence)
 
 

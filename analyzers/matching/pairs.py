@@ -71,7 +71,7 @@ def pair(
         if not close.any():
             break
         difference = (other.end_ns - reference.end_ns[np.maximum(index, 0)]).astype(np.float64)
-        shift, drift = _line(since[close].astype(np.float64), difference[close])
+        shift, drift = robust_line(since[close].astype(np.float64), difference[close])
         tolerance = max(5.0 * float(np.median(apart[close])), 2 * JITTER_NS)
     move = np.rint(shift + drift * since).astype(np.int64)
     shifted = replace(other, start_ns=other.start_ns - move, end_ns=other.end_ns - move)
@@ -110,7 +110,7 @@ def _within(ends: Ints, sequence: Sequence) -> int:
     return int(np.count_nonzero((ends > low) & (ends < high)))
 
 
-def _line(at: Floats, difference: Floats) -> tuple[float, float]:
+def robust_line(at: Floats, difference: Floats) -> tuple[float, float]:
     """Robust shift at `at` = 0 and drift; the drift only where enough pairs show it beyond their scatter."""
     shift = float(np.median(difference))
     if at.size < 16:

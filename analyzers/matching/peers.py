@@ -5,11 +5,13 @@ A call waits for its peers. Where a peer's call is not captured, how long this o
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import pandas as pd
 
 from analyzers.arrays.types import Ints, Mask
-from analyzers.matching.calls import PAIRWISE
+from analyzers.matching.calls import PAIRWISE, listed
 from analyzers.trace.alignment import Matches
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.devices import count_devices
@@ -65,4 +67,27 @@ def _needed(collectives: pd.DataFrame, count: Ints, known: int | None, given: in
         is_pairwise = np.array([text in PAIRWISE for text in operations] + [False])[operation]
         is_pair = np.array([text == "pair" for text in hows] + [False])[how]
         needed = np.where(is_pairwise & (is_pair | all_given), np.minimum(needed, 2), needed)
+    if "peers" in collectives:
+        peers = ints(collectives, "peers")
+        needed = np.where(peers > 0, peers, needed)
     return needed
+
+
+def ranks_given(matches: Matches, known: int | None, given: Collection[int]) -> Mask:
+    """For each collective, whether all its ranks were given: a call of theirs that it lacks is unmatched, not absent.
+
+    Parameters
+    ----------
+    known : how many ranks the job had. given : those that were given.
+    """
+    collectives = matches.collectives
+    everybody = known is not None and known <= len(given)
+    found = np.full(len(collectives), everybody)
+    if "peers" in collectives:
+        peers = ints(collectives, "peers")
+        found |= (peers > 0) & (ints(collectives, "given") >= peers)
+    if "group_ranks" in collectives:
+        code, texts = codes(collectives, "group_ranks")
+        members = [set(listed(text)) for text in texts]
+        found |= np.array([bool(own) and own <= set(given) for own in members] + [False])[code]
+    return found

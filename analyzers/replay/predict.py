@@ -19,7 +19,7 @@ from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.common.errors import TracevizError
 from analyzers.common.wording import count_of, percent
 from analyzers.compare.steps import StepGroups, group_steps, slowest, step_times
-from analyzers.matching.peers import ranks_known, waits_seen
+from analyzers.matching.peers import ranks_given, ranks_known, waits_seen
 from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.per_step import median_row
 from analyzers.replay.changes import Change, combined
@@ -269,7 +269,8 @@ class Replayed:
             return f"the capture does not say which streams wait for what: {recording_waits(self.trace)}"
         communication = is_communication(self.trace) & self.in_counted_steps()
         took = (ints(self.trace.ops, "end_ns") - ints(self.trace.ops, "start_ns"))[communication]
-        unseen = float(took[ints(self.trace.ops, "wait_seen")[communication] == 0].sum() / max(int(took.sum()), 1))
+        absent = ~self._peers_given()[communication] & (ints(self.trace.ops, "wait_seen")[communication] == 0)
+        unseen = float(took[absent].sum() / max(int(took.sum()), 1))
         if unseen > MOST_OFF:
             return (
                 f"{percent(unseen)} of the communication is with ranks that were not captured: what of it is waiting, "
@@ -282,6 +283,14 @@ class Replayed:
             remedy = recording_waits(self.trace)
             return f"for {percent(blind)} of the time hosts were blocked, and nothing says what by: {remedy}"
         return ""
+
+    def _peers_given(self) -> Mask:
+        """Of each op whether all ranks of its collective were given, if perhaps not matched with it."""
+        matches = self.trace.matches
+        if matches is None or not len(matches.collectives):
+            return np.zeros(len(self.trace.ops), bool)
+        given = ranks_given(matches, ranks_known(self.trace), self.trace.rank_ids)
+        return np.append(given, False)[ints(self.trace.ops, "collective")]
 
     def outcome(self, changes: Sequence[Change]) -> Outcome:
         """The run with some changes, of as much slowdown as the first variant has.
@@ -427,12 +436,18 @@ class Replayed:
             )
         matches, given = self.trace.matches, len(self.trace.rank_ids)
         if matches is not None and len(matches.collectives):
-            whole = float(waits_seen(matches, ranks_known(self.trace), given).mean())
-            if whole < 1:
-                assumed.append(
-                    f"{percent(1 - whole)} of the collectives have ranks that were not captured: they stay as long as "
-                    "they were, waits included"
-                )
+            job = ranks_known(self.trace)
+            lacking = ~waits_seen(matches, job, given)
+            unmatched = lacking & ranks_given(matches, job, self.trace.rank_ids)
+            for which, why in (
+                (lacking & ~unmatched, "have ranks that were not captured"),
+                (unmatched, "lack a rank's call"),
+            ):
+                if which.any():
+                    assumed.append(
+                        f"{percent(float(which.mean()))} of the collectives {why}: they stay as long as they were, "
+                        "waits included"
+                    )
         if self.not_launched:
             stay = "stays where it was, and ends" if self.not_launched == 1 else "stay where they were, and end"
             assumed.append(f"{count_of(self.not_launched, 'op')} without a launch on record {stay} no step")

@@ -24,7 +24,9 @@ class Matches(Record, frozen=True):
         end_ns (as captured), confidence (0 to 1). Its `IDS_OF_CALLS` take 32 bits where they fit.
     collectives : row number is the collective: operation, bytes (-1 unknown), dtype, group, group_description,
         group_ranks, group_size (-1 unknown), matched_by (a key of MATCHED_BY), confidence (the least of its calls),
-        sure.
+        peers (between how many ranks a point-to-point call is, -1 unknown), given (how many of the ranks that were
+        given make it, as far as is known), sure: matched over all of these beyond doubt.
+    overruled : ranks whose host's clock is taken to differ from the others', as no order of calls would fit else.
     refuted : calls that stay unmatched as hosts rule out the only clocks on which their order would match another's.
     """
 
@@ -32,6 +34,7 @@ class Matches(Record, frozen=True):
     calls: pd.DataFrame
     collectives: pd.DataFrame
     refuted: int = 0
+    overruled: tuple[int, ...] = ()
 
     @property
     def unsure(self) -> tuple[int, int]:

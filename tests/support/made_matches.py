@@ -21,14 +21,8 @@ def matched(
     operation: str | Sequence[str] = "all_reduce",
     unsure: Sequence[int] = (),
     captures: Sequence[int] | None = None,
-    first: Sequence[int] = (),
 ) -> Matches:
-    """Collectives in order; clock k is process 20 + k's device 30 + k, and rank 10 + k.
-
-    Parameters
-    ----------
-    first : those that were paired for being the first, not by their ends.
-    """
+    """Collectives in order; clock k is process 20 + k's device 30 + k, and rank 10 + k."""
     named = [operation] * len(spans) if isinstance(operation, str) else operation
     rows = [(number, member, *span) for number, one in enumerate(spans) for member, span in sorted(one.items())]
     number = np.arange(members)
@@ -40,7 +34,7 @@ def matched(
             {
                 "operation": pd.Categorical(named),
                 "sure": [one not in unsure for one in range(len(spans))],
-                "confidence": [0.0 if one in unsure else 0.5 if one in first else 1.0 for one in range(len(spans))],
+                "confidence": [0.0 if one in unsure else 1.0 for one in range(len(spans))],
             },
         ),
     )

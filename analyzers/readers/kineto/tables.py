@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analyzers.arrays.groups import first_row, grouped
+from analyzers.arrays.groups import first_row, grouped, rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.readers.kineto.events import Args, Head, Rows, whole
 from analyzers.trace.columns import categorical, codes, ints, ints_at, is_one_of, of_codes, table
+from analyzers.trace.communication import operation_of
 from analyzers.trace.kernels import is_communication_kernel
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.schemas import COPY_KINDS, MEMORY_KINDS
@@ -344,10 +345,11 @@ def comms(
     args_of_range: Ints,
     comm_args: Sequence[Args],
 ) -> pd.DataFrame:
-    """The Trace's table of communication calls: one row per communication op, and one per call without any.
+    """The Trace's table of communication calls: one row per call of each communication op, and one per call without.
 
     A kernel belongs to the innermost call that its launch lies in. Where both state a value the kernel's counts:
-    one call may launch several kernels. Thread and times are the call's, else those of the launch.
+    one call may launch several kernels. Thread and times are the call's, else those of the launch. Calls that were
+    queued to be launched together (`batch_isend_irecv`) all belong to the kernel that this launched.
 
     Parameters
     ----------
@@ -358,7 +360,10 @@ def comms(
     launch = ints(ops, "launch")[of_op]
     call = _calls_around(ints_at(ops, "process", of_op), api, RangeIndex(ranges, calls), launch)
     has_args = (args_of_op[of_op] >= 0) | (call >= 0)
+    queued, together = _queued(ops, api, ranges.take(calls), of_op, ~has_args, args_of_range[calls], comm_args)
+    queued_of, its_launch = of_op[together], launch[together]
     of_op, launch, call = of_op[has_args], launch[has_args], call[has_args]
+    of_op, launch, call = np.append(of_op, queued_of), np.append(launch, its_launch), np.append(call, queued)
     alone = np.setdiff1d(np.arange(calls.size), call)
     call = np.append(call, alone)
     launch = np.append(launch, np.full(alone.size, -1))
@@ -396,6 +401,57 @@ def _calls_around(process: Ints, api: pd.DataFrame, calls: RangeIndex, launch: I
     rows = launch[launched]
     found[launched] = calls.innermost(process[launched], ints_at(api, "thread", rows), ints_at(api, "start_ns", rows))
     return found
+
+
+def _queued(
+    ops: pd.DataFrame,
+    api: pd.DataFrame,
+    calls: pd.DataFrame,
+    of_op: Ints,
+    untold: Mask,
+    args: Ints,
+    told: Sequence[Args],
+) -> tuple[Ints, Ints]:
+    """Calls that only queued their work, and for each the kernel that was launched for it: rows of `calls`, `of_op`.
+
+    NCCL launches what is called between the begin and the end of a group at its end. So a kernel that no call was made
+    for itself is of all calls that its thread made since the kernel before, if their operation is its own.
+
+    Parameters
+    ----------
+    untold : of each of `of_op`, whether nothing tells its call.
+    args : of each of `calls`, its place in `told`.
+    """
+    nothing = np.empty(0, np.int64)
+    launch = ints_at(ops, "launch", of_op)
+    if not (untold & (launch >= 0)).any() or not len(calls):
+        return nothing, nothing
+    code, names = codes(ops, "name")
+    of_kernel = [operation_of(name) for name in names]
+    launched = np.flatnonzero(launch >= 0)
+    keys = ints_at(ops, "process", of_op[launched]), ints_at(api, "thread", launch[launched])
+    by_thread, called = rows_by_key(*keys), ints_at(api, "start_ns", launch[launched])
+    found: list[tuple[Ints, Ints]] = [(nothing, nothing)]
+    for thread, own in rows_by_key(ints(calls, "process"), ints(calls, "thread")).items():
+        kernels = by_thread.get(thread, nothing)
+        if not kernels.size:
+            continue
+        kernels = kernels[np.argsort(called[kernels], kind="stable")]
+        at = np.searchsorted(called[kernels], ints_at(calls, "start_ns", own))
+        own, following = own[at < kernels.size], launched[kernels[at[at < kernels.size]]]
+        own, following = own[untold[following]], following[untold[following]]
+        kernel = code[of_op[following]].tolist()
+        goes = [_goes_into(told[one], of_kernel[each]) for one, each in zip(args[own].tolist(), kernel, strict=True)]
+        found.append((own[goes], following[goes]))
+    queued, together = (np.concatenate(column) for column in zip(*found, strict=True))
+    return queued, together
+
+
+def _goes_into(call: Args, kernel: str) -> bool:
+    """Whether a call's work may be in a kernel of an operation: NCCL sends and receives in one kind of kernel."""
+    operation = operation_of(call.collective)
+    sends = operation in ("send", "recv", "all_to_all", "gather", "scatter")
+    return whole(call.group_size) != 1 and (operation == kernel != "" or (sends and kernel == "send_recv"))
 
 
 def _values(comm_args: Sequence[Args]) -> dict[str, list[Any]]:

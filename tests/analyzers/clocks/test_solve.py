@@ -8,7 +8,7 @@ from analyzers.clocks.solve import unaligned
 from analyzers.matching.fit import HOUR_NS
 from analyzers.trace.alignment import Clock, Clocks
 from tests.support.collective_runs import MS
-from tests.support.made_matches import Spans, bounds, counts, matched, offsets, residuals, solve, together
+from tests.support.made_matches import Spans, bounds, matched, offsets, residuals, solve, together
 
 
 def test_clocks_that_nobody_aligns_are_as_captured_and_nothing_is_known_of_their_errors() -> None:
@@ -200,18 +200,3 @@ def test_a_clock_that_no_collective_reaches_goes_with_the_middle_of_its_capture_
     assert [one - away for one in offsets(clocks)[1:7]] == [101, 5_000, 103, -7, 105, 103]
     assert offsets(clocks)[7] == 0
     assert [residuals(clocks)[one] for one in (3, 6, 7)] == [None] * 3
-
-
-def test_the_ends_of_first_calls_paired_by_order_say_nothing_but_their_starts_do() -> None:
-    """Rank 11's first call ends 120 µs late. It starts 10 µs before rank 10's ends: the closest bound."""
-    late: Spans = {0: (MS - 300_000, MS), 1: (MS - 10_000, MS + 120_000)}
-    spans = [late, *(together((0, 1), k * MS) for k in range(2, 6))]
-    by_order, by_ends = solve(matched(spans, first=[0])), solve(matched(spans))
-    assert (offsets(by_order), residuals(by_order), counts(by_order)) == ([0, 0], [0, 1_000], [4, 4])
-    assert (residuals(by_ends)[1] or 0) > 50_000
-    assert bounds(by_order) == bounds(by_ends) == [(0, 0), (-10_000, 300_000)]
-
-
-def test_the_ends_of_first_calls_serve_where_there_are_no_others() -> None:
-    clocks = solve(matched([together((0, 1), MS, {1: 5_000})], first=[0]))
-    assert (offsets(clocks), counts(clocks)) == ([0, 5_000], [1, 1])

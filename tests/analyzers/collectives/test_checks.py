@@ -28,6 +28,7 @@ class Made:
     group_size: int = -1
     matched_by: str = "order"
     sure: bool = True
+    given: int = 1
 
 
 def warnings_of(*made: Made, worlds: Iterable[int | None] = (None,), devices: int = 1) -> dict[str, str]:
@@ -44,14 +45,14 @@ def warnings_of(*made: Made, worlds: Iterable[int | None] = (None,), devices: in
         name: pd.Categorical([one.kind[at] for one in made])
         for at, name in enumerate(("operation", "group", "group_ranks"))
     }
-    rest = {name: [getattr(one, name) for one in made] for name in ("matched_by", "sure", "group_size")}
+    rest = {name: [getattr(one, name) for one in made] for name in ("matched_by", "sure", "group_size", "given")}
     matches = Matches(
         pd.DataFrame({"process": 0, "device": [at for _, at in members], "rank": [rank for rank, _ in members]}),
         calls.assign(member=member),
         pd.DataFrame({**kinds, **rest}).astype({"group_size": np.int64}),
     )
     trace = replace(Builder().trace(), captures=tuple(Capture("a", "synthetic", world_size=world) for world in worlds))
-    found = capture_warnings(Aligned(trace, unaligned(matches, "off"), matches), calls)
+    found = capture_warnings(Aligned(trace, unaligned(matches, "off"), matches), pd.DataFrame(), calls)
     assert len({one.code for one in found}) == len(found)
     return {one.code: one.message for one in found}
 
@@ -120,6 +121,14 @@ def test_unsure_matches_are_counted_among_those_of_several_ranks() -> None:
     assert warnings_of(*(replace(one, sure=True) for one in made if one.matched_by != "alone")) == {}
     alone = Made(300, (0,), ("broadcast", "1", ""), sure=False, matched_by="alone")
     assert warnings_of(Made(0, (0, 1)), alone) == {}
+
+
+def test_what_lacks_a_rank_that_was_given_is_counted_apart_from_what_is_unsure() -> None:
+    """Two of three ranks' calls, one of two, and one that may be another's."""
+    made = [Made(0, (0, 1), sure=False, given=3), Made(100, (0,), sure=False, given=2), Made(200, (0, 1), sure=False)]
+    found = warnings_of(*made)
+    assert found["partly-matched"].startswith("2 of 3 collectives lack the call of a rank that was given")
+    assert found["unsure-matches"].startswith("1 of 2 collectives")
 
 
 def test_a_rank_s_lack_is_what_its_group_did_before_its_first_and_after_its_last_call() -> None:

@@ -118,7 +118,7 @@ def test_each_call_keeps_what_is_stated_of_it_among_others() -> None:
     builder = Builder()
     ranks = [builder.rank(0), builder.rank(1)]
     for correlation, process, name in ((7, 0, "a"), (9, 1, "b"), (7, 1, "c"), (8, 0, ""), (-1, 0, "")):
-        ranks[process].kernel(ALL_REDUCE, 20, 100, 200, correlation=correlation)
+        ranks[process].kernel(ALL_REDUCE, 20 if name else 24, 100, 200, correlation=correlation)
         if name:
             builder.add("comms", process=process, correlation=correlation, group=name, sequence=ord(name))
     builder.add("comms", process=0, correlation=-1, group="nobody's", sequence=1)
@@ -126,6 +126,19 @@ def test_each_call_keeps_what_is_stated_of_it_among_others() -> None:
     found = rows(calls(builder.trace()))
     assert [row["group"] for row in found] == ["a", "b", "c", None, None]
     assert [row["sequence"] for row in found] == [97, 98, 99, -1, -1]
+
+
+def test_a_call_that_names_no_group_is_of_the_only_one_of_its_stream() -> None:
+    """Such as one launched before the capture began. Two groups share stream 24, none is known of 28."""
+    builder = Builder()
+    rank = builder.rank(0)
+    for stream, group in ((20, ""), (20, "a"), (24, "a"), (24, ""), (24, "b"), (28, "")):
+        rank.kernel(ALL_REDUCE, stream, 100, 200, launch=(1, 2))
+        if group:
+            builder.add("comms", process=0, correlation=builder.correlation, group=group, group_ranks=f"[{group}]")
+    found = rows(calls(builder.trace()))
+    assert [row["group"] for row in found] == ["a", "a", "a", None, "b", None]
+    assert [row["group_ranks"] for row in found] == ["[a]", "[a]", "[a]", None, "[b]", None]
 
 
 ids = st.tuples(st.integers(0, 4), st.integers(-1, 3))

@@ -201,11 +201,14 @@ def test_a_peer_that_is_rank_nought_is_a_peer() -> None:
     assert how(matched(transfer(3, 5 * MS, "send", 0), transfer(0, 5 * MS, "recv", 3))) == ["pair"]
 
 
-def test_sends_that_do_not_say_to_whom_or_whose_other_side_is_not_there_are_matched_within_their_group() -> None:
+def test_sends_whose_other_side_does_not_say_with_whom_are_matched_within_their_group() -> None:
     assert how(matched(transfer(0, 5 * MS, "send", -1), transfer(1, 5 * MS, "recv", 0))) == ["group"]
-    assert how(matched(transfer(0, 5 * MS, "send", 7), transfer(1, 5 * MS, "recv", 8))) == ["group"]
     for operation in ("send_recv", "send"):
         assert how(matched(transfer(0, 5 * MS, operation, 1), transfer(1, 5 * MS, "send_recv", 0))) == ["group"]
+
+
+def test_sends_to_others_than_the_rank_that_receives_are_no_call_of_both() -> None:
+    assert how(matched(transfer(0, 5 * MS, "send", 7), transfer(1, 5 * MS, "recv", 8))) == ["alone", "alone"]
 
 
 def test_sends_within_a_communicator_are_matched_within_it() -> None:

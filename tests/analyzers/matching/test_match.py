@@ -97,6 +97,22 @@ def test_a_perfectly_periodic_run_is_marked_unsure() -> None:
     assert not matches.collectives["sure"].any()
 
 
+def test_broadcasts_that_name_no_group_are_among_the_ranks_that_reduce_together() -> None:
+    """The root leaves each at once, rank 1 after 1 ms, ranks 2 and 3 after 2: ends would make pairs of them."""
+    random, builder = np.random.default_rng(0), Builder()
+    ranks, truth, at = [builder.rank(rank) for rank in range(4)], [], 0
+    for number in range(24):
+        at += int(random.integers(4 * MS, 9 * MS))
+        for rank, after in enumerate((0, MS, 2 * MS, 2 * MS)):
+            name, stream = ("Broadcast_RING_LL", 24) if number % 2 else ("AllReduce_Sum_f32_RING_LL", 20)
+            end = at + MS // 10 + (after if number % 2 else 0)
+            truth.append((ranks[rank].kernel(f"ncclDevKernel_{name}(x)", stream, at, end), number))
+    matches = match(builder.trace())
+    assert matches.collectives["sure"].all()
+    expected = np.array([number for _, number in sorted(truth)])[ints(matches.calls, "op")]
+    assert right_pairs(expected, ints(matches.calls, "collective"), np.ones(expected.size, bool)) == (1.0, 0)
+
+
 def pipeline(stages: int, batches: int, *, named: bool) -> tuple[Trace, np.ndarray]:
     """Each micro-batch is sent from stage to stage; returns the true transfer of each op, in order of ops."""
     random = np.random.default_rng(3)

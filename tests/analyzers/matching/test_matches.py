@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from analyzers.matching.calls import calls
-from analyzers.matching.match import _matches, match
+from analyzers.matching.match import _Assignment, _matches, match
 from analyzers.trace.alignment import Matches
 from analyzers.trace.columns import ints
 from tests.support.match_calls import KERNEL, MS, SEND_RECV, call, how, matched, together, trace
@@ -43,11 +43,11 @@ def test_each_call_stands_with_its_collective_and_its_times_as_captured() -> Non
     assert matches.members.to_dict("list") == {"process": [0, 1], "device": [0, 0], "rank": [2, 4], "capture": [0, 0]}
     assert matches.calls.index.tolist() == [0, 1, 2, 3]
     assert fields(matches, *matches.collectives.columns) == [
-        ("all_reduce", -1, None, "0", None, "[0, 1]", 2, "sequence", 1.0, True)
+        ("all_reduce", -1, None, "0", None, "[0, 1]", 2, "sequence", 1.0, -1, 0, True)
     ] * 2  # fmt: skip
     assert list(matches.collectives) == [
         "operation", "bytes", "dtype", "group", "group_description", "group_ranks", "group_size", "matched_by",
-        "confidence", "sure",
+        "confidence", "peers", "given", "sure",
     ]  # fmt: skip
 
 
@@ -132,8 +132,9 @@ def test_a_collective_is_as_sure_as_the_least_sure_of_its_calls() -> None:
     confidence = np.array([[1.0, 0.9, 0.5], [0.8, 0.49, 1.0], [0.5, 0.5, 0.5], [1.0, 1.0, 1.0]])
     collective = np.repeat(np.arange(4), 3)
     collective[-1] = 4  # seen on one rank only
-    by = np.full(12, 3)
-    matches = _matches(found.members, found.table, collective, confidence.ravel(), by)
+    assignment = _Assignment(found.table, np.zeros(3, np.int64))
+    assignment.put(np.arange(12), collective, confidence.ravel(), "group")
+    matches = _matches(found.members, assignment, (0, 1, 2))
     assert matches.collectives["confidence"].tolist() == [0.5, 0.49, 0.5, 1.0, 1.0]
     assert matches.collectives["sure"].tolist() == [True, False, True, True, False]
     assert how(matches) == ["group"] * 4 + ["alone"]

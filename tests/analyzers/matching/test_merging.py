@@ -25,9 +25,10 @@ def merged(
     )
     order = np.argsort(end, kind="stable")
     how = {"strict": True} if strict else {}
-    collective, confidence, _ = merge_sequences(
+    found = merge_sequences(
         *(each[order] for each in (member, symbol, start, end, step)), limit_ns=limit_ns, one_group=one_group, **how
     )
+    collective, confidence = found.collective, found.confidence
     assert sorted(set(collective.tolist())) == list(range(collective.max() + 1))
     return (
         {one: collective[member[order] == one].tolist() for one in ranks},
@@ -325,20 +326,24 @@ def test_the_first_calls_of_a_communicator_are_one_though_they_do_not_end_togeth
     assert found[0] == found[1] == list(range(13))
 
 
-@pytest.mark.parametrize(
-    "how", [{"starts": 960_001}, {"symbol": 2}, {"more": True}], ids=["one after the other", "other kinds", "too many"]
-)
+@pytest.mark.parametrize("how", [{"starts": 960_001}, {"symbol": 2}], ids=["one after the other", "other kinds"])
 def test_first_calls_that_need_not_be_one_stay_alone(how: dict[str, int]) -> None:
     found = first_calls(**how)  # type: ignore[arg-type]
     assert found[1][-12:] == found[0][1:]
     assert found[0][0] not in found[1]
 
 
-def test_what_only_order_pairs_is_as_sure_as_sure_begins() -> None:
+def test_of_more_first_calls_on_one_rank_the_last_is_the_others_first() -> None:
+    """The other's capture begins a call later: what lies between that and the next is the same on both."""
+    found = first_calls(more=True)
+    assert found[1][1:] == found[0]
+
+
+def test_what_only_order_pairs_is_as_sure_as_the_calls_around_it() -> None:
     reference = calls([MS, *range(5 * MS, 17 * MS, MS)], [1] + [0] * 12, lasts=100_000)
     late = calls([MS + 100_000, *range(5 * MS, 17 * MS, MS)], [1] + [0] * 12, lasts=150_000)
     _, confidence = merged({0: reference, 1: late}, limit_ns=SECOND)
-    assert confidence[1] == [0.5] + [confidence[1][1]] * 12
+    assert confidence[1] == [confidence[1][1]] * 13
     assert confidence[1][1] > 0.5
 
 
@@ -353,9 +358,9 @@ def test_members_whose_clocks_hosts_keep_apart_stay_apart_each_from_its_own_zero
     for limit in (None, SECOND):
         for shift, together in ((0.0, 9), (7.0 * MS, 10), (3.0 * MS, 0)):
             ahead = {(0, 1): within(shift - 1_000, shift + 1_000), (1, 0): within(-shift - 1_000, 1_000 - shift)}
-            collective, _, refuted = merge_sequences(
+            found = merge_sequences(
                 member[order], symbol[order], start[order], end[order], np.full(order.size, -1),
                 limit_ns=limit, one_group=True, ahead_ns=lambda one, other, at, known=ahead: known[one, other](at),
             )  # fmt: skip
-            assert np.count_nonzero(np.bincount(collective) == 2) == together
-            assert np.count_nonzero(refuted) == (20 if not together else 0)
+            assert np.count_nonzero(np.bincount(found.collective) == 2) == together
+            assert np.count_nonzero(found.refuted) == (20 if not together else 0)

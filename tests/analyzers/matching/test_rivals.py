@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from analyzers.arrays.types import Ints
-from analyzers.matching.align import CLEAR, align
+from analyzers.matching.align import align
+from analyzers.matching.order import CLEAR
 from analyzers.matching.pairs import Alignment, Sequence
 from tests.support.nightly import few_by_default
 from tests.support.sequences import MS, calls, within

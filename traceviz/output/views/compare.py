@@ -142,7 +142,13 @@ def _about_apparent(runs: Sequence[ComparedRun]) -> list[str]:
     apparent = [run.label for run in runs if run.overlap and run.overlap.job.apparent]
     if not apparent:
         return []
-    return [f"Of {listing(apparent)} overlap is apparent: ranks were not captured, and waiting for them counts in it."]
+    absent = any(
+        run.overlap.ranks_given < (run.overlap.ranks_known or 1 + run.overlap.ranks_given)
+        for run in runs
+        if run.overlap and run.overlap.job.apparent
+    )
+    why = "ranks were not captured" if absent else "some communication matches no other rank's"
+    return [f"Of {listing(apparent)} overlap is apparent: {why}, and waiting for them counts in it."]
 
 
 def _about_memory(runs: Sequence[ComparedRun]) -> list[str]:

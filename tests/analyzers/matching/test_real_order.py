@@ -1,0 +1,90 @@
+"""Every call that all its ranks made is matched, and sure, in captures of real programs: held against raw JSON."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analyzers.load import load
+from analyzers.select.select import select
+from analyzers.trace.columns import ints
+from analyzers.trace.tables import Trace
+from tests.support.captures import DATA
+from tests.support.raw_communication import Kernel, calls_by_raw_order
+
+MS = 1_000_000
+PROGRAMS = {"mcore_pp": 174, "trec_base": 96, "trec_a2a_async_base": 4}
+
+
+def files(name: str) -> list[Path]:
+    return sorted(DATA.glob(f"communication/{name}.rank?.json.gz"))
+
+
+def found(trace: Trace) -> dict[frozenset[Kernel], bool]:
+    """The calls that were matched, each as the kernels it ran, and whether it is sure."""
+    assert trace.matches is not None
+    calls = trace.matches.calls
+    rank, start, number = (ints(calls, name) for name in ("rank", "start_ns", "collective"))
+    of_rank = np.empty(rank.size, np.int64)
+    for one in np.unique(rank):
+        own = np.flatnonzero(rank == one)
+        of_rank[own[np.argsort(start[own], kind="stable")]] = np.arange(own.size)
+    sure = trace.matches.collectives["sure"].tolist()
+    together: dict[int, set[Kernel]] = {}
+    for one, kernel in zip(number.tolist(), zip(rank.tolist(), of_rank.tolist(), strict=True), strict=True):
+        together.setdefault(one, set()).add(kernel)
+    return {frozenset(kernels): sure[one] for one, kernels in together.items()}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_call_that_all_its_ranks_made_is_matched_and_sure(name: str) -> None:
+    by_raw_order = calls_by_raw_order(files(name))
+    assert len(by_raw_order) == PROGRAMS[name]
+    assert found(load(files(name))) == dict.fromkeys(by_raw_order, True)
+
+
+def test_calls_whose_sender_comes_last_are_matched_with_their_bytes_and_group() -> None:
+    """All 60 exchanges of two pipelines of two stages; 8,388,608 bf16 each way, where they go both ways at once too."""
+    trace = load(files("mcore_pp"))
+    assert trace.matches is not None
+    exchanges = trace.matches.collectives[trace.matches.collectives["operation"] == "send_recv"]
+    assert len(exchanges) == 60
+    assert set(exchanges["bytes"]) == {2 * 8_388_608}
+    assert set(exchanges["matched_by"]) == {"pair"}
+    assert np.count_nonzero(select(trace, "group:PIPELINE_MODEL_PARALLEL_GROUP").picked) == 120
+
+
+@pytest.mark.parametrize(("name", "rank", "shift"), [("mcore_pp", 2, 7 * MS), ("trec_base", 0, -5 * MS)])
+def test_clocks_of_one_host_that_differ_by_milliseconds_yield_to_equal_calls(
+    name: str, rank: int, shift: int, tmp_path: Path
+) -> None:
+    """One rank's capture says it began that much later: all is matched, its clock is found, and it says so."""
+    moved = []
+    for path in files(name):
+        text = gzip.decompress(path.read_bytes()).decode()
+        if f".rank{rank}." in path.name:
+            text = re.sub(
+                r'"baseTimeNanoseconds": (\d+)',
+                lambda base: f'"baseTimeNanoseconds": {int(base[1]) + shift}',
+                text,
+                count=1,
+            )
+        moved.append(tmp_path / path.name)
+        moved[-1].write_bytes(gzip.compress(text.encode(), mtime=0))
+    before, after = load(files(name)), load(moved)
+    assert found(after) == dict.fromkeys(calls_by_raw_order(files(name)), True)
+    warnings = {one.code: one.message for one in after.warnings}
+    assert f"rank {rank} " in warnings["host-clocks-apart"]
+    assert "host-clocks-apart" not in {one.code for one in before.warnings}
+    assert before.clocks is not None
+    assert after.clocks is not None
+    reference = [clocks.clocks[rank].offset_ns - clocks.clocks[1].offset_ns for clocks in (before.clocks, after.clocks)]
+    assert reference[1] - reference[0] == pytest.approx(shift, abs=20_000)
+    width = [
+        max((one.upper_ns or 0) - (one.lower_ns or 0) for one in each.clocks) for each in (before.clocks, after.clocks)
+    ]
+    assert width[1] >= width[0]
