@@ -19,7 +19,7 @@ from analyzers.trace.tables import Capture, Trace
 from tests.support.builder import Builder, one_rank
 from tests.support.collective_runs import MS, Call, run
 
-HOST_TABLES = ("api", "ranges", "syncs", "comms", "memory")
+HOST_TABLES = ("api", "ranges", "syncs", "comms", "memory", "overhead")
 GPU_TABLES = ("ops", "counters")
 
 

@@ -15,7 +15,7 @@ from analyzers.load import load
 from analyzers.readers.reading import Reading
 from analyzers.scale import answers
 from analyzers.scale.parts import opened
-from analyzers.trace.narrow import Narrowing
+from analyzers.trace.narrow import EVERYTHING, Narrowing
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.support.builder import Builder
@@ -153,7 +153,7 @@ def test_a_real_capture_of_async_tensor_parallelism() -> None:
 def test_rank_by_rank_and_by_steps_are_the_same() -> None:
     whole = peer_copies(load([CAPTURE]))
     with opened([CAPTURE], Reading(memory=4 << 30)) as run:
-        parts = answers.collectives(run).copies
+        parts = answers.collectives(run, EVERYTHING).copies
         some = answers.collectives(run, Narrowing(steps=(1, 3))).copies
     assert parts.calls.equals(whole.calls)
     assert parts.table.equals(whole.table)
