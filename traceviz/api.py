@@ -89,7 +89,7 @@ def load(
     """
     from analyzers import load as loading
     from analyzers.readers.reading import Reading
-    from analyzers.steps.find import read_step_range
+    from traceviz.options.arguments import read_step_range
     from traceviz.options.config import communication
     from traceviz.trace import Trace
 

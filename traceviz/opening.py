@@ -109,8 +109,7 @@ def loaded(run: Run, how: ReadingOfAll) -> tables.Trace:
 
 def _reading(how: ReadingOptions | ReadingOfAll) -> Reading:
     from analyzers.readers.reading import Reading
-    from analyzers.steps.find import read_step_range
-    from traceviz.options.arguments import read_bytes
+    from traceviz.options.arguments import read_bytes, read_step_range
     from traceviz.options.config import communication
 
     given = {name: value for name, value in how.items() if name != "align"}

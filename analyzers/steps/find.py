@@ -21,7 +21,7 @@ def with_steps(trace: Trace, given: str | None = None, found: Candidates | None 
 
     Parameters
     ----------
-    given : the range by which the user wants steps, as `read_step_range` reads it.
+    given : the range by which the user wants steps, a name, # for each number.
     found : the candidates of its processes, where they were looked for before.
 
     Raises
@@ -32,18 +32,6 @@ def with_steps(trace: Trace, given: str | None = None, found: Candidates | None 
     if given is not None and not any(found.values()):
         raise TracevizError(f"No range is called {given!r}, so it bounds no steps.", hint=_hint(trace))
     return replace(trace, steps=steps_of_run(trace, found, given))
-
-
-def read_step_range(text: str) -> str:
-    """The name of a range that is to bound steps; "nvtx:" in front is no part of it.
-
-    >>> read_step_range("nvtx:## forward # ##"), read_step_range("Optimizer.step#Adam.step")
-    ('## forward # ##', 'Optimizer.step#Adam.step')
-    """
-    name = text.strip().removeprefix("nvtx:").strip().strip('"')
-    if not name:
-        raise TracevizError(f"{text!r} names no range.", hint='Name one as info lists it: --step-by "train_step".')
-    return name
 
 
 def of_run(parts: Sequence[tuple[int, Candidates, int]]) -> Candidates:

@@ -2,10 +2,10 @@
 
 - A step of which the profiler's own work took over a quarter, and twice what it took of the median step.
 - A first step that waits for a rank whose profiler started late: the others wait in the first collective that they
-  capture, often for longer than a step takes. Of a device's steps, each from the end of the communication of the one
-  before to the end of its own, the first is far from the median of the others (by over a tenth, and by over three times
-  what they typically differ from it), and what it waits beyond the median of the others' waiting is half or more of
-  that. Steps of 13.0, 3.4, 3.5 and 3.4 ms with 9.5, 0, 0.1 and 0 ms of waiting: 9.6 ms too long, by a wait of 9.5 ms.
+  capture, often for longer than a step takes. On a device it waits longer than the median of the other steps does, by
+  over a quarter of a step, and by over three times what their waiting typically differs from it. Steps of 3.4 ms that
+  wait for 9.5, 0, 0.1 and 0 ms: the first waits 9.5 ms longer. A step is from the end of the communication of the one
+  before to the end of its own.
 
 Where fewer than three would be left, none of these is left out.
 """
@@ -30,7 +30,7 @@ from analyzers.trace.steps import numbers_of_ops
 from analyzers.trace.tables import Trace
 
 MUCH, TIMES_THE_USUAL = 0.25, 2.0  # of a step that the profiler took; and of what it took of the median step
-FAR, SCATTERS = 0.1, 3.0  # of the other steps' median; times what they differ from it
+FAR, SCATTERS = 0.25, 3.0  # of the median step; times what the other steps' waiting differs from its median
 FEWEST = 3  # steps that have to be left
 NOT_WHOLE = "it is not complete on all ranks"
 
@@ -67,7 +67,7 @@ def _profiled(trace: Trace, steps: Steps) -> Iterator[LeftOut]:
 
 
 class _Lane(msgspec.Struct, frozen=True):
-    """One device's whole steps by its communication: how long each took, and only waited, ns.
+    """One device's whole steps by its communication: how long all but the first took, and each only waited, ns.
 
     late_rank : for whom it waited longest in the first one.
     """
@@ -90,11 +90,10 @@ def late_start(trace: Trace, steps: Steps) -> LateStart | None:
 
 
 def _is_late(lane: _Lane) -> bool:
-    first, others = int(lane.times[0]), lane.times[1:]
+    others = lane.waits[1:]
     usual = float(np.median(others))
-    longer = first - usual
-    far = max(FAR * usual, SCATTERS * float(np.median(np.abs(others - usual))))
-    return bool(longer > far and lane.waits[0] - np.median(lane.waits[1:]) >= longer / 2)
+    scatter = float(np.median(np.abs(others - usual)))
+    return bool(lane.waits[0] - usual > max(FAR * float(np.median(lane.times)), SCATTERS * scatter))
 
 
 def _lanes(trace: Trace, steps: Steps) -> Iterator[_Lane]:
@@ -110,10 +109,9 @@ def _lanes(trace: Trace, steps: Steps) -> Iterator[_Lane]:
             continue
         of_step = [rows[own[by_step[step,]]] for step in wanted.tolist()]
         last = np.array([ints_at(trace.ops, "end_ns", some).max() for some in of_step])
-        begin = int(ints_at(trace.ops, "start_ns", of_step[0]).min())
         waits = np.array([_waiting(trace, some) for some in of_step], np.int64)
         longest = of_step[0][np.argmax(ints_at(trace.ops, "wait_ns", of_step[0]))]
-        yield _Lane(rank, device, np.diff(last, prepend=begin), waits, int(ints(trace.ops, "last_rank")[longest]))
+        yield _Lane(rank, device, np.diff(last), waits, int(ints(trace.ops, "last_rank")[longest]))
 
 
 def _waiting(trace: Trace, ops: Ints) -> int:

@@ -6,6 +6,7 @@ import numpy as np
 
 from analyzers.causes.held import Held, held
 from analyzers.trace.devices import DeviceKey
+from analyzers.trace.narrow import these_steps
 from analyzers.trace.ranks import devices_of
 from analyzers.trace.tables import Trace
 from analyzers.verdict.part import explaining
@@ -15,7 +16,12 @@ MOST_IN_WORDS, LEAST_IN_WORDS = 800, 10  # pieces, of all devices and of each; t
 
 
 def held_by_device(trace: Trace, result: OverlapResult) -> dict[DeviceKey, Held]:
-    """By (rank, device), where overlap was missed; `result` is what `check_overlap` found in this trace, or its run."""
+    """By (rank, device), where overlap was missed; `result` is what `check_overlap` found in this trace, or its run.
+
+    Of a whole trace that is in the steps which the result is of.
+    """
+    if trace.whole is None and result.steps is not None and result.steps.numbers is not None:
+        trace = these_steps(trace, result.steps.numbers)
     missed = {(rank.rank, rank.device): np.flatnonzero(rank.instances.missed_ns > 0) for rank in result.ranks}
     here = [key for key in devices_of(trace) if key in missed and missed[key].size]
     if not here:

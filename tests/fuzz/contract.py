@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 KEYS = {
-    "traceviz.overlap/2": "verdict passed reason pair bar ranks ranks_given ranks_known ranks_met job last_arrival "
+    "traceviz.overlap/3": "verdict passed reason pair bar ranks ranks_given ranks_known ranks_met job last_arrival "
     "gain clocks warnings",
     "traceviz.collectives/1": "collectives summary clocks warnings",
     "traceviz.syncs/2": "syncs unwaited_copies missing_waits stream_plan warnings",
     "traceviz.streams/1": "ranks warnings",
-    "traceviz.info/1": "captures ranks ranges more_ranges steps cannot warnings",
+    "traceviz.info/2": "captures ranks ranges more_ranges steps cannot warnings",
     "traceviz.compare/2": "runs warnings",
     "traceviz.contract/1": "outcome sentence contract ranks rules warnings",
     "traceviz.what-if/1": "reason pair replay changes critical_path communication warnings",
@@ -52,7 +52,7 @@ def _wrong(answer: dict[str, Any], code: int) -> Iterator[str]:
     for warning in answer.get("warnings", []):
         if not (warning.get("code") and warning.get("message")):
             yield f"an empty warning {warning}"
-    if schema == "traceviz.overlap/2":
+    if schema == "traceviz.overlap/3":
         yield from _overlap(answer, code)
     if schema == "traceviz.collectives/1":
         for one in answer["collectives"]:

@@ -22,7 +22,7 @@ def test_a_slice_of_the_fuzzing_finds_nothing(loader: str, cases: int) -> None:
 
 def test_the_oracle_knows_a_wrong_answer() -> None:
     answer = {
-        "schema": "traceviz.overlap/2", "verdict": "overlapped", "passed": True, "reason": "", "pair": {}, "bar": 0.6,
+        "schema": "traceviz.overlap/3", "verdict": "overlapped", "passed": True, "reason": "", "pair": {}, "bar": 0.6,
         "ranks": [], "ranks_given": 1, "ranks_known": None, "ranks_met": 1, "last_arrival": None,
         "job": {"real_overlap_ratio": 0.7}, "gain": None, "clocks": None, "warnings": [],
     }  # fmt: skip

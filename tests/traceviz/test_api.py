@@ -167,7 +167,7 @@ def test_narrowing_chains_and_each_part_is_a_trace(trace: Trace) -> None:
 
 
 def _first_two(trace: Trace) -> tuple[int, int]:
-    first = tv.info(trace).steps[0]
+    first = tv.info(trace).steps.first or 0
     return first, first + 2
 
 

@@ -45,7 +45,7 @@ def test_a_claim_is_held_against_the_baseline(
     assert word in text
     assert words in text
     answer = json.loads(run(*asked, "--format", "json").out)
-    assert (answer["passed"], answer["schema"]) == (True, "traceviz.overlap/2"), "the bar is another question"
+    assert (answer["passed"], answer["schema"]) == (True, "traceviz.overlap/3"), "the bar is another question"
     assert (answer["claim"]["possible"], answer["claim"]["bound"]) == (claim != "14.7x", 2.0)
     assert bool(answer["claim_reason"]) == (code == 3)
     short = json.loads(run(*asked, "--format", "json", "--brief").out)

@@ -67,7 +67,7 @@ def test_one_device_by_hand(run: Run, capture: Path) -> None:
     assert instance["label"] == "occurrence 0"
     assert instance["end_ns"] - instance["start_ns"] == 150
     for key, value in {
-        "schema": "traceviz.overlap/2", "verdict": "partial", "passed": False, "bar": 0.6,
+        "schema": "traceviz.overlap/3", "verdict": "partial", "passed": False, "bar": 0.6,
     }.items():  # fmt: skip
         assert answer[key] == value
     # Launches are the only calls on record: waits may have been, too, so none is said to be missing.
@@ -92,7 +92,7 @@ def test_streams_and_info_as_json(run: Run, capture: Path) -> None:
     assert [use["stream"] for use in rank["streams"]] == [7, 9]
     assert rank["overlap_ns"] == [[100, 50], [50, 100]]
     info = json.loads(run("info", capture, "--format", "json").out)
-    assert info["schema"] == "traceviz.info/1"
+    assert info["schema"] == "traceviz.info/2"
     assert [(one["name"], one["occurrences"], one["launches"]) for one in info["ranges"]] == [("A", 1, 1), ("B", 1, 1)]
     assert info["ranks"][0]["kernels"] == 2
     assert info["captures"][0]["path"] == str(capture)

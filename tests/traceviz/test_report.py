@@ -132,11 +132,11 @@ def test_the_same_figures_stand_in_every_file(report: Report, tmp_path: Path) ->
     data = json.loads((tmp_path / "out" / "results.json").read_text())
     assert data["schema"] == "traceviz.report/1"
     assert {one["schema"] for one in data.values() if isinstance(one, dict) and "schema" in one} == {
-        "traceviz.overlap/2",
+        "traceviz.overlap/3",
         "traceviz.collectives/1",
         "traceviz.syncs/2",
         "traceviz.streams/1",
-        "traceviz.info/1",
+        "traceviz.info/2",
         "traceviz.what-if/1",
     }
     assert [one["overlap_ns"] for one in data["overlap"]["ranks"]] == [one.overlap_ns for one in report.overlap.ranks]

@@ -189,6 +189,18 @@ def _read_time(part: str, text: str) -> int:
     return (-1 if match[1] else 1) * (int(match[2]) * unit + fraction)
 
 
+def read_step_range(text: str) -> str:
+    """The name of a range that is to bound steps; "nvtx:" in front is no part of it.
+
+    >>> read_step_range("nvtx:## forward # ##"), read_step_range("Optimizer.step#Adam.step")
+    ('## forward # ##', 'Optimizer.step#Adam.step')
+    """
+    name = text.strip().removeprefix("nvtx:").strip().strip('"')
+    if not name:
+        raise TracevizError(f"{text!r} names no range.", hint='Name one as info lists it: --step-by "train_step".')
+    return name
+
+
 def read_bytes(text: str) -> int:
     """A number of bytes.
 

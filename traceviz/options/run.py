@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from analyzers.readers.reading import Reading
-from analyzers.steps.find import read_step_range
-from traceviz.options.arguments import read_bytes, read_numbers, read_steps, read_window
+from traceviz.options.arguments import read_bytes, read_numbers, read_step_range, read_steps, read_window
 from traceviz.options.config import communication
 
 if TYPE_CHECKING:

@@ -7,12 +7,13 @@ import pytest
 from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError
-from analyzers.steps.find import read_step_range, with_steps
+from analyzers.steps.find import with_steps
 from analyzers.steps.renumber import NO_NUMBERS, renumbered
 from analyzers.trace.step_table import GIVEN, INFERRED, MARKED, Steps
 from analyzers.trace.tables import Trace
 from tests.analyzers.steps.loops import OPTIMIZER, Loop, one_loop
 from tests.support.builder import Builder
+from traceviz.options.arguments import read_step_range
 
 
 def steps_of(trace: Trace, given: str | None = None) -> Steps:
