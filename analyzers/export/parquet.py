@@ -41,7 +41,7 @@ MATCHED = {
     "match_calls": ("collective", "op", "member", "rank", "start_ns", "end_ns", "confidence"),
     "match_collectives": (
         *("operation", "bytes", "dtype", "group", "group_description", "group_ranks", "group_size"),
-        *("matched_by", "confidence", "sure"),
+        *("matched_by", "confidence", "peers", "given", "sure"),
     ),
 }
 ROWS = 1 << 17  # in a group of rows: what is held of a table while it is written, and what a reader takes at once
@@ -134,13 +134,16 @@ def read(path: Path, progress: Progress = silent) -> Trace:
         read: dict[str, Any] = {
             name: table(name, {str(key): frames[name][key] for key in frames[name]})
             for name in TABLES
-            if name in frames or name != "counters"  # which older exports don't have
+            if name in frames or name not in ("counters", "overhead")  # which older exports don't have
         }
         if "match_collectives" in frames and "group_description" not in frames["match_collectives"]:
             undescribed = pd.Categorical.from_codes(
                 np.full(lengths["match_collectives"], -1), categories=pd.Index([], dtype="str")
             )
             frames["match_collectives"]["group_description"] = undescribed  # exported before that was known
+        for column in ("peers", "given") if "match_collectives" in frames else ():
+            if column not in frames["match_collectives"]:
+                frames["match_collectives"][column] = -1  # likewise
         if "match_calls" in frames:
             calls = frames["match_calls"]
             frames["match_calls"] = calls.assign(**{one: narrowed(ints(calls, one), "id") for one in IDS_OF_CALLS})

@@ -3,7 +3,8 @@
 Steps that nobody numbers are counted rank by rank, first by when hosts began them. But a host may run ahead of another,
 and clocks of two hosts are some ms apart. From the lowest rank on, to the ranks that share collectives with it and on
 from those: if rank 1 launches in its steps 0, 1, 2 … what rank 0 launches in its steps 1, 2, 3 …, rank 1's numbers are
-one more. Where that differs from call to call nothing is numbered, and there are no steps.
+one more. Where that differs from call to call nothing is numbered, and there are no steps; nor are there where no sure
+collective leads to a rank, and clocks of several hosts would have to tell.
 """
 
 from __future__ import annotations
@@ -57,9 +58,14 @@ def _shifts(trace: Trace, steps: Steps) -> dict[int, int] | None:
             shift[other] = shift[one] + by
             edge.append(other)
     alone = [process for process in processes if process not in shift]
-    if any(process in steps.unnumbered for process in alone):
+    if any(process in steps.unnumbered for process in alone) or (alone and not _on_one_clock(trace)):
         return None
     return shift | dict.fromkeys(alone, 0)
+
+
+def _on_one_clock(trace: Trace) -> bool:
+    """Whether hosts' clocks tell when steps began on all of them: those of one report, or of captures of one host."""
+    return len(trace.captures) == 1 or (trace.clocks is not None and trace.clocks.hosts_agree_ns > 0)
 
 
 def _apart(trace: Trace) -> dict[tuple[int, int], Counter[int]]:

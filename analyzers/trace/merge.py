@@ -77,7 +77,8 @@ def at_origin(trace: Trace, origin_utc_ns: int | None) -> Trace:
 def among_others(trace: Trace, run: Trace, first_process: int) -> Trace:
     """One trace of a run with the run's captures and processes, its own numbered as they are there."""
     tables: dict[str, Any] = {name: _moved(getattr(trace, name), 0, first_process) for name in TABLES}
-    return replace(trace, captures=run.captures, processes=run.processes, **tables)
+    steps = None if trace.steps is None else replace(trace.steps, process=trace.steps.process + first_process)
+    return replace(trace, captures=run.captures, processes=run.processes, steps=steps, **tables)
 
 
 def _moved_capture(capture: Capture, shift: int) -> Capture:

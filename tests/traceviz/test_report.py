@@ -106,12 +106,14 @@ def test_hostile_names_stay_text_in_githubs_renderer() -> None:
 
 def test_the_summary_names_numerator_and_denominator_of_its_verdict(report: Report) -> None:
     page = rendered(summary(report, with_image=True))
-    assert re.search(r"<h3>❌ PARTIAL: .* for 0\.16 of a possible 1\.01 ms: 16 %, .*: rank 0; ", page)
+    assert re.search(
+        r"<h3>❌ PARTIAL: .* for 75 of a possible 342 µs in the median of 3 steps: 21\.9 %, .*: rank 1; ", page
+    )
 
 
 def test_the_summary_holds_what_a_reviewer_needs(report: Report) -> None:
     page = rendered(summary(report, with_image=True))
-    for words in ("Per rank", "Missed overlap by cause", "Why, on rank 0", "Captured", "Clocks", "NVIDIA H200"):
+    for words in ("Per rank", "Missed overlap by cause", "Why, on rank 1", "Captured", "Clocks", "NVIDIA H200"):
         assert words in page
     assert '<code class="language-mermaid">' in page
     assert "traceviz report 'tests/data/torch/dpmp_overlap.rank*.json.gz' -a 'nvtx:DP Embedding'" in unescape(page)
@@ -304,7 +306,7 @@ def test_a_claim_stands_below_the_first_lines(tmp_path: Path) -> None:
 
 def test_the_charts_title_fits_into_it_and_its_looks_are_told_below(report: Report) -> None:
     (title,) = [line for line in gantt(report.picture).splitlines() if line.startswith("  title ")]
-    assert title == "  title occurrence 2 on rank 0, around the longest gap, µs"
+    assert title == "  title occurrence 2 on rank 1, around the longest gap, µs"
     named = replace(report.picture, shown=replace(report.picture.shown, label="x" * 500))
     (title,) = [line for line in gantt(named).splitlines() if line.startswith("  title ")]
     assert len(title) < 90

@@ -33,10 +33,11 @@ def test_the_first_lines_say_how_well_it_replays_and_what_the_change_is_worth(ru
     code, out, err = run(*ITEM, *DROP)
     assert (code, err) == (0, "")
     first, _, second, *_ = out.splitlines()
-    assert re.match(r"Replay: step 4\.78 ms, captured 4\.78 ms \(error (0|<0\.1) %\)", first)
-    assert second.startswith("FASTER  drop-sync nvtx:MP lookup: step 4.78 → ")
+    step = r"4\.73 ms"  # of steps 1 to 3: of step 0 the profiler took 40.9 % on a rank
+    assert re.match(rf"Replay: step {step}, captured {step} \(error (0|<0\.1) %\)", first)
+    assert second.startswith("FASTER  drop-sync nvtx:MP lookup: step 4.73 → ")
     text = in_a_line(out)
-    assert re.search(r"on the worst rank [56](\.\d)? % \(rank 0\) → ", text)
+    assert re.search(r"on the worst rank 0 % \(rank 0\) → ", text)
     assert "Binds next: " in text
     assert "Assumed: the host does not need the result there" in text
     assert "Predicted, all changes together" in text

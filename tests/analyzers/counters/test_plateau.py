@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from analyzers.counters.plateau import _alone_on_host, transfer_of
 from analyzers.load import load
 from analyzers.readers.reading import Reading
-from analyzers.trace.narrow import Narrowing
+from analyzers.trace.narrow import EVERYTHING, Narrowing
 from analyzers.trace.tables import Capture, Trace
 from analyzers.verdict.check import check_overlap
 from tests.support import counters as raw
@@ -75,9 +75,9 @@ def test_waits_agree_with_last_arrivals(which: str, gpu: int, tmp_path: Path) ->
 
 @pytest.mark.parametrize("gpu", [0, 1, 2])
 def test_real_overlap_of_a_lone_rank_holds_that_of_all(gpu: int, tmp_path: Path) -> None:
-    ranks = check_overlap(whole("after"), "comm", "compute").ranks
+    ranks = check_overlap(whole("after"), "comm", "compute", narrowing=EVERYTHING).ranks
     true = next(one for one in ranks if one.rank == gpu)
-    alone = check_overlap(lone("after", gpu, tmp_path), "comm", "compute").ranks[0]
+    alone = check_overlap(lone("after", gpu, tmp_path), "comm", "compute", narrowing=EVERYTHING).ranks[0]
     low, high = alone.real_overlap_bounds_ns
     assert low <= true.real_overlap_ns <= high
     assert alone.real_overlap_ns == pytest.approx(true.real_overlap_ns, rel=0.05)

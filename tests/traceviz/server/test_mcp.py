@@ -66,10 +66,10 @@ def test_each_tool_answers_briefly_and_only_reads() -> None:
             "captures"
         ]
         assert (await told(client, "info", captures=[ITEM]))["ranks"] == "0-3"
-        verdict = await told(client, "check_overlap", captures=ITEM, min_overlap="5%")
+        verdict = await told(client, "check_overlap", captures=ITEM, min_overlap="0%")
         assert (verdict["verdict"], verdict["bar"]) == (
             "inconclusive" if verdict["passed"] is None else "overlapped",
-            0.05,
+            0.0,
         )
         serial = await told(client, "check_overlap", captures=[f"item_before.rank{rank}.json.gz" for rank in range(4)])
         assert serial["verdict"] == "serialized"
@@ -77,7 +77,7 @@ def test_each_tool_answers_briefly_and_only_reads() -> None:
         shown = await told(client, "show", captures=ITEM, id=gap)
         assert (shown["id"], shown["rank"]) == (gap, serial["job"]["rank"])
         assert (await told(client, "syncs", captures=ITEM, steps="1:4"))["syncs"][0]["op"].startswith("aten::item")
-        assert (await told(client, "collectives", captures=ITEM))["count"] == 4
+        assert (await told(client, "collectives", captures=ITEM))["count"] == 3
         runs = {"before": "dpmp_serial.rank*.json.gz", "after": "dpmp_overlap.rank*.json.gz"}
         sides = {"a": "nvtx:DP Embedding", "b": "nvtx:MP Embedding"}
         assert (await told(client, "compare", **runs, **sides, claimed="14.7x"))["claim"]["possible"] is False
