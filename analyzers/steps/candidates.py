@@ -80,7 +80,7 @@ def candidates(trace: Trace, given: str | None = None) -> Candidates:
     work = _Work(trace)
     for (process,), ops in rows_by_key(ints(trace.ops, "process")[work.launched]).items():
         one = work.of(process, work.launched[ops])
-        named = [_by_ranges(one, *ranges) for ranges in work.named(process, given)]
+        named = [_by_ranges(one, *ranges, is_given=given is not None) for ranges in work.named(process, given)]
         fitting = [each for each in named if each is not None]
         if given is None and not any(each.fits for each in fitting):
             fitting += _by_launches(one)
@@ -176,7 +176,7 @@ def _numbers(texts: list[str]) -> Ints:
 
 
 def _by_ranges(
-    process: _Process, kind: str, by: str, start: Ints, end: Ints, labels: Ints, numbers: Ints
+    process: _Process, kind: str, by: str, start: Ints, end: Ints, labels: Ints, numbers: Ints, *, is_given: bool
 ) -> Candidate | None:
     """The candidate that some ranges of one name make, or None where they do not recur as steps do."""
     enclosed = int(process.between(start, end).sum()) / max(process.at_ns.size, 1)
@@ -185,7 +185,7 @@ def _by_ranges(
         if not turn:
             return None
         return _ended_by(process, by, end[::turn], enclosed)
-    if enclosed < ENCLOSES and not numbers.size:
+    if enclosed < ENCLOSES and not numbers.size and not is_given:
         return None
     return _begun_by(process, by, start, end, numbers, enclosed)
 

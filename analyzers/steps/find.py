@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError
+from analyzers.common.wording import ranks_in_words
 from analyzers.steps.candidates import Candidate, Candidates, candidates
 from analyzers.steps.choose import steps_of_run
 from analyzers.trace.columns import codes
@@ -31,7 +32,12 @@ def with_steps(trace: Trace, given: str | None = None, found: Candidates | None 
     found = candidates(trace, given) if found is None else found
     if given is not None and not any(found.values()):
         raise TracevizError(f"No range is called {given!r}, so it bounds no steps.", hint=_hint(trace))
-    return replace(trace, steps=steps_of_run(trace, found, given))
+    steps = steps_of_run(trace, found, given)
+    if given is not None and not steps.size:
+        lacking = [trace.processes[process].rank for process, some in found.items() if not some]
+        where = f" {ranks_in_words(lacking)}" if lacking else " all ranks"
+        raise TracevizError(f"'{given}' can't bound steps: it does not recur on{where}.", hint=_hint(trace))
+    return replace(trace, steps=steps)
 
 
 def of_run(parts: Sequence[tuple[int, Candidates, int]]) -> Candidates:

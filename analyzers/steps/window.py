@@ -12,16 +12,17 @@ Where fewer than three would be left, none of these is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import distinct, rows_by_key
 from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Ints
-from analyzers.common.wording import percent
+from analyzers.common.wording import percent, ranks_in_words
 from analyzers.trace.columns import ints, ints_at
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.overhead import overhead_in_steps
@@ -32,7 +33,6 @@ from analyzers.trace.tables import Trace
 MUCH, TIMES_THE_USUAL = 0.25, 2.0  # of a step that the profiler took; and of what it took of the median step
 FAR, SCATTERS = 0.25, 3.0  # of the median step; times what the other steps' waiting differs from its median
 FEWEST = 3  # steps that have to be left
-NOT_WHOLE = "it is not complete on all ranks"
 
 
 def with_window(trace: Trace) -> Trace:
@@ -40,7 +40,9 @@ def with_window(trace: Trace) -> Trace:
     steps = trace.steps
     if steps is None or not steps.size:
         return trace
-    cut = [LeftOut(number, NOT_WHOLE) for number in steps.present if number not in steps.whole]
+    cut = [
+        LeftOut(number, _why_not_whole(trace, steps, number)) for number in steps.present if number not in steps.whole
+    ]
     late = late_start(trace, steps)
     left = {one.step: one for one in _profiled(trace, steps)}
     if late is not None:
@@ -49,6 +51,21 @@ def with_window(trace: Trace) -> Trace:
         left, late = {}, None
     left_out = tuple(sorted([*cut, *left.values()], key=lambda one: one.step))
     return replace(trace, steps=replace(steps, left_out=left_out, late_start=late))
+
+
+def _why_not_whole(trace: Trace, steps: Steps, number: int) -> str:
+    """On which ranks a step is marked more than once, or else captured in part or not at all."""
+    own = np.flatnonzero(steps.numbers == number)
+    count = Counter(steps.process[own].tolist())
+    if several := [process for process, times in count.items() if times > 1]:
+        return f"marked more than once on {_ranks(trace, several)}"
+    complete = set(steps.process[own[steps.complete[own]]].tolist())
+    working = set(distinct(ints(trace.ops, "process")).tolist())
+    return f"not complete on {_ranks(trace, sorted(working - complete))}"
+
+
+def _ranks(trace: Trace, processes: Iterable[int]) -> str:
+    return ranks_in_words([trace.processes[process].rank for process in processes])
 
 
 def _profiled(trace: Trace, steps: Steps) -> Iterator[LeftOut]:

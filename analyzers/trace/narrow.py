@@ -13,7 +13,8 @@ from analyzers.common.errors import TracevizError
 from analyzers.common.wording import duration
 from analyzers.trace.columns import ints, stored
 from analyzers.trace.schemas import WAIT_RANGE
-from analyzers.trace.step_table import StepsUsed
+from analyzers.trace.step_table import EVERYTHING as ALL_OF_IT
+from analyzers.trace.step_table import STEPS, WINDOW, StepsUsed
 from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
 
@@ -76,11 +77,15 @@ def steps_used(run: Trace, narrowing: Narrowing) -> StepsUsed | None:
     """The steps of a run, and which of them figures are of; None where nobody looked for steps."""
     if run.steps is None:
         return None
-    numbers = counted(run, narrowing).numbers
-    if narrowing.steps is not None:
+    numbers, asked = counted(run, narrowing).numbers, ""
+    if narrowing.window is not None or run.whole is not None:
+        asked = WINDOW
+    elif narrowing.steps is not None:
         first, last = narrowing.steps
-        numbers = tuple(number for number in run.steps.present if first <= number < last)
-    return run.steps.used(numbers)
+        numbers, asked = tuple(number for number in run.steps.present if first <= number < last), STEPS
+    elif narrowing.everything:
+        asked = ALL_OF_IT
+    return run.steps.used(numbers, asked)
 
 
 def counted(run: Trace, narrowing: Narrowing) -> Narrowing:

@@ -13,6 +13,8 @@ from analyzers.common.wording import duration
 
 UNMARKED = "no range is named like one (ProfilerStep#3, step 3, iteration 3)"
 MARKED, INFERRED, GIVEN = "marked", "inferred", "given"  # values of `Steps.source`
+EVERYTHING, STEPS, WINDOW = "everything", "steps", "window"  # values of `StepsUsed.asked`
+LONGEST = 60  # letters of a range's name in a sentence
 
 
 class LateStart(Record, frozen=True):
@@ -90,7 +92,7 @@ class Steps(Record, frozen=True):
         excluded = {one.step for one in self.left_out}
         return tuple(number for number in self.whole if number not in excluded)
 
-    def used(self, numbers: tuple[int, ...] | None) -> StepsUsed:
+    def used(self, numbers: tuple[int, ...] | None, asked: str = "") -> StepsUsed:
         """In short, with the steps that some figures are of."""
         return StepsUsed(
             count=len(self.present),
@@ -102,6 +104,7 @@ class Steps(Record, frozen=True):
             left_out=self.left_out,
             unknown=self.unknown,
             numbers=numbers,
+            asked=asked,
         )
 
     def take(self, rows: Ints | Mask) -> Steps:
@@ -115,7 +118,7 @@ class StepsUsed(Record, frozen=True):
 
     count : steps seen; whole : those complete on all ranks, of which first and last are the ends, None without any.
     source, by, left_out, unknown : as in `Steps`. numbers : the steps that figures are of; None where they are of all
-    that was captured, or of a window of time.
+    that was captured, or of a window of time. asked : EVERYTHING, STEPS or WINDOW, where the user says what counts.
     """
 
     count: int
@@ -127,16 +130,24 @@ class StepsUsed(Record, frozen=True):
     left_out: tuple[LeftOut, ...]
     unknown: str
     numbers: tuple[int, ...] | None
+    asked: str = ""
 
     @property
     def in_words(self) -> str:
         """How many there are, and how they were found."""
         if not self.count:
             return f"No steps: {self.unknown or UNMARKED}."
-        how = {MARKED: f"marked by {self.by}", INFERRED: f"inferred from {self.by}", GIVEN: f"by {self.by}, as given"}
         named = f" ({self.first} to {self.last})" if self.first is not None else ""
-        text = f"{self.whole} whole step{'s' * (self.whole != 1)}{named} of {self.count} seen, {how[self.source]}"
+        text = (
+            f"{self.whole} whole step{'s' * (self.whole != 1)}{named} of {self.count} seen, {self._found or 'marked'}"
+        )
         return f"{text}.{self._left}"
+
+    @property
+    def _found(self) -> str:
+        by = f"'{self.by}'" if len(self.by) <= LONGEST else f"'{self.by[:LONGEST]}…'"
+        how = {MARKED: f"marked by {by}", INFERRED: f"inferred from {by}", GIVEN: f"by {by}, as given"}
+        return how.get(self.source, "")
 
     @property
     def _left(self) -> str:
@@ -145,15 +156,19 @@ class StepsUsed(Record, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """Which steps the figures are of, how they were found, and what is left out; "" where that goes without saying.
-
-        A capture whose marked steps all count says nothing.
-        """
-        if self.numbers is None or (self.source == MARKED and not self.left_out):
+        """Which steps the figures are of, how they were found, and what is left out; "" where time was asked for."""
+        if self.asked == WINDOW:
             return ""
-        found = {INFERRED: f", inferred from {self.by}", GIVEN: f", by {self.by} as given"}.get(self.source, "")
-        named = f"step{'s' if len(self.numbers) > 1 else ''} {in_spans(self.numbers)}"
-        return f"Figures are of {named} of {self.count}{found}.{self._left}"
+        if self.asked == EVERYTHING:
+            return f"Figures are of everything captured, {self.count} steps." if self.count > 1 else ""
+        if self.numbers is None:
+            why = self.unknown or (UNMARKED if not self.count else "no step is complete on all ranks")
+            return f"Figures are of everything captured, not of steps: {why}."
+        count = len(self.numbers)
+        which = f"all {count} steps" if count == self.count > 1 else f"{count} of {self.count} steps"
+        found = "" if self.source == MARKED else f", {self._found}"
+        left = "" if self.asked == STEPS else self._left
+        return f"Figures are of {which} ({in_spans(self.numbers)}){found}.{left}"
 
 
 def _by_reason(left_out: Sequence[LeftOut]) -> dict[str, list[int]]:

@@ -7,6 +7,7 @@ and how they were found (`analyzers.steps`); tables without that have the steps 
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -47,7 +48,7 @@ def marked_steps(trace: Trace) -> Steps:
     by_profiler = np.array([text.startswith("ProfilerStep#") for text in texts], dtype=bool)[code[rows]]
     process = ints_at(trace.ranges, "process", rows)
     # a process in which torch.profiler marks steps needs no others
-    rows = _outer(trace, rows[by_profiler | ~np.isin(process, np.unique(process[by_profiler]))])
+    rows = _of_one_thread(trace, _outer(trace, rows[by_profiler | ~np.isin(process, np.unique(process[by_profiler]))]))
     process, thread, start, end = (
         ints_at(trace.ranges, column, rows) for column in ("process", "thread", "start_ns", "end_ns")
     )
@@ -98,6 +99,28 @@ def _outer(trace: Trace, rows: Ints) -> Ints:
         order = of_thread[np.lexsort((-ends[of_thread], starts[of_thread]))]
         reached = np.maximum.accumulate(ends[order])
         kept[order] = np.append(True, ends[order][1:] > reached[:-1])
+    return rows[kept]
+
+
+def _of_one_thread(trace: Trace, rows: Ints) -> Ints:
+    """Where several threads of a process mark steps at once, those of the thread that launches most.
+
+    A data loader's thread may number batches as well.
+    """
+    process, thread, starts, ends = (
+        ints_at(trace.ranges, column, rows) for column in ("process", "thread", "start_ns", "end_ns")
+    )
+    kept = np.ones(rows.size, dtype=bool)
+    for of_process in rows_by_key(process).values():
+        threads = {key: of_process[own] for (key,), own in rows_by_key(thread[of_process]).items()}
+        spans = sorted((int(starts[own].min()), int(ends[own].max())) for own in threads.values())
+        if all(after[0] > before[1] for before, after in pairwise(spans)):
+            continue
+        launcher, _, _ = launches(trace)
+        here = (ints(trace.ops, "process") == process[of_process[0]]) & (ints(trace.ops, "launch") >= 0)
+        count = {key: int(np.count_nonzero(here & (launcher == key))) for key in threads}
+        main = max(threads, key=lambda key: (count[key], threads[key].size))
+        kept[of_process] = thread[of_process] == main
     return rows[kept]
 
 

@@ -247,8 +247,10 @@ class RunContext(msgspec.Struct, frozen=True):
     def of(trace: Trace, parts: Sequence[Part], narrowing: Narrowing = ALL) -> RunContext:
         """Take it from a run's trace, and from the parts of it that were asked for."""
         given = len({rank for part in parts for rank in part.rank_ids})
-        asked = narrowing.ranks is not None or len((trace.whole or trace).rank_ids) > given
+        asked = narrowing.ranks is not None or (trace.whole is not None and len(trace.whole.rank_ids) > given)
         known = ranks_known(trace)
+        if not asked and len(trace.rank_ids) > given:  # steps or a window that some ranks have nothing of
+            known = max(known or 0, len(trace.rank_ids))
         if any(part.peers_absent for part in parts) and (known is None or known <= given):
             known = given + 1  # at least
         unsure = trace.matches.unsure if trace.matches else (0, 0)
@@ -363,7 +365,7 @@ def _about_everything(
     parts: Sequence[Part], run: RunContext, bar: float, said: str, *, accept_apparent: bool
 ) -> list[TraceWarning]:
     """Say so where all that was captured would have another verdict than the steps that count."""
-    ranks = [rank for part in parts for rank in part.everything]
+    ranks = [rank for part in parts for rank in part.everything or (replace(one, steps=None) for one in part.ranks)]
     job = job_of(ranks, bar, absent=run.absent > 0, accept_apparent=accept_apparent)
     other = verdict_of(job, bar)
     if not ranks or other == said:

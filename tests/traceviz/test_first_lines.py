@@ -84,7 +84,7 @@ def test_apparent_and_real_stand_side_by_side_where_they_differ() -> None:
     lines = first_lines(check_overlap(trace, "comm", "compute", min_overlap=0.9))
     assert lines[1] == "30 of the 50 ns overlapped is real: communication spends 40 % of its time waiting for rank 1."
     assert lines[-1] == (
-        "At stake: 20 ns in all (no steps are marked). Exposed communication: 30 ns transfer, 20 ns waiting for rank "
+        "At stake: 20 ns in all. Exposed communication: 30 ns transfer, 20 ns waiting for rank "
         "1: transfer and late ranks both count."
     )
     assert not any("is real" in line for line in of("dpmp_overlap"))
@@ -173,7 +173,9 @@ def test_what_was_missed_stands_in_the_brackets_that_a_finding_ends_with() -> No
     result = tv.check_overlap(DATA / "settings" / "blocking.json.gz", "nvtx:left", "nvtx:right")
     line = first_lines(result)[1]
     assert result.findings[0].text.endswith("(as with CUDA_LAUNCH_BLOCKING=1)")
-    assert line.endswith("(as with CUDA_LAUNCH_BLOCKING=1; all 366 µs missed a step).")  # of ten, 3.66 ms in all
+    assert line.endswith(
+        "(as with CUDA_LAUNCH_BLOCKING=1; all 366 µs missed a step on average)."
+    )  # of ten, 3.66 ms in all
 
 
 def test_several_gpus_of_one_rank_are_told_apart() -> None:
@@ -190,7 +192,7 @@ def test_several_gpus_of_one_rank_are_told_apart() -> None:
 def test_brief_stops_after_them_and_the_default_is_short() -> None:
     pair = ["check-overlap", *map(str, sorted(TORCH.glob("dpmp_overlap.rank*.json.gz"))), "-a", DP, "-b", MP]
     lengths = [len(printed(*pair, *more).stdout.splitlines()) for more in (["--brief"], [], ["--verbose"])]
-    assert lengths[0] < 10
+    assert lengths[0] <= 10  # which steps figures are of stands there, too
     assert lengths[1] < 40
     assert lengths[2] > lengths[1]
     with pytest.raises(TracevizError, match="exclude each other"):

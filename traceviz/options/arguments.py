@@ -66,7 +66,9 @@ StepRange = Annotated[
 ]
 Everything = Annotated[
     bool,
-    typer.Option("--all", help="Figures of everything captured, not only of the whole steps."),
+    typer.Option(
+        "--all", help="Figures of everything captured, added up, and not of the whole steps and the median one."
+    ),
 ]
 StepBy = Annotated[
     str | None,

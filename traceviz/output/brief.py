@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from analyzers.show.result import Shown
     from analyzers.syncs.report import OrderReport
     from analyzers.trace.alignment import Clocks
+    from analyzers.trace.step_table import StepsUsed
     from analyzers.verdict.claim import Claim
     from analyzers.verdict.result import OverlapResult
 
@@ -61,9 +62,10 @@ def overlap(result: OverlapResult, line: CommandLine) -> Json:
         "verdict": result.verdict,
         "passed": result.passed,
         "reason": result.reason,
-        "lines": first_lines(result),
+        "lines": [*first_lines(result), *([result.steps.sentence] if result.steps and result.steps.sentence else [])],
         "pair": {"a": result.a, "b": result.b, "paired_by": result.paired_by},
         "bar": result.bar,
+        "steps": _steps(result.steps),
         "job": {
             "rank": job.rank,
             "device": job.device,
@@ -284,6 +286,16 @@ def collective_headlines(result: Collectives) -> list[Block]:
     return [Paragraph(text)]
 
 
+def _steps(steps: StepsUsed | None) -> Json | None:
+    """The run's steps in short; `numbers` are those that figures are of, null for everything."""
+    if steps is None:
+        return None
+    named = {name: getattr(steps, name) or None for name in ("source", "by")}
+    ends = {name: getattr(steps, name) for name in ("count", "whole", "first", "last")}
+    numbers = None if steps.numbers is None else _ranks(steps.numbers)
+    return {**ends, **named, "left_out": [one.step for one in steps.left_out][:8], "numbers": numbers}
+
+
 def info(result: TraceInfo, line: CommandLine) -> Json:
     """`traceviz.info-brief/1`: ranks, ranges to select by, steps, and what the captures can't answer."""
     first, last = min(one.first_ns for one in result.captures), max(one.last_ns for one in result.captures)
@@ -303,10 +315,7 @@ def info(result: TraceInfo, line: CommandLine) -> Json:
         "copies": sum(one.copies for one in result.ranks),
         "first_ns": first,
         "last_ns": last,
-        "steps": {
-            **{name: getattr(result.steps, name) for name in ("count", "whole", "source", "by", "first", "last")},
-            "left_out": [one.step for one in result.steps.left_out][:8],
-        },
+        "steps": _steps(result.steps),
         "ranges": ranges,
         "cannot": list(result.cannot),
         "caveats": caveats(result.warnings),

@@ -163,6 +163,26 @@ def test_ranks_without_one_clock_count_if_they_have_as_many_steps() -> None:
     assert found is not None and (found.source, found.unknown) == ("", NO_NUMBERS)
 
 
+def test_a_range_that_some_rank_lacks_is_refused() -> None:
+    run = Builder()
+    train(Loop(run.rank(0)), 3, micro=2)
+    other = Loop(run.rank(1))
+    for _ in range(3):
+        other.range(OPTIMIZER, ["adam", "norm"])
+    with pytest.raises(TracevizError, match="'micro' can't bound steps: it does not recur on rank 1"):
+        with_steps(run.trace(), "micro")
+
+
+def test_of_threads_that_mark_steps_at_once_the_one_that_launches_counts() -> None:
+    run, loop = one_loop()
+    for number in range(4):
+        begin = loop.now
+        loop.launch(["a", "b", "c"])
+        loop.rank.range(f"step {number}", begin, loop.now - 1)
+        loop.rank.range(f"batch {number + 10}", begin + 3, loop.now + 2, thread=9)
+    assert steps_of(run.trace()).present == [0, 1, 2, 3]
+
+
 def test_a_range_that_is_not_there_is_refused_with_those_that_are() -> None:
     run, loop = one_loop()
     train(loop, 3)

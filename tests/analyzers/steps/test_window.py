@@ -129,8 +129,8 @@ def test_a_step_that_is_not_whole_counts_nowhere_even_where_few_are_left() -> No
     found = windowed(made.trace())
     assert found.counted == (5,)
     assert [(one.step, one.reason) for one in found.left_out] == [
-        (4, "it is not complete on all ranks"),
-        (6, "it is not complete on all ranks"),
+        (4, "not complete on rank 1"),
+        (6, "not complete on rank 0"),
     ]
 
 
@@ -150,12 +150,15 @@ def test_what_is_said_of_them() -> None:
     trace = with_window(with_steps(run([(3500, 9500), *USUAL])))
     used = steps_used(trace, Narrowing())
     assert used is not None
-    assert used.sentence.startswith("Figures are of steps 1–3 of 4. Left out of figures: step 0: rank 0 waits 9.50 µs")
+    assert used.sentence.startswith(
+        "Figures are of 3 of 4 steps (1–3). Left out of figures: step 0: rank 0 waits 9.50 µs"
+    )
     assert used.sentence.endswith("(--all keeps everything).")
     asked = steps_used(trace, Narrowing(steps=(0, 2)))
     assert asked is not None and asked.numbers == (0, 1)
     everything = steps_used(trace, EVERYTHING)
-    assert everything is not None and (everything.numbers, everything.sentence) == (None, "")
+    assert everything is not None and everything.numbers is None
+    assert everything.sentence == "Figures are of everything captured, 4 steps."
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def _cause(result: OverlapResult, rank: RankOverlap) -> str:
         return ""
     steps = result.stake.steps if result.stake else 0
     held = f"{_held(*(round(ns / max(steps, 1)) for ns in (found[0].ns, rank.missed_ns)))} missed"
-    held = f"{held}{' a step' if steps else ''})."
+    held = f"{held}{' a step on average' if steps > 1 else ''})."
     text = found[0].text
     text = f"{text[:-1]}; {held}" if text.endswith(")") else f"{text} ({held}"
     return f"Still missed, {text}" if result.passed else f"{text[0].upper()}{text[1:]}"
@@ -137,9 +137,10 @@ def _at_stake(result: OverlapResult) -> str:
     if one is None or not (one.missed_ns or one.exposed_wait_ns):
         return ""
     if one.steps:
-        text = f"{duration(round(one.missed_ns / one.steps))} a step ({count_of(one.steps, 'step')})"
+        average = " on average" if one.steps > 1 else ""
+        text = f"{duration(round(one.missed_ns / one.steps))} a step{average} ({count_of(one.steps, 'step')})"
     else:
-        text = f"{duration(one.missed_ns)} in all (no steps are marked)"
+        text = f"{duration(one.missed_ns)} in all"
     return f"At stake: {text}{_dominates(result, one)}."
 
 

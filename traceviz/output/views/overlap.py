@@ -119,7 +119,8 @@ def _real(result: OverlapResult, most: int) -> Table:
         row += [duration(rank.could_overlap_ns), percent(rank.real_overlap_ratio, apparent=rank.is_apparent)]
         rows.append(row)
     note = unshown(len(result.ranks) - most, "more ranks")
-    return Table(headers, rows, "Per rank", frozenset(headers), note)
+    of = f", sums over {len(result.steps.numbers)} steps" if result.steps is not None and result.steps.numbers else ""
+    return Table(headers, rows, f"Per rank{of}", frozenset(headers), note)
 
 
 def _times(one: DeviceTime) -> list[str]:
