@@ -58,6 +58,10 @@ def solve(matches: Matches, hosts: HostBounds | None = None) -> Solution:
 
     Clocks of two hosts may drift apart by more than is estimated: bounds from calls long before or after `at_ns` are as
     much wider, and so are residuals, which hold for the whole run.
+
+    Parameters
+    ----------
+    hosts : None takes all clocks for those of one host, of which nothing else is known.
     """
     unsolved = unaligned(matches, "session")
     count = len(unsolved.clocks)
@@ -225,8 +229,10 @@ class _Island(msgspec.Struct, frozen=True):
 
 def _of_one_clock(members: pd.DataFrame, hosts: HostBounds | None) -> Ints:
     """A number for each clock, the same for those known not to drift apart: of one capture, or of one host."""
+    if hosts is None:
+        return np.zeros(len(members), np.int64)
     capture = ints(members, "capture")
-    host = hosts.hosts[capture] if hosts is not None else np.full(capture.size, -1)
+    host = hosts.hosts[capture]
     return np.where(host >= 0, host, host.max(initial=-1) + 1 + capture)
 
 
