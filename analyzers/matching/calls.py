@@ -107,7 +107,7 @@ def calls(trace: Trace) -> Calls:
     operations = np.where(operation_known, merged.codes[code.size :], merged.codes[: code.size])
     columns["operation"] = pd.Categorical.from_codes(operations, dtype=merged.dtype)
     columns |= {column: about_calls[column] for column in _CALL_COLUMNS if column not in ("operation", "bytes")}
-    columns["stated"] = _adopt_groups(columns, ints(ops, "launch") >= 0)
+    columns["stated"] = _adopt_groups(columns, stored(ops, "launch") >= 0)
     columns["bytes"], columns["per_rank"] = _message_bytes(columns["operation"], about_calls)
     columns["peer"] = _global_peers(about_calls["group_ranks"], columns["rank"], about_calls["peer"])
     table = framed(columns)
