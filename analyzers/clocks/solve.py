@@ -14,14 +14,16 @@ from analyzers.arrays.groups import alike, rows_by_key, slices
 from analyzers.arrays.types import Floats, Ids, Ints, Mask
 from analyzers.clocks.differences import ROUNDING_NS, Apart, Calls
 from analyzers.clocks.hosts import HostBounds
-from analyzers.matching.fit import RESOLUTION_NS, Estimate, bases, estimate
+from analyzers.matching.fit import RESOLUTION_NS, T99, Estimate, bases, estimate
 from analyzers.matching.match import BY_ALL
+from analyzers.matching.pairs import DRIFT
 from analyzers.trace.alignment import Clock, Clocks, Matches
 from analyzers.trace.columns import ints, ints_at, is_one_of, stored
 
 # Of the operations in which none can end before all have arrived, those that all leave at about one time: in an
 # all-to-all each leaves when its own data has come and gone.
 TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "barrier")
+FASTEST_APART = 2 * DRIFT  # how fast clocks of two hosts may drift apart where nothing tells
 FEW = 8  # collectives below which the bounds, not the scatter, may limit what is known
 
 
@@ -53,6 +55,13 @@ def solve(matches: Matches, hosts: HostBounds | None = None) -> Solution:
     Clocks that collectives link form an island, aligned to its lowest rank by the ends of its collectives. Islands
     whose clocks host clocks bound both ways lie in the middle of those bounds; others keep to each other as the session
     start times have it. All of it then moves to within what collectives and hosts together allow.
+
+    Clocks of two hosts may drift apart by more than is estimated: bounds from calls long before or after `at_ns` are as
+    much wider, and so are residuals, which hold for the whole run.
+
+    Parameters
+    ----------
+    hosts : None takes all clocks for those of one host, of which nothing else is known.
     """
     unsolved = unaligned(matches, "session")
     count = len(unsolved.clocks)
@@ -68,18 +77,18 @@ def solve(matches: Matches, hosts: HostBounds | None = None) -> Solution:
     number, member, end = (stored(matches.calls, column) for column in ("collective", "member", "end_ns"))
     first = rows & (islands == islands[member[rows.argmax()]])[member] if rows.any() else rows
     at = int(np.median(end[first])) if rows.any() or by_hosts is None else by_hosts.middle_ns
-    estimated = _Estimated.nothing(count)
+    estimated, steady = _Estimated.nothing(count), _of_one_clock(matches.members, hosts)
     contradictions: list[tuple[int, ...]] = []
     doubtful: list[int] = []
     for (island,), members in rows_by_key(islands).items():
         if members.size > 1:
             of_island = (islands == island)[member]
-            part = _island(matches.calls, evidence.only(of_island), members, at)
+            part = _island(matches.calls, evidence.only(of_island), members, at, steady)
             solved = part.estimated
             if part.doubtful:
                 believed = of_island & ~np.isin(number, part.doubtful)
                 if np.unique(_islands(number, member, count, rows & believed)[members]).size == 1:
-                    solved = _island(matches.calls, evidence.only(believed), members, at).estimated
+                    solved = _island(matches.calls, evidence.only(believed), members, at, steady).estimated
             estimated.put(members, solved)
             contradictions += part.contradictions
             doubtful += part.doubtful
@@ -88,7 +97,7 @@ def solve(matches: Matches, hosts: HostBounds | None = None) -> Solution:
         apart, agree, left_out = by_hosts.joined(estimated, at)
         uses_hosts, contradicts = not left_out, contradicts or left_out
     centre = by_hosts.centre(estimated, at) if by_hosts is not None and uses_hosts else np.full(count, np.nan)
-    found, apart_ns = _together(estimated, apart, islands, centre, unsolved.clocks, sure=evidence.sure)
+    found, apart_ns = _together(estimated, apart, islands, centre, unsolved.clocks, steady, sure=evidence.sure)
     clocks = Clocks(
         "+".join(["collectives"] * bool((rows | evidence.bounds).any()) + ["host"] * uses_hosts) or "session",
         _adopt(found, matches),
@@ -175,7 +184,8 @@ class _Estimated(msgspec.Struct, frozen=True):
 
     Clock i runs ahead by `away[i]`, whole ns that may be years, and `offset_ns[i]`. drift, error_ns, count : as
     `analyzers.matching.fit.estimate` has them. moved_ns : by how much bounds moved the estimate.
-    most_ns : as `Apart` has it, beside the estimates.
+    most_ns : as `Apart` has it, beside the estimates. drifted_ns : how much farther each may be ahead of its island's
+        first, or behind it, somewhere in the run: by drift beyond the estimated one.
     """
 
     away: Ints
@@ -185,6 +195,7 @@ class _Estimated(msgspec.Struct, frozen=True):
     count: Ints
     moved_ns: Floats
     most_ns: Floats
+    drifted_ns: Floats
 
     @staticmethod
     def nothing(count: int) -> _Estimated:
@@ -197,6 +208,7 @@ class _Estimated(msgspec.Struct, frozen=True):
             count=np.zeros(count, np.int64),
             moved_ns=np.zeros(count),
             most_ns=unknown(count),
+            drifted_ns=np.zeros(count),
         )
 
     def put(self, members: Ints, part: _Estimated) -> None:
@@ -215,7 +227,16 @@ class _Island(msgspec.Struct, frozen=True):
     doubtful: list[int]
 
 
-def _island(calls: pd.DataFrame, evidence: _Evidence, members: Ints, at: int) -> _Island:
+def _of_one_clock(members: pd.DataFrame, hosts: HostBounds | None) -> Ints:
+    """A number for each clock, the same for those known not to drift apart: of one capture, or of one host."""
+    if hosts is None:
+        return np.zeros(len(members), np.int64)
+    capture = ints(members, "capture")
+    host = hosts.hosts[capture]
+    return np.where(host >= 0, host, host.max(initial=-1) + 1 + capture)
+
+
+def _island(calls: pd.DataFrame, evidence: _Evidence, members: Ints, at: int, steady: Ints) -> _Island:
     """Solve linked clocks from the ends of calls and the bounds some of them give; the first is the reference."""
     used, count = evidence.ends | evidence.bounds, members.size
     coincides, bounding = evidence.ends, evidence.bounds
@@ -239,9 +260,16 @@ def _island(calls: pd.DataFrame, evidence: _Evidence, members: Ints, at: int) ->
         ahead = (end[part] - ahead_at_base) * fit.drift[member[part]] + ahead_at_base
         start[part] = starts[part] - base[member[part]] - ahead
         end[part] -= ahead
+    since, steady = end - float(at - base[0]), steady[members]
+    drift_error = _drift_error(collective[fitted], steady[member[fitted]], since[fitted], int(steady[0]))[steady]
+    if drift_error.any():
+        slack = drift_error[member] * np.abs(since)
+        start -= slack
+        end += slack
     apart, moved, found, guilty = _bounds(Calls(collective, member, start, end, count).only(bounding))
     offset = fit.offset_ns + fit.drift * float(at - base[0]) + moved
-    estimated = _Estimated(base - base[0], offset, fit.drift, fit.error_ns, fit.count, moved, apart.most_ns)
+    drifted = drift_error * float(np.abs(since).max(initial=0.0))
+    estimated = _Estimated(base - base[0], offset, fit.drift, fit.error_ns, fit.count, moved, apart.most_ns, drifted)
     contradictions = [tuple(int(numbers[one]) for one in those) for those in found]
     return _Island(estimated, contradictions, [int(numbers[one]) for one in guilty])
 
@@ -261,6 +289,44 @@ def _fit(collective: Ids, member: Ids, end: Floats, count: int) -> Estimate:
             np.where(reached, rest.count, fit.count),
         )
     return fit
+
+
+def _drift_error(collective: Ids, clock: Ints, end: Floats, first: int) -> Floats:
+    """How much faster than the first each of some clocks may drift, at most, beyond what is estimated.
+
+    By the ends of what both come to: as far as a line through their distances may slope.
+
+    Parameters
+    ----------
+    clock : of each call, as `_of_one_clock` has it. end : when, by the estimate.
+    """
+    rows, count = rows_by_key(clock), int(collective.max(initial=-1)) + 1
+    error = np.full(max(int(clock.max(initial=0)), first) + 1, FASTEST_APART)
+    error[first] = 0.0
+
+    def ends(one: int) -> Floats:
+        own = rows[one,]
+        total, calls = (np.bincount(collective[own], weights, count) for weights in (end[own], None))
+        return total / np.where(calls > 0, calls, np.nan)
+
+    reference = ends(first) if (first,) in rows else np.full(count, np.nan)
+    for (one,) in rows if len(rows) > 1 else ():
+        apart = ends(one) - reference
+        both = np.isfinite(apart)
+        if one != first and np.count_nonzero(both) > 2:
+            error[one] = min(_steepest(reference[both], apart[both]), FASTEST_APART)
+    return error
+
+
+def _steepest(at: Floats, apart: Floats) -> float:
+    """The steepest slope, up or down, that a line through some points may have (least squares, at 99 %)."""
+    centered, degrees = at - at.mean(), at.size - 2
+    spread = float(np.sum(centered**2))
+    if not spread:
+        return np.inf
+    slope = float(np.sum(centered * apart) / spread)
+    left = apart - apart.mean() - slope * centered
+    return abs(slope) + T99[min(degrees, len(T99)) - 1] * float(np.sqrt(np.sum(left**2) / degrees / spread))
 
 
 def _bounds(calls: Calls) -> tuple[Apart, Floats, list[tuple[int, ...]], list[int]]:
@@ -402,7 +468,14 @@ class _ByHosts:
 
 
 def _together(
-    estimated: _Estimated, apart: Apart, islands: Ints, centre: Floats, clocks: Sequence[Clock], *, sure: bool
+    estimated: _Estimated,
+    apart: Apart,
+    islands: Ints,
+    centre: Floats,
+    clocks: Sequence[Clock],
+    steady: Ints,
+    *,
+    sure: bool,
 ) -> tuple[list[Clock], Floats]:
     """All clocks, each beside the first that bounds or collectives link it to; and `Solution.apart_ns`."""
     count = islands.size
@@ -427,7 +500,7 @@ def _together(
     by_ends = (islands == linked) & (estimated.count > 0)
     error = np.where(by_ends & ~np.isnan(estimated.error_ns), estimated.error_ns, np.inf)
     error = np.minimum(np.maximum(error, total), wide) if sure else error
-    error = np.maximum(error, RESOLUTION_NS)
+    error = np.maximum(error, RESOLUTION_NS) + estimated.drifted_ns
     is_first = linked == np.arange(count)
     has_others = np.bincount(linked, minlength=count)[linked] > 1
     error = np.where(is_first, 0.0, error if sure else np.inf)
@@ -449,7 +522,8 @@ def _together(
                 collectives=int(estimated.count[index]),
             )
         )
-    most_ns = np.where((linked[:, None] == linked) & sure, apart.most_ns, np.inf)
+    drifted = np.where(steady[:, None] == steady, 0.0, estimated.drifted_ns[:, None] + estimated.drifted_ns)
+    most_ns = np.where((linked[:, None] == linked) & sure, apart.most_ns + drifted, np.inf)
     by_error = [(most_ns + error).min(axis=1), (error[:, None] + most_ns).min(axis=0)]
     most_ns = np.minimum(most_ns, np.where(linked[:, None] == linked, by_error[0][:, None] + by_error[1], np.inf))
     most_ns = np.maximum(most_ns, RESOLUTION_NS)

@@ -35,7 +35,7 @@ PAIRWISE = ("send", "recv", "send_recv")
 # NCCL's annotation states these by what one rank gives or takes per peer; nccl-tests by all ranks' together.
 _PER_RANK = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
 _KEYS = ["process", "correlation"]
-_OP_COLUMNS = [*_KEYS, "device", "rank", "stream", "start_ns", "end_ns", "grid"]
+_OP_COLUMNS = [*_KEYS, "device", "rank", "stream", "start_ns", "end_ns", "grid", "launch"]
 _CALL_COLUMNS = (
     "operation",
     "bytes",
@@ -48,7 +48,7 @@ _CALL_COLUMNS = (
     "communicator",
     "peer",
 )
-_GROUP = ("group", "group_description", "group_ranks", "group_size")
+_GROUP = ("group", "group_description", "group_ranks", "group_size", "communicator")
 _DTYPE_BYTES = {
     **dict.fromkeys(("char", "int8", "byte", "uint8", "bool", "float8e4m3fn", "float8e5m2", "f8e4m3", "f8e5m2"), 1),
     **dict.fromkeys(("half", "float16", "bfloat16", "short", "int16", "f16", "bf16"), 2),
@@ -65,7 +65,8 @@ class Calls(msgspec.Struct, frozen=True):
         kernel (function name and grid as a code; without grid for a point-to-point kernel, where ranks may differ),
         and from the trace's comms where they say: bytes (message size as nccl-tests counts it, or its share of one
         rank where `per_rank`), dtype, group, group_description, group_ranks, group_size, sequence,
-        communicator, peer (global rank); -1 or missing (categorical code -1) where not.
+        communicator, peer (global rank); -1 or missing (categorical code -1) where not. stated: False of a call that
+        was launched before the capture began, of which nothing is stated, though it is of others of its rank.
     transfers : one row for each send or receive that a kernel holds, of those whose peer is known by its rank: call
         (row in `table`), sends (else it receives), peer (global rank), bytes.
     """
@@ -106,7 +107,7 @@ def calls(trace: Trace) -> Calls:
     operations = np.where(operation_known, merged.codes[code.size :], merged.codes[: code.size])
     columns["operation"] = pd.Categorical.from_codes(operations, dtype=merged.dtype)
     columns |= {column: about_calls[column] for column in _CALL_COLUMNS if column not in ("operation", "bytes")}
-    _adopt_groups(columns)
+    columns["stated"] = _adopt_groups(columns, stored(ops, "launch") >= 0)
     columns["bytes"], columns["per_rank"] = _message_bytes(columns["operation"], about_calls)
     columns["peer"] = _global_peers(about_calls["group_ranks"], columns["rank"], about_calls["peer"])
     table = framed(columns)
@@ -116,27 +117,37 @@ def calls(trace: Trace) -> Calls:
     return Calls(members, table, _transfers(table, ops, trace.comms))  # many ranks have many calls: a copy takes time
 
 
-def _adopt_groups(columns: dict[str, Any]) -> None:
-    """Give calls that name no group, as those launched before the capture began, the only one of their stream."""
-    named, nothing = columns["group"].codes >= 0, columns["communicator"] == -1
-    lost = np.flatnonzero(~named & nothing)
-    if not lost.size or not named.any():
-        return
+def _adopt_groups(columns: dict[str, Any], launched: Mask) -> Mask:
+    """Give calls that name no group or communicator the only one of their stream; says which were launched before.
+
+    Parameters
+    ----------
+    launched : whether a call's launch is captured.
+
+    Returns
+    -------
+    stated : False of calls that say nothing of themselves as they were launched before the capture began.
+    """
+    named = (columns["group"].codes >= 0) | (columns["communicator"] != -1)
+    if named.all() or not named.any():
+        return repeated(True, bool, named.size)
+    lost, rows = np.flatnonzero(~named), np.flatnonzero(named)
     group = label(*(columns[name] for name in _GROUP))
     lane = label(columns["member"], columns["stream"])
-    rows = np.flatnonzero(named)
     row_of_lane = np.full(int(lane.max()) + 1, -1, np.int64)
     row_of_lane[lane[rows]] = rows
     differs = rows[group[rows] != group[row_of_lane[lane[rows]]]]
     row_of_lane[lane[differs]] = -1
     source = row_of_lane[lane[lost]]
-    lost, source = lost[source >= 0], source[source >= 0]
-    for name in _GROUP if lost.size else ():
+    adopted, source = lost[source >= 0], source[source >= 0]
+    for name in _GROUP if adopted.size else ():
         values = columns[name]
-        codes_or_values = np.array(values.codes if isinstance(values, pd.Categorical) else values)
-        codes_or_values[lost] = codes_or_values[source]
         is_text = isinstance(values, pd.Categorical)
-        columns[name] = pd.Categorical.from_codes(codes_or_values, dtype=values.dtype) if is_text else codes_or_values
+        changed = np.array(values.codes if is_text else values)
+        changed[adopted] = changed[source]
+        columns[name] = pd.Categorical.from_codes(changed, dtype=values.dtype) if is_text else changed
+    states_others = np.isin(columns["member"], columns["member"][rows])
+    return named | launched | ~states_others
 
 
 def _transfers(table: pd.DataFrame, ops: pd.DataFrame, comms: pd.DataFrame) -> pd.DataFrame:

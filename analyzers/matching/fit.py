@@ -15,7 +15,7 @@ LONG = 16  # matched collectives from which on a drift may be told from scatter
 FASTEST_DRIFT = 200e-6  # crystal clocks stay well within this
 DISTINCT = 5.0  # a drift counts where it is this many times its standard error
 # Student's t, two-sided 99 %, by degrees of freedom from 1
-_T99 = (63.7, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25, 3.17)
+T99 = (63.7, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25, 3.17)
 
 
 class Estimate(msgspec.Struct, frozen=True):
@@ -182,9 +182,9 @@ def _uncertainty(apart: Floats, pooled: float, degrees: int) -> float:
     """How far the middle of a clock's ends may be off, at 99 %: with few of them by the scatter over all clocks."""
     if degrees < 1 or not apart.size:
         return np.inf
-    are_few = apart.size <= len(_T99)
+    are_few = apart.size <= len(T99)
     scatter = max(pooled, float(np.std(apart))) if are_few else 1.4826 * _median(np.abs(apart))
-    t = _T99[min(degrees, len(_T99)) - 1] if are_few else 2.6
+    t = T99[min(degrees, len(T99)) - 1] if are_few else 2.6
     # The median of many is 1.25 times as uncertain as their mean (normal scatter).
     return max(1.25 * t * scatter / np.sqrt(apart.size), RESOLUTION_NS / 2)
 

@@ -9,7 +9,9 @@ when they end (`analyzers.matching.align`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,10 +21,10 @@ from analyzers.arrays.groups import group_numbers, is_repeated, label, occurrenc
 from analyzers.arrays.types import Floats, Ids, Ints, Mask
 from analyzers.matching.align import anywhere
 from analyzers.matching.calls import PAIRWISE, Calls, calls, listed
-from analyzers.matching.fit import bases, estimate
+from analyzers.matching.estimated import EstimatedClocks
 from analyzers.matching.merging import Merged, merge_sequences
 from analyzers.matching.order import CLEAR, Ahead, CallSequence, by_order
-from analyzers.matching.transfers import match_transfers
+from analyzers.matching.transfers import match_transfers, uneven
 from analyzers.trace.alignment import Matches
 from analyzers.trace.columns import codes, framed, ints, is_one_of, repeated, squeezed, stored, taken
 from analyzers.trace.steps import find_steps, steps_of
@@ -66,28 +68,34 @@ def match(trace: Trace, ahead_of: Callable[[pd.DataFrame], Ahead] | None = None)
 
 
 def _assigned(trace: Trace, found: Calls, ahead: Ahead | None, overruled: Collection[int]) -> _Assignment:
-    """All calls of a trace matched, without what hosts say of some members' clocks."""
+    """All calls of a trace matched, without what hosts say of some members' clocks.
+
+    What was launched before the capture began states nothing, and stays alone: what it is one with would be a guess.
+    """
     members, table = found.members, found.table
-    assignment = _Assignment(table, ints(members, "capture"))
+    assignment = _Assignment(table, members, _limit(trace))
     by_key = _has_key(table)
     if by_key.all() and by_key.size:
         assignment.put_all(*_by_key(table), "sequence")
-    elif by_key.any():
+        return assignment
+    if by_key.any():
         assignment.put(np.flatnonzero(by_key), *_by_key(table.loc[by_key]), "sequence")
-    if not by_key.all() and len(members) > 1:  # what one member alone calls is aligned with nothing
+    if len(members) > 1:  # what one member alone calls is aligned with nothing
         assignment.step = _named_steps(trace, ints(table, "op"))
-        assignment.ahead_ns = ahead if not overruled or ahead is None else _but_for(ahead, overruled)
-    limit = _limit(trace)
-    of_peers = assignment.put_transfers(found.transfers, ints(members, "rank"), limit)
-    in_order = _by_time(table, np.flatnonzero(~by_key & ~of_peers))
-    sequences = [(how, in_order[rows]) for how, rows in _sequences(table.take(in_order))]
+        assignment.hosts_say = ahead if not overruled or ahead is None else _but_for(ahead, overruled)
+    stated = table["stated"].to_numpy(bool)
+    if not stated.all():
+        unstated = np.flatnonzero(~stated)
+        assignment.put(unstated, np.arange(unstated.size), np.ones(unstated.size), "alone")
+    assignment.find_cut(_lanes(table, np.flatnonzero(~_pairwise(table) & stated)), found.transfers)
+    of_peers = assignment.put_transfers(found.transfers)
+    lanes = _lanes(table, _by_time(table, np.flatnonzero(~by_key & ~of_peers & stated)))
     by_all = is_one_of(table, "operation", BY_ALL)
-    sequences.sort(key=lambda one: not by_all[one[1]].any())  # first those whose ends tell who is with whom
-    for how, rows in sequences:
-        assignment.merge(how, rows, ints(table, "start_ns"), ints(table, "end_ns"), limit)
-    doubtful = [(how, rows) for how, rows in sequences if assignment.is_doubtful(rows)]
-    if len(sequences) + int(by_key.any()) + int(of_peers.any()) > 1:
-        assignment.rematch_uncertain(doubtful, len(members))
+    lanes.sort(key=lambda one: not by_all[one.rows].any())  # first those whose ends tell who is with whom
+    for lane in lanes:
+        assignment.merge(*lane)
+    if len(lanes) + int(by_key.any()) + int(of_peers.any()) > 1:
+        assignment.rematch_uncertain(lanes, found.transfers if of_peers.any() else None)
     return assignment
 
 
@@ -122,20 +130,33 @@ def _by_time(table: pd.DataFrame, rows: Ints) -> Ints:
     return rows[np.lexsort((ints(table, "start_ns")[rows], ints(table, "end_ns")[rows]))]
 
 
-class _Assignment:
-    """Collective, confidence and kind of match of each call, filled in sequence by sequence.
+class Lane(NamedTuple):
+    """Calls of which each member's order is one sequence, and how they are told apart (a key of MATCHED_BY)."""
 
-    step : the number of each call's training step, -1 where none is known. ahead_ns : as `by_order` has it.
+    how: str
+    rows: Ints
+
+
+class _Assignment:
+    """Collective, confidence and kind of match of each call, filled in lane by lane.
+
+    step : the number of each call's training step, -1 where none is known. hosts_say : as `by_order` has it, of what
+        hosts say of clocks. limit_ns : how far apart these may be, None where nothing tells.
+    estimated : what sure matches say of clocks, once there are some.
+    cut : members whose captures lack calls of others that they communicate with, at the head, the tail or amid.
     capture : of each member. by_ends : calls that were matched by when they end.
     needed : of each call, how many of the ranks that were given make it, as far as is known. peers : how many ranks
         exchange something in it, given or not; -1 where that is not known.
     overruled : as `Ordered` has it.
     """
 
-    def __init__(self, table: pd.DataFrame, capture: Ints) -> None:
-        self.table, self.capture, self.next = table, capture, 0
+    def __init__(self, table: pd.DataFrame, members: pd.DataFrame, limit_ns: int | None) -> None:
+        self.table, self.limit_ns, self.next = table, limit_ns, 0
+        self.capture, self.ranks = (ints(members, column) for column in ("capture", "rank"))
         self.step: Ids = repeated(-1, np.int64, len(table))
-        self.ahead_ns: Ahead | None = None
+        self.hosts_say: Ahead | None = None
+        self.estimated: EstimatedClocks | None = None
+        self.cut = np.zeros(len(members), bool)
         self.collective = np.full(len(table), -1, np.int32)
         self.confidence = np.ones(len(table))
         self.by = np.zeros(len(table), np.int8)
@@ -157,20 +178,21 @@ class _Assignment:
         self.needed = repeated(1, self.needed.dtype, collective.size)
         self.next = int(collective.max()) + 1
 
-    def put_transfers(self, transfers: pd.DataFrame, ranks: Ints, limit_ns: int | None) -> Mask:
+    def put_transfers(self, transfers: pd.DataFrame) -> Mask:
         """Match what is sent with what is received, peer by peer; says which calls these are."""
         of_peers, table = np.zeros(len(self.table), bool), self.table
         transfers = transfers[_pairwise(table)[ints(transfers, "call")]]
-        if not len(transfers) or np.unique(ranks).size < ranks.size:  # which of a rank's devices is meant is not known
+        if not len(transfers) or np.unique(self.ranks).size < self.ranks.size:  # which device is meant is not known
             return of_peers
 
         def numbered(calls: Ints, size: Ints, sends: Mask) -> tuple[Ints, Floats]:
-            start, end = (ints(table, column)[calls] for column in ("start_ns", "end_ns"))
-            step = np.asarray(self.step[calls], np.int64)
-            lane = CallSequence(ints(table, "member")[calls], label(size), start, end, step, ~sends, sends)
-            return self._numbered(lane, limit_ns, in_order=True, one_group=True)[:2]
+            index, confidence, found = self._numbered(
+                self._sequence(calls, label(size), ~sends, sends), calls, in_order=True, one_group=True
+            )
+            self.by_ends[calls] = found is not None
+            return index, confidence
 
-        found = match_transfers(transfers, table, ranks, numbered)
+        found = match_transfers(transfers, table, self.ranks, numbered)
         if not found.calls.size:
             return of_peers
         self.put(found.calls, found.collective, found.confidence, "pair")
@@ -180,18 +202,15 @@ class _Assignment:
         of_peers[found.calls] = True
         return of_peers
 
-    def merge(self, how: str, rows: Ints, start: Ints, end: Ints, limit_ns: int | None) -> None:
-        """Match one sequence of every rank, given clocks that are within a limit of each other."""
+    def merge(self, how: str, rows: Ints) -> None:
+        """Match the sequences of a lane's members."""
         lane = self.table.take(rows)
-        step, (waits, waited_for) = np.asarray(self.step[rows], np.int64), _waits(lane)
-        sequence = CallSequence(
-            ints(lane, "member"), _symbols(lane, how), start[rows], end[rows], step, waits, waited_for
-        )
+        sequence = self._sequence(rows, _symbols(lane, how), *_waits(lane))
         strict = how == "order" and _among_many(lane)
         of_two = _pairwise(lane)
         one_group, few = how != "order" or self._are_together(lane), np.unique(sequence.member).size < 3
         index, confidence, found = self._numbered(
-            sequence, limit_ns, in_order=one_group and (few or not of_two.any()), one_group=one_group, strict=strict
+            sequence, rows, in_order=one_group and (few or not of_two.any()), one_group=one_group, strict=strict
         )
         self.put(rows, index, confidence, how)
         self.by_ends[rows] = found is not None
@@ -199,6 +218,10 @@ class _Assignment:
             self.refuted[rows] = found.refuted
         together = np.unique(sequence.member).size if one_group or found is None else found.joined
         self.needed[rows] = np.where(of_two, np.minimum(together, 2), together)
+
+    def _sequence(self, rows: Ints, symbol: Ints, waits: Mask, waited_for: Mask) -> CallSequence:
+        member, start, end = (ints(self.table, column)[rows] for column in ("member", "start_ns", "end_ns"))
+        return CallSequence(member, symbol, start, end, np.asarray(self.step[rows], np.int64), waits, waited_for)
 
     def _are_together(self, lane: pd.DataFrame) -> bool:
         """Whether all members of a lane are known to be of one group, where the ends of its own calls can't tell.
@@ -215,61 +238,91 @@ class _Assignment:
         return bool(np.isin(wanted, member[rows[self.collective[rows] == largest]]).all())
 
     def _numbered(
-        self, lane: CallSequence, limit_ns: int | None, *, in_order: bool, one_group: bool, strict: bool = False
+        self, lane: CallSequence, rows: Ints, *, in_order: bool, one_group: bool, strict: bool = False
     ) -> tuple[Ints, Floats, Merged | None]:
-        """Number a lane's calls by their order, or by when they end, as `Merged` has it, where order does not tell."""
-        ordered = by_order(lane, self.ahead_ns, self._one_clock) if in_order else None
+        """Number a lane's calls by their order, or by when they end, as `Merged` has it, where order does not tell.
+
+        On clocks that are estimated already where there are such.
+        """
+        whole = not self.cut[np.unique(lane.member)].any()
+        ordered = by_order(lane, self._ahead, self._one_clock, whole=whole) if in_order else None
         if ordered is not None:
-            self.overruled |= set(ordered.overruled)
+            self.overruled |= set(ordered.overruled) if self.estimated is None else set()
             return ordered.collective, ordered.confidence, None
+        start, end, order, limit_ns = lane.start_ns, lane.end_ns, np.arange(rows.size), self.limit_ns
+        ahead = self.estimated.ahead(lane.member, end) if self.estimated is not None else np.full(rows.size, np.nan)
+        if np.isfinite(ahead).all():
+            move = np.rint(ahead).astype(np.int64)
+            start, end, limit_ns = start - move, end - move, 0
+            order = np.argsort(end, kind="stable")
         found = merge_sequences(
-            lane.member,
-            lane.symbol,
-            lane.start_ns,
-            lane.end_ns,
-            lane.step,
+            lane.member[order],
+            lane.symbol[order],
+            start[order],
+            end[order],
+            lane.step[order],
             limit_ns=limit_ns,
             one_group=one_group,
             strict=strict,
-            ahead_ns=self.ahead_ns,
+            ahead_ns=self.hosts_say,
         )
+        back = np.argsort(order, kind="stable")
+        found = Merged(*(getattr(found, name)[back] for name in found.__struct_fields__))
         return found.collective, found.confidence, found
 
-    def _one_clock(self, one: int, other: int) -> bool:
-        return bool(self.capture[one] == self.capture[other])
+    @property
+    def _ahead(self) -> Ahead | None:
+        """What is known of clocks: by sure matches, and by hosts where these say nothing or contradict hosts."""
+        if self.estimated is None:
+            return self.hosts_say
+        return partial(_within_both, self.estimated.between, self.hosts_say or (lambda one, other, at: anywhere(at)))
 
-    def is_doubtful(self, rows: Ints) -> bool:
-        """Whether ends alone matched several ranks' sequences, without certainty, or left calls unmatched."""
+    def _one_clock(self, one: int, other: int) -> bool:
+        return self.estimated is not None or bool(self.capture[one] == self.capture[other])
+
+    def find_cut(self, lanes: Sequence[Lane], transfers: pd.DataFrame) -> None:
+        """Find whose captures lack calls: members of a lane of which one has more calls of a kind than another."""
+        for how, rows in lanes:
+            lane = self.table.take(rows)
+            own, place = np.unique(ints(lane, "member"), return_inverse=True)
+            if how == "order" or (own.size > 2 and _pairwise(lane).any()):
+                continue  # who makes these calls is not known
+            symbol = label(_symbols(lane, how))
+            count = np.bincount(symbol * own.size + place, minlength=(int(symbol.max()) + 1) * own.size)
+            count = count.reshape(-1, own.size)
+            self.cut[own] |= bool((count != count[:, :1]).any())
+        self.cut[uneven(transfers, self.table, self.ranks)] = True
+
+    def rematch_uncertain(self, lanes: Sequence[Lane], transfers: pd.DataFrame | None) -> None:
+        """Match what is in doubt again, on clocks estimated from the sure matches, as long as more become sure."""
+        sure = 0
+        while True:
+            number, count = np.unique(self.collective, return_counts=True)
+            sure_ones = np.setdiff1d(number[count > 1], self.collective[self.confidence < CLEAR])
+            if sure_ones.size <= sure:
+                break
+            sure, rows = sure_ones.size, _by_time(self.table, np.flatnonzero(np.isin(self.collective, sure_ones)))
+            member, end = (ints(self.table, column)[rows] for column in ("member", "end_ns"))
+            self.estimated = EstimatedClocks.of(self.collective[rows], member, end, self.ranks.size)
+            of_peers = np.flatnonzero(self.by == _HOW.index("pair"))
+            if transfers is not None and self._is_doubtful(of_peers):
+                self.put_transfers(transfers)
+            for how, own in lanes:
+                if self._is_doubtful(own):
+                    self.merge(how, own)
+
+    def _is_doubtful(self, rows: Ints) -> bool:
+        """Whether ends alone matched several members' calls, without certainty, or left some unmatched."""
         count = np.bincount(self.collective[rows] - self.collective[rows].min())
         is_unsure = np.any(self.confidence[rows] < CLEAR) or np.any(count == 1)
         return bool(self.by_ends[rows].any() and np.ptp(ints(self.table, "member")[rows]) > 0 and is_unsure)
 
-    def rematch_uncertain(self, doubtful: list[tuple[str, Ints]], members: int) -> None:
-        """Match the doubtful sequences again, on clocks estimated from the sure matches of the others."""
-        if not doubtful:
-            return
-        ahead = self.clocks_ahead(members)
-        for how, rows in doubtful:
-            if np.all(np.isfinite(ahead[rows])):
-                start, end = ints(self.table, "start_ns").copy(), ints(self.table, "end_ns").copy()
-                move = np.rint(ahead[rows]).astype(np.int64)
-                start[rows] -= move
-                end[rows] -= move
-                self.merge(how, rows[np.argsort(end[rows], kind="stable")], start, end, 0)
 
-    def clocks_ahead(self, members: int) -> Floats:
-        """How far each call's clock runs ahead by the sure matches; nan where those do not reach."""
-        member, end = ints(self.table, "member"), ints(self.table, "end_ns")
-        unsure = np.unique(self.collective[self.confidence < CLEAR])
-        number, count = np.unique(self.collective, return_counts=True)
-        rows = _by_time(self.table, np.flatnonzero(np.isin(self.collective, np.setdiff1d(number[count > 1], unsure))))
-        if not rows.size:
-            return np.full(len(self.table), np.nan)
-        base = bases(end[rows], member[rows], members, int(np.median(end[rows])))
-        near = (end - base[member]).astype(np.float64)
-        collective = np.unique(self.collective[rows], return_inverse=True)[1]
-        fit = estimate(collective, member[rows], near[rows], members, int(np.bincount(member[rows]).argmax()))
-        return fit.offset_ns[member] + fit.drift[member] * (near - fit.offset_ns[member]) + base[member] - base[0]
+def _within_both(by_matches: Ahead, by_hosts: Ahead, one: int, other: int, at: Ints) -> tuple[Floats, Floats]:
+    """What matches and hosts say together of how far a clock is ahead; matches alone where they contradict hosts."""
+    (least, most), (low, high) = by_matches(one, other, at), by_hosts(one, other, at)
+    agree = np.maximum(least, low) <= np.minimum(most, high)
+    return np.where(agree, np.maximum(least, low), least), np.where(agree, np.minimum(most, high), most)
 
 
 def _limit(trace: Trace) -> int | None:
@@ -314,23 +367,22 @@ def _by_key(table: pd.DataFrame) -> tuple[Ids, Floats]:
     return collective, np.where(unlike[collective], UNLIKE, 1.0)
 
 
-def _sequences(table: pd.DataFrame) -> list[tuple[str, Ints]]:
-    """Calls of which each rank's order is one sequence: (how they are told apart, rows)."""
-    if not len(table):
-        return []
+def _lanes(table: pd.DataFrame, rows: Ints) -> list[Lane]:
+    """Some calls by what tells them apart, the surest there is."""
+    result, table = list[Lane](), table.take(rows)
     communicator, group = ints(table, "communicator") != -1, codes(table, "group")[0] >= 0
-    rows, result = np.ones(len(table), bool), list[tuple[str, Ints]]()
+    left = np.ones(rows.size, bool)
     for how, stated, key in (
         ("communicator", communicator, [ints(table, "communicator")]),
         ("group", group, [_categorical(table, "group"), _categorical(table, "group_ranks")]),
     ):
-        for _, lane in _split(how, rows & stated, label(*key)):
+        for lane in _split(left & stated, label(*key)):
             # What is sent and received among several is no call of all.
             among_few = np.unique(ints(table, "member")[lane]).size < 3
             of_peers = np.zeros(lane.size, bool) if among_few else _pairwise(table)[lane]
-            result += [(how, part) for part in (lane[~of_peers], lane[of_peers]) if part.size]
-        rows &= ~stated
-    return result + _split("order", rows, _streams(table, rows))
+            result += [Lane(how, rows[part]) for part in (lane[~of_peers], lane[of_peers]) if part.size]
+        left &= ~stated
+    return result + [Lane("order", rows[lane]) for lane in _split(left, _streams(table, left))]
 
 
 def _among_many(lane: pd.DataFrame) -> bool:
@@ -346,9 +398,9 @@ def _categorical(table: pd.DataFrame, column: str) -> pd.Categorical:
     return values
 
 
-def _split(how: str, rows: Mask, key: Ints) -> list[tuple[str, Ints]]:
+def _split(rows: Mask, key: Ints) -> list[Ints]:
     inside = np.flatnonzero(rows)
-    return [(how, inside[part]) for part in rows_by_key(key[inside]).values()]
+    return [inside[part] for part in rows_by_key(key[inside]).values()]
 
 
 def _streams(table: pd.DataFrame, rows: Mask) -> Ints:
@@ -375,8 +427,15 @@ def _symbols(lane: pd.DataFrame, how: str) -> Ints:
     operation = _categorical(lane, "operation")
     if how == "order":
         return label(operation, ints(lane, "kernel"))
-    kind = np.where(is_one_of(lane, "operation", PAIRWISE), -1, operation.codes)  # one's send is the other's receive
-    return label(kind, np.where(is_one_of(lane, "operation", UNEVEN), -1, size), _categorical(lane, "dtype"))
+    sends, receives = (is_one_of(lane, "operation", (one,)) for one in ("send", "recv"))
+    either, one_way = is_one_of(lane, "operation", ("send_recv",)), sends | receives
+    kind = np.where(either | one_way, -1, operation.codes)
+    member = ints(lane, "member")
+    if not either.any() and np.unique(member).size == 2:  # what the one sends the other receives
+        kind = np.where(one_way & (sends == (member == member[0])), -2, kind)
+    else:
+        one_way[:] = False
+    return label(kind, np.where(is_one_of(lane, "operation", UNEVEN) & ~one_way, -1, size), _categorical(lane, "dtype"))
 
 
 def _ranks_given(ranks: pd.Categorical, size: Ints, given: Collection[int]) -> Ints:

@@ -72,13 +72,17 @@ class Ordered(msgspec.Struct, frozen=True):
     overruled: tuple[tuple[int, int], ...] = ()
 
 
-def by_order(calls: CallSequence, ahead_ns: Ahead | None, one_clock: Callable[[int, int], bool]) -> Ordered | None:
+def by_order(
+    calls: CallSequence, ahead_ns: Ahead | None, one_clock: Callable[[int, int], bool], *, whole: bool = True
+) -> Ordered | None:
     """Number the collectives of a lane whose members all communicate with each other; None where order does not tell.
 
     Parameters
     ----------
-    ahead_ns : what hosts say of the members' clocks; None where nothing is known.
+    ahead_ns : what is known of the members' clocks; None where nothing is.
     one_clock : whether one host clock stamped the calls of two members: what hosts say of these is no assumption.
+    whole : whether captures with as many calls of each kind hold the same ones: none of them is known to be cut. Two
+        that lack as many, one at the head and the other at the tail, have equal numbers, too.
     """
     rows = {key[0]: own for key, own in rows_by_key(calls.member).items()}
     first = min(rows, key=lambda one: (-rows[one].size, one))
@@ -96,7 +100,7 @@ def by_order(calls: CallSequence, ahead_ns: Ahead | None, one_clock: Callable[[i
             if (np.maximum.accumulate(again.start_ns)[:-1] <= again.end_ns[1:]).all():
                 own, other = own[in_order], again
         within = partial(ahead_ns, first, one) if ahead_ns is not None else None
-        found = _lag(reference, other, within, one_clock(first, one))
+        found = _lag(reference, other, within, whole=whole, one_clock=one_clock(first, one))
         if found is None:
             return None
         place[own], confidence[own] = np.arange(own.size) + found.lag, found.confidence
@@ -141,8 +145,9 @@ class _Lag(msgspec.Struct, frozen=True):
     confidence: float = 1.0
 
 
-def _lag(reference: CallSequence, other: CallSequence, within: Within | None, one_clock: bool) -> _Lag | None:
-    equal = len(reference) == len(other)
+def _lag(
+    reference: CallSequence, other: CallSequence, within: Within | None, *, whole: bool, one_clock: bool
+) -> _Lag | None:
     tried = [_looked_at(reference, other, lag, within) for lag in _consistent_lags(reference, other).tolist()]
     tried = [one for one in tried if one.is_possible and not one.of_one_step < OTHER_STEPS]
     shares = [one.of_one_step for one in tried if not np.isnan(one.of_one_step)]
@@ -150,6 +155,7 @@ def _lag(reference: CallSequence, other: CallSequence, within: Within | None, on
     if by_steps:
         tried = [one for one in tried if one.of_one_step >= max(shares) - FEWER_STEPS]
     within_hosts = [one for one in tried if one.meets_hosts]
+    equal = whole and len(reference) == len(other)
     zero = next((one for one in tried if one.lag == 0 and equal), None)
     told = [one for one in within_hosts if by_steps or one.is_bounded]  # else a rank may have lost calls amid others
     if zero is None:
@@ -195,15 +201,16 @@ def _looked_at(reference: CallSequence, other: CallSequence, lag: int, within: W
     at_least, at_most = two.waited_for & one.waits, one.waited_for & two.waits
     least = float((two.start_ns - one.end_ns - usual)[at_least].max(initial=np.iinfo(np.int64).min // 2))
     most = float((two.end_ns - one.start_ns - usual)[at_most].min(initial=np.iinfo(np.int64).max // 2))
-    slack = 2 * JITTER_NS + 2 * DRIFT * float(np.ptp(one.end_ns))
-    meets, is_bounded, asked = True, False, 0.0
+    possible = least <= most + 2 * JITTER_NS + 2 * DRIFT * float(np.ptp(one.end_ns))
+    meets, is_bounded, asked = possible, False, 0.0
     if within is not None:
-        low, high = (float(bound[0]) - usual for bound in within(two.end_ns[[pairs // 2]]))
-        meets, is_bounded = max(low, least) <= min(high, most) + slack, bool(np.isfinite([low, high]).all())
-        asked = max(low, -high, 0.0) if is_bounded else 0.0
+        low, high = within(two.end_ns)
+        meets &= bool((two.start_ns - one.end_ns <= high + 2 * JITTER_NS)[at_least].all())
+        meets &= bool((two.end_ns - one.start_ns >= low - 2 * JITTER_NS)[at_most].all())
+        is_bounded = bool((np.isfinite(low) & np.isfinite(high)).all())
+        asked = float(np.median(np.maximum(np.maximum(low - apart, apart - high), 0.0))) if is_bounded else 0.0
     numbered = (one.step >= 0) & (two.step >= 0)
     share = float(np.mean((one.step == two.step)[numbered])) if np.count_nonzero(numbered) > 1 else np.nan
-    possible = least <= most + slack
     possible &= not _lost_amid(reference, first + lag, off, scatter) and not _lost_amid(other, first, -off, scatter)
     return _Lag(lag, pairs, possible, meets, is_bounded, share, scatter, asked)
 

@@ -46,11 +46,8 @@ def match_transfers(
     ranks : of each member; each occurs once.
     numbered : (calls, sizes, sends) of what one rank sends another, in time → their numbers and confidence.
     """
-    call, sends, rank = ints(transfers, "call"), ints(transfers, "sends") > 0, ints(transfers, "peer")
-    member = ints(table, "member")
-    order = np.argsort(ranks)
-    at = np.minimum(np.searchsorted(ranks[order], rank), ranks.size - 1)
-    peer = np.where(ranks[order][at] == rank, order[at], -1)  # -1: not captured
+    call, sends = ints(transfers, "call"), ints(transfers, "sends") > 0
+    member, peer = ints(table, "member"), _peers(transfers, ranks)
     in_time = ordered(ints(table, "end_ns")[call], ints(table, "start_ns")[call])
     number, confidence, told = np.full(call.size, -1, np.int64), np.ones(call.size), np.ones(call.size, bool)
     own, count = member[call], 0
@@ -80,6 +77,27 @@ def match_transfers(
     missing = np.bincount(collective[place], single, minlength=ranks_of.size).astype(np.int64)
     given = np.bincount(collective[place], single & (peer >= 0), minlength=ranks_of.size).astype(np.int64)
     return Found(calls, collective, sure[collective], (ranks_of + given)[collective], (ranks_of + missing)[collective])
+
+
+def uneven(transfers: pd.DataFrame, table: pd.DataFrame, ranks: Ints) -> Ints:
+    """Members of which one sent more, or less, of some size than the other received: a capture lacks calls."""
+    own, peer, sends = (
+        ints(table, "member")[ints(transfers, "call")],
+        _peers(transfers, ranks),
+        ints(transfers, "sends"),
+    )
+    sender, receiver = np.where(sends > 0, own, peer), np.where(sends > 0, peer, own)
+    lane = label(sender, receiver, ints(transfers, "bytes"))
+    more = np.bincount(lane, np.where(sends > 0, 1, -1))[lane] != 0
+    more &= peer >= 0
+    return np.unique(np.append(own[more], peer[more]))
+
+
+def _peers(transfers: pd.DataFrame, ranks: Ints) -> Ints:
+    """The member that each transfer is with, -1 where that is not captured."""
+    rank, order = ints(transfers, "peer"), np.argsort(ranks)
+    at = np.minimum(np.searchsorted(ranks[order], rank), ranks.size - 1)
+    return np.where(ranks[order][at] == rank, order[at], -1)
 
 
 def _linked(call: Ints, number: Ints, member: Ints) -> tuple[Ints, Ints]:

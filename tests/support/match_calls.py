@@ -16,10 +16,19 @@ SEND_RECV = "ncclDevKernel_SendRecv(x)"
 
 
 def call(
-    rank: int, end: int, *, name: str = KERNEL, stream: int = 20, grid: int = 24, lasts: int = MS, **stated: Any
+    rank: int,
+    end: int,
+    *,
+    name: str = KERNEL,
+    stream: int = 20,
+    grid: int = 24,
+    lasts: int = MS,
+    launched: bool = True,
+    **stated: Any,
 ) -> dict[str, Any]:
-    """A call of a rank that ends then, and what the trace says of it."""
+    """A call of a rank that ends then, and what the trace says of it; not `launched` before the capture began."""
     return {
+        "launch": (1, 2) if launched else None,
         "rank": rank,
         "name": name,
         "stream": stream,
@@ -36,7 +45,7 @@ def trace(*calls: dict[str, Any]) -> Trace:
     ranks = {rank: builder.rank(rank) for rank in sorted({one["rank"] for one in calls})}
     for one in calls:
         rank = ranks[one["rank"]]
-        rank.kernel(one["name"], one["stream"], one["start"], one["end"], launch=(1, 2), grid=one["grid"])
+        rank.kernel(one["name"], one["stream"], one["start"], one["end"], launch=one["launch"], grid=one["grid"])
         if one["stated"]:
             builder.add("comms", process=rank.process, correlation=builder.correlation, **one["stated"])
     return builder.trace()

@@ -234,6 +234,30 @@ def test_captures_of_two_hosts_say_nothing_of_each_other() -> None:
     assert (clocks.method, offsets(clocks), residuals(clocks)) == ("session", [0, 0], [None, None])
 
 
+def test_clocks_of_two_hosts_may_drift_apart_where_too_few_collectives_show_it() -> None:
+    """Nine all-reduces of 10 µs, one each 100 ms; rank 11 gains 4 µs between two of them: 16 µs in all, each way.
+
+    Without a drift it would be at most 10 - 16 µs ahead by the first, and at least 16 - 10 by the last. Each bound
+    is 40 ns wider for each ms from the fifth, so that all say 10 µs there; the residual holds at either end, too.
+    """
+    spans = [together((0, 1), k * 100 * MS, {1: 4_000 * (k - 5)}, 10_000) for k in range(1, 10)]
+    clocks = solve(matched(spans, captures=[0, 1]), hosts_of({0: (None, 10**9)}, [0, 1], [-1, -1]))
+    assert (offsets(clocks), clocks.contradictions) == ([0, 0], ())
+    assert bounds(clocks)[1] == pytest.approx((-10_000, 10_000), abs=2)
+    assert 16_000 <= (residuals(clocks)[1] or 0) <= 16_000 + 10_002
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_of_two_hosts_that_share_less_than_three_collectives_a_drift_of_100_ppm_is_allowed(count: int) -> None:
+    """The first and the last are 50 ms from the middle: 5 µs."""
+    spans = [together((0, 1), k * 100 * MS, length=10_000) for k in range(1, count + 1)]
+    apart, alike = (
+        residuals(solve(matched(spans, captures=[0, 1]), hosts_of({0: (None, 10**9)}, [0, 1], shared)))[1] or 0
+        for shared in ([-1, -1], [0, 0])
+    )
+    assert apart - alike == pytest.approx(5_000 * (count - 1), abs=2)
+
+
 def test_host_clocks_of_captures_of_one_host_agree_within_a_term_of_their_own() -> None:
     """Each within 10 µs of the host's: what bounds the GPUs against each other is 20 µs wider on either side."""
     hosts = hosts_of({0: (-4_000, 6_000), 1: (20_000, 32_000)}, [0, 1], [0, 0], 10_000)

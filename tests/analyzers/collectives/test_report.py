@@ -134,6 +134,35 @@ def test_groups_running_side_by_side_are_not_cut_off() -> None:
         assert "cut-off" not in codes(collectives(align(run(4, 30, groups, keyed=keyed).trace())))
 
 
+@pytest.mark.parametrize(("later", "operation", "warned"), [
+    (160, "AllReduce", True), (140, "AllReduce", False), (160, "Broadcast", False),
+])  # fmt: skip
+def test_a_rank_that_leaves_an_all_reduce_long_after_another_is_warned_of(
+    later: int, operation: str, warned: bool
+) -> None:
+    """All 41 take 100 µs on both ranks and end together, but for the sixth, which rank 1 leaves so many µs later.
+
+    100 µs for the operation, 2 µs for the clocks, each known to 1, and 50 are explained: 152. A broadcast's root
+    leaves when it likes.
+    """
+    builder = Builder()
+    ranks = [builder.rank(rank) for rank in range(2)]
+    for number in range(41):
+        name = operation if number == 5 else "AllReduce"
+        for process, rank in enumerate(ranks):
+            end = (number + 1) * 1_000_000 + later * 1_000 * (number == 5 and process == 1)
+            rank.kernel(f"ncclDevKernel_{name}(x)", 20, (number + 1) * 1_000_000 - 100_000, end, launch=(0, 1))
+            builder.add("comms", process=process, correlation=builder.correlation, group="0", sequence=number)
+    result = collectives(align(builder.trace()))
+    assert list(result)[5].end_skew_ns == later * 1_000
+    assert result.clocks.residual_ns == 1_000
+    text = (
+        "Ranks leave 1 collective further apart than the operation and the clocks explain: rank 1 ends all_reduce 5 "
+        "160 µs after the first."
+    )
+    assert [one.message for one in result.warnings if one.code == "ends-apart"] == [text] * warned
+
+
 def test_unsure_matches_are_counted_in_a_warning() -> None:
     builder = Builder()
     for rank in range(2):

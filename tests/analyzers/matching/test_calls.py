@@ -20,7 +20,7 @@ from tests.support.one_kernel import ALL_REDUCE, SEND_RECV, one_call, rows, seve
 SAYS_NOTHING = {
     "bytes": -1, "dtype": None, "group": None, "group_description": None,
     "group_ranks": None, "group_size": -1, "sequence": -1,
-    "communicator": -1, "peer": -1, "per_rank": False,
+    "communicator": -1, "peer": -1, "per_rank": False, "stated": True,
 }  # fmt: skip
 
 
@@ -139,6 +139,29 @@ def test_a_call_that_names_no_group_is_of_the_only_one_of_its_stream() -> None:
     found = rows(calls(builder.trace()))
     assert [row["group"] for row in found] == ["a", "a", "a", None, "b", None]
     assert [row["group_ranks"] for row in found] == ["[a]", "[a]", "[a]", None, "[b]", None]
+
+
+def test_a_call_without_a_communicator_is_of_the_only_one_of_its_stream() -> None:
+    builder = Builder()
+    rank = builder.rank(0)
+    for stream, communicator in ((20, -1), (20, 7), (24, 7), (24, -1), (24, 8)):
+        rank.kernel(ALL_REDUCE, stream, 100, 200, launch=(1, 2))
+        if communicator >= 0:
+            builder.add("comms", process=0, correlation=builder.correlation, communicator=communicator)
+    assert [row["communicator"] for row in rows(calls(builder.trace()))] == [7, 7, 7, -1, 8]
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_nothing_is_stated_of_what_was_launched_before_the_capture_where_it_is_of_others(others: bool) -> None:
+    """The first launch is not captured, the second is and says nothing, the third may say its group."""
+    builder = Builder()
+    rank = builder.rank(0)
+    for launch in (None, (1, 2), (3, 4)):
+        rank.kernel(ALL_REDUCE, 20, 100, 200, launch=launch)
+    if others:
+        builder.add("comms", process=0, correlation=builder.correlation, group="a")
+    builder.rank(1).kernel(ALL_REDUCE, 20, 100, 200)  # a rank of which nothing is ever stated
+    assert [row["stated"] for row in rows(calls(builder.trace()))] == [not others, True, True, True]
 
 
 ids = st.tuples(st.integers(0, 4), st.integers(-1, 3))

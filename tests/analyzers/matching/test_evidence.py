@@ -119,7 +119,7 @@ def test_calls_of_a_group_are_one_of_operation_size_and_type(
     assert len(two(first, second, **evidence)) == (1 if one else 2)
 
 
-@pytest.mark.parametrize("operation", ["all_to_all", "gather", "scatter", "dispatch", "combine", "send_recv", "send"])
+@pytest.mark.parametrize("operation", ["all_to_all", "gather", "scatter", "dispatch", "combine", "send_recv"])
 def test_sizes_may_differ_between_ranks_where_each_has_its_own_share(operation: str) -> None:
     assert two({"bytes": 8}, {"bytes": 16}, group="0", operation=operation) != ["alone", "alone"]
     assert two({"dtype": "Int"}, {"dtype": "Half"}, group="0", operation=operation) == ["alone", "alone"]
@@ -129,7 +129,8 @@ def test_what_one_sends_the_other_receives() -> None:
     for evidence in ({"group": "0"}, {"communicator": 7}):
         assert two({"operation": "send"}, {"operation": "recv"}, **evidence) == list(evidence)
         assert two({"operation": "send_recv"}, {"operation": "recv"}, **evidence) == list(evidence)
-        assert two({"operation": "send"}, {"operation": "gather"}, **evidence) == ["alone", "alone"]
+        for other in ({"operation": "gather"}, {"operation": "send"}, {"operation": "recv", "bytes": 16}):
+            assert two({"operation": "send", "bytes": 8}, other, **evidence) == ["alone", "alone"]
 
 
 def test_calls_of_which_nothing_is_stated_are_matched_by_kernel() -> None:
@@ -199,6 +200,38 @@ def test_pairs_are_told_apart_by_group_and_sizes() -> None:
 
 def test_a_peer_that_is_rank_nought_is_a_peer() -> None:
     assert how(matched(transfer(3, 5 * MS, "send", 0), transfer(0, 5 * MS, "recv", 3))) == ["pair"]
+
+
+@pytest.mark.parametrize("evidence", [{"group": "0"}, {"communicator": 7}])
+def test_a_send_that_ends_before_its_receiver_starts_is_not_the_next_one(evidence: dict[str, Any]) -> None:
+    """Every 40 ms rank 0 sends, rank 1 receives 4 ms after, sends 3 ms later, and rank 0 receives 4 ms after.
+
+    Where rank 1 lacks its first call and rank 0 its last, both have 15: in turn, those would be of another two each.
+    """
+    made = []
+    for number in range(8):
+        at = 40 * number * MS + number**2 * MS // 8
+        for rank, operation, end in ((0, "send", 10), (1, "recv", 14), (1, "send", 17), (0, "recv", 21)):
+            made.append(call(rank, at + end * MS, name=SEND_RECV, operation=operation, lasts=MS // 10, **evidence))
+    found = together(matched(*made))
+    assert sorted(sorted(one) for one in found) == [[2 * one, 2 * one + 1] for one in range(16)]
+    kept = [number for number in range(32) if number not in (1, 31)]
+    matches = matched(*(made[number] for number in kept))
+    for one, sure in zip(together(matches), matches.collectives["sure"], strict=True):
+        assert not sure or len({kept[op] // 2 for op in one}) == 1
+
+
+def test_what_was_launched_before_the_capture_began_is_no_call_of_others() -> None:
+    """Both ranks' first calls end together, and are of two groups: nothing says so, and none is matched."""
+    named = [
+        call(rank, (number + 2) * 10 * MS, group=f"of {rank}", group_ranks=f"[{rank}, {rank + 2}]")
+        for rank in range(2)
+        for number in range(3)
+    ]
+    early = [call(rank, 10 * MS, launched=False) for rank in range(2)]
+    matches = matched(*early, *named)
+    assert [len(one) for one in together(matches)] == [1] * 8
+    assert not matches.collectives["sure"].any()
 
 
 def test_sends_whose_other_side_does_not_say_with_whom_are_matched_within_their_group() -> None:

@@ -132,7 +132,7 @@ def test_a_collective_is_as_sure_as_the_least_sure_of_its_calls() -> None:
     confidence = np.array([[1.0, 0.9, 0.5], [0.8, 0.49, 1.0], [0.5, 0.5, 0.5], [1.0, 1.0, 1.0]])
     collective = np.repeat(np.arange(4), 3)
     collective[-1] = 4  # seen on one rank only
-    assignment = _Assignment(found.table, np.zeros(3, np.int64))
+    assignment = _Assignment(found.table, found.members, None)
     assignment.put(np.arange(12), collective, confidence.ravel(), "group")
     matches = _matches(found.members, assignment, (0, 1, 2))
     assert matches.collectives["confidence"].tolist() == [0.5, 0.49, 0.5, 1.0, 1.0]

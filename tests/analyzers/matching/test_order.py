@@ -30,8 +30,10 @@ def lane(
     return CallSequence(member, symbol, end - round(lasts * MS), end, step, needed, needed).take(order)
 
 
-def matched(calls: CallSequence, ahead: Ahead | None = None, *, one_clock: bool = False) -> Ordered | None:
-    return by_order(calls, ahead, lambda one, other: one_clock)
+def matched(
+    calls: CallSequence, ahead: Ahead | None = None, *, one_clock: bool = False, whole: bool = True
+) -> Ordered | None:
+    return by_order(calls, ahead, lambda one, other: one_clock, whole=whole)
 
 
 def pairs(calls: CallSequence, found: Ordered | None) -> list[tuple[int, int]] | None:
@@ -107,6 +109,26 @@ def test_hosts_yield_to_equal_calls_unless_one_clock_stamped_both(one_clock: boo
     within = matched(calls, between(4.9, 5.1), one_clock=one_clock)
     assert within is not None
     assert within.overruled == ()
+
+
+def test_equal_numbers_say_nothing_of_captures_that_are_cut() -> None:
+    """The second lacks the first call and has one more behind. Clocks are known to 50 µs, or steps are numbered."""
+    calls = lane(UNEVEN[:-1], UNEVEN[1:], waits=False)
+    assert pairs(calls, matched(calls)) == [(at, at) for at in range(7)]
+    assert matched(calls, whole=False) is None
+    known = matched(calls, between(-0.05, 0.05), whole=False)
+    assert pairs(calls, known) == [(at + 1, at) for at in range(6)]
+    steps = [[0, 1, 1, 2, 2, 3, 3], [1, 1, 2, 2, 3, 3, 4]]
+    calls = lane(UNEVEN[:-1], UNEVEN[1:], steps=steps, waits=False)
+    assert pairs(calls, matched(calls, whole=False)) == [(at + 1, at) for at in range(6)]
+
+
+def test_each_pair_keeps_to_what_is_known_of_clocks_at_its_instant() -> None:
+    """Every 10 ms a call of 0.2 ms; 5 lost on the first, 6 on the second: both are one call 10 ms off on one clock."""
+    ends = [10 * one for one in range(1, 13)]
+    calls = lane([one for one in ends if one != 50], [one for one in ends if one != 60])
+    assert matched(calls, between(-0.05, 0.05), one_clock=True) is None
+    assert matched(calls, between(-10.05, 10.05), one_clock=True) is not None
 
 
 def test_hosts_decide_where_another_order_fits_as_well() -> None:

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import traceviz as tv
+from analyzers.clocks.align import align
 from analyzers.common.errors import TracevizError
 from analyzers.replay import engine, loop, predict, suggest
 from analyzers.replay.answer import what_if
@@ -317,6 +318,34 @@ def test_a_capture_that_waits_for_itself_is_refused(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(predict, "run", stuck)
     result = what_if(program(), [Scale("compute", 0.5)], *PAIR)
     assert (result.exit_code, result.reason) == (3, "run again, the program would wait for itself for ever")
+
+
+def test_calls_of_ranks_that_were_given_may_be_unmatched_and_all_else_is_predicted() -> None:
+    """Each of ten steps, launched ahead, is a product of 300 µs and an all-reduce of 40. Rank 1 lacks the fifth's.
+
+    Rank 1's product takes half as long (its fifth, 340), and it waits for rank 0, which waits for nobody: with products
+    twice as quick, steps are 150 µs shorter. The fifth all-reduce is one of ten.
+    """
+    run = Builder()
+    ranks = [run.rank(0), run.rank(1)]
+    for step in range(10):
+        at, host = (5 + step * 342) * US, step * 20 * US
+        for number, rank in enumerate(ranks):
+            rank.range(f"step {step}", host, host + 19 * US)
+            lacks = (step, number) == (4, 1)
+            product = 340 if lacks else 150 if number else 300
+            rank.kernel("gemm", 7, at, at + product * US, launch=(host, host + US))
+            if not lacks:
+                start, end = at + (product + 1) * US, at + 341 * US
+                rank.kernel("ncclDevKernel_AllReduce", 7, start, end, launch=(host + US, host + 2 * US))
+                stated = {"group": "0", "group_ranks": "[0, 1]", "group_size": 2, "sequence": step}
+                run.add("comms", process=number, correlation=run.correlation, **stated)
+    found = what_if(align(run.trace()).trace, [Scale("compute", 0.5)])
+    assert not found.reason
+    (change,) = found.changes
+    lacking = "10 % of the collectives lack a rank's call: they stay as long as they were, waits included"
+    assert lacking in change.assumptions
+    assert change.gain_ns == pytest.approx(150 * US, abs=10 * US)
 
 
 @pytest.mark.parametrize("ranks", [(1,), (0, 3)])
