@@ -148,7 +148,7 @@ def check_overlap(
     >>> trace = load("tests/data/torch/dpmp_overlap.rank*.json.gz")
     >>> result = check_overlap(trace, "nvtx:DP Embedding", "nvtx:MP Embedding")
     >>> result.verdict, result.job.real_overlap_ns, result.job.achievable_ns
-    ('partial', 161600, 1012379)
+    ('partial', 74816, 341793)
     >>> check_overlap("tests/data/torch/dpmp_overlap.rank*.json.gz", memory="4GB").verdict
     'inconclusive'
     >>> result.to_frame()["overlap_ns"].to_dict()

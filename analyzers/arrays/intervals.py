@@ -212,6 +212,17 @@ def lay(a: Labelled, b: Labelled, groups: int) -> Laid:
     return Laid(laid_a, laid_b, span, times)
 
 
+def unions_by_group(one: Labelled, groups: int) -> Labelled:
+    """Merge the intervals of each of `groups` groups (numbered from 0), by group and start."""
+    laid = lay(one, (one[0][:0], one[1][:0], one[2][:0]), groups)
+    group = laid.group(laid.a)
+    starts, ends = laid.a.starts - group * laid.span, laid.a.ends - group * laid.span
+    if laid.times is not None:
+        return laid.times[starts], laid.times[ends], group
+    low = min((int(each.min()) for each in one[:2] if each.size), default=0)
+    return starts + low, ends + low, group
+
+
 def overlap_by_group(a: Labelled, b: Labelled, groups: int) -> GroupOverlap:
     """Measure A, B and their intersection in each of `groups` groups (numbered from 0)."""
     laid = lay(a, b, groups)

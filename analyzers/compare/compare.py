@@ -459,9 +459,9 @@ def left_out(runs: Sequence[ComparedRun], groups: Sequence[StepGroups], common: 
         label = run.label
         for step in run.steps.left_out if run.steps else ():
             if step.step in common.excluded:
-                code = "late-start" if run.late_start and run.late_start.step == step.step else "excluded-step"
+                late = run.late_start and run.late_start.step == step.step
                 text = f"{label}: step {step.step} is left out of medians: {step.reason}."
-                found.append(TraceWarning(code, text))
+                found.append(TraceWarning("late-start", text) if late else TraceWarning("excluded-step", text))
         steps = [number for number in one.numbers.tolist() if number not in {*common.steps, *common.excluded}]
         ranks = sorted({rank for rank, _ in one.lanes} - set(common.ranks))
         for code, what, numbers in (("other-steps", "step", steps), ("other-ranks", "rank", ranks)):

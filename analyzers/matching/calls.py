@@ -147,7 +147,9 @@ def _adopt_groups(columns: dict[str, Any], launched: Mask) -> Mask:
         changed[adopted] = changed[source]
         columns[name] = pd.Categorical.from_codes(changed, dtype=values.dtype) if is_text else changed
     states_others = np.isin(columns["member"], columns["member"][rows])
-    return named | launched | ~states_others
+    stated = named | launched | ~states_others
+    stated[adopted] |= columns["group"].codes[adopted] >= 0  # NCCL's ranges name no groups, and split communicators
+    return stated
 
 
 def _transfers(table: pd.DataFrame, ops: pd.DataFrame, comms: pd.DataFrame) -> pd.DataFrame:

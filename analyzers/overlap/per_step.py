@@ -1,7 +1,8 @@
 """Real overlap of each step on one device, and that of the median step, for which the device speaks.
 
-A step's ratio is its real overlap over the shorter side's busy time in it, waits left out; steps in which a side is
-empty have none. The median is one of the steps: of four the second lowest. Clocks, and waits that are not seen, leave
+A step's ratio is how much of its shorter side's busy time, waits left out, lies beside the other side of whatever
+step: GPUs run behind their hosts, and work launched in one step meets that of the next. Steps in which a side is empty
+have none. The median is one of the steps: of four the second lowest. Clocks, and waits that are not seen, leave
 each step's ratio a range; the median lies between the median of the lows and that of the highs.
 """
 
@@ -13,7 +14,7 @@ import numpy as np
 from msgspec.structs import astuple
 
 from analyzers.arrays.groups import distinct
-from analyzers.arrays.intervals import overlap_by_group
+from analyzers.arrays.intervals import coverage, union, unions_by_group
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.common.records import Record
 from analyzers.trace.columns import ints_at
@@ -27,8 +28,8 @@ LEAST_APART = 0.01  # of a ratio: nearer is not far
 class PerStep(Record, frozen=True, eq=False):
     """Steps of one device in which both sides are busy, ascending, as columns.
 
-    numbers : the steps'. overlap_ns : plain overlap; real_ns, could_ns : real overlap, and the shorter side's busy time
-        without waits, ns.
+    numbers : the steps'. could_ns : the shorter side's busy time without waits; real_ns, overlap_ns : what of it lies
+        beside the other side, and the same with waits; ns.
     low, high : between these the ratio lies as clocks are known and waits are seen; apparent_low, apparent_high : if
         what is not seen of waits was none.
     """
@@ -93,31 +94,34 @@ def per_step(trace: Trace, a: Ints, b: Ints, absent: Mask) -> PerStep | None:
     if not all(rows.size for rows in sides):
         return None
     groups = [np.searchsorted(numbers, number[rows]) for rows in sides]
+    whole = (a, b)
 
-    def measured(wait_of_a: str, wait_of_b: str) -> tuple[Ints, Ints, Ints]:
-        running = [
-            _running(trace, rows, group, wait, absent)
-            for rows, group, wait in zip(sides, groups, (wait_of_a, wait_of_b), strict=True)
-        ]
-        found = overlap_by_group(running[0], running[1], numbers.size)
-        return found.a, found.b, found.both
+    def measured(side: int, own: str, other: str) -> tuple[Ints, Ints]:
+        """Each step's busy time of one side (0, 1), and what of it lies beside the other, with these waits; ns."""
+        beside = union(*_running(trace, whole[1 - side], other, absent))
+        of_steps = (*_running(trace, sides[side], own, absent), groups[side])
+        starts, ends, step = unions_by_group(of_steps, numbers.size)
+        return _added(ends - starts, step, numbers.size), _added(coverage(starts, ends, beside), step, numbers.size)
 
-    busy_a, busy_b, both = measured("wait_ns", "wait_ns")
-    plain = measured("", "")[2]
+    (busy_a, met_a), (busy_b, met_b) = (measured(side, "wait_ns", "wait_ns") for side in (0, 1))
     could = np.minimum(busy_a, busy_b)
     kept = np.flatnonzero(could > 0)
     if not kept.size:
         return None
-    ratio, rows = both[kept] / could[kept], np.concatenate(sides)
+    real = np.where(busy_a <= busy_b, met_a, met_b)
+    plain = np.where(busy_a <= busy_b, measured(0, "", "")[1], measured(1, "", "")[1])
+    ratio, rows = real[kept] / could[kept], np.concatenate(whole)
     wait, least, most = (ints_at(trace.ops, column, rows) for column in ("wait_ns", *WAIT_RANGE))
     is_exact = np.array_equal(least, wait) and np.array_equal(most, wait)
-    apparent = (ratio, ratio) if is_exact else _ratios(measured, "wait_low_ns", "wait_high_ns", kept)
+    apparent: tuple[Floats, Floats] = (ratio, ratio)
+    if not is_exact:
+        apparent = _ratios(measured, "wait_low_ns", "wait_high_ns", kept)
     seen = _ratios(measured, "wait_low_ns", "absent", kept) if absent[rows].any() else apparent
     low, high, apparent_low, apparent_high = *seen, *apparent
     return PerStep(
         numbers[kept],
         plain[kept],
-        both[kept],
+        real[kept],
         could[kept],
         np.minimum(low, ratio),
         np.maximum(high, ratio),
@@ -126,35 +130,46 @@ def per_step(trace: Trace, a: Ints, b: Ints, absent: Mask) -> PerStep | None:
     )
 
 
-def _running(trace: Trace, rows: Ints, group: Ints, wait: str, absent: Mask) -> tuple[Ints, Ints, Ints]:
-    """When some ops run, by their step, with waits as a column has them.
+def _running(trace: Trace, rows: Ints, wait: str, absent: Mask) -> tuple[Ints, Ints]:
+    """When some ops run, with waits as a column has them.
 
     Without a column they count as running; "absent" is the longest that they may be.
     """
     starts, ends = (ints_at(trace.ops, column, rows) for column in ("start_ns", "end_ns"))
     if not wait:
-        return starts, ends, group
+        return starts, ends
     waits = ints_at(trace.ops, "wait_high_ns" if wait == "absent" else wait, rows)
     if wait == "absent":
         waits = np.where(absent[rows], ends - starts, waits)
-    return starts + waits, ends, group
+    return starts + waits, ends
 
 
 def _ratios(
-    measured: Callable[[str, str], tuple[Ints, Ints, Ints]], least: str, most: str, kept: Ints
+    measured: Callable[[int, str, str], tuple[Ints, Ints]], least: str, most: str, kept: Ints
 ) -> tuple[Floats, Floats]:
-    """The least and most that the ratio of some steps can be; as `analyzers.overlap.certainty` bounds them."""
-    met = {(i, j): measured(*waits) for (i, j), waits in _combined(least, most).items()}
-    least_ns, most_ns = met[1, 1][2], met[0, 0][2]
-    least_alone = np.minimum(met[1, 0][0] - met[1, 0][2], met[0, 1][1] - met[0, 1][2])
-    most_alone = np.minimum(met[0, 1][0] - met[0, 1][2], met[1, 0][1] - met[1, 0][2])
-    return _part(least_ns, most_alone)[kept], _part(most_ns, least_alone)[kept]
+    """The least and most that the ratio of some steps can be, as the one or the other side may be the shorter.
+
+    What lies beside the other side is least, and what is alone most, at the waits that make it so, each for itself; as
+    `analyzers.overlap.certainty` bounds them.
+    """
+    lows, highs, shortest, longest = [], [], [], []
+    for side in (0, 1):
+        met = {(own, other): measured(side, own, other) for own in (least, most) for other in (least, most)}
+        alone = {waits: busy - beside for waits, (busy, beside) in met.items()}
+        lows.append(_part(met[most, most][1], alone[least, most]))
+        highs.append(_part(met[least, least][1], alone[most, least]))
+        shortest.append(met[most, most][0])
+        longest.append(met[least, least][0])
+    may_be = [shortest[side] <= longest[1 - side] for side in (0, 1)]
+    low = np.min([np.where(may, one, np.inf) for may, one in zip(may_be, lows, strict=True)], axis=0)
+    high = np.max([np.where(may, one, -np.inf) for may, one in zip(may_be, highs, strict=True)], axis=0)
+    return np.asarray(low[kept]), np.asarray(high[kept])
 
 
-def _combined(least: str, most: str) -> dict[tuple[int, int], tuple[str, str]]:
-    """The waits of both sides: of each the least (0) and the most (1)."""
-    waits = (least, most)
-    return {(i, j): (waits[i], waits[j]) for i in (0, 1) for j in (0, 1)}
+def _added(lengths: Ints, step: Ints, steps: int) -> Ints:
+    found = np.zeros(steps, np.int64)
+    np.add.at(found, step, lengths)
+    return found
 
 
 def _part(overlap: Ints, alone: Ints) -> Floats:

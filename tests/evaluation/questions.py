@@ -134,7 +134,7 @@ QUESTIONS = (
         "How many ranks and which steps does this capture have?",
         "What is in this capture?",
         {"TRACE": ITEM},
-        lambda answer: (len(range(*_ends(answer["ranks"]))), answer["steps"]),
+        lambda answer: (len(range(*_ends(answer["ranks"]))), "{first}-{last}".format_map(answer["steps"])),
         _steps_of_item,
         "raw file",
     ),

@@ -67,7 +67,7 @@ def hold_queues(seeds: range, fmt: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("fmt", ["nsys", "kineto"])
 def test_of_graphs_traced_by_node_a_named_cause_held_the_op(fmt: str, tmp_path: Path) -> None:
-    hold_graphs(range(100, 190), fmt, tmp_path)
+    hold_graphs(range(100, 280), fmt, tmp_path)
 
 
 def test_a_full_launch_queue_is_named_where_it_was_full(tmp_path: Path) -> None:

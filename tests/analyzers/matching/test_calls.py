@@ -153,15 +153,18 @@ def test_a_call_without_a_communicator_is_of_the_only_one_of_its_stream() -> Non
 
 @pytest.mark.parametrize("others", [True, False])
 def test_nothing_is_stated_of_what_was_launched_before_the_capture_where_it_is_of_others(others: bool) -> None:
-    """The first launch is not captured, the second is and says nothing, the third may say its group."""
+    """The first launches are not captured, the third is and says nothing, the fourth may say its group.
+
+    The second is on that one's stream, and so of its group.
+    """
     builder = Builder()
     rank = builder.rank(0)
-    for launch in (None, (1, 2), (3, 4)):
-        rank.kernel(ALL_REDUCE, 20, 100, 200, launch=launch)
+    for stream, launch in ((21, None), (20, None), (20, (1, 2)), (20, (3, 4))):
+        rank.kernel(ALL_REDUCE, stream, 100, 200, launch=launch)
     if others:
         builder.add("comms", process=0, correlation=builder.correlation, group="a")
     builder.rank(1).kernel(ALL_REDUCE, 20, 100, 200)  # a rank of which nothing is ever stated
-    assert [row["stated"] for row in rows(calls(builder.trace()))] == [not others, True, True, True]
+    assert [row["stated"] for row in rows(calls(builder.trace()))] == [not others, True, True, True, True]
 
 
 ids = st.tuples(st.integers(0, 4), st.integers(-1, 3))

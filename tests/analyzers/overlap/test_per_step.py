@@ -26,7 +26,7 @@ def random_steps(seed: int) -> Trace:
         at = 200 * step
         rank.range(f"step {step}", at, at + 199)
         for name in ["alpha"] * draw.randint(0, 3) + ["beta"] * draw.randint(0, 3):
-            start = at + draw.randint(0, 120)
+            start = at + draw.randint(0, 220)  # at times beside the next step's
             length = draw.randint(1, 60)
             low, wait, high = sorted(draw.randint(0, length) for _ in range(3))
             waits = {"wait_low_ns": low, "wait_ns": wait, "wait_high_ns": high} if draw.random() < 0.6 else {}
@@ -49,25 +49,28 @@ def instants(trace: Trace, rows: list[int], wait: str) -> set[int]:
     return found
 
 
-def ratios(trace: Trace, a: list[int], b: list[int], most: str) -> tuple[float, float]:
+def ratios(trace: Trace, of_step: list[list[int]], of_all: list[list[int]], most: str) -> tuple[float, float]:
     """Least and most of O / (O + the shorter side's time alone), over all that waits may be at once."""
     waits = ("wait_low_ns", most)
-    sides = {(side, wait): instants(trace, rows, wait) for side, rows in (("a", a), ("b", b)) for wait in waits}
-    low_a, high_a, low_b, high_b = (sides[key] for key in sides)
-    least, largest = len(high_a & high_b), len(low_a & low_b)
-    least_alone = min(len(high_a - low_b), len(high_b - low_a))
-    most_alone = min(len(low_a - high_b), len(low_b - high_a))
-    return (
-        least / (least + most_alone) if least else 0.0,
-        largest / (largest + least_alone) if largest else 0.0,
-    )
+    low_own, high_own = ([instants(trace, rows, wait) for rows in of_step] for wait in waits)
+    low_all, high_all = ([instants(trace, rows, wait) for rows in of_all] for wait in waits)
+    lows, highs = [], []
+    for side in (0, 1):
+        if len(high_own[side]) > len(low_own[1 - side]):
+            continue  # never the shorter
+        least, largest = len(high_own[side] & high_all[1 - side]), len(low_own[side] & low_all[1 - side])
+        most_alone, least_alone = len(low_own[side] - high_all[1 - side]), len(high_own[side] - low_all[1 - side])
+        lows.append(least / (least + most_alone) if least else 0.0)
+        highs.append(largest / (largest + least_alone) if largest else 0.0)
+    return min(lows), max(highs)
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_each_step_is_counted_instant_by_instant(seed: int) -> None:
     trace = random_steps(seed)
     names = trace.ops["name"].astype(str).tolist()
-    number = [start // 200 if start < 4_000 else -1 for start in ints(trace.ops, "start_ns").tolist()]
+    launches = ints(trace.api, "start_ns")[ints(trace.ops, "launch")].tolist()
+    number = [start // 200 if start < 4_000 else -1 for start in launches]
     rows = {
         (name, step): [i for i, one in enumerate(names) if (one, number[i]) == (name, step)]
         for name in ("alpha", "beta")
@@ -77,13 +80,14 @@ def test_each_step_is_counted_instant_by_instant(seed: int) -> None:
     found = per_step(trace, a, b, ints(trace.ops, "wait_seen") == 0)
     expected = {}
     for step in range(6):
-        of_a, of_b = rows["alpha", step], rows["beta", step]
-        real_a, real_b = (instants(trace, some, "wait_ns") for some in (of_a, of_b))
-        could = min(len(real_a), len(real_b))
+        of_step, of_all = [rows["alpha", step], rows["beta", step]], [a.tolist(), b.tolist()]
+        busy = [instants(trace, some, "wait_ns") for some in of_step]
+        could = min(map(len, busy))
         if could:
-            plain = len(instants(trace, of_a, "") & instants(trace, of_b, ""))
-            real = len(real_a & real_b)
-            seen, apparent = ratios(trace, of_a, of_b, "absent"), ratios(trace, of_a, of_b, "wait_high_ns")
+            side = int(len(busy[1]) < len(busy[0]))
+            plain = len(instants(trace, of_step[side], "") & instants(trace, of_all[1 - side], ""))
+            real = len(busy[side] & instants(trace, of_all[1 - side], "wait_ns"))
+            seen, apparent = (ratios(trace, of_step, of_all, most) for most in ("absent", "wait_high_ns"))
             bounds = [min(real / could, one[0]) for one in (seen, apparent)]
             bounds += [max(real / could, one[1]) for one in (seen, apparent)]
             expected[step] = (plain, real, could, *bounds)
