@@ -135,8 +135,7 @@ def _evidence(matches: Matches, hosts_link_all: bool) -> _Evidence:
     """Ends of what all ranks leave at one time are best; others serve where those leave clocks unlinked.
 
     Where hosts link all clocks neither ends of others nor unsure matches ever serve: then hosts do. Sure collectives
-    in which none can end before all have arrived are bounds, whatever their ends say. A rank's first collective ends
-    0.1 to 0.2 ms apart while connections warm up: its ends serve only where others leave clocks unlinked.
+    in which none can end before all have arrived are bounds, whatever their ends say.
     """
     calls, collectives = matches.calls, matches.collectives
     number, member, members = stored(calls, "collective"), stored(calls, "member"), len(matches.members)
@@ -148,9 +147,7 @@ def _evidence(matches: Matches, hosts_link_all: bool) -> _Evidence:
     has_several = count > 1
     is_sure = collectives["sure"].to_numpy(bool) & has_several
     by_all = is_one_of(collectives, "operation", BY_ALL)
-    warm = ~np.isin(np.arange(len(collectives)), number[_first_of_each(member, stored(calls, "end_ns"), members)])
-    is_together = is_one_of(collectives, "operation", TOGETHER)
-    together, bounds = (of_calls(is_sure & each) for each in (is_together & warm, by_all))
+    together, bounds = (of_calls(is_sure & each) for each in (is_one_of(collectives, "operation", TOGETHER), by_all))
     linking = of_calls(has_several)
     islands = _islands(number, member, members, linking)
 
@@ -163,13 +160,6 @@ def _evidence(matches: Matches, hosts_link_all: bool) -> _Evidence:
     if reaching is None:
         return _Evidence(linking, linking & of_calls(by_all), islands, sure=False)
     return _Evidence(reaching, bounds, islands, sure=True)
-
-
-def _first_of_each(member: Ids, end: Ids, members: int) -> Ints:
-    """The row of each member's call that ends first."""
-    order = np.lexsort((end, member))
-    starts = np.searchsorted(member[order], np.arange(members))
-    return order[starts[starts < order.size]]
 
 
 def _islands(collective: Ids, member: Ids, members: int, rows: Mask) -> Ints:
