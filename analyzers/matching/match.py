@@ -3,7 +3,8 @@
 Best evidence first: process group and sequence number, which name a collective; else the order of calls within a
 communicator, a pair of peers or a process group, in which all ranks make the same calls (`analyzers.matching.order`).
 Where a rank lost calls amid others, and where the trace says nothing but the calls' CUDA stream, calls are aligned by
-when they end (`analyzers.matching.align`).
+when they end (`analyzers.matching.align`). What stays in doubt is matched again once other calls' sure matches tell how
+far clocks are ahead of each other (`analyzers.matching.estimated`).
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def _assigned(trace: Trace, found: Calls, ahead: Ahead | None, overruled: Collec
     if not stated.all():
         unstated = np.flatnonzero(~stated)
         assignment.put(unstated, np.arange(unstated.size), np.ones(unstated.size), "alone")
-    assignment.find_cut(_lanes(table, np.flatnonzero(~_pairwise(table) & stated)), found.transfers)
+    assignment.find_cut(_lanes(table, np.flatnonzero(stated)), found.transfers)
     of_peers = assignment.put_transfers(found.transfers)
     lanes = _lanes(table, _by_time(table, np.flatnonzero(~by_key & ~of_peers & stated)))
     by_all = is_one_of(table, "operation", BY_ALL)
@@ -283,10 +284,12 @@ class _Assignment:
     def find_cut(self, lanes: Sequence[Lane], transfers: pd.DataFrame) -> None:
         """Find whose captures lack calls: members of a lane of which one has more calls of a kind than another."""
         for how, rows in lanes:
+            if how == "order":
+                continue
             lane = self.table.take(rows)
             own, place = np.unique(ints(lane, "member"), return_inverse=True)
-            if how == "order" or (own.size > 2 and _pairwise(lane).any()):
-                continue  # who makes these calls is not known
+            if own.size > 2 and _pairwise(lane).any():  # between which of them each is, is not known
+                continue
             symbol = label(_symbols(lane, how))
             count = np.bincount(symbol * own.size + place, minlength=(int(symbol.max()) + 1) * own.size)
             count = count.reshape(-1, own.size)
@@ -295,8 +298,12 @@ class _Assignment:
 
     def rematch_uncertain(self, lanes: Sequence[Lane], transfers: pd.DataFrame | None) -> None:
         """Match what is in doubt again, on clocks estimated from the sure matches, as long as more become sure."""
-        sure = 0
+        sure, of_peers = 0, np.flatnonzero(self.by == _HOW.index("pair"))
         while True:
+            doubtful = [one for one in lanes if self._is_doubtful(one.rows)]
+            transfers_are = transfers is not None and self._is_doubtful(of_peers)
+            if not doubtful and not transfers_are:
+                break
             number, count = np.unique(self.collective, return_counts=True)
             sure_ones = np.setdiff1d(number[count > 1], self.collective[self.confidence < CLEAR])
             if sure_ones.size <= sure:
@@ -304,12 +311,10 @@ class _Assignment:
             sure, rows = sure_ones.size, _by_time(self.table, np.flatnonzero(np.isin(self.collective, sure_ones)))
             member, end = (ints(self.table, column)[rows] for column in ("member", "end_ns"))
             self.estimated = EstimatedClocks.of(self.collective[rows], member, end, self.ranks.size)
-            of_peers = np.flatnonzero(self.by == _HOW.index("pair"))
-            if transfers is not None and self._is_doubtful(of_peers):
+            if transfers is not None and transfers_are:
                 self.put_transfers(transfers)
-            for how, own in lanes:
-                if self._is_doubtful(own):
-                    self.merge(how, own)
+            for lane in doubtful:
+                self.merge(*lane)
 
     def _is_doubtful(self, rows: Ints) -> bool:
         """Whether ends alone matched several members' calls, without certainty, or left some unmatched."""

@@ -2,7 +2,8 @@
 
 That is NCCL's rule. So two ranks' sequences differ by what their captures lack at the head or the tail: by one *lag*,
 the number of calls by which one is behind. Of rank 0's calls A B A C A and rank 1's B A C A the second's first is the
-first's second, whatever their ends say. As many calls of each kind on both, and the lag is 0.
+first's second, whatever their ends say. As many calls of each kind on both, and the lag is 0, unless their captures
+are known to lack calls: where a capture begins or stops is no evidence.
 
 A lag is ruled out where calls that it pairs are of different kinds; where on no clocks each rank has arrived before any
 has ended; where the pairs are of different steps; or where what hosts say of the clocks leaves no room. Where several
@@ -128,7 +129,7 @@ class _Lag(msgspec.Struct, frozen=True):
 
     pairs : how many there are. is_possible : whether clocks exist on which each rank arrived before any ended, and
         ends don't show that calls were lost amid others.
-    meets_hosts : whether hosts leave room for these. is_bounded : whether they say anything.
+    meets_hosts : whether what hosts, or sure matches, say of these leaves room. is_bounded : whether they say anything.
     of_one_step : share of pairs of one step; nan without numbers.
     scatter_ns : how far ends of pairs typically lie from the clocks' usual distance. asked_ns : how far that is from
         what hosts say, 0 where they say nothing.
