@@ -150,7 +150,7 @@ def check_overlap(
     >>> result.verdict, result.job.real_overlap_ns, result.job.achievable_ns
     ('partial', 74816, 341793)
     >>> check_overlap("tests/data/torch/dpmp_overlap.rank*.json.gz", memory="4GB").verdict
-    'inconclusive'
+    'overlapped'
     >>> result.to_frame()["overlap_ns"].to_dict()
     {(0, 0): 162879, (1, 1): 212705}
     """
