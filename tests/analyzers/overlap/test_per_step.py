@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from analyzers.load import load
 from analyzers.overlap.job import job_of
 from analyzers.overlap.measure import measure_ranks
 from analyzers.overlap.pairing import Pairing
 from analyzers.overlap.per_step import PerStep, lower_median, per_step
+from analyzers.select.select import select
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.support.builder import Builder
+
+ROOT = Path(__file__).parents[3]
 
 
 def random_steps(seed: int) -> Trace:
@@ -100,6 +105,29 @@ def test_each_step_is_counted_instant_by_instant(seed: int) -> None:
     assert sorted(got) == sorted(expected)
     for step, values in expected.items():
         assert got[step] == pytest.approx(list(values))
+
+
+def test_the_first_verdict_of_the_readme_counted_instant_by_instant() -> None:
+    """Rank 1's side work beside the other side of any step, by the step whose mark holds an op's launch."""
+    trace = load(sorted((ROOT / "tests/data/torch").glob("dpmp_overlap.rank*.json.gz")))
+    sides = ["nvtx:DP Embedding", "nvtx:MP Embedding"]
+    ranges, launch = trace.ranges, ints(trace.api, "start_ns")
+    process = next(number for number, one in enumerate(trace.processes) if one.rank == 1)
+    rows = [np.flatnonzero(select(trace, side).picked & (ints(trace.ops, "process") == process)) for side in sides]
+    marks = [
+        (int(one.start_ns), int(one.end_ns))
+        for one in ranges[ranges["process"] == process].itertuples()
+        if str(one.name).startswith("ProfilerStep#") and one.kind == "annotation"
+    ]
+    found = []
+    for low, high in marks:
+        of_step = [[row for row in some if low <= launch[trace.ops["launch"][row]] <= high] for some in rows]
+        busy = [instants(trace, some, "wait_ns") for some in of_step]
+        shorter = int(len(busy[1]) < len(busy[0]))
+        found.append((len(busy[shorter] & instants(trace, rows[1 - shorter].tolist(), "wait_ns")), len(busy[shorter])))
+    median = sorted(found, key=lambda one: one[0] / one[1])[1]
+    job = check_overlap(trace, *sides).job
+    assert (job.rank, job.real_overlap_ns, job.achievable_ns) == (1, *median)
 
 
 def test_the_median_of_an_even_number_is_the_lower_of_the_two() -> None:
