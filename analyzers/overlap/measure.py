@@ -298,6 +298,28 @@ def _beside(trace: Trace, ops: Ints, others: Ints) -> Union:
     return intersect(union(starts[ops], ends[ops]), union(starts[others], ends[others]))
 
 
+def with_unaccounted(
+    part: Trace, ranks: Sequence[RankOverlap], sides: tuple[Mask, Mask], unaccounted: tuple[Mask, Mask]
+) -> list[RankOverlap]:
+    """Count how long a part's sides run beside ops of the whole trace that may be A's, and that may be B's."""
+    whole = part.whole or part
+    if not (unaccounted[0].any() or unaccounted[1].any()):
+        return list(ranks)
+
+    def times(trace: Trace, mask: Mask, rank: RankOverlap) -> Union:
+        here = mask & (ints(trace.ops, "rank") == rank.rank) & (ints(trace.ops, "device") == rank.device)
+        return union(ints(trace.ops, "start_ns")[here], ints(trace.ops, "end_ns")[here])
+
+    found = []
+    for rank in ranks:
+        beside = [
+            intersect(times(part, side, rank), times(whole, others, rank))
+            for side, others in zip(sides, reversed(unaccounted), strict=True)
+        ]
+        found.append(replace(rank, unaccounted_ns=max(rank.unaccounted_ns, measure(either_of(*beside)))))
+    return found
+
+
 def with_left_out(part: Trace, ranks: Sequence[RankOverlap]) -> list[RankOverlap]:
     """Count on each rank's device what was launched before the capture began, whichever part of it is looked at."""
     trace = part.whole or part

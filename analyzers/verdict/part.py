@@ -25,7 +25,7 @@ from analyzers.counters.plateau import told_by_traffic
 from analyzers.counters.states import DeviceStates, device_states
 from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.job import Arrivals, arrivals, is_matched
-from analyzers.overlap.measure import RankOverlap, measure_ranks, with_left_out
+from analyzers.overlap.measure import RankOverlap, measure_ranks, with_left_out, with_unaccounted
 from analyzers.overlap.pairing import (
     Moves,
     Pairing,
@@ -50,6 +50,7 @@ from analyzers.trace.narrow import in_whole, only_ranks, whole_with_cuts
 from analyzers.trace.ranks import devices_of
 from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Trace
+from analyzers.trace.unlaunched import launched_before
 from analyzers.verdict.graphs import claimed, unclaimed
 from analyzers.verdict.warnings import MissingWait, missing_waits, outside_steps, waited_for, worked_steps
 
@@ -166,6 +167,10 @@ def examine(
     sides = _without_ranges(sides[0]), _without_ranges(sides[1])
     unaccounted = _unaccounted(trace, *sides)
     ranks = measure_ranks(trace, sides[0].picked, sides[1].picked, pairing, unaccounted, by_step=by_step)
+    if by_step and trace.whole is not None:  # such work is in no step, but runs beside steps
+        ranks = with_unaccounted(
+            trace, ranks, (sides[0].picked, sides[1].picked), _unaccounted_in_whole(trace, a, b, sharing)
+        )
     ranks = with_left_out(trace, ranks)
     missing: list[MissingWait] = []
     if explain:
@@ -320,6 +325,15 @@ def _unaccounted(trace: Trace, *sides: Selection) -> tuple[Mask, Mask]:
         by_range = any(atom.kind in BY_LAUNCH for atom in atoms(side.selector))
         found.append(on_neither & (~launched if by_range and launched.any() else side.before))
     return found[0], found[1]
+
+
+def _unaccounted_in_whole(trace: Trace, a: str, b: str, sharing: SharedOps) -> tuple[Mask, Mask]:
+    whole = trace.whole or trace
+    early = launched_before(whole)
+    if not early.any():
+        return early, early
+    first, second = _unaccounted(whole, *share_out(whole, select(whole, a), select(whole, b), sharing))
+    return first & early, second & early
 
 
 def _explainer(trace: Trace, a: Selection, b: Selection, pairing: Pairing) -> Explainer:

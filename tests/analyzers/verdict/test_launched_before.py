@@ -13,6 +13,8 @@ from analyzers.overlap.measure import LeftOut
 from analyzers.readers.reading import Reading
 from analyzers.select.select import picked, select
 from analyzers.trace.columns import ints
+from analyzers.trace.narrow import EVERYTHING
+from analyzers.trace.run import ALL
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import LAUNCHED_BEFORE
 from analyzers.verdict.check import OverlapResult, check_overlap
@@ -154,3 +156,12 @@ def test_collectives_are_matched_with_it() -> None:
     communication = select(trace, "comm")
     assert matched[communication.before].any()
     assert matched[communication.picked].mean() > 0.95
+
+
+def test_the_window_of_steps_does_not_make_a_verdict_surer() -> None:
+    """Such work is in no step, and may be a side's all the same: the answer is unsure with the window as without it."""
+    trace = load([DATA / "workloads/dpmp.race.2gpu.torch"], reading=Reading(cache=False))
+    for narrowing in (ALL, EVERYTHING):
+        result = check_overlap(trace, "nvtx:DP Embedding", "nvtx:MP Embedding", explain=False, narrowing=narrowing)
+        assert (result.verdict, result.job.ratio_low) == ("inconclusive", 0.0)
+        assert (result.job.ratio_high or 0.0) > result.bar
