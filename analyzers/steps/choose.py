@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from analyzers.arrays.groups import distinct
 from analyzers.arrays.types import Ints
+from analyzers.common.wording import ranks_in_words
 from analyzers.steps.candidates import LAUNCHES, OPTIMIZER, RANGE, Candidate, Candidates
 from analyzers.trace.columns import ints
 from analyzers.trace.step_table import GIVEN, INFERRED, NO_STEPS, UNMARKED, Steps, whole_on
@@ -38,6 +39,10 @@ def steps_of_run(trace: Trace, found: Candidates, given: str | None = None) -> S
     """
     marked = marked_steps(trace)
     working = set(distinct(ints(trace.ops, "process")).tolist())
+    unlaunched = sorted(working - set(distinct(ints(trace.ops, "process")[ints(trace.ops, "launch") >= 0]).tolist()))
+    if unlaunched:
+        ranks = ranks_in_words([trace.processes[process].rank for process in unlaunched])
+        return replace(NO_STEPS, unknown=f"no launches of {ranks} are on record, so what ran in which step is unknown")
     if marked.size and given is None:
         return replace(marked, whole=whole_on(marked, working))
     own = {process: some for process, some in found.items() if process in working}

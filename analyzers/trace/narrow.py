@@ -14,7 +14,7 @@ from analyzers.common.wording import duration
 from analyzers.trace.columns import ints, stored
 from analyzers.trace.schemas import WAIT_RANGE
 from analyzers.trace.step_table import EVERYTHING as ALL_OF_IT
-from analyzers.trace.step_table import STEPS, WINDOW, StepsUsed
+from analyzers.trace.step_table import STEPS, UNMARKED, WINDOW, StepsUsed
 from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
 
@@ -131,10 +131,7 @@ def only_steps(trace: Trace, first: int, last: int) -> Trace:
     """
     steps = find_steps(trace)
     if not steps.size:
-        raise TracevizError(
-            "The trace has no step marks (ranges named ProfilerStep#3, step 3, iteration 3 …).",
-            hint="Select by time with --window instead.",
-        )
+        raise TracevizError(f"No steps: {steps.unknown or UNMARKED}.", hint="Select by time with --window instead.")
     wanted = (steps.numbers >= first) & (steps.numbers < last)
     if not wanted.any():
         raise TracevizError(f"There is no step from {first} up to {last}; there are {_listed(steps.present)}.")

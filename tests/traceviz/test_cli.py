@@ -123,7 +123,7 @@ def test_parts_of_a_trace_can_be_asked_for(run: Run, tmp_path: Path) -> None:
     answer = json.loads(run("check-overlap", tmp_path, *SIDES, "--ranks", "1", "--format", "json").out)
     assert [(rank["rank"], rank["overlap_ns"]) for rank in answer["ranks"]] == [(1, 50)]
     assert run("check-overlap", tmp_path, "--ranks", "5").err == "traceviz: There is no rank 5; there are 0, 1.\n"
-    assert "no step marks" in run("check-overlap", tmp_path, "--steps", "1").err
+    assert "No steps: no range is named like one" in run("check-overlap", tmp_path, "--steps", "1").err
 
 
 @pytest.mark.parametrize("command", COMMANDS)

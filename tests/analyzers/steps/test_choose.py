@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from analyzers.common.errors import TracevizError
 from analyzers.steps.find import with_steps
 from analyzers.steps.renumber import NO_NUMBERS, renumbered
+from analyzers.trace.narrow import Narrowing, steps_used
 from analyzers.trace.step_table import GIVEN, INFERRED, MARKED, Steps
 from analyzers.trace.tables import Trace
 from tests.analyzers.steps.loops import OPTIMIZER, Loop, one_loop
@@ -200,3 +201,23 @@ def test_a_range_may_be_named_as_a_selector(text: str) -> None:
 def test_no_name_is_refused(text: str) -> None:
     with pytest.raises(TracevizError, match="names no range"):
         read_step_range(text)
+
+
+def test_where_a_rank_has_no_launches_on_record_no_step_is_told() -> None:
+    """By their own times, two of the three kernels would lie in no step."""
+    run = Builder()
+    for number in (0, 1):
+        rank = run.rank(number)
+        for step in (0, 1, 2):
+            rank.range(f"step {step}", 100 * step, 100 * step + 99)
+            launch = {} if number else {"launch": (100 * step + 1, 100 * step + 2)}
+            rank.kernel("gemm", 7, 1_000 + 250 * step - 800 * (step == 0), 1_100 + 250 * step, **launch)
+    trace = with_steps(run.trace())
+    assert trace.steps is not None
+    assert (trace.steps.size, trace.steps.counted) == (0, ())
+    used = steps_used(trace, Narrowing())
+    assert used is not None
+    assert used.sentence == (
+        "Figures are of everything captured, not of steps: no launches of rank 1 are on record, so what ran in which "
+        "step is unknown."
+    )

@@ -266,7 +266,11 @@ def test_shifted_exports_read_in_session_time(read_edited: Callable[..., Trace],
     total = hand + (original.origin_utc_ns if normalized else 0)
     moved = [
         f"UPDATE {table} SET start = start + {total}, end = end + {total}"
-        for table in ("NVTX_EVENTS", *(f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("RUNTIME", *ACTIVITY[:4])))
+        for table in (
+            "NVTX_EVENTS",
+            "PROFILER_OVERHEAD",
+            *(f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("RUNTIME", *ACTIVITY[:4])),
+        )
     ]
     messages = {
         "EXPORT_PARAM_TIME_NORMALIZE": str(normalized).lower(),
