@@ -23,6 +23,8 @@ from analyzers.trace.columns import ints, ints_at, is_one_of, stored
 # Of the operations in which none can end before all have arrived, those that all leave at about one time: in an
 # all-to-all each leaves when its own data has come and gone.
 TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "barrier")
+ENOUGH = 3  # collectives that all leave together, of each clock, from which on no others serve
+LEAVES_APART = 0.1  # of the transfer: how much later one rank may typically leave an all-to-all than another
 FASTEST_APART = 2 * DRIFT  # how fast clocks of two hosts may drift apart where nothing tells
 FEW = 8  # collectives below which the bounds, not the scatter, may limit what is known
 
@@ -118,13 +120,15 @@ def unknown(count: int) -> Floats:
 class _Evidence(msgspec.Struct, frozen=True):
     """Calls (rows of `Matches.calls`) whose ends should coincide, those that bound clocks, and each clock's island.
 
-    `sure` is False where even unsure matches were needed: errors are then unknown.
+    `sure` is False where even unsure matches were needed: errors are then unknown. `apart_ns`: how far the ends of one
+    call may lie apart by nature, in the same way in all of them.
     """
 
     ends: Mask
     bounds: Mask
     islands: Ints
     sure: bool
+    apart_ns: float = 0.0
 
     def only(self, rows: Mask) -> _Evidence:
         """Of some of the calls."""
@@ -132,10 +136,10 @@ class _Evidence(msgspec.Struct, frozen=True):
 
 
 def _evidence(matches: Matches, hosts_link_all: bool) -> _Evidence:
-    """Ends of what all ranks leave at one time are best; others serve where those leave clocks unlinked.
+    """Ends of what all ranks leave at one time are best; others serve where those are few or leave clocks unlinked.
 
-    Where hosts link all clocks neither ends of others nor unsure matches ever serve: then hosts do. Sure collectives
-    in which none can end before all have arrived are bounds, whatever their ends say.
+    Where hosts link all clocks unsure matches never serve, nor does what one rank may leave long before another: then
+    hosts do. Sure collectives in which none can end before all have arrived are bounds, whatever their ends say.
     """
     calls, collectives = matches.calls, matches.collectives
     number, member, members = stored(calls, "collective"), stored(calls, "member"), len(matches.members)
@@ -147,19 +151,35 @@ def _evidence(matches: Matches, hosts_link_all: bool) -> _Evidence:
     has_several = count > 1
     is_sure = collectives["sure"].to_numpy(bool) & has_several
     by_all = is_one_of(collectives, "operation", BY_ALL)
-    together, bounds = (of_calls(is_sure & each) for each in (is_one_of(collectives, "operation", TOGETHER), by_all))
+    leaves_together = is_one_of(collectives, "operation", TOGETHER)
+    together, bounds = (of_calls(is_sure & each) for each in (leaves_together, by_all))
     linking = of_calls(has_several)
     islands = _islands(number, member, members, linking)
 
     def link_all(rows: Mask) -> bool:
         return bool(rows[linking].all()) or np.array_equal(_islands(number, member, members, rows), islands)
 
+    def evidence(ends: Mask, islands: Ints) -> _Evidence:
+        rows = ends & ~of_calls(leaves_together)
+        apart_ns = LEAVES_APART * _fastest(matches.calls, rows) if rows.any() else 0.0
+        return _Evidence(ends, bounds, islands, sure=True, apart_ns=apart_ns)
+
+    of_each = np.bincount(member[together], minlength=members)[np.unique(member[bounds])]
+    ends = together if of_each.min(initial=ENOUGH) >= ENOUGH else bounds
     if hosts_link_all:
-        return _Evidence(together, bounds, _islands(number, member, members, together | bounds), sure=True)
-    reaching = next((rows for rows in (together, bounds, of_calls(is_sure)) if link_all(rows)), None)
-    if reaching is None:
-        return _Evidence(linking, linking & of_calls(by_all), islands, sure=False)
-    return _Evidence(reaching, bounds, islands, sure=True)
+        return evidence(ends, _islands(number, member, members, bounds))
+    reaching = next((rows for rows in (ends, bounds, of_calls(is_sure)) if link_all(rows)), None)
+    return (
+        _Evidence(linking, linking & of_calls(by_all), islands, sure=False)
+        if reaching is None
+        else evidence(reaching, islands)
+    )
+
+
+def _fastest(calls: pd.DataFrame, rows: Mask) -> float:
+    """How long some collectives take on their fastest rank, ns; the median."""
+    number, start, end = (ints(calls, column)[rows] for column in ("collective", "start_ns", "end_ns"))
+    return float(np.median([int((end[own] - start[own]).min()) for own in rows_by_key(number).values()]))
 
 
 def _islands(collective: Ids, member: Ids, members: int, rows: Mask) -> Ints:
@@ -269,7 +289,8 @@ def _island(calls: pd.DataFrame, evidence: _Evidence, members: Ints, at: int, st
     apart, moved, found, guilty = _bounds(Calls(collective, member, start, end, count).only(bounding))
     offset = fit.offset_ns + fit.drift * float(at - base[0]) + moved
     drifted = drift_error * float(np.abs(since).max(initial=0.0))
-    estimated = _Estimated(base - base[0], offset, fit.drift, fit.error_ns, fit.count, moved, apart.most_ns, drifted)
+    error = fit.error_ns + np.where(np.arange(count) > 0, evidence.apart_ns, 0.0)
+    estimated = _Estimated(base - base[0], offset, fit.drift, error, fit.count, moved, apart.most_ns, drifted)
     contradictions = [tuple(int(numbers[one]) for one in those) for those in found]
     return _Island(estimated, contradictions, [int(numbers[one]) for one in guilty])
 

@@ -11,6 +11,7 @@ from analyzers.verdict.check import check_overlap
 from tests.simulator.machine import simulate
 from tests.simulator.measure import A, B, Tally, count_causes, count_promises, loaded, ops_by_row, programs, queue_of
 from tests.simulator.truth import Truth
+from tests.support.nightly import mostly_nightly
 
 HELD = {"nsys": 0.98, "kineto": 0.95, "kineto-default": 0.95}
 NAMED = {"nsys": 0.90, "kineto": 0.80, "kineto-default": 0.50}
@@ -39,9 +40,7 @@ def hold(tally: Tally, fmt: str, named: float | None = None) -> None:
         assert tally.over[True] <= 0.03 * tally.over.total(), tally.wrong
 
 
-@pytest.mark.parametrize(
-    "fmt", ["nsys", *(pytest.param(fmt, marks=pytest.mark.nightly) for fmt in HELD if fmt != "nsys")]
-)
+@pytest.mark.parametrize("fmt", mostly_nightly(HELD, lambda fmt: fmt == "nsys"))
 def test_a_named_cause_held_the_op_and_its_promise_is_kept(fmt: str, tmp_path: Path) -> None:
     hold(tally_of(range(24), fmt, tmp_path), fmt)
 
@@ -65,7 +64,7 @@ def hold_queues(seeds: range, fmt: str, folder: Path) -> None:
     assert not tally.queue_named[False] and not tally.queue_right[False], tally.wrong
 
 
-@pytest.mark.parametrize("fmt", ["nsys", "kineto"])
+@pytest.mark.parametrize("fmt", mostly_nightly(["nsys", "kineto"], lambda fmt: fmt == "nsys"))
 def test_of_graphs_traced_by_node_a_named_cause_held_the_op(fmt: str, tmp_path: Path) -> None:
     hold_graphs(range(100, 280), fmt, tmp_path)
 

@@ -33,7 +33,7 @@ def wrong(verdicts: list[Verdict]) -> str:
     return "\n".join([table(verdicts), *(line for line in lines if " wrong " in line)])
 
 
-@pytest.mark.parametrize("seeds", few_by_default(2 * len(MARKS) * len(WINDOWS), 400))
+@pytest.mark.parametrize("seeds", few_by_default(len(MARKS) * len(WINDOWS), 400))
 def test_steps_are_right_or_refused_and_never_wrong_in_number(seeds: int, tmp_path: Path) -> None:
     verdicts = [judged(seed, tmp_path) for seed in range(seeds)]
     count = Counter(one.outcome for one in verdicts)
@@ -41,6 +41,7 @@ def test_steps_are_right_or_refused_and_never_wrong_in_number(seeds: int, tmp_pa
     assert count[RIGHT] + count[REFUSED] >= RIGHT_OR_REFUSED * len(verdicts), wrong(verdicts)
 
 
+@pytest.mark.nightly
 @pytest.mark.xfail(strict=True, reason="evaluation and decoding loops look like layers: 33 of 180 are refused")
 def test_few_plain_steps_are_refused(tmp_path: Path) -> None:
     verdicts = [judged(seed, tmp_path) for seed in range(2 * len(MARKS) * len(WINDOWS))]

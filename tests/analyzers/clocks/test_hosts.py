@@ -26,7 +26,7 @@ from tests.support.builder import Builder, Rank
 from tests.support.captures import one_capture, whole_run
 from tests.support.collective_runs import MS
 from tests.support.examples import times
-from tests.support.made_matches import bounds, matched, offsets, residuals, solve, together
+from tests.support.made_matches import bounds, counts, matched, offsets, residuals, solve, together
 
 US = 1_000
 
@@ -294,6 +294,28 @@ def test_where_collectives_are_matched_without_certainty_hosts_alone_serve() -> 
     spans = [together((0, 1), k * MS, {1: 250_000}) for k in range(9)]
     clocks = solve(matched(spans, unsure=range(9), captures=[0, 0]), hosts)
     assert (clocks.method, offsets(clocks)) == ("host", [0, 24_000])
+
+
+def test_all_to_alls_serve_beside_hosts_where_few_leave_together() -> None:
+    """A first all-reduce ends 150 µs apart, as connections are made in it; five all-to-alls of 300 µs end 7 µs apart.
+
+    Each may leave an all-to-all a tenth of it, 30 µs, later than another in all of them: the residual holds that.
+    With three all-reduces nothing but these serves, whatever all-to-alls say.
+    """
+    hosts = hosts_of({0: (-400_000, 400_000), 1: (-400_000, 400_000)}, [0, 0], [-1])
+    first = [together((0, 1), 1 * MS, {1: 157_000})]
+    exchanges = [together((0, 1), k * MS, {1: 7_000}) for k in range(2, 7)]
+    kinds = ["all_reduce", *["all_to_all"] * 5]
+    clocks = solve(matched(first + exchanges, 2, kinds, captures=[0, 0]), hosts)
+    assert (clocks.method, offsets(clocks), counts(clocks)) == ("collectives+host", [0, 7_000], [6, 6])
+    assert (residuals(clocks)[1] or 0) >= 150_000 + 30_000  # as far as the one that lies apart, and what is by nature
+    clocks = solve(matched(exchanges, 2, kinds[1:], captures=[0, 0]), hosts)
+    assert (offsets(clocks), residuals(clocks)) == ([0, 7_000], [0, 31_000])  # and what no time of a GPU is below
+    reductions = [together((0, 1), k * MS, {1: 9_000}) for k in range(7, 10)]
+    kinds = ["all_to_all"] * 5 + ["all_reduce"] * 3
+    clocks = solve(matched(exchanges + reductions, 2, kinds, captures=[0, 0]), hosts)
+    assert (offsets(clocks), counts(clocks)) == ([0, 9_000], [3, 3])
+    assert (residuals(clocks)[1] or 0) < 3_000
 
 
 spans_of = st.lists(
