@@ -114,7 +114,7 @@ def joined(
     )
     aligned = align_clocks(about_settings(trace), enabled=align)
     matched = renumbered(replace(aligned.trace, clocks=aligned.clocks, matches=aligned.matches))
-    return with_window(waits_by_traffic(with_distorted_steps(matched)))
+    return with_distorted_steps(with_window(waits_by_traffic(matched)))
 
 
 def _of_run(run: Trace, traces: Sequence[Trace], found: Sequence[Candidates]) -> Candidates:

@@ -30,6 +30,7 @@ from analyzers.trace.alignment import Matches
 from analyzers.trace.columns import codes, framed, ints, is_one_of, repeated, squeezed, stored, taken
 from analyzers.trace.steps import find_steps, steps_of
 from analyzers.trace.tables import Trace
+from analyzers.trace.unlaunched import launched_before
 
 MATCHED_BY = {
     "sequence": "process group and sequence number",
@@ -83,6 +84,8 @@ def _assigned(trace: Trace, found: Calls, ahead: Ahead | None, overruled: Collec
         assignment.put(np.flatnonzero(by_key), *_by_key(table.loc[by_key]), "sequence")
     if len(members) > 1:  # what one member alone calls is aligned with nothing
         assignment.step = _named_steps(trace, ints(table, "op"))
+        begun_amid = np.unique(ints(trace.ops, "process")[launched_before(trace)])
+        assignment.headless = np.isin(ints(members, "process"), begun_amid)
         assignment.hosts_say = ahead if not overruled or ahead is None else _but_for(ahead, overruled)
     stated = table["stated"].to_numpy(bool)
     if not stated.all():
@@ -148,7 +151,7 @@ class _Assignment:
     capture : of each member. by_ends : calls that were matched by when they end.
     needed : of each call, how many of the ranks that were given make it, as far as is known. peers : how many ranks
         exchange something in it, given or not; -1 where that is not known.
-    overruled : as `Ordered` has it.
+    headless : members whose captures began amid work. overruled : as `Ordered` has it.
     """
 
     def __init__(self, table: pd.DataFrame, members: pd.DataFrame, limit_ns: int | None) -> None:
@@ -157,7 +160,7 @@ class _Assignment:
         self.step: Ids = repeated(-1, np.int64, len(table))
         self.hosts_say: Ahead | None = None
         self.estimated: EstimatedClocks | None = None
-        self.cut = np.zeros(len(members), bool)
+        self.cut, self.headless = np.zeros((2, len(members)), bool)
         self.collective = np.full(len(table), -1, np.int32)
         self.confidence = np.ones(len(table))
         self.by = np.zeros(len(table), np.int8)
@@ -215,8 +218,7 @@ class _Assignment:
         )
         self.put(rows, index, confidence, how)
         self.by_ends[rows] = found is not None
-        if found is not None:
-            self.refuted[rows] = found.refuted
+        self.refuted[rows] = found is not None and found.refuted
         together = np.unique(sequence.member).size if one_group or found is None else found.joined
         self.needed[rows] = np.where(of_two, np.minimum(together, 2), together)
 
@@ -245,8 +247,8 @@ class _Assignment:
 
         On clocks that are estimated already where there are such.
         """
-        whole = not self.cut[np.unique(lane.member)].any()
-        ordered = by_order(lane, self._ahead, self._one_clock, whole=whole) if in_order else None
+        whole, headless = (not self.cut[lane.member].any(), bool(self.headless[lane.member].any()))
+        ordered = by_order(lane, self._ahead, self._one_clock, whole=whole, headless=headless) if in_order else None
         if ordered is not None:
             self.overruled |= set(ordered.overruled) if self.estimated is None else set()
             return ordered.collective, ordered.confidence, None

@@ -35,6 +35,7 @@ ENOUGH = 8  # pairs from which on ends may say so
 DECISIVE = 4.0  # standard errors between two lags that decide
 BY_CLOCKS = 0.75  # confidence in what only the clocks decide
 CLEAR = 0.5  # a confidence from here on is sure
+DOUBTED = 0.25  # in equal calls that another order fits as well, where a rank may lack the head and clocks are unknown
 
 
 class CallSequence(msgspec.Struct, frozen=True):
@@ -74,7 +75,12 @@ class Ordered(msgspec.Struct, frozen=True):
 
 
 def by_order(
-    calls: CallSequence, ahead_ns: Ahead | None, one_clock: Callable[[int, int], bool], *, whole: bool = True
+    calls: CallSequence,
+    ahead_ns: Ahead | None,
+    one_clock: Callable[[int, int], bool],
+    *,
+    whole: bool = True,
+    headless: bool = False,
 ) -> Ordered | None:
     """Number the collectives of a lane whose members all communicate with each other; None where order does not tell.
 
@@ -84,6 +90,7 @@ def by_order(
     one_clock : whether one host clock stamped the calls of two members: what hosts say of these is no assumption.
     whole : whether captures with as many calls of each kind hold the same ones: none of them is known to be cut. Two
         that lack as many, one at the head and the other at the tail, have equal numbers, too.
+    headless : whether the capture of one began amid its work, so that it may lack calls at the head.
     """
     rows = {key[0]: own for key, own in rows_by_key(calls.member).items()}
     first = min(rows, key=lambda one: (-rows[one].size, one))
@@ -101,7 +108,7 @@ def by_order(
             if (np.maximum.accumulate(again.start_ns)[:-1] <= again.end_ns[1:]).all():
                 own, other = own[in_order], again
         within = partial(ahead_ns, first, one) if ahead_ns is not None else None
-        found = _lag(reference, other, within, whole=whole, one_clock=one_clock(first, one))
+        found = _lag(reference, other, within, whole=whole, headless=headless, one_clock=one_clock(first, one))
         if found is None:
             return None
         place[own], confidence[own] = np.arange(own.size) + found.lag, found.confidence
@@ -147,7 +154,7 @@ class _Lag(msgspec.Struct, frozen=True):
 
 
 def _lag(
-    reference: CallSequence, other: CallSequence, within: Within | None, *, whole: bool, one_clock: bool
+    reference: CallSequence, other: CallSequence, within: Within | None, *, whole: bool, headless: bool, one_clock: bool
 ) -> _Lag | None:
     tried = [_looked_at(reference, other, lag, within) for lag in _consistent_lags(reference, other).tolist()]
     tried = [one for one in tried if one.is_possible and not one.of_one_step < OTHER_STEPS]
@@ -163,8 +170,12 @@ def _lag(
         return _by_clocks(told) or _by_ends(told)
     rival = min((one for one in within_hosts if one is not zero), key=lambda one: one.scatter_ns, default=None)
     if zero.meets_hosts:
-        far_better = rival is not None and rival.pairs >= ENOUGH and FAR_BETTER * rival.scatter_ns < zero.scatter_ns
-        return rival if far_better and zero.scatter_ns > JITTER_NS else zero
+        if rival is None:
+            return zero
+        if rival.pairs >= ENOUGH and FAR_BETTER * rival.scatter_ns < zero.scatter_ns and zero.scatter_ns > JITTER_NS:
+            return rival
+        is_told = zero.is_bounded or by_steps or FAR_BETTER * zero.scatter_ns <= rival.scatter_ns
+        return zero if is_told or not headless else msgspec.structs.replace(zero, confidence=DOUBTED)
     # One clock that stamped both ranks' calls is no assumption; of two, hosts yield to equal calls that no other order
     # fits about as well.
     alone = rival is None or FAR_BETTER * zero.scatter_ns <= rival.scatter_ns

@@ -5,39 +5,51 @@ and clocks of two hosts are some ms apart. From the lowest rank on, to the ranks
 from those: if rank 1 launches in its steps 0, 1, 2 … what rank 0 launches in its steps 1, 2, 3 …, rank 1's numbers are
 one more. Where that differs from call to call nothing is numbered, and there are no steps; nor are there where no sure
 collective leads to a rank, and clocks of several hosts would have to tell.
+
+Numbers that the program gives itself are believed, unless nine in ten of the calls that ranks share say that one's are
+all so many higher: then it is counted as the lowest rank counts, with a warning. Where fewer than half are of one
+number, the marks tell no steps.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 import numpy as np
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key
+from analyzers.common.wording import ranks_in_words
 from analyzers.trace.columns import ints
 from analyzers.trace.step_table import NO_STEPS, Steps, whole_on
 from analyzers.trace.steps import numbers_of_ops
 from analyzers.trace.tables import Trace
 
 AGREE = 0.9  # of the calls that two ranks share
+MOSTLY = 0.5  # of them, from which on numbers that the program gives are believed
 FEWEST = 2  # calls
 NO_NUMBERS = "ranks begin at different steps, and neither their clocks nor their collectives tell which are the same"
+OTHER_NUMBERS = "ranks' marks number their steps differently, as the collectives that they share show"
 
 
 def renumbered(trace: Trace) -> Trace:
     """The trace, whose collectives are matched, with its steps numbered alike; without steps where nothing tells."""
     steps = trace.steps
-    if steps is None or not steps.size or steps.named or len(set(steps.process.tolist())) < 2:
+    if steps is None or not steps.size or len(set(steps.process.tolist())) < 2:
         return trace
     shift = _shifts(trace, steps)
     if shift is None:
-        return replace(trace, steps=replace(NO_STEPS, unknown=NO_NUMBERS))
+        return replace(trace, steps=replace(NO_STEPS, unknown=OTHER_NUMBERS if steps.named else NO_NUMBERS))
+    if steps.named:
+        if not any(shift.values()):
+            return trace
+        trace = trace.warn("steps-renumbered", _in_words(trace, shift))
     processes = sorted(shift)
     by = np.zeros(max(processes) + 1, np.int64)
     by[processes] = [shift[process] for process in processes]
     numbers = steps.numbers + by[steps.process]
-    found = replace(steps, numbers=numbers - numbers.min(), unnumbered=())
+    found = replace(steps, numbers=numbers if steps.named else numbers - numbers.min(), unnumbered=())
     return replace(trace, steps=replace(found, whole=whole_on(found, processes)))
 
 
@@ -54,13 +66,32 @@ def _shifts(trace: Trace, steps: Steps) -> dict[int, int] | None:
                 continue
             by, calls = counts.most_common(1)[0]
             if calls < AGREE * counts.total():
-                return None
+                if not steps.named or counts[0] < MOSTLY * counts.total():
+                    return None
+                by = 0
             shift[other] = shift[one] + by
             edge.append(other)
     alone = [process for process in processes if process not in shift]
-    if any(process in steps.unnumbered for process in alone) or (alone and not _on_one_clock(trace)):
+    told = steps.named or _on_one_clock(trace)
+    if any(process in steps.unnumbered for process in alone) or (alone and not told):
         return None
     return shift | dict.fromkeys(alone, 0)
+
+
+def _in_words(trace: Trace, shift: Mapping[int, int]) -> str:
+    """Which ranks' marks count differently from the lowest rank's, and by how much."""
+    by_shift: dict[int, list[int]] = {}
+    for process, by in shift.items():
+        by_shift.setdefault(by, []).append(trace.processes[process].rank)
+    lowest = ranks_in_words(sorted(by_shift.pop(0))[:1])
+    others = "; ".join(
+        f"{ranks_in_words(sorted(ranks))} by {abs(by)} {'lower' if by > 0 else 'higher'}"
+        for by, ranks in sorted(by_shift.items())
+    )
+    return (
+        f"The collectives that ranks share show that some number their steps otherwise than {lowest}: {others}. Steps "
+        f"are counted as {lowest} does."
+    )
 
 
 def _on_one_clock(trace: Trace) -> bool:

@@ -54,14 +54,20 @@ def with_window(trace: Trace) -> Trace:
 
 
 def _why_not_whole(trace: Trace, steps: Steps, number: int) -> str:
-    """On which ranks a step is marked more than once, or else captured in part or not at all."""
+    """On which ranks a step is marked more than once, or else is not there, or may be cut at an end of the capture."""
     own = np.flatnonzero(steps.numbers == number)
     count = Counter(steps.process[own].tolist())
     if several := [process for process, times in count.items() if times > 1]:
         return f"marked more than once on {_ranks(trace, several)}"
-    complete = set(steps.process[own[steps.complete[own]]].tolist())
     working = set(distinct(ints(trace.ops, "process")).tolist())
-    return f"not complete on {_ranks(trace, sorted(working - complete))}"
+    if absent := working - set(count):
+        return f"not captured on {_ranks(trace, sorted(absent))}"
+    cut = own[~steps.complete[own]]
+    first = {process: int(steps.numbers[steps.process == process].min()) for process in count}
+    begun = [process for process in steps.process[cut].tolist() if number == first[process]]
+    running = [process for process in steps.process[cut].tolist() if number != first[process]]
+    why = {"begun before the capture": begun, "run on behind the capture": running}
+    return "; ".join(f"may have {how} on {_ranks(trace, some)}" for how, some in why.items() if some)
 
 
 def _ranks(trace: Trace, processes: Iterable[int]) -> str:
@@ -86,7 +92,7 @@ def _profiled(trace: Trace, steps: Steps) -> Iterator[LeftOut]:
 class _Lane(msgspec.Struct, frozen=True):
     """One device's whole steps by its communication: how long all but the first took, and each only waited, ns.
 
-    late_rank : for whom it waited longest in the first one.
+    late_rank : for whom it waited over half of that in the first one; -1 where for none.
     """
 
     rank: int
@@ -108,6 +114,8 @@ def late_start(trace: Trace, steps: Steps) -> LateStart | None:
 
 def _is_late(lane: _Lane) -> bool:
     others = lane.waits[1:]
+    if lane.late_rank == lane.rank:  # devices of one process have one profiler
+        return False
     usual = float(np.median(others))
     scatter = float(np.median(np.abs(others - usual)))
     return bool(lane.waits[0] - usual > max(FAR * float(np.median(lane.times)), SCATTERS * scatter))
@@ -127,8 +135,15 @@ def _lanes(trace: Trace, steps: Steps) -> Iterator[_Lane]:
         of_step = [rows[own[by_step[step,]]] for step in wanted.tolist()]
         last = np.array([ints_at(trace.ops, "end_ns", some).max() for some in of_step])
         waits = np.array([_waiting(trace, some) for some in of_step], np.int64)
-        longest = of_step[0][np.argmax(ints_at(trace.ops, "wait_ns", of_step[0]))]
-        yield _Lane(rank, device, np.diff(last), waits, int(ints(trace.ops, "last_rank")[longest]))
+        yield _Lane(rank, device, np.diff(last), waits, _mostly_for(trace, of_step[0]))
+
+
+def _mostly_for(trace: Trace, ops: Ints) -> int:
+    """The rank for which some collectives wait longer than for all others together; -1 where there is none."""
+    whom, wait = (ints_at(trace.ops, column, ops) for column in ("last_rank", "wait_ns"))
+    waits = {rank: int(wait[own].sum()) for (rank,), own in rows_by_key(whom).items()}
+    longest = max(waits, key=lambda rank: waits[rank])
+    return longest if 2 * waits[longest] > sum(waits.values()) else -1
 
 
 def _waiting(trace: Trace, ops: Ints) -> int:

@@ -92,10 +92,11 @@ def overhead_in_steps(trace: Trace) -> Floats:
 
 
 def with_distorted_steps(trace: Trace) -> Trace:
-    """Note of each process which steps the profiler distorts, and warn of them; ranks have to be known."""
+    """Note of each process which steps the profiler distorts, and warn of them; ranks and window have to be known."""
     processes = tuple(replace(one, distorted=_distorted(trace, number)) for number, one in enumerate(trace.processes))
+    left_out = [one.step for one in find_steps(trace).left_out]
     found = replace(trace, processes=processes)
-    return replace(found, warnings=(*found.warnings, *distorted_steps(found.processes)))
+    return replace(found, warnings=(*found.warnings, *distorted_steps(found.processes, left_out=left_out)))
 
 
 def _distorted(trace: Trace, process: int) -> tuple[tuple[int, float], ...]:
@@ -119,13 +120,16 @@ def _distorted(trace: Trace, process: int) -> tuple[tuple[int, float], ...]:
 
 
 def distorted_steps(
-    processes: Iterable[Process], among: Collection[tuple[int, int]] | None = None
+    processes: Iterable[Process],
+    among: Collection[tuple[int, int]] | None = None,
+    left_out: Collection[int] = (),
 ) -> tuple[TraceWarning, ...]:
     """Say of which steps of which ranks the profiler's own work took much; nothing where of none.
 
     Parameters
     ----------
     among : the (rank, step) that are looked at; all where not given.
+    left_out : steps that figures leave out by default.
     """
     by_step: dict[int, dict[int, float]] = {}
     for one in processes:
@@ -140,7 +144,7 @@ def distorted_steps(
     others = sorted({step for _, step in among or ()} - set(by_step))
     text = (
         f"The profiler's own work took {shares}{more}. How long that takes, and what is late in it, is not the "
-        f"program's alone: {_remedy(set(by_step), others if among is not None else None)}."
+        f"program's alone: {_remedy(set(by_step), others if among is not None else None, left_out)}."
     )
     return (TraceWarning(DISTORTED, text),)
 
@@ -151,8 +155,10 @@ def _in_words(step: int, shares: Mapping[int, float]) -> str:
     return f"{took} of {'the capture' if step == ALL_OF_IT else f'step {step}'} on {ranks_in_words(shares)}"
 
 
-def _remedy(distorted: Collection[int], others: Sequence[int] | None) -> str:
+def _remedy(distorted: Collection[int], others: Sequence[int] | None, left_out: Collection[int]) -> str:
     """How to do without the steps that the profiler distorts; `others` are looked at, too, None where not known."""
+    if set(distorted) <= set(left_out):
+        return f"by default figures leave {'it' if len(distorted) == 1 else 'them'} out"
     if ALL_OF_IT in distorted or others == []:
         return "record less"
     it = "it" if len(distorted) == 1 else "them"

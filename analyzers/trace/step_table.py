@@ -20,8 +20,8 @@ LONGEST = 60  # letters of a range's name in a sentence
 class LateStart(Record, frozen=True):
     """A first step in which a device waits for a rank whose profiler started late.
 
-    rank, device : who waits longest; late_rank : for whom, -1 where nothing says. wait_ns, usual_ns : in this step, and
-    the median of the others.
+    rank, device : who waits longest; late_rank : for whom mostly, -1 where for none. wait_ns, usual_ns : in this step,
+    and the median of the others.
     """
 
     step: int
@@ -34,10 +34,10 @@ class LateStart(Record, frozen=True):
     @property
     def reason(self) -> str:
         """Why it is left out."""
-        whom = f" for rank {self.late_rank}" if self.late_rank >= 0 else ""
+        whom = f", mostly for rank {self.late_rank}" if self.late_rank >= 0 else ""
         return (
-            f"rank {self.rank} waits {duration(self.wait_ns)} in it{whom}, {duration(self.usual_ns)} in the others, "
-            "as where a rank's profiler starts late"
+            f"rank {self.rank} waits {duration(self.wait_ns)} in it{whom}, in others {duration(self.usual_ns)} in the "
+            "median, as where a rank's profiler starts late"
         )
 
 

@@ -21,6 +21,7 @@ from traceviz.output.fitting import MOST_NEXT, cut, fitted
 from traceviz.output.quantities import duration, percent
 from traceviz.output.views.caveats import MAY_CHANGE_IT
 from traceviz.output.views.first_lines import first_lines
+from traceviz.output.views.steps import steps
 
 if TYPE_CHECKING:
     from analyzers.collectives.report import Collectives
@@ -273,7 +274,7 @@ def collectives(result: Collectives, line: CommandLine) -> Json:
 
 
 def collective_headlines(result: Collectives) -> list[Block]:
-    """What the collectives come to, in a line."""
+    """What the collectives come to, in a line, and of which steps that is."""
     longest = int(result.calls["wait_ns"].max()) if len(result.calls) else 0
     took, waited = (int(result.calls[name].sum()) for name in ("duration_ns", "wait_ns"))
     if not took:
@@ -283,17 +284,17 @@ def collective_headlines(result: Collectives) -> list[Block]:
         f"{len(result)} collectives: of all ranks' {duration(took)} in them, {share} is waiting for the last rank; the "
         f"longest wait takes {duration(longest)}."
     )
-    return [Paragraph(text)]
+    return [Paragraph(text), *steps(result.steps)]
 
 
-def _steps(steps: StepsUsed | None) -> Json | None:
+def _steps(used: StepsUsed | None) -> Json | None:
     """The run's steps in short; `numbers` are those that figures are of, null for everything."""
-    if steps is None:
+    if used is None:
         return None
-    named = {name: getattr(steps, name) or None for name in ("source", "by")}
-    ends = {name: getattr(steps, name) for name in ("count", "whole", "first", "last")}
-    numbers = None if steps.numbers is None else _ranks(steps.numbers)
-    return {**ends, **named, "left_out": [one.step for one in steps.left_out][:8], "numbers": numbers}
+    named = {name: getattr(used, name) or None for name in ("source", "by")}
+    ends = {name: getattr(used, name) for name in ("count", "whole", "first", "last")}
+    numbers = None if used.numbers is None else _ranks(used.numbers)
+    return {**ends, **named, "left_out": [one.step for one in used.left_out][:8], "numbers": numbers}
 
 
 def info(result: TraceInfo, line: CommandLine) -> Json:
@@ -413,7 +414,7 @@ def what_if_headlines(result: WhatIf) -> list[Block]:
     """The headlines of the answer."""
     from traceviz.output.views import what_if as view
 
-    return headlines(view.blocks(result))
+    return [*headlines(view.blocks(result)), *steps(result.steps)]
 
 
 def _predicted(one: Prediction) -> Json:

@@ -12,6 +12,7 @@ from traceviz.output.document import Block, Bullets, Paragraph, Table, markdown,
 from traceviz.output.quantities import duration, listing
 from traceviz.output.views import claim, collectives, overlap
 from traceviz.output.views.first_lines import first_lines
+from traceviz.output.views.steps import steps
 from traceviz.reports import fixes
 from traceviz.reports.gantt import gantt, legend
 from traceviz.reports.report import Report
@@ -33,7 +34,9 @@ def summary(report: Report, *, with_image: bool) -> str:
     again = fenced(report.command, "bash") if 0 < len(report.command) <= LONGEST_COMMAND else ""
     files = ["`report.html` has the zoomable timeline and every section", "`results.json` the data"]
     files += ["`timeline.png` the picture"] if with_image else []
-    head = "\n".join(part for part in (first(result), claimed(result), chart, again, f"{', '.join(files)}.\n") if part)
+    which = markdown([_short(block) for block in steps(result.steps)])
+    parts = (first(result), claimed(result), which, chart, again, f"{', '.join(files)}.\n")
+    head = "\n".join(part for part in parts if part)
     folded = [
         *(markdown([_short(block)]) for block in overlap.figures(result, verbose=True)),
         markdown([_short(block) for block in fixes.short_blocks(report.what_if, report.overlap.remedy)]),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.arrays.types import Floats, Ints
-from analyzers.matching.order import Ahead, CallSequence, Ordered, by_order
+from analyzers.matching.order import CLEAR, Ahead, CallSequence, Ordered, by_order
 
 MS = 1_000_000
 UNEVEN = [1, 4, 6, 13, 15, 22, 24, 31]  # ms at which calls end
@@ -158,3 +158,16 @@ def test_the_kth_is_the_kth_whatever_ranks_do_before_and_however_clocks_differ(
         own = [found.collective[made.member == one].tolist() for one in (0, rank)]
         assert own[0] == own[1]
         assert len(set(own[0])) == len(calls)
+
+
+def test_equal_numbers_are_in_doubt_where_a_capture_began_amid_work_and_every_order_fits() -> None:
+    """Calls each 10 ms: a call off fits as well. Known clocks rule it out, and so do ends that fit no other order."""
+    calls = lane(UNEVEN, UNEVEN)
+    found = by_order(calls, None, lambda one, other: False, headless=True)
+    assert found is not None and (found.confidence == 1).all()
+    ends = [10, 20, 30, 40, 50]
+    calls = lane(ends, ends, waits=False)
+    for headless, ahead, sure in ((False, None, True), (True, None, False), (True, between(-0.05, 0.05), True)):
+        found = by_order(calls, ahead, lambda one, other: False, headless=headless)
+        assert pairs(calls, found) == [(at, at) for at in range(5)]
+        assert found is not None and bool((found.confidence >= CLEAR).all()) == sure

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from analyzers.steps.find import with_steps
-from analyzers.steps.renumber import renumbered
+from analyzers.steps.renumber import OTHER_NUMBERS, renumbered
 from analyzers.trace.alignment import Matches
 from analyzers.trace.step_table import Steps
 from analyzers.trace.tables import Trace
@@ -67,3 +67,39 @@ def test_ranks_that_share_nothing_are_numbered_by_those_between() -> None:
 def test_where_nothing_is_sure_times_tell_and_where_it_is_at_odds_nothing_does(sure: bool, odd: int) -> None:
     found = numbers(joined((0, 5, 0), (0, 5, 10), sure=sure, odd=odd))
     assert found == ({} if odd else {0: [0, 1, 2, 3, 4], 1: [0, 1, 2, 3, 4]})
+
+
+def named(trace: Trace, *numbers: list[int]) -> Trace:
+    """The same, with marks that number each rank's steps so."""
+    assert trace.steps is not None
+    steps = replace(trace.steps, numbers=np.concatenate(numbers), named=True, source="marked", whole=())
+    return replace(trace, steps=steps)
+
+
+def test_marks_that_number_other_steps_alike_are_counted_as_the_lowest_rank_counts() -> None:
+    """Both train the same five steps; rank 1 calls them 7 to 11."""
+    trace = named(joined((0, 5, 0), (0, 5, 0)), [0, 1, 2, 3, 4], [7, 8, 9, 10, 11])
+    found = renumbered(trace)
+    assert numbers(trace) == {0: [0, 1, 2, 3, 4], 1: [0, 1, 2, 3, 4]}
+    assert found.steps is not None and set(found.steps.whole) >= {1, 2, 3, 4}
+    assert [one.message for one in found.warnings if one.code == "steps-renumbered"] == [
+        "The collectives that ranks share show that some number their steps otherwise than rank 0: rank 1 by 7 higher. "
+        "Steps are counted as rank 0 does."
+    ]
+
+
+def test_marks_are_believed_where_collectives_mostly_agree_or_say_nothing() -> None:
+    same, other = [0, 1, 2, 3, 4], [7, 8, 9, 10, 11]
+    for trace, second in (
+        (joined((0, 5, 0), (0, 5, 0), odd=2), same),
+        (joined((0, 5, 0), (0, 5, 0), sure=False), other),
+    ):
+        trace = named(trace, same, second)
+        assert numbers(trace) == {0: same, 1: second}
+        assert renumbered(trace).warnings == trace.warnings
+
+
+def test_marks_that_collectives_contradict_at_random_tell_no_steps() -> None:
+    trace = named(joined((0, 5, 0), (0, 5, 0)), [0, 1, 2, 3, 4], [4, 3, 2, 1, 0])
+    found = renumbered(trace).steps
+    assert found is not None and (found.size, found.unknown) == (0, OTHER_NUMBERS)

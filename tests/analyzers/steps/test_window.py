@@ -54,7 +54,8 @@ def test_a_first_step_that_waits_for_a_late_profiler() -> None:
     assert [(one.step, one.reason) for one in found.left_out] == [
         (
             0,
-            "rank 0 waits 9.50 µs in it for rank 7, 0 ns in the others, as where a rank's profiler starts late",
+            "rank 0 waits 9.50 µs in it, mostly for rank 7, in others 0 ns in the median, as where a rank's profiler "
+            "starts late",
         )
     ]
     assert found.counted == (1, 2, 3)
@@ -129,9 +130,40 @@ def test_a_step_that_is_not_whole_counts_nowhere_even_where_few_are_left() -> No
     found = windowed(made.trace())
     assert found.counted == (5,)
     assert [(one.step, one.reason) for one in found.left_out] == [
-        (4, "not complete on rank 1"),
-        (6, "not complete on rank 0"),
+        (4, "not captured on rank 1"),
+        (6, "not captured on rank 0"),
     ]
+
+
+def test_a_step_that_an_end_of_the_capture_may_cut_says_which_end() -> None:
+    numbers, complete = np.array([0, 1, 2, 3, 0, 1, 2, 3]), np.array([0, 1, 1, 1, 0, 1, 1, 0], dtype=bool)
+    process, start = np.repeat([0, 1], 4), 1_000 * numbers
+    steps = Steps(process, start, start + 900, numbers, complete, source="inferred", by="loop", whole=(1, 2))
+    trace = replace(run(*[[(3400, 0)] * 4] * 2), steps=steps)
+    found = with_window(trace).steps
+    assert found is not None
+    assert [(one.step, one.reason) for one in found.left_out] == [
+        (0, "may have begun before the capture on ranks 0–1"),
+        (3, "may have run on behind the capture on rank 1"),
+    ]
+
+
+def test_devices_of_one_process_have_no_late_profiler() -> None:
+    """As of JAX: one process, four devices, and the first step compiles."""
+    made = run([(3500, 9500), *USUAL])
+    made = replace(made, ops=made.ops.assign(last_rank=made.ops["rank"]))
+    assert windowed(made).left_out == ()
+
+
+def test_nobody_is_named_of_whom_no_more_than_half_is_waited_for() -> None:
+    """Of the first step's two collectives one waits for rank 7, and one as long for rank 3."""
+    made = run([(3500, 9500), *USUAL])
+    first = ((made.ops["collective"] == 0) & (made.ops["wait_ns"] == 0)).to_numpy()
+    wait, last = made.ops["wait_ns"].to_numpy().copy(), made.ops["last_rank"].to_numpy().copy()
+    wait[first], last[first] = 9500, 3
+    late = windowed(replace(made, ops=made.ops.assign(wait_ns=wait, last_rank=last))).late_start
+    assert late is not None and late.late_rank == -1
+    assert late.reason.startswith("rank 0 waits 19.0 µs in it, in others 0 ns in the median")
 
 
 def test_figures_are_of_the_counted_steps_unless_something_else_is_asked_for() -> None:

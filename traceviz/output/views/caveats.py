@@ -24,7 +24,7 @@ MAY_CHANGE_IT = (
     *("ranks-missing", "ranks-unstated", "one-rank", "rank-conflict", "captures-apart", "same-gpu"),
     *("clocks-not-aligned", "clocks-contradict", "hosts-contradict", "no-common-clock", "pasted-clocks"),
     *("order-refuted", "unmatched-calls", "partly-matched", "unsure-matches", "cut-off", "few-collectives"),
-    *("host-clocks-apart", "ends-apart", "waiting-is-not-overlap"),
+    *("host-clocks-apart", "steps-renumbered", "ends-apart", "waiting-is-not-overlap"),
     *("launched-before", "missing-launch", "uneven-ends", "no-kernels", "no-gpu-work", "outside-steps", "other-thread"),
     *("profiler-distorts", "few-instances", "too-few-steps", "unrecorded-work", "smeared", "waits-by-traffic"),
 )

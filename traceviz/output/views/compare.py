@@ -11,6 +11,7 @@ from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Regi
 from analyzers.compare.steps import FIGURES
 from analyzers.contention.growth import Growth
 from analyzers.trace.memory import MemoryPeak
+from analyzers.trace.step_table import in_spans
 from traceviz.output.document import Block, Headline, Paragraph, Table
 from traceviz.output.quantities import count_of, duration, from_to, listing, percent, size, span, unshown
 from traceviz.output.views import claim
@@ -44,6 +45,7 @@ def blocks(result: Comparison) -> list[Block]:
         shown.append(Headline("INCONCLUSIVE", f"{result.reason}.", "middle"))
     shown += claim.blocks(result.claim)
     shown += [_verdict(result, run) for run in result.runs[1:]]
+    shown += _steps(result)
     shown.append(_figures(result))
     shown += [_gain(result.runs[0], run, run.gain) for run in result.runs[1:] if run.gain]
     shown += [_growth(result.runs[0], run, run.growth) for run in result.runs[1:] if run.growth]
@@ -90,7 +92,16 @@ def _sure(change: Change) -> str:
 def _over(result: Comparison) -> str:
     count = len(result.steps)
     steps = count_of(count, "common step") if count else "whole captures, which have no step marks,"
-    return f"{steps} of {ranks_in_words(result.ranks)}"
+    which = f" ({in_spans(result.steps)})" if count else ""
+    return f"{steps}{which} of {ranks_in_words(result.ranks)}"
+
+
+def _steps(result: Comparison) -> list[Block]:
+    """How each run's steps were found, and which of them count nowhere: once, where that is the same of all."""
+    said = {run.label: run.steps.in_words for run in result.runs if run.steps is not None and run.steps.count}
+    if len(said) == len(result.runs) and len(set(said.values())) == 1:
+        return [Paragraph(next(iter(said.values())), "Each run")]
+    return [Paragraph(text, label) for label, text in said.items()]
 
 
 def _figures(result: Comparison) -> Table:
