@@ -164,8 +164,13 @@ def _evidence(matches: Matches, hosts_link_all: bool) -> _Evidence:
         apart_ns = LEAVES_APART * _fastest(matches.calls, rows) if rows.any() else 0.0
         return _Evidence(ends, bounds, islands, sure=True, apart_ns=apart_ns)
 
-    of_each = np.bincount(member[together], minlength=members)[np.unique(member[bounds])]
-    ends = together if of_each.min(initial=ENOUGH) >= ENOUGH else bounds
+    def are_enough(rows: Mask) -> bool:
+        of_each = np.bincount(member[rows], minlength=members)[np.unique(member[bounds])]
+        return bool(of_each.min(initial=ENOUGH) >= ENOUGH)
+
+    # Connections are made in a rank's first calls: where a few are all of their kind, these may be such.
+    others = bounds & ~together
+    ends = next((rows for rows in (together, others) if are_enough(rows)), bounds)
     if hosts_link_all:
         return evidence(ends, _islands(number, member, members, bounds))
     reaching = next((rows for rows in (ends, bounds, of_calls(is_sure)) if link_all(rows)), None)
