@@ -47,6 +47,7 @@ class Job(Record, frozen=True):
     apparent : whether waits that can't be seen, for ranks that were not captured, count as running on a deciding rank.
     unaccounted_ns : on a deciding rank at most, how long the sides run beside work that no launch accounts for.
     low_given : `ratio_low` of the ranks that were given, where others were not, and may be worse.
+    lost : the rank of which most launches that may be of a side have no op, and how many; None where all have.
     """
 
     rank: int | None = None
@@ -64,6 +65,7 @@ class Job(Record, frozen=True):
     step: int | None = None
     steps: int = 0
     unaccounted_ns: int = 0
+    lost: tuple[int, int] | None = None
     rule: str = "worst-rank"
 
     def meets(self, bar: float) -> bool | None:
@@ -87,13 +89,17 @@ def job_of(ranks: Sequence[RankOverlap], bar: float, *, absent: bool = False, ac
     accept_apparent : take waits that can't be seen as none, and absent ranks as no worse.
     """
     both = [rank for rank in ranks if rank.real_overlap_ratio is not None]
+    lossy = max((rank for rank in ranks if rank.lost.ops), key=lambda rank: rank.lost.ops, default=None)
+    lost = None if lossy is None else (lossy.rank, lossy.lost.ops)
     if not both:
-        return Job()
+        return Job(lost=lost)
     enough = DECIDES_FROM * median(rank.typical.could_overlap_ns for rank in both)
     deciding = [rank for rank in both if rank.typical.could_overlap_ns >= enough]
     worst = min(deciding, key=lambda rank: (rank.typical.ratio or 0.0, rank.rank, rank.device))
     ranges = [rank.typical_apparent_range if accept_apparent else rank.typical_range for rank in deciding]
     low = min(low for low, _ in ranges)
+    if any(rank.lost.blind for rank in ranks):  # what it has of a side is all lost
+        low = 0.0
     typical = worst.typical
     return Job(
         rank=worst.rank,
@@ -111,6 +117,7 @@ def job_of(ranks: Sequence[RankOverlap], bar: float, *, absent: bool = False, ac
         apparent=any(rank.is_apparent for rank in deciding),
         low_given=low,
         unaccounted_ns=max(rank.unaccounted_ns for rank in deciding),
+        lost=lost,
     )
 
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from analyzers.arrays.groups import as_slice, distinct, rows_by_key
 from analyzers.arrays.intervals import Union, intersect, measure, overlap_by_group, union
 from analyzers.arrays.intervals import either as either_of
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.common.records import Record
 from analyzers.overlap.certainty import RealRange, real_range
 from analyzers.overlap.instances import Instances
@@ -53,6 +53,40 @@ class LeftOut(Record, frozen=True):
 
     ops: int = 0
     busy_ns: int = 0
+
+
+class LostWork(Record, frozen=True):
+    """What launches without an op leave open on one rank's device, as `analyzers.overlap.lost` bounds it.
+
+    ops : how many may be of a side. most_ns : how long they may run in all; by_step : the same of each of
+        `PerStep.numbers`, and without : how many steps more have such launches, and nothing else of a side.
+    blind : whether a side that they may be of has no other work.
+    """
+
+    ops: int = 0
+    most_ns: int = 0
+    by_step: tuple[int, ...] = ()
+    without: int = 0
+    blind: bool = False
+
+    def around(self, low: float, high: float, could_ns: int) -> tuple[float, float]:
+        """A range of the ratio of what could overlap, with what is lost."""
+        if not self.ops:
+            return low, high
+        if self.blind:
+            return 0.0, 1.0
+        return low * could_ns / max(could_ns + self.most_ns, 1), min(1.0, high + self.most_ns / max(could_ns, 1))
+
+    def of_median(self, low: Floats, high: Floats, could_ns: Ints) -> tuple[float, float]:
+        """The range of the median of some steps' ratios, with what is lost in each of them."""
+        if not self.ops:
+            return lower_median(low), lower_median(high)
+        if self.blind:
+            return 0.0, 1.0
+        lost = np.array(self.by_step, np.float64)
+        lows = np.append(low * could_ns / (could_ns + lost), np.zeros(self.without))
+        highs = np.append(np.minimum(high + lost / could_ns, 1.0), np.ones(self.without))
+        return lower_median(lows), lower_median(highs)
 
 
 class Unseen(Record, frozen=True):
@@ -147,6 +181,7 @@ class RankOverlap(Record, frozen=True, dict=True):
     unaccounted_ns: int = 0  # of either side beside work without a launch in the capture, which may be the other's
     launched_before: LeftOut = msgspec.field(default_factory=LeftOut)  # on neither side
     steps: PerStep | None = None  # where the job's figures are those of the median step
+    lost: LostWork = msgspec.field(default_factory=LostWork)  # launches without an op
 
     @property
     def overlap_ratio(self) -> float | None:
@@ -201,20 +236,21 @@ class RankOverlap(Record, frozen=True, dict=True):
         """Between what its ratio lies, as surely as clocks are known and waits are seen."""
         if self.steps is None:
             return self.ratio_range
-        return self._more(lower_median(self.steps.low), lower_median(self.steps.high))
+        return self._more(*self.lost.of_median(self.steps.low, self.steps.high, self.steps.could_ns))
 
     @property
     def typical_apparent_range(self) -> tuple[float, float]:
         """The same as clocks are known, if what is not seen of waits was none."""
         if self.steps is None:
             return self.apparent_range
-        return self._more(lower_median(self.steps.apparent_low), lower_median(self.steps.apparent_high))
+        low, high = self.steps.apparent_low, self.steps.apparent_high
+        return self._more(*self.lost.of_median(low, high, self.steps.could_ns))
 
     def _reaching(self, known: RealRange | None) -> tuple[float, float]:
         """A range of the real ratio, up to where work without a launch is the other side's."""
         ratio = self.real_overlap_ratio or 0.0
         low, high = (ratio, ratio) if known is None else (known.ratio_low, known.ratio_high)
-        return self._more(low, high)
+        return self._more(*self.lost.around(low, high, self.could_overlap_ns))
 
     def _more(self, low: float, high: float) -> tuple[float, float]:
         could = self.could_overlap_ns

@@ -23,11 +23,12 @@ from analyzers.arrays.groups import distinct, rows_by_key
 from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Ints
 from analyzers.common.wording import percent, ranks_in_words
-from analyzers.trace.columns import ints, ints_at
+from analyzers.trace.columns import ints, ints_at, repeated
 from analyzers.trace.kernels import is_communication
+from analyzers.trace.lost import unrecorded
 from analyzers.trace.overhead import overhead_in_steps
 from analyzers.trace.step_table import LateStart, LeftOut, Steps
-from analyzers.trace.steps import numbers_of_ops
+from analyzers.trace.steps import numbers_of_ops, step_index
 from analyzers.trace.tables import Trace
 
 MUCH, TIMES_THE_USUAL = 0.25, 2.0  # of a step that the profiler took; and of what it took of the median step
@@ -40,8 +41,14 @@ def with_window(trace: Trace) -> Trace:
     steps = trace.steps
     if steps is None or not steps.size:
         return trace
+    cut_off = _cut_off(trace, steps)
+    whole = tuple(number for number in steps.whole if number not in cut_off)
+    if 2 * len(whole) > len(steps.whole):  # else those left speak for none
+        steps = replace(steps, whole=whole)
     cut = [
-        LeftOut(number, _why_not_whole(trace, steps, number)) for number in steps.present if number not in steps.whole
+        LeftOut(number, _why_not_whole(trace, steps, number) or cut_off[number])
+        for number in steps.present
+        if number not in steps.whole
     ]
     late = late_start(trace, steps)
     left = {one.step: one for one in _profiled(trace, steps)}
@@ -53,8 +60,28 @@ def with_window(trace: Trace) -> Trace:
     return replace(trace, steps=replace(steps, left_out=left_out, late_start=late))
 
 
+def _cut_off(trace: Trace, steps: Steps) -> dict[int, str]:
+    """Steps that launched what had not ended when the capture did, and of which ranks."""
+    lost = unrecorded(trace)
+    calls = lost.call[lost.at_end]
+    if not calls.size:
+        return {}
+    process, start = (ints_at(trace.api, column, calls) for column in ("process", "start_ns"))
+    at = step_index(trace).innermost(process, repeated(0, np.int64, calls.size), start)
+    by_step: dict[int, set[int]] = {}
+    for row, one in zip(at[at >= 0].tolist(), process[at >= 0].tolist(), strict=True):
+        by_step.setdefault(int(steps.numbers[row]), set()).add(one)
+    return {
+        number: f"the capture ended before its GPU work did on {_ranks(trace, sorted(some))}"
+        for number, some in by_step.items()
+    }
+
+
 def _why_not_whole(trace: Trace, steps: Steps, number: int) -> str:
-    """On which ranks a step is marked more than once, or else is not there, or may be cut at an end of the capture."""
+    """On which ranks a step is marked more than once, or else is not there, or may be cut at an end of the capture.
+
+    "" where it is whole on the host.
+    """
     own = np.flatnonzero(steps.numbers == number)
     count = Counter(steps.process[own].tolist())
     if several := [process for process, times in count.items() if times > 1]:

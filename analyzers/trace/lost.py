@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -39,6 +40,34 @@ def count_lost_work(trace: Trace) -> Trace:
     return replace(trace, processes=tuple(processes))
 
 
+class Unrecorded(msgspec.Struct, frozen=True):
+    """Launches that have no op.
+
+    call : rows of `api`. at_end : which of them came after the last launch of their process that has one: what they
+        launched had not ended when the capture did.
+    """
+
+    call: Ints
+    at_end: Mask
+
+
+def unrecorded(trace: Trace) -> Unrecorded:
+    """The launches of a whole trace whose work it lacks."""
+    return (trace.whole or trace).once(_unrecorded)
+
+
+def _unrecorded(trace: Trace) -> Unrecorded:
+    found = _Launches(trace)
+    calls, at_end = [np.empty(0, np.int64)], [np.empty(0, bool)]
+    for process, count in enumerate(found.count):
+        without = found.without(process) if count else calls[0]
+        if without.size:
+            last, start = found.of(process)
+            calls.append(without)
+            at_end.append(start > last)
+    return Unrecorded(np.concatenate(calls), np.concatenate(at_end))
+
+
 def cut_off_at(trace: Trace) -> Ints:
     """Of each process, when it made the first of its last launches, whose ops the capture no longer has; else never."""
     found = _Launches(trace)
@@ -62,9 +91,13 @@ class _Launches:
         self.count: list[int] = of.tolist()
         self._without = np.flatnonzero(self._is_launch & ~self._has_op)
 
+    def without(self, process: int) -> Ints:
+        """Launches of a process that have no op, rows of `api`: mostly there are none."""
+        return self._without[self._process[self._without] == process]
+
     def of(self, process: int) -> tuple[int, Ints]:
-        """When a process made its last launch that has an op, and when those without one: mostly there are none."""
-        without = self._without[self._process[self._without] == process]
+        """When a process made its last launch that has an op, and when those without one."""
+        without = self.without(process)
         if not without.size:
             return _NEVER, without
         with_op = np.flatnonzero(self._is_launch & self._has_op & (self._process == process))

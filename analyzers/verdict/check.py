@@ -165,6 +165,7 @@ def _parts(
     """Each part measured, all of them as they agreed, with the reason why a side is empty in all of them."""
     run = by_process(whole)
     by_step = speaks_by_step(run.trace, narrowing)
+    used = steps_used(run.trace, narrowing) if by_step else None
     question = partial(
         examine,
         a=pair[0],
@@ -173,6 +174,7 @@ def _parts(
         timed=timed,
         keep=run.is_one_part,
         by_step=by_step,
+        of_steps=used.numbers if used is not None else None,
         beyond=beyond,
     )
     return _explained(run, _examined(run, pair, question, narrowing, beside), pair, narrowing)
@@ -454,6 +456,8 @@ def verdict_of(job: Job, bar: float) -> str:
 def _reason(job: Job, ranks: Sequence[RankOverlap], *sides: tuple[str, str]) -> str:
     if job.real_overlap_ratio is not None:
         return ""
+    if job.lost is not None:
+        return f"{_lost(*job.lost)} on record"
     empty = [f"'{text}': {reason}" for text, reason in sides if reason]
     if empty:
         return "; ".join(empty)
@@ -467,6 +471,11 @@ def _reason(job: Job, ranks: Sequence[RankOverlap], *sides: tuple[str, str]) -> 
             waited = any(getattr(rank, side).wait_ns for rank in both)
             return f"'{text}': " + ("all it did was wait for a late rank" if waited else "its ops took no time at all")
     return "no rank has work of both sides, waits left out, so nothing could overlap"
+
+
+def _lost(rank: int, launches: int) -> str:
+    has = "has" if launches == 1 else "have"
+    return f"{count_of(launches, 'launch')} of rank {rank}, which may be of a side, {has} no GPU work"
 
 
 def _few_instances(gain: Gain) -> str:
@@ -492,6 +501,11 @@ def _unsure(job: Job, passed: bool | None, bar: float, run: RunContext) -> str:
         return (
             f"{measured}: {why}, so waiting for peers can't be told from overlap{real}. {remedy}; --accept-apparent "
             "decides by the apparent figure"
+        )
+    if job.lost is not None:
+        return (
+            f"measured {figure}, but {_lost(*job.lost)} on record: {range_} (bar {percent(bar)}). Capture again with "
+            "larger buffers, or less"
         )
     if job.low_given >= bar:
         return (

@@ -7,7 +7,7 @@ paired, and whether B is moved. Each part decides these from what it holds; wher
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
 from operator import add
 
@@ -25,6 +25,7 @@ from analyzers.counters.plateau import told_by_traffic
 from analyzers.counters.states import DeviceStates, device_states
 from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.job import Arrivals, arrivals, is_matched
+from analyzers.overlap.lost import with_lost
 from analyzers.overlap.measure import RankOverlap, measure_ranks, with_left_out, with_unaccounted
 from analyzers.overlap.pairing import (
     Moves,
@@ -38,7 +39,7 @@ from analyzers.overlap.pairing import (
     shifted,
 )
 from analyzers.overlap.peers import DeviceTime, device_times, steps_of_ranks
-from analyzers.select.language import atoms, names_of
+from analyzers.select.language import Selector, atoms, names_of
 from analyzers.select.select import Selection, Threads, select
 from analyzers.select.sides import Shared, SharedOps, about_shared, count_shared, share_out
 from analyzers.trace.columns import ints, repeated
@@ -136,6 +137,7 @@ def examine(
     timed: bool = True,
     keep: bool = True,
     by_step: bool = False,
+    of_steps: Collection[int] | None = None,
     beyond: bool = False,
     agreed: PairingDecision | None = None,
 ) -> Part:
@@ -147,7 +149,8 @@ def examine(
     explain : False leaves out the causes of what was missed.
     timed : False leaves out what overlap costs.
     keep : False for a trace that nobody asks again: the order of its work leaves its memory to what follows.
-    by_step : whether the median step speaks for each rank.
+    by_step : whether the median step speaks for each rank. of_steps : numbers of the steps that are looked at; None
+        where it is not some steps.
     beyond : whether to measure all that was captured, too, where `trace` is a part of it.
     agreed : what was agreed with the other parts; what is open the part decides for itself.
 
@@ -192,7 +195,7 @@ def examine(
         devices=devices_of(trace),
         possible=possible,
         moves=shift_overlaps,
-        ranks=tuple(ranks),
+        ranks=tuple(with_lost(trace, ranks, *_both(sides), of_steps)),
         arrivals=(
             arrivals(trace, sides[0].picked, sides[1].picked),
             arrivals(trace, sides[1].picked, sides[0].picked),
@@ -222,7 +225,8 @@ def _everything(trace: Trace, a: str, b: str, sharing: SharedOps) -> tuple[RankO
     sides = share_out(here, select(here, a), select(here, b), sharing)
     none = np.full(len(here.ops), -1, np.int64)
     no_pairs = Pairing("capture", none, none, np.empty(0, np.int64), ())
-    return tuple(measure_ranks(here, sides[0].picked, sides[1].picked, no_pairs, _unaccounted(here, *sides)))
+    ranks = measure_ranks(here, *_both(sides)[0], no_pairs, _unaccounted(here, *sides))
+    return tuple(with_lost(here, ranks, *_both(sides)))
 
 
 def explaining(trace: Trace, a: str, b: str, agreed: PairingDecision | None = None) -> EvidenceWriter:
@@ -252,6 +256,10 @@ def _paired(
 
 def _without_ranges(side: Selection) -> Selection:
     return msgspec.structs.replace(side, occurrence=repeated(-1, np.int32, side.picked.size))
+
+
+def _both(sides: tuple[Selection, Selection]) -> tuple[tuple[Mask, Mask], tuple[Selector, Selector]]:
+    return (sides[0].picked, sides[1].picked), (sides[0].selector, sides[1].selector)
 
 
 def _names(sides: tuple[Selection, Selection]) -> tuple[str, str]:

@@ -105,7 +105,11 @@ def about_ranks(
     """Ranks on which a side is empty, or both are."""
     if job.deciding is None:
         return []
-    lacking = [labels.short(rank.rank, rank.device) for rank in ranks if rank.real_overlap_ratio is None]
+    lacking = [
+        labels.short(rank.rank, rank.device)
+        for rank in ranks
+        if rank.real_overlap_ratio is None and not rank.lost.ops  # which may have been of the other one
+    ]
     found = []
     if lacking:
         where = ", ".join(lacking)

@@ -13,7 +13,7 @@ from traceviz.output.terminal import emit_brief, progress
 EPILOG = """\b
 Examples:
   traceviz show "tests/data/torch/item_before.rank*.json.gz" coll:3
-  traceviz show report.nsys-rep sync:r1:6867402 --format json
+  traceviz show report.nsys-rep sync:r1:6861383 --format json
   traceviz show rank*.json.gz gap:r0.d0:2874848 -a "nvtx:DP Embedding" -b "nvtx:MP Embedding"
 
 \b

@@ -189,6 +189,7 @@ def _rank(rank: RankOverlap) -> Json:
         **_fields(rank, "apparent_ns", "achievable_ns", "missed_ns"),
         "unaccounted_ns": rank.unaccounted_ns,
         "launched_before": values(rank.launched_before),
+        "lost": _fields(rank.lost, "ops", "most_ns"),
         "median_step": None if typical.step is None else values(typical),
         "waiting_share_estimate": rank.unseen.waiting if rank.unseen else None,
         "missed": [

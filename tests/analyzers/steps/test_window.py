@@ -148,6 +148,35 @@ def test_a_step_that_an_end_of_the_capture_may_cut_says_which_end() -> None:
     ]
 
 
+def cut_after(kept: int, steps: int = 5) -> Steps:
+    """Steps of ten launches each, of which the first `kept` alone have their ops."""
+    made = Builder()
+    rank = made.rank(0)
+    for step in range(steps):
+        rank.range(f"step {step}", 1000 * step, 1000 * step + 999)
+        for one in range(10):
+            at = 1000 * step + 10 * one
+            if 10 * step + one < kept:
+                rank.kernel("k", 7, at + 5, at + 6, launch=(at, at + 1))
+            else:
+                rank.call("cudaLaunchKernel", at, at + 1)
+    return windowed(made.trace())
+
+
+def test_a_step_whose_work_had_not_ended_when_the_capture_did_is_not_whole() -> None:
+    found = cut_after(49)
+    assert (found.whole, found.counted) == ((0, 1, 2, 3), (0, 1, 2, 3))
+    assert [(one.step, one.reason) for one in found.left_out] == [
+        (4, "the capture ended before its GPU work did on rank 0")
+    ]
+    assert cut_after(50).left_out == ()
+
+
+def test_steps_that_lost_most_of_the_run_are_not_taken_out_of_it() -> None:
+    """Two whole ones do not speak for three that were cut off: these count, and leave the figures open."""
+    assert cut_after(21).counted == (0, 1, 2, 3, 4)
+
+
 def test_devices_of_one_process_have_no_late_profiler() -> None:
     """As of JAX: one process, four devices, and the first step compiles."""
     made = run([(3500, 9500), *USUAL])

@@ -212,7 +212,9 @@ def test_an_nsys_report_whose_head_of_calls_is_cut_off(tmp_path: Path, name: str
     keys = zip(whole.ops["process"], whole.ops["correlation"], strict=True)
     kept = [(whole.processes[process].pid, number) in seen for process, number in keys]
     rest = replace(whole, ops=whole.ops[kept].reset_index(drop=True))
-    for of_cut, of_rest in zip(*(check_overlap(one, explain=False).ranks for one in (trace, rest)), strict=True):
+    answers = (check_overlap(one, explain=False).ranks for one in (trace, rest))
+    working = ([rank for rank in ranks if rank.a.ops or rank.b.ops] for ranks in answers)  # one has launches alone
+    for of_cut, of_rest in zip(*working, strict=True):
         assert (of_cut.a, of_cut.b, of_cut.overlap_ns) == (of_rest.a, of_rest.b, of_rest.overlap_ns)
 
 
