@@ -26,6 +26,7 @@ from analyzers.trace.one_run import check_one_run
 from analyzers.trace.overhead import with_distorted_steps
 from analyzers.trace.ranks import assign_ranks
 from analyzers.trace.settings import about_settings
+from analyzers.trace.spoiled import about_spoiled
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import about_unlaunched
 
@@ -110,7 +111,9 @@ def joined(
             hint=recording_work(trace),
         )
     trace = with_steps(
-        about_unlaunched(about_lost_work(trace)), step_by, None if found is None else _of_run(trace, traces, found)
+        about_spoiled(about_unlaunched(about_lost_work(trace))),
+        step_by,
+        None if found is None else _of_run(trace, traces, found),
     )
     aligned = align_clocks(about_settings(trace), enabled=align)
     matched = renumbered(replace(aligned.trace, clocks=aligned.clocks, matches=aligned.matches))

@@ -47,6 +47,7 @@ class Job(Record, frozen=True):
     apparent : whether waits that can't be seen, for ranks that were not captured, count as running on a deciding rank.
     unaccounted_ns : on a deciding rank at most, how long the sides run beside work that no launch accounts for.
     low_given : `ratio_low` of the ranks that were given, where others were not, and may be worse.
+    spoiled : the rank of which most ops had their duration cut, and how many; None where that matters on none.
     lost : the rank of which most launches that may be of a side have no op, and how many; None where all have.
     """
 
@@ -66,11 +67,12 @@ class Job(Record, frozen=True):
     steps: int = 0
     unaccounted_ns: int = 0
     lost: tuple[int, int] | None = None
+    spoiled: tuple[int, int] | None = None
     rule: str = "worst-rank"
 
     def meets(self, bar: float) -> bool | None:
         """Whether the ratio reaches a bar; None where there is none, or it can't be told."""
-        if self.ratio_low is None or self.ratio_high is None:
+        if self.ratio_low is None or self.ratio_high is None or self.spoiled is not None:
             return None
         return True if self.ratio_low >= bar else False if self.ratio_high < bar else None
 
@@ -118,6 +120,9 @@ def job_of(ranks: Sequence[RankOverlap], bar: float, *, absent: bool = False, ac
         low_given=low,
         unaccounted_ns=max(rank.unaccounted_ns for rank in deciding),
         lost=lost,
+        spoiled=max(
+            ((rank.rank, rank.spoiled) for rank in deciding if rank.spoiled), key=lambda one: one[1], default=None
+        ),
     )
 
 

@@ -26,11 +26,12 @@ from analyzers.overlap.pairing import Pairing, in_both
 from analyzers.overlap.per_step import PerStep, lower_median, per_step
 from analyzers.overlap.waiting import waiting_share
 from analyzers.trace.by_start import those, wanted_by_start
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import ints, ints_at
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before
 
 MAX_NS, MIN_NS = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+SPOILS = 0.01  # of a side's busy time, by which cut durations may make it shorter, and no more
 APPARENT_FROM = 0.1  # of a side's busy time, from which on unseen waits make its figure an apparent one
 
 
@@ -182,6 +183,7 @@ class RankOverlap(Record, frozen=True, dict=True):
     launched_before: LeftOut = msgspec.field(default_factory=LeftOut)  # on neither side
     steps: PerStep | None = None  # where the job's figures are those of the median step
     lost: LostWork = msgspec.field(default_factory=LostWork)  # launches without an op
+    spoiled: int = 0  # ops whose durations were cut, where that makes a side shorter by over `SPOILS`
 
     @property
     def overlap_ratio(self) -> float | None:
@@ -384,11 +386,26 @@ def _measure_rank(trace: Trace, rank: int, device: int, a: Ints, b: Ints, pairin
         Side(measure(busy), measure(real_busy), rows.size, tuple(int(number) for number in distinct(stream[rows])))
         for busy, real_busy, rows in zip(unions, real, (a, b), strict=True)
     ]
+    spoiled = 0
+    for rows, own in zip((a, b), unions, strict=True):
+        cut = ints_at(trace.ops, "cut_ns", rows)
+        longer = measure(union(starts[rows], ends[rows] + cut)) if cut.any() else 0
+        if longer - measure(own) > SPOILS * measure(own):
+            spoiled += int(np.count_nonzero(cut))
     instances = _instances(trace, a, b, pairing)
     busy = unions[0], unions[1]
     ranges, unseen = real_range(trace, a, b, busy=busy), _unseen(trace, a, b, busy)
     return RankOverlap(
-        rank, device, sides[0], sides[1], overlap, real_overlap, instances, real_range=ranges, unseen=unseen
+        rank,
+        device,
+        sides[0],
+        sides[1],
+        overlap,
+        real_overlap,
+        instances,
+        real_range=ranges,
+        unseen=unseen,
+        spoiled=spoiled,
     )
 
 

@@ -41,6 +41,7 @@ OPS: Schema = {
     "shared_bytes": ("int64", -1),  # per block, static + dynamic
     "hlo": ("id", -1),  # id of the range of kind "hlo" that it ran for
     "graph": ("id", -1),  # id of the CUDA graph it ran in, 0 where that has no number
+    "cut_ns": ("id", 0),  # by how much it was said to run past the next op of its stream; `end_ns` is without
     "declared": ("text", ""),  # the rule by which the user calls it communication; no reader knows it
     # What its collective says of it, `wait_ns` too: filled in by `analyzers.clocks.align` once all captures are there.
     "collective": ("id", -1),  # number in `Trace.matches`
@@ -54,7 +55,7 @@ OPS: Schema = {
 WAIT_RANGE = ("wait_low_ns", "wait_high_ns")
 # Columns that no reader makes. But for `WAIT_RANGE` they are not exported: who reads an export back fills them in.
 OF_COLLECTIVES = ("collective", "collective_calls", "last_rank", "last_device", *WAIT_RANGE, "wait_seen")
-NOT_READ = ("declared", *OF_COLLECTIVES)
+NOT_READ = ("cut_ns", "declared", *OF_COLLECTIVES)
 API: Schema = {
     "process": ("key", 0),
     "thread": ("id", -1),

@@ -90,6 +90,8 @@ class Process(Record, frozen=True):
     unlaunched: int = 0  # those whose launch call the capture lacks, among them
     launched_before: int = 0  # those launched before it began, which run for
     launched_before_ns: int = 0
+    cut: int = 0  # ops whose duration was cut at the next op of their stream, by
+    cut_ns: int = 0  # so much in all
     distorted: tuple[tuple[int, float], ...] = ()
 
 

@@ -491,6 +491,13 @@ def _unsure(job: Job, passed: bool | None, bar: float, run: RunContext) -> str:
     if passed is not None or low is None or high is None or job.low_given is None:
         return ""
     figure, range_ = percent(job.real_overlap_ratio, apparent=job.apparent), percent_span(job.low_given, high)
+    if job.spoiled is not None:
+        rank, ops = job.spoiled
+        return (
+            f"measured {figure}, but {count_of(ops, 'op')} of rank {rank} ran past the start of the next on "
+            f"{'its' if ops == 1 else 'their'} stream, so the profiler's times are wrong; cut there, a side is over 1 "
+            "% shorter. Capture again, or with another profiler"
+        )
     measured = f"{figure}, bar {percent(bar)}" if job.real_overlap_ratio else f"none seen, bar {percent(bar)}"
     given = f"{run.ranks_given} of the job's {run.ranks_known} ranks {'was' if run.ranks_given == 1 else 'were'}"
     if job.apparent:

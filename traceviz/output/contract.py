@@ -190,6 +190,7 @@ def _rank(rank: RankOverlap) -> Json:
         "unaccounted_ns": rank.unaccounted_ns,
         "launched_before": values(rank.launched_before),
         "lost": _fields(rank.lost, "ops", "most_ns"),
+        "spoiled": rank.spoiled,
         "median_step": None if typical.step is None else values(typical),
         "waiting_share_estimate": rank.unseen.waiting if rank.unseen else None,
         "missed": [

@@ -15,6 +15,7 @@ MAY_CHANGE_IT = (
     *(
         "missing-wait",
         "lost-work",
+        "cut-durations",
         "dropped-events",
         "skipped-bad",
         "absurd-times",

@@ -1,0 +1,86 @@
+"""Durations that can't be: on a CUDA or HIP stream, work launched op by op ends before the next op starts.
+
+Profilers now and then write an end that belongs to another op, ms too late. It is cut at the next op's start, and
+counted; `cut_ns` keeps by how much. Nodes of CUDA graphs and XLA's lanes do run together. So may two kernels, for some
+µs, of which the second was launched to begin before the first has ended (programmatic dependent launch): its call is
+a launch with attributes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec.structs import replace
+
+from analyzers.arrays.types import Ints, Mask
+from analyzers.common.wording import count_of, duration
+from analyzers.trace.columns import assigned, codes, ints, ints_at, is_one_of, lanes, of_codes
+from analyzers.trace.tables import Process, Trace
+
+FORMATS = ("kineto", "nsys")  # whose streams are CUDA's or HIP's, and keep order
+TOLERATED_NS = 1_000  # no timestamp of a GPU is trusted to better than this
+DEPENDENT_NS = 20_000  # how long a kernel may run before the one that it depends on has ended
+MOST_NAMED = 8
+
+
+def cut_spoiled(trace: Trace) -> Trace:
+    """A trace of one capture whose ops end by the start of the next on their stream; counted by process."""
+    if not len(trace.ops) or any(one.format not in FORMATS for one in trace.captures):
+        return trace
+    cut = _past_the_next(trace)
+    if not cut.any():
+        return trace
+    ops = assigned(trace.ops, {"end_ns": ints(trace.ops, "end_ns") - cut, "cut_ns": cut})
+    process = ints(trace.ops, "process")
+    count = np.bincount(process[cut > 0], minlength=len(trace.processes)).tolist()
+    total = np.bincount(process, weights=cut, minlength=len(trace.processes)).tolist()
+    processes = tuple(
+        replace(one, cut=count[number], cut_ns=round(total[number])) for number, one in enumerate(trace.processes)
+    )
+    return replace(trace, ops=ops, processes=processes)
+
+
+def _past_the_next(trace: Trace) -> Ints:
+    """By how much each op runs past the start of the next on its stream, ns; 0 where that may be."""
+    ops, cut = trace.ops, np.zeros(len(trace.ops), np.int64)
+    lane, start, end = lanes(ops), ints(ops, "start_ns"), ints(ops, "end_ns")
+    order = np.lexsort((start, lane))
+    one, following = order[:-1], order[1:]
+    past = end[one] - start[following]
+    wrong = (lane[one] == lane[following]) & (past > TOLERATED_NS) & (start[following] > start[one])
+    if not wrong.any():
+        return cut
+    by_itself = _launched_by_itself(trace)
+    dependent = _may_begin_early(trace, following) & (past <= DEPENDENT_NS)
+    wrong &= by_itself[one] & by_itself[following] & ~dependent
+    cut[one[wrong]] = past[wrong]
+    return cut
+
+
+def _launched_by_itself(trace: Trace) -> Mask:
+    """Ops on a known stream whose launch launched nothing else, and that are no node of a graph or of a module."""
+    ops, launch = trace.ops, ints(trace.ops, "launch")
+    of_each = np.bincount(launch[launch >= 0], minlength=len(trace.api) + 1)
+    alone: Mask = (launch >= 0) & (of_each[launch] == 1) & (ints(ops, "stream") >= 0)
+    return alone & (ints(ops, "graph") < 0) & (ints(ops, "hlo") < 0) & ~is_one_of(ops, "kind", ("graph",))
+
+
+def _may_begin_early(trace: Trace, ops: Ints) -> Mask:
+    """Kernels whose launch has attributes, among which may be that they depend on the one before."""
+    code, names = codes(trace.api, "name")
+    with_attributes = np.append(of_codes(code, ["LaunchKernelEx" in name for name in names]), False)
+    return with_attributes[ints_at(trace.ops, "launch", ops)]
+
+
+def about_spoiled(trace: Trace) -> Trace:
+    """Warn of durations that were cut, by rank."""
+    cut = [one for one in trace.processes if one.cut]
+    if not cut:
+        return trace
+    named = "; ".join(map(_of, cut[:MOST_NAMED]))
+    more = f" and {len(cut) - MOST_NAMED} ranks more" if len(cut) > MOST_NAMED else ""
+    text = f"Ops ran past the start of the next one on their stream, which can't be: {named}{more}. They are cut there."
+    return trace.warn("cut-durations", text)
+
+
+def _of(process: Process) -> str:
+    return f"{count_of(process.cut, 'op')} of rank {process.rank}, by {duration(process.cut_ns)} in all"

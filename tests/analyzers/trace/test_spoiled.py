@@ -1,0 +1,91 @@
+"""Durations that can't be are cut, counted, and keep a verdict open where they matter: by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from analyzers.load import load
+from analyzers.readers.reading import Reading
+from analyzers.trace.columns import ints
+from analyzers.trace.spoiled import about_spoiled, cut_spoiled
+from analyzers.trace.tables import Trace
+from analyzers.verdict.check import check_overlap
+from tests.support.builder import Builder
+
+INPUT = Path(__file__).parents[2] / "data" / "public" / "duration-runs-over"
+US = 1_000
+
+
+def trace(*, ends: int, form: str = "kineto", call: str = "cudaLaunchKernel", **more: Any) -> Trace:
+    """On stream 7 `a` from 0 to `ends`, though `b` begins there at 100 µs; on stream 8 `c` from 50 µs to 400."""
+    run = Builder()
+    rank = run.rank(0)
+    rank.kernel("a", 7, 0, ends, launch=(-9 * US, -8 * US), **more)
+    rank.kernel("b", 7, 100 * US, 200 * US, launch=(-7 * US, -6 * US), call=call, **more)
+    rank.kernel("c", 8, 50 * US, 400 * US, launch=(-5 * US, -4 * US))
+    made = run.trace()
+    return replace(made, captures=tuple(replace(one, format=form) for one in made.captures))
+
+
+def ends_of(made: Trace) -> list[int]:
+    return [end // US for end in ints(made.ops, "end_ns").tolist()]
+
+
+def test_an_op_ends_by_the_start_of_the_next_on_its_stream() -> None:
+    """Said to run 250 µs past it; the other stream's op is not concerned."""
+    made = cut_spoiled(trace(ends=350 * US))
+    assert ends_of(made) == [100, 200, 400]
+    assert [cut // US for cut in ints(made.ops, "cut_ns").tolist()] == [250, 0, 0]
+    assert (made.processes[0].cut, made.processes[0].cut_ns) == (1, 250 * US)
+    assert [one.message for one in about_spoiled(made).warnings] == [
+        "Ops ran past the start of the next one on their stream, which can't be: 1 op of rank 0, by 250 µs in all. "
+        "They are cut there."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ends", "more"),
+    [
+        (100, {}),  # as it should
+        (101, {}),  # within what times of a GPU are good for
+        (350, {"graph": 3}),  # nodes of a graph run together
+        (350, {"hlo": 3}),  # and what XLA puts on one lane
+        (350, {"form": "xla"}),
+        (350, {"form": "rocprof"}),  # a hardware queue keeps no order
+        (118, {"call": "cudaLaunchKernelExC"}),  # launched to begin before the one before has ended
+    ],
+)
+def test_what_may_run_together_is_left(ends: int, more: dict[str, Any]) -> None:
+    made = trace(ends=ends * US, **more)
+    assert cut_spoiled(made) is made
+
+
+def test_no_kernel_begins_ms_before_the_one_that_it_depends_on_has_ended() -> None:
+    assert ends_of(cut_spoiled(trace(ends=350 * US, call="cudaLaunchKernelExC"))) == [100, 200, 400]
+
+
+def test_a_side_that_gets_over_a_hundredth_shorter_can_t_be_told() -> None:
+    """`a` and `b` run 200 µs, 150 of them beside `c`: 75 %. With what was cut, 100 µs, they would run 300 µs."""
+    made = cut_spoiled(trace(ends=350 * US))
+    found = check_overlap(made, "stream:7", "stream:8", min_overlap=0.6, explain=False)
+    assert (found.ranks[0].a.busy_ns, found.ranks[0].overlap_ns) == (200 * US, 150 * US)
+    assert (found.verdict, found.exit_code, found.job.spoiled) == ("inconclusive", 3, (0, 1))
+    assert found.reason.startswith("measured 75 %, but 1 op of rank 0 ran past the start of the next on its stream, so")
+    found = check_overlap(
+        cut_spoiled(trace(ends=201 * US + 500)), "stream:7", "stream:8", min_overlap=0.6, explain=False
+    )
+    assert (found.verdict, found.job.spoiled) == ("overlapped", None), "1.5 of 200 µs"
+
+
+def test_the_input_after_a_public_report() -> None:
+    """Compute is 1.0 ms up to its second kernel, and 11 of 0.4; 12 collectives of 0.5 ms meet it in the first alone."""
+    run = load(sorted(INPUT.glob("*.json.gz")), reading=Reading(cache=False))
+    found = check_overlap(run, "comm", "compute", min_overlap=0.6, explain=False)
+    for rank in found.ranks:
+        assert (rank.a.busy_ns, rank.b.busy_ns, rank.overlap_ns) == (6_000 * US, 5_400 * US, 500 * US)
+    assert (found.verdict, found.exit_code) == ("inconclusive", 3)
+    assert {one.code for one in found.warnings} >= {"cut-durations"}
