@@ -28,6 +28,7 @@ from analyzers.trace.ranks import assign_ranks
 from analyzers.trace.settings import about_settings
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import about_unlaunched
+from analyzers.trace.without_work import about_ranks_without_work
 
 
 def load(
@@ -109,6 +110,7 @@ def joined(
             path=inputs[0].path,
             hint=recording_work(trace),
         )
+    trace = about_ranks_without_work(trace)
     trace = with_steps(
         about_unlaunched(about_lost_work(trace)), step_by, None if found is None else _of_run(trace, traces, found)
     )
