@@ -29,6 +29,7 @@ from analyzers.trace.settings import about_settings
 from analyzers.trace.spoiled import about_spoiled
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import about_unlaunched
+from analyzers.trace.without_work import about_ranks_without_work
 
 
 def load(
@@ -110,6 +111,7 @@ def joined(
             path=inputs[0].path,
             hint=recording_work(trace),
         )
+    trace = about_ranks_without_work(trace)
     trace = with_steps(
         about_spoiled(about_unlaunched(about_lost_work(trace))),
         step_by,

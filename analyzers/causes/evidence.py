@@ -26,6 +26,7 @@ from analyzers.trace.kernels import function
 from analyzers.trace.process_rows import call_rows, op_rows
 from analyzers.trace.ranks import labels_of
 from analyzers.trace.settings import BLOCKING_LAUNCHES, ONE_QUEUE, setting_of
+from analyzers.trace.torch_seen import torch_seen
 
 LONGEST_NAME = 48  # letters of a kernel's name
 MOST_NAMES = 3
@@ -184,7 +185,8 @@ class EvidenceWriter:
             return ""
         (code, names), copy = codes(self.trace.ops, "copy"), int(copies[0])
         direction, size_bytes = [*names, ""][code[copy]], self._of_op("bytes", copy)
-        return f", as {written_as(direction, size_bytes)} does ({direction}, {size_bytes:,} B),"
+        by_torch = bool(self.trace.once(torch_seen)[int(ints_at(self.trace.api, "process", np.array([call]))[0])])
+        return f", as {written_as(direction, size_bytes, by_torch)} does ({direction}, {size_bytes:,} B),"
 
     def late_launch(self, one: Explained, gap: int, ns: int) -> str:
         """What the launching thread did meanwhile."""

@@ -16,6 +16,9 @@ from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import count_of, duration
 from analyzers.trace.columns import codes, ints, is_one_of, stored
 
+MANY = 10  # collectives, to say how far apart ranks usually leave them
+TIMES_THE_USUAL = 20  # further apart than so many times the median, and UNUSUAL_NS, is not usual
+UNUSUAL_NS = 200_000  # ranks of 60 real captures leave theirs within 130 µs
 ENDS_APART_NS = 50_000  # so far apart ranks may leave a collective that takes no time itself
 COMMON_GROUPS = 8  # sets of ranks, most frequent first, that a rank is held to belong to
 
@@ -34,7 +37,7 @@ def capture_warnings(aligned: Aligned, table: pd.DataFrame, calls: pd.DataFrame)
 
 
 def _ranks(aligned: Aligned, seen: Ints) -> list[TraceWarning]:
-    worlds = [capture.world_size for capture in aligned.trace.captures if capture.world_size]
+    worlds = [one.world_size or one.ranks_named for one in aligned.trace.captures]
     world = max([*worlds, int(ints(aligned.matches.collectives, "group_size").max(initial=0))])
     if seen.size == 1:
         of = f" of {world}" if world > 1 else ""
@@ -73,7 +76,8 @@ def _unsure(aligned: Aligned) -> list[TraceWarning]:
 
 
 def _end_apart(aligned: Aligned, table: pd.DataFrame, calls: pd.DataFrame) -> list[TraceWarning]:
-    """Of collectives that all ranks leave at about one time, those that some leave much later, by the clocks' error.
+    """Of collectives that all ranks leave at about one time, those that some leave much later: by the clocks' error, or
+    than they leave others, where that error itself may come of these.
 
     Data goes round in them until all have it, so that no rank leaves before another by more than that takes.
     """
@@ -84,18 +88,30 @@ def _end_apart(aligned: Aligned, table: pd.DataFrame, calls: pd.DataFrame) -> li
     leave_together = is_one_of(table, "operation", TOGETHER) & table["sure"].to_numpy(bool)
     skew = ints(table, "end_skew_ns")
     found = np.flatnonzero(leave_together & (skew > allowed))
-    if not found.size:
-        return []
-    worst = int(found[np.argmax(skew[found])])
+    texts = []
+    if found.size:
+        texts.append(
+            f"Ranks leave {count_of(found.size, 'collective')} further apart than the operation and the clocks "
+            f"explain: {_last_to_leave(table, calls, skew, found)} after the first."
+        )
+    usual = np.median(skew[leave_together]) if np.count_nonzero(leave_together) >= MANY else np.inf
+    odd = np.flatnonzero(leave_together & (skew <= allowed) & (skew > UNUSUAL_NS + TIMES_THE_USUAL * usual))
+    if odd.size:
+        texts.append(
+            f"Ranks leave {count_of(odd.size, 'collective')} much further apart than the others, which they leave "
+            f"within {duration(round(float(usual)))} in the median: {_last_to_leave(table, calls, skew, odd)} after "
+            "the first. Something held that rank up, or a clock is off there."
+        )
+    return [TraceWarning("ends-apart", text) for text in texts]
+
+
+def _last_to_leave(table: pd.DataFrame, calls: pd.DataFrame, skew: Ints, some: Ints) -> str:
+    """Which rank leaves which of some collectives last, and by how much, where that is most."""
+    worst = int(some[np.argmax(skew[some])])
     own = np.flatnonzero(ints(calls, "collective") == worst)
     end = ints(calls, "start_ns")[own] + ints(calls, "duration_ns")[own]
     last = int(ints(calls, "rank")[own[np.argmax(end)]])
-    operation = str(table["operation"].iloc[worst])
-    text = (
-        f"Ranks leave {count_of(found.size, 'collective')} further apart than the operation and the clocks explain: "
-        f"rank {last} ends {operation} {worst} {duration(int(skew[worst]))} after the first."
-    )
-    return [TraceWarning("ends-apart", text)]
+    return f"rank {last} ends {table['operation'].iloc[worst]} {worst} {duration(int(skew[worst]))}"
 
 
 def _cut_off(aligned: Aligned, calls: pd.DataFrame) -> list[TraceWarning]:

@@ -23,11 +23,13 @@ _NAMED = ("manifest", "distributed", "environment", "file-name")  # rules by whi
 def ranks_known(trace: Trace) -> int | None:
     """How many ranks the job is known to have had at least; None where nothing says.
 
-    From world sizes, from the sizes and ranks of process groups and communicators, and from the ranks' own numbers:
-    where rank 3 was given there were four. A communicator of one process's devices says nothing of other ranks.
+    From world sizes, from the sizes and ranks of process groups and communicators, from peers that communication names
+    by number, and from the ranks' own numbers: where rank 3 was given there were four. A communicator of one process's
+    devices says nothing of other ranks.
     """
     given, whole = len(trace.rank_ids), trace.whole or trace
     known = [one.world_size for one in trace.captures if one.world_size]
+    known += [one.ranks_named for one in trace.captures if one.ranks_named]
     known += [one.rank + 1 for one in trace.processes if one.rule in _NAMED and one.rank > 0]
     if trace.matches is not None and "group_size" in trace.matches.collectives:
         sizes = ints(trace.matches.collectives, "group_size")
@@ -41,7 +43,7 @@ def ranks_known(trace: Trace) -> int | None:
 def states_ranks(trace: Trace) -> bool:
     """Whether anything says how many ranks the job, or a group of it, had: their own numbers only say "at least"."""
     sizes = ints(trace.matches.collectives, "group_size") if trace.matches is not None else np.empty(0, np.int64)
-    return any(one.world_size for one in trace.captures) or bool((sizes > 0).any())
+    return any(one.world_size or one.ranks_named for one in trace.captures) or bool((sizes > 0).any())
 
 
 def waits_seen(matches: Matches, known: int | None, given: int) -> Mask:

@@ -11,6 +11,7 @@ from analyzers.common.progress import Progress, silent
 from analyzers.common.records import values
 from analyzers.replay import loop
 from analyzers.replay.changes import Change, OnTime
+from analyzers.replay.named import calls_named, host_call
 from analyzers.replay.predict import CantReplayError, Replayed
 from analyzers.replay.result import LITTLE_MORE, CriticalPath, Prediction, WhatIf
 from analyzers.replay.suggest import Suggestion, suggested
@@ -101,10 +102,14 @@ def _refuse_misnamed(trace: Trace, change: Change) -> None:
 
     Raises
     ------
-    TracevizError : one of its selectors names neither an op nor a range.
+    TracevizError : one of its selectors names neither an op nor a range, or it names a host call that nobody makes.
     """
     texts = [value for value in values(change).values() if isinstance(value, str) and value]
     for text in texts:
+        if name := host_call(text):
+            if not calls_named(trace, name).any():
+                raise TracevizError(f"{change}: no call of '{name}' is on record.")
+            continue
         selection = select(trace, text)
         if selection.reason and not selection.ranges.any() and not selection.before.any():
             raise TracevizError(f"{change}: {selection.reason}{'' if selection.reason.endswith('?') else '.'}")

@@ -6,6 +6,7 @@ Selectors are those of every command (`named`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -29,15 +30,15 @@ from analyzers.replay.edits import (
     late_hosts,
     moved_ahead,
     reordered,
+    returning_at_once,
     right_before,
     shares_of_alike,
     waiting_for_less,
     with_gaps,
     without_host_work,
 )
-from analyzers.replay.hosts import COST_NS
 from analyzers.replay.model import Lists, Tasks, Units
-from analyzers.replay.named import issued, occurrences, selection_of, stretches, units_of
+from analyzers.replay.named import host_call, issued, occurrences, selection_of, stretches, units_of
 from analyzers.select.language import in_plain_words, parse
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.trace.columns import codes, ints, is_one_of
@@ -46,6 +47,7 @@ from analyzers.trace.regions import launched_in
 from analyzers.trace.steps import bounding_ranges, numbers_of_ops, step_index, step_of_ops
 from analyzers.trace.tables import Trace
 
+_MEMORY = re.compile(r"Alloc|Malloc|Free|Register")  # which wait for the GPU without being asked to
 GRAPH_DISPATCH_NS = 1_000  # from the end of a node of a CUDA graph to the start of the next
 
 
@@ -79,7 +81,10 @@ class Change(Record, frozen=True):
 
 
 class DropSync(Change, frozen=True):
-    """Calls that block the host, made in `where`, return at once; `unset` is the setting that makes them block."""
+    """Calls that block the host, made in `where`, return at once; `unset` is the setting that makes them block.
+
+    `where` is a selector, or "call:" and the name of a host call, which may lie in no range.
+    """
 
     where: str
     unset: str = ""
@@ -91,24 +96,18 @@ class DropSync(Change, frozen=True):
     @property
     def advice(self) -> str:
         """The change as one would ask for it, with what it takes for granted."""
+        if name := host_call(self.where):
+            if _MEMORY.search(name):
+                return f"call {name} before the loop and use that memory again, as it waits for the GPU"
+            return f"drop the host syncs by {name}, unless the host needs the result there"
         if self.unset:
             return f"unset {self.unset}, so that launches in {_called(self.where)} return at once"
         return f"drop the host syncs in {_called(self.where)}, unless the host needs the result there"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
-        calls = tasks.calls
-        dropped = issued(trace, tasks, self.where) & (np.diff(calls.waits.first) > 0)
+        dropped = issued(trace, tasks, self.where) & (np.diff(tasks.calls.waits.first) > 0)
         _found(dropped, self, "no call that blocks its thread is made there")
-        launches = np.zeros(dropped.size, dtype=bool)  # a copy is still launched
-        launches[tasks.units.call[tasks.units.call >= 0]] = True
-        return replace(
-            tasks,
-            calls=replace(
-                calls,
-                waits=kept(calls.waits, ~dropped[calls.waits.owner]),
-                cost_ns=np.where(dropped, np.where(launches, np.minimum(calls.cost_ns, COST_NS), 0), calls.cost_ns),
-            ),
-        )
+        return returning_at_once(tasks, dropped)
 
 
 class DropWait(Change, frozen=True):

@@ -10,6 +10,7 @@ from analyzers.arrays.groups import label, rows_by_key, runs
 from analyzers.arrays.intervals import Union, coverage
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.ordering.lanes import take_or
+from analyzers.replay.hosts import COST_NS
 from analyzers.replay.model import HostCalls, Lists, Room, Tasks, Units
 
 
@@ -24,6 +25,16 @@ class Blocks(msgspec.Struct, frozen=True):
 def kept(lists: Lists, keep: Mask) -> Lists:
     """Some of the items of each list."""
     return Lists.of(lists.owner[keep], lists.items[keep], lists.first.size - 1)
+
+
+def returning_at_once(tasks: Tasks, dropped: Mask) -> Tasks:
+    """The tasks where some calls wait for nothing; what they launch, such as a copy, still takes its call."""
+    calls = tasks.calls
+    launches = np.zeros(dropped.size, dtype=bool)
+    launches[tasks.units.call[tasks.units.call >= 0]] = True
+    at_once = np.where(launches, np.minimum(calls.cost_ns, COST_NS), 0)
+    waits = kept(calls.waits, ~dropped[calls.waits.owner])
+    return replace(tasks, calls=replace(calls, waits=waits, cost_ns=np.where(dropped, at_once, calls.cost_ns)))
 
 
 def right_before(units: Units, chosen: Mask) -> Mask:

@@ -5,6 +5,8 @@ Of a range, calls count that its threads make while it is open.
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
@@ -15,9 +17,36 @@ from analyzers.replay.model import Tasks
 from analyzers.select.language import Atom, Or, Selector
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.select.select import Selection, select
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import codes, ints, of_codes
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.tables import Trace
+
+CALL = "call:"  # before a host call's name, which is no selector: those pick ops
+_VERSION = re.compile(r"_v\d+$")  # of CUDA's, which nsys writes behind a call's name
+
+
+def host_call(where: str) -> str:
+    """The host call that a change names instead of a selector; "" for none.
+
+    >>> host_call("call:cudaHostAlloc"), host_call("nvtx:MP lookup")
+    ('cudaHostAlloc', '')
+    """
+    return where.removeprefix(CALL).strip() if where.startswith(CALL) else ""
+
+
+def plain_call(name: str) -> str:
+    """A host call's name as people write it.
+
+    >>> plain_call("cudaHostAlloc_v3020")
+    'cudaHostAlloc'
+    """
+    return _VERSION.sub("", name)
+
+
+def calls_named(trace: Trace, name: str) -> Mask:
+    """Rows of `Trace.api` that are calls of this name, whatever version of it."""
+    code, names = codes(trace.api, "name")
+    return of_codes(code, [plain_call(one) == name for one in names])
 
 
 def selection_of(trace: Trace, where: str) -> Selection:
@@ -33,7 +62,9 @@ def _selections(_: Trace) -> dict[str, Selection]:
 
 
 def issued(trace: Trace, tasks: Tasks, where: str) -> Mask:
-    """Calls that are made in the ranges a selector names, or that launch what it picks."""
+    """Calls that are made in the ranges a selector names, or that launch what it picks; or of a name ("call:…")."""
+    if name := host_call(where):
+        return calls_named(trace, name)[tasks.calls.call]
     return occurrences(trace, tasks, where)[0]
 
 

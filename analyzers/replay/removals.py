@@ -21,8 +21,7 @@ from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
-from analyzers.replay.edits import kept
-from analyzers.replay.hosts import COST_NS
+from analyzers.replay.edits import kept, returning_at_once
 from analyzers.replay.model import Lists, Tasks
 from analyzers.trace.steps import step_of_ops
 from analyzers.trace.tables import Trace
@@ -51,16 +50,7 @@ def without(cause: str, trace: Trace, tasks: Tasks, a: Mask, b: Mask) -> Tasks |
 
 
 def _no_syncs(tasks: Tasks, _: Sides) -> Tasks:
-    calls = tasks.calls
-    waits = np.diff(calls.waits.first) > 0
-    launches = np.zeros(waits.size, dtype=bool)  # a copy is still launched
-    launches[tasks.units.call[tasks.units.call >= 0]] = True
-    at_once = np.where(launches, np.minimum(calls.cost_ns, COST_NS), 0)
-    none = np.zeros(calls.waits.items.size, dtype=bool)
-    return replace(
-        tasks,
-        calls=replace(calls, waits=kept(calls.waits, none), cost_ns=np.where(waits, at_once, calls.cost_ns)),
-    )
+    return returning_at_once(tasks, np.diff(tasks.calls.waits.first) > 0)
 
 
 def _no_host_work(tasks: Tasks, _: Sides) -> Tasks:

@@ -30,6 +30,7 @@ from analyzers.replay.changes import (
 )
 from analyzers.replay.edits import feeding
 from analyzers.replay.model import Tasks, Units
+from analyzers.replay.named import CALL, plain_call
 from analyzers.replay.room import DISPATCH_NS
 from analyzers.select.language import Atom, parse
 from analyzers.select.picking import RANGE_ATOMS
@@ -87,6 +88,8 @@ def suggested(trace: Trace, tasks: Tasks, a: str, b: str, result: OverlapResult 
     causes = {one.cause for rank in result.ranks for one in rank.missed}
     places = _places(trace.whole or trace, tasks)
     found = [Suggestion(DropSync(*one), PERHAPS) for one in _syncing(trace)]
+    if "host-sync" in causes:
+        found += [Suggestion(DropSync(one), PERHAPS) for one in _outside_ranges(trace)]
     if (a, b) != ("comm", "compute"):
         found += _of_pair(a, b, causes)
     found += _moves(trace.whole or trace, tasks, places)
@@ -155,6 +158,17 @@ def _syncing(trace: Trace) -> list[tuple[str, str]]:
             blocked[_of_any_step(name)] += int(blocked_ns)
     ranked = sorted(blocked, key=lambda name: (-idle[name], -blocked[name]))
     return [(str(Atom("nvtx", name)), unset if name in launching else "") for name in ranked[:MOST]]
+
+
+def _outside_ranges(trace: Trace) -> list[str]:
+    """Host calls that blocked while no range was open, as changes name them: those that kept the GPU idle longest."""
+    table = trace.once(host_syncs).table
+    here = table[table["range"].astype(str).eq("") & table["kind"].ne("launch")]
+    total = (
+        here.assign(api=[plain_call(name) for name in here["api"]]).groupby("api")[["gpu_idle_ns", "duration_ns"]].sum()
+    )
+    ranked = total.sort_values(["gpu_idle_ns", "duration_ns"], ascending=False, kind="stable")
+    return [f"{CALL}{name}" for name in ranked.index[:MOST]]
 
 
 def _what_blocks_launches(trace: Trace) -> str:

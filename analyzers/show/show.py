@@ -263,9 +263,17 @@ def _sync_words(one: SyncPoint) -> str:
     where = f" in '{one.range}'" if one.range else ""
     return (
         f"{one.api}, {kind}, blocked thread {one.thread} of rank {one.rank} for "
-        f"{duration(one.duration_ns)}{by}{where}. The GPU was idle for {duration(one.gpu_idle_ns)} of it, and for "
-        f"{duration(one.after_ns)} after it."
+        f"{duration(one.duration_ns)}{by}{where}. {_idle_words(one)}, and for {duration(one.after_ns)} after it."
     )
+
+
+def _idle_words(one: SyncPoint) -> str:
+    if one.unrecorded_ns:
+        return (
+            f"Its last {duration(one.unrecorded_ns)} a CUDA graph still ran what was not recorded, so how long the GPU "
+            "was idle can't be told"
+        )
+    return f"The GPU was idle for {duration(one.gpu_idle_ns)} of it"
 
 
 def _about_sync(one: SyncPoint) -> Iterator[str]:

@@ -25,6 +25,7 @@ from analyzers.trace.columns import ints
 from analyzers.trace.step_table import GIVEN, INFERRED, NO_STEPS, UNMARKED, Steps, whole_on
 from analyzers.trace.steps import marked_steps
 from analyzers.trace.tables import Trace
+from analyzers.trace.without_work import captured
 
 TOGETHER, APART = 0.25, 0.75  # of a step: how far apart ranks begin the same step, and no longer the same
 MOST_SHIFTED = 3  # steps by which captures of ranks may begin apart
@@ -44,7 +45,7 @@ def steps_of_run(trace: Trace, found: Candidates, given: str | None = None) -> S
         ranks = ranks_in_words([trace.processes[process].rank for process in unlaunched])
         return replace(NO_STEPS, unknown=f"no launches of {ranks} are on record, so what ran in which step is unknown")
     if marked.size and given is None:
-        return replace(marked, whole=whole_on(marked, working))
+        return replace(marked, whole=whole_on(marked, captured(trace, marked)))
     own = {process: some for process, some in found.items() if process in working}
     chosen, why = _chosen(own, is_given=given is not None)
     if not chosen:

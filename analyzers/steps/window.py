@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import distinct, rows_by_key
+from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Ints
 from analyzers.common.wording import percent, ranks_in_words
@@ -30,6 +30,7 @@ from analyzers.trace.overhead import overhead_in_steps
 from analyzers.trace.step_table import LateStart, LeftOut, Steps
 from analyzers.trace.steps import numbers_of_ops, step_index
 from analyzers.trace.tables import Trace
+from analyzers.trace.without_work import captured
 
 MUCH, TIMES_THE_USUAL = 0.25, 2.0  # of a step that the profiler took; and of what it took of the median step
 FAR, SCATTERS = 0.25, 3.0  # of the median step; times what the other steps' waiting differs from its median
@@ -86,8 +87,7 @@ def _why_not_whole(trace: Trace, steps: Steps, number: int) -> str:
     count = Counter(steps.process[own].tolist())
     if several := [process for process, times in count.items() if times > 1]:
         return f"marked more than once on {_ranks(trace, several)}"
-    working = set(distinct(ints(trace.ops, "process")).tolist())
-    if absent := working - set(count):
+    if absent := captured(trace, steps) - set(count):
         return f"not captured on {_ranks(trace, sorted(absent))}"
     cut = own[~steps.complete[own]]
     first = {process: int(steps.numbers[steps.process == process].min()) for process in count}

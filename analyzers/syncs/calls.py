@@ -10,8 +10,9 @@ import numpy as np
 from analyzers.arrays.groups import ordered, rows_by_key
 from analyzers.arrays.types import Ids, Ints
 from analyzers.ordering.calls import BLOCKING, calls_of_kind
-from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
+from analyzers.ordering.lanes import MAX_NS, MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
+from analyzers.syncs.context import around
 from analyzers.trace.columns import codes, ints, ints_at, is_one_of, narrowed, of_codes, stored
 from analyzers.trace.process_rows import call_rows
 from analyzers.trace.tables import Trace
@@ -128,9 +129,13 @@ def _last_of_context(ordering: Ordering, rows: Ints) -> Ints:
 
 
 def _spins(trace: Trace, ordering: Ordering) -> Blocking:
-    """Loops that ask whether an event or a stream is done, on threads that launch work; watchdogs do not count."""
+    """Loops that ask whether an event or a stream is done, on threads that launch work; watchdogs do not count.
+
+    Nor do allocators, which ask once a block whether it can be had again: torch's operators ask for nothing else, and
+    where the GPU had nothing to do when the first was asked, nothing was waited for.
+    """
     process, thread, start = (stored(trace.api, column) for column in ("process", "thread", "start_ns"))
-    queries, lanes = calls_of_kind(trace, "query"), ordering.lanes
+    queries, lanes = _of_the_program(trace, calls_of_kind(trace, "query")), ordering.lanes
     launches = np.bincount(lanes.launcher + 1, minlength=lanes.size + 1)[1:] > 0
     is_query = np.zeros(len(trace.api), dtype=bool)
     is_query[queries] = True
@@ -146,7 +151,37 @@ def _spins(trace: Trace, ordering: Ordering) -> Blocking:
         long_enough = edges[1::2] - edges[::2] >= SPIN_QUERIES
         call.append(thread_calls[edges[::2][long_enough]])
         last.append(thread_calls[edges[1::2][long_enough] - 1])
-    return _blocking("spin", np.concatenate(call), last=np.concatenate(last))
+    first, until = np.concatenate(call), np.concatenate(last)
+    waits = drained_at(ordering, ints_at(trace.api, "process", first), start[first]) > start[first]
+    return _blocking("spin", first[waits], last=until[waits])
+
+
+def _of_the_program(trace: Trace, queries: Ints) -> Ints:
+    """Those of some queries that no operator of torch's made."""
+    if queries.size < SPIN_QUERIES:
+        return queries
+    where = around(trace, *(ints_at(trace.api, column, queries) for column in ("process", "thread", "start_ns")))
+    code, names = codes(trace.ranges, "name")
+    in_torch = of_codes(code, [name.startswith("aten::") for name in names])
+    return queries[~np.append(in_torch, False)[where.caller]]
+
+
+def drained_at(ordering: Ordering, process: Ints, instant: Ints) -> Ints:
+    """When all was done that each process had queued by an instant; `MIN_NS` where it had queued nothing."""
+    lanes, done = ordering.lanes, np.full(instant.size, MIN_NS, np.int64)
+    for (one_process,), rows in rows_by_key(process).items():
+        units = units_of(lanes, one_process)
+        queued = np.searchsorted(lanes.enqueue_ns[units], instant[rows])
+        by_then = np.append(MIN_NS, np.maximum.accumulate(lanes.end_ns[units]))
+        done[rows] = by_then[queued]
+    return done
+
+
+def units_of(lanes: Lanes, process: int) -> Ints:
+    """Units of a process, in the order in which they were queued."""
+    low, high = np.searchsorted(lanes.process, [process, process + 1])
+    units = np.arange(lanes.first[low], lanes.first[high])
+    return units[ordered(lanes.enqueue_ns[units])]
 
 
 def _copies(trace: Trace, ordering: Ordering) -> Blocking:
@@ -180,9 +215,7 @@ def _memory(trace: Trace, ordering: Ordering) -> Blocking:
     op, drained = np.full(call.size, -1, np.int64), np.zeros(call.size, dtype=bool)
     lanes = ordering.lanes
     for (one_process,), rows in rows_by_key(process).items():
-        low, high = np.searchsorted(lanes.process, [one_process, one_process + 1])
-        units = np.arange(lanes.first[low], lanes.first[high])
-        units = units[ordered(lanes.enqueue_ns[units])]
+        units = units_of(lanes, one_process)
         if units.size == 0:
             continue
         done_by = np.maximum.accumulate(lanes.end_ns[units])

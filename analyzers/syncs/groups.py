@@ -14,16 +14,17 @@ from analyzers.syncs.points import HostSyncs
 from analyzers.trace.kernels import function
 from analyzers.trace.steps import STEP
 
-_SAME = ["api", "kind", "hidden", "place", "origin", "frame", "copy", "waited"]
+_SAME = ["asked", "kind", "hidden", "place", "origin", "frame", "copy", "waited"]
 
 
 class SyncGroup(msgspec.Struct, frozen=True):
     """Sync points alike; times are sums over all of them, ns, but `longest_ns`.
 
-    id : of the costliest (`analyzers.common.ids`). range : the range that they were made in, steps' numbers as "*".
+    id : of the costliest (`analyzers.common.ids`). api : the call that blocked longest in that; of a copy and the
+    synchronize behind it now one does, now the other. range : that they were made in, steps' numbers as "*".
     origin : the operators that brought them, or what the calls look like. copy, waited : the kind of copy, and what
     they waited for. bytes : of the copies where all are as large, else -1. delayed : what was launched next, the most
-    frequent; "" where no device was idle.
+    frequent; "" where no device was idle. unrecorded_ns : as in `SyncPoint`.
     """
 
     id: str
@@ -43,6 +44,7 @@ class SyncGroup(msgspec.Struct, frozen=True):
     after_ns: int
     bytes: int
     delayed: str
+    unrecorded_ns: int = 0
 
 
 def sync_groups(syncs: HostSyncs) -> list[SyncGroup]:
@@ -53,6 +55,7 @@ def sync_groups(syncs: HostSyncs) -> list[SyncGroup]:
     stream = _changed(table["waited_stream"], lambda number: f"stream {number}" if number >= 0 else "")
     kernel = _changed(table["waited_name"], lambda name: function(name) if name else "")
     keyed = table.assign(
+        asked=table["api"].where(table["copy"].eq(""), ""),
         place=_changed(table["range"], _place),
         origin=table["chain"].where(table["chain"].ne(""), table["pattern"]),
         waited=kernel.where(kernel.ne(""), stream),
@@ -69,12 +72,12 @@ def _changed(column: pd.Series[Any], change: Callable[[Any], str]) -> pd.Series[
 
 
 def _group(key: Sequence[Any], rows: pd.DataFrame) -> SyncGroup:
-    api, kind, hidden, place, origin, frame, copy, waited = key
+    _, kind, hidden, place, origin, frame, copy, waited = key
     sizes, delayed = set(rows["bytes"].tolist()), rows["delayed"][rows["delayed"].ne("")]
     worst = rows.iloc[0]  # the table has the costliest first
     return SyncGroup(
         id=sync_id(int(worst["rank"]), int(worst["start_ns"])),
-        api=api,
+        api=worst["api"],
         kind=kind,
         hidden=bool(hidden),
         range=place,
@@ -90,6 +93,7 @@ def _group(key: Sequence[Any], rows: pd.DataFrame) -> SyncGroup:
         after_ns=int(rows["after_ns"].sum()),
         bytes=sizes.pop() if len(sizes) == 1 else -1,
         delayed=_changed(delayed, _place).mode().iloc[0] if len(delayed) else "",
+        unrecorded_ns=int(rows["unrecorded_ns"].sum()),
     )
 
 

@@ -7,18 +7,21 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 import pandas as pd
+from msgspec.structs import replace
 
 from analyzers.arrays.groups import first_of_each, label, ordered, rows_by_key, run_heads
 from analyzers.arrays.intervals import coverage, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
-from analyzers.ordering.calls import communication_around
+from analyzers.ordering.calls import communication_around, match_calls
 from analyzers.ordering.lanes import MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
 from analyzers.syncs.context import Findings, Texts, around, ranges_around, table_of
+from analyzers.syncs.unrecorded import OUTLASTS_NS, behind_graphs
 from analyzers.trace.columns import codes, ints, ints_at
 from analyzers.trace.tables import Trace
+from analyzers.trace.torch_seen import torch_seen
 
 BACK_TO_BACK_NS = 5_000  # from the end of a copy's call to the start of a synchronize written in the same C++ function
 SCALAR_BYTES = 16
@@ -41,7 +44,8 @@ class SyncPoint(Record, frozen=True):
     `waited_name` its name) what the call waited for. `gpu_idle_ns` is what it cost: idle time of its device from the
     drain to the call's return. `after_ns` is what was idle from there to the device's next launch: the host's time, not
     the call's. `delayed` is the range of the next op that the thread launched, "" where the device was idle in neither.
-    `call` is the row of `api` in `Trace.api`.
+    `call` is the row of `api` in `Trace.api`. `unrecorded_ns` is how long the call outlasted all on record behind a
+    CUDA graph, where that was so long that more of the graph must have run: then `gpu_idle_ns` is 0 and says nothing.
     """
 
     rank: int
@@ -68,6 +72,7 @@ class SyncPoint(Record, frozen=True):
     after_ns: int
     delayed: str
     call: int
+    unrecorded_ns: int = 0
 
 
 class HostSyncs(Findings, frozen=True):
@@ -110,9 +115,14 @@ def copies_of(trace: Trace, call: int) -> Ints:
 
 
 def _joined(trace: Trace, blocking: Blocking) -> Joined:
-    point, copy = _points(trace, trace.once(Ordering), blocking)
+    ordering = trace.once(Ordering)
+    point, copy = _points(trace, ordering, blocking)
     head = np.flatnonzero(run_heads(point))
-    return Joined(blocking.take(head), copy[head], *_spans(trace, blocking, point))
+    first, copy = blocking.take(head), copy[head]
+    of_copy = (copy >= 0) & (first.op < 0)  # the capture does not say for which stream the synchronize was
+    lane, op = first.lane.copy(), first.op.copy()
+    lane[of_copy], op[of_copy] = ordering.lane_and_position(copy[of_copy])[0], copy[of_copy]
+    return Joined(replace(first, lane=lane, op=op), copy, *_spans(trace, blocking, point))
 
 
 def host_syncs(trace: Trace) -> HostSyncs:
@@ -127,6 +137,10 @@ def host_syncs(trace: Trace) -> HostSyncs:
     cost_of = cost(ordering, process, device, host, start, end)
     idle, module = cost_of.idle_ns.copy(), np.flatnonzero(kind == KINDS.index("module"))
     idle[module] = idle_within(lanes, *(column[module] for column in (process, device, start, end)))
+    waits = np.flatnonzero((kind <= KINDS.index("spin")) & (idle >= OUTLASTS_NS))
+    waits = waits[behind_graphs(trace, ordering, process[waits], lane[waits], start[waits])]
+    unrecorded = np.zeros(idle.size, np.int64)
+    unrecorded[waits], idle[waits] = idle[waits], 0
     where = around(trace, process, thread, ints_at(trace.api, "start_ns", call))
     next_range = _range_of_units(trace, ordering, cost_of.next_unit)
     library = np.isin(call, _inside_communication(trace, ordering, call))
@@ -157,6 +171,7 @@ def host_syncs(trace: Trace) -> HostSyncs:
         "after_ns": cost_of.after_ns,
         "delayed": np.where(idle + cost_of.after_ns > 0, next_range, ""),
         "call": call.astype(np.int64),
+        "unrecorded_ns": unrecorded,
     }
     order = np.lexsort((start, start - end, -idle))
     return HostSyncs(table_of(SyncPoint, {name: values[order] for name, values in columns.items()}))
@@ -169,19 +184,29 @@ def _points(trace: Trace, ordering: Ordering, blocking: Blocking) -> tuple[Ints,
     host, copy = lanes.of_threads(process, thread), blocking.copy.copy()
     last_copy = _last_copy(trace, ordering, host, starts[blocking.call])
     copy_call = take_or(ints(trace.ops, "launch"), last_copy)
-    syncs = (blocking.kind == KINDS.index("stream")) & (last_copy >= 0) & (blocking.lane >= 0)
-    syncs[syncs] = ordering.lane_and_position(last_copy[syncs])[0] == blocking.lane[syncs]
+    syncs = (blocking.kind == KINDS.index("stream")) & (last_copy >= 0)
+    of_copy = ordering.lane_and_position(last_copy[syncs])[0] == blocking.lane[syncs]
+    syncs[syncs] = of_copy | _of_unknown_stream(trace, blocking.call[syncs])
     after_copy = np.flatnonzero(syncs)
     back_to_back = starts[blocking.call[after_copy]] - ends[copy_call[after_copy]] <= BACK_TO_BACK_NS
     first = around(trace, process[after_copy], thread[after_copy], starts[copy_call[after_copy]])
     second = around(trace, process[after_copy], thread[after_copy], starts[blocking.call[after_copy]])
-    one_point = after_copy[np.where(first.op == "", back_to_back & (second.op == ""), first.chain == second.chain)]
+    one_call = np.where(first.caller < 0, back_to_back & (second.caller < 0), first.caller == second.caller)
+    one_point = after_copy[one_call]
     copy[one_point] = last_copy[one_point]
     begins_point = np.ones(blocking.size, dtype=bool)
     begins_point[one_point[one_point > 0]] = (
         blocking.copy[one_point[one_point > 0] - 1] != last_copy[one_point[one_point > 0]]
     )
     return np.cumsum(begins_point) - 1, copy
+
+
+def _of_unknown_stream(trace: Trace, calls: Ints) -> Mask:
+    """Synchronizes of which the capture does not say what they wait for, as torch's by default."""
+    unknown = np.ones(calls.size, dtype=bool)
+    stated = match_calls(trace, calls, trace.syncs)
+    unknown[stated[stated >= 0]] = False
+    return unknown
 
 
 def _last_copy(trace: Trace, ordering: Ordering, host: Ints, instant: Ints) -> Ints:
@@ -238,14 +263,16 @@ def _patterns(trace: Trace, op: Texts, call: Ints, copy: Ints) -> Texts:
     """What calls with a copy look like where no operator is on record: nsys shows none, unless told to."""
     nameless = np.flatnonzero((op == "") & (copy >= 0))
     kind, name = codes(trace.ops, "copy")[0][copy[nameless]], codes(trace.api, "name")[0][call[nameless]]
-    number = label(kind, ints_at(trace.ops, "bytes", copy[nameless]), name)
+    torch = trace.once(torch_seen)[ints_at(trace.api, "process", call[nameless])].astype(np.int64)
+    number = label(kind, ints_at(trace.ops, "bytes", copy[nameless]), name, torch)
     unlike = nameless[first_of_each(number)]
     texts = [
-        f"{written_as(direction, size_bytes)}: a {direction} copy of {size_bytes} B and {api}"
-        for direction, size_bytes, api in zip(
+        f"{written_as(direction, size_bytes, by_torch)}: a {direction} copy of {size_bytes} B and {api}"
+        for direction, size_bytes, api, by_torch in zip(
             _text(trace.ops, "copy", copy[unlike]).tolist(),
             ints_at(trace.ops, "bytes", copy[unlike]).tolist(),
             _text(trace.api, "name", call[unlike]).tolist(),
+            torch[first_of_each(number)].astype(bool).tolist(),
             strict=True,
         )
     ]
@@ -254,8 +281,10 @@ def _patterns(trace: Trace, op: Texts, call: Ints, copy: Ints) -> Texts:
     return found
 
 
-def written_as(direction: str, size_bytes: int) -> str:
-    """What a call that waits for such a copy looks like in PyTorch."""
+def written_as(direction: str, size_bytes: int, by_torch: bool) -> str:
+    """What a call that waits for such a copy looks like in the program; in PyTorch's words only where it is seen."""
+    if not by_torch:
+        return f"a copy to the {'host' if direction == 'DtoH' else 'GPU'} that blocks"
     if direction != "DtoH":
         return ".to() or .cuda()"
     return ".item() or nonzero()" if 0 <= size_bytes <= SCALAR_BYTES else ".cpu() or .to('cpu')"

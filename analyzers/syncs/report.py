@@ -24,6 +24,7 @@ from analyzers.syncs.copies import UnwaitedCopies, UnwaitedCopy, unwaited_copies
 from analyzers.syncs.crossings import Crossing, Crossings, crossings, missing_crossings
 from analyzers.syncs.loops import Chunk, StreamPlan, stream_plan
 from analyzers.syncs.points import HostSyncs, SyncPoint, host_syncs
+from analyzers.syncs.unrecorded import about_unrecorded
 from analyzers.trace.by_process import by_process
 from analyzers.trace.columns import codes, ints, of_codes
 from analyzers.trace.freed_memory import keeping_freed_memory
@@ -59,6 +60,19 @@ class OrderReport(Record, frozen=True):
         return f"no {self.runtime} calls{but}{of} were recorded, so nothing tells what blocked the host"
 
     @property
+    def untold(self) -> str:
+        """For how many host syncs it can't be told how long GPUs were idle, and why; "" where it can for all."""
+        unrecorded = self.syncs.table["unrecorded_ns"]
+        count = int(unrecorded.gt(0).sum())
+        if not count:
+            return ""
+        which = "" if count == len(unrecorded) else f" for {count} of them"
+        return (
+            f"how long they left GPUs idle can't be told{which}: up to {duration(int(unrecorded.max()))} after the "
+            "last op on record a CUDA graph still ran what was not recorded"
+        )
+
+    @property
     def exit_code(self) -> int:
         """What a command ends with: 0, or 3 where no rank's host calls were recorded."""
         return 3 if self.calls_recorded and not any(self.calls_recorded.values()) else 0
@@ -71,6 +85,7 @@ class OrderReport(Record, frozen=True):
         table, missing = self.syncs.table, self.crossings.missing
         hidden, idle = int(table["hidden"].sum()), int(table["gpu_idle_ns"].sum())
         text = f"{count_of(len(table), 'host sync')} ({hidden} implicit) left GPUs idle for {duration(idle)}; "
+        text += f"{self.untold}; " if self.untold else ""
         text = f"{self.reason}; " if self.exit_code else text
         copies = count_of(len(self.copies), "copy")
         text += f"{copies} nobody waits for, {count_of(len(missing), 'missing wait')}."
@@ -80,7 +95,7 @@ class OrderReport(Record, frozen=True):
                 one.rank,
                 instant(one.start_ns),
                 duration(one.duration_ns),
-                duration(one.gpu_idle_ns),
+                "can't tell" if one.unrecorded_ns else duration(one.gpu_idle_ns),
                 duration(one.after_ns),
                 one.kind,
                 one.api,
@@ -155,8 +170,11 @@ def order_from(run: PartitionedRun, reports: Mapping[int, OrderReport]) -> Order
     """The order of a run's work by what each part answers to `order_question`."""
     parts = by_process(run)
     if parts.is_one_part:
-        return replace(reports[0], warnings=run.trace.warnings)
-    return _joined([*reports.values()], run.trace.warnings, [partial(parts.rows, part) for part in reports])
+        joined = replace(reports[0], warnings=run.trace.warnings)
+    else:
+        joined = _joined([*reports.values()], run.trace.warnings, [partial(parts.rows, part) for part in reports])
+    unrecorded = about_unrecorded(*(ints(joined.syncs.table, column) for column in ("rank", "unrecorded_ns")))
+    return replace(joined, warnings=(*joined.warnings, *unrecorded))
 
 
 def calls_recorded(trace: Trace) -> tuple[dict[int, bool], frozenset[int]]:

@@ -27,7 +27,7 @@ def merge(traces: Sequence[Trace]) -> Trace:
     """
     if len(traces) == 1:
         return traces[0]
-    known = [trace.origin_utc_ns for trace in traces if trace.origin_utc_ns is not None]
+    known = [trace.origin_utc_ns for trace in traces if trace.origin_utc_ns is not None and not _is_empty(trace)]
     origin = min(known) if known else None
     captures: list[Capture] = []
     processes: list[Process] = []
@@ -35,7 +35,8 @@ def merge(traces: Sequence[Trace]) -> Trace:
     tables: dict[str, list[Columns]] = {name: [] for name in TABLES}
     calls = 0
     for trace in traces:
-        shift = 0 if trace.origin_utc_ns is None or origin is None else trace.origin_utc_ns - origin
+        dated = trace.origin_utc_ns is not None and origin is not None and not _is_empty(trace)
+        shift = (trace.origin_utc_ns or 0) - (origin or 0) if dated else 0
         for name in TABLES:
             columns = _columns(getattr(trace, name)) | _moved_columns(getattr(trace, name), shift, len(processes))
             if name == "ops":
@@ -54,7 +55,7 @@ def merge(traces: Sequence[Trace]) -> Trace:
         warnings=tuple(warnings),
         **joined,
     )
-    without = [trace.captures[0].path for trace in traces if trace.origin_utc_ns is None]
+    without = [trace.captures[0].path for trace in traces if trace.origin_utc_ns is None and not _is_empty(trace)]
     if without:
         merged = merged.warn(
             "no-common-clock",
@@ -62,6 +63,11 @@ def merge(traces: Sequence[Trace]) -> Trace:
             "their times can't be compared with the others' unless collectives align them.",
         )
     return merged
+
+
+def _is_empty(trace: Trace) -> bool:
+    """Whether a capture holds nothing that was at some time: when it says that it began tells nothing of the run."""
+    return all(one.last_ns <= one.first_ns for one in trace.captures) and not len(trace.ops)
 
 
 def at_origin(trace: Trace, origin_utc_ns: int | None) -> Trace:

@@ -17,6 +17,7 @@ from analyzers.trace.step_table import EVERYTHING as ALL_OF_IT
 from analyzers.trace.step_table import STEPS, UNMARKED, WINDOW, StepsUsed
 from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
+from analyzers.trace.without_work import in_words
 
 
 class Narrowing(msgspec.Struct, frozen=True):
@@ -118,6 +119,9 @@ def check_ranks(trace: Trace, ranks: tuple[int, ...]) -> None:
     TracevizError : one of them is not in the trace.
     """
     missing = sorted(set(ranks) - set(trace.rank_ids))
+    idle = [one for one in trace.processes if one.rank in missing and one.without_work]
+    if idle:
+        raise TracevizError(f"Of {in_words(trace, idle[0])}.")
     if missing:
         raise TracevizError(f"There is no rank {_listed(missing)}; there are {_listed(trace.rank_ids)}.")
 

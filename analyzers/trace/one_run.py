@@ -99,7 +99,8 @@ def _check_groups(trace: Trace) -> None:
 
 def _check_times(trace: Trace) -> Trace:
     """Times are on one origin by now; captures without a start time say nothing."""
-    dated = sorted((one for one in trace.captures if one.start_utc_ns is not None), key=lambda one: one.first_ns)
+    lasting = [one for one in trace.captures if one.start_utc_ns is not None and one.last_ns > one.first_ns]
+    dated = sorted(lasting, key=lambda one: one.first_ns)
     apart: tuple[int, Capture, Capture] | None = None
     last = dated[0] if dated else None
     for one in dated[1:]:

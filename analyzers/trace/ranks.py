@@ -55,7 +55,8 @@ RULES = {
 def assign_ranks(trace: Trace) -> Trace:
     """Give every process with GPU work its rank and fill `ops.rank`; gaps stay gaps.
 
-    One rule serves a whole run: the most trusted one by which every process with GPU work has a rank of its own.
+    One rule serves a whole run: the most trusted one by which every process with GPU work has a rank of its own. A
+    process without any has a rank where that rule knows it, and no other has it.
 
     Raises
     ------
@@ -70,6 +71,7 @@ def assign_ranks(trace: Trace) -> Trace:
     for position, index in enumerate(working):
         rank = position if rule == "order" else processes[index].claims[rule]
         processes[index] = replace(processes[index], rank=rank, rule=rule)
+    processes = _with_idle(processes, rule)
     if len(working) == 1:
         rank_of_op = repeated(processes[working[0]].rank, np.int32, len(trace.ops))
     else:
@@ -80,6 +82,17 @@ def assign_ranks(trace: Trace) -> Trace:
     for index in working:
         trace = _warn_of_conflict(trace, processes[index])
     return trace
+
+
+def _with_idle(processes: list[Process], rule: str) -> list[Process]:
+    """Processes without GPU work, that have no rank yet, with the one that the rule used knows of them alone."""
+    claimed = Counter(one.claims.get(rule, -1) for one in processes if one.rank < 0)
+    taken = {one.rank for one in processes}
+    ranks = [one.claims.get(rule, -1) if one.rank < 0 else -1 for one in processes]
+    return [
+        replace(one, rank=rank, rule=rule) if rank >= 0 and claimed[rank] == 1 and rank not in taken else one
+        for one, rank in zip(processes, ranks, strict=True)
+    ]
 
 
 def _rule(working: list[Process], trace: Trace) -> str:

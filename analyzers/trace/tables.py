@@ -44,7 +44,8 @@ class Capture(Record, frozen=True):
     span recorded; `host_error_ns` how far its host times may be from the host's own clock (None: nobody knows);
     `runtime` whose calls its host calls are; `waits_logged` whether a stream made to wait for another would show;
     `lacks` names what this capture cannot answer, in words; `unread_counters` is how many rows of GPU counters were
-    left in the file, as nobody asked for them; `host_gpus` how many GPUs the host has, 0 where nobody knows.
+    left in the file, as nobody asked for them; `host_gpus` how many GPUs the host has, 0 where nobody knows;
+    `ranks_named` the job's ranks as far as its communication names peers by number: there were at least so many.
     """
 
     path: str
@@ -62,6 +63,7 @@ class Capture(Record, frozen=True):
     lacks: tuple[str, ...] = ()
     unread_counters: int = 0
     host_gpus: int = 0
+    ranks_named: int = 0
     metadata: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
@@ -73,6 +75,7 @@ class Capture(Record, frozen=True):
 class Process(Record, frozen=True):
     """One process of a capture; `claims` holds what each rule says its rank is, `rule` the one that was used.
 
+    without_work : why it has no GPU work though it was given, as in `analyzers.trace.without_work`.
     distorted : steps, -1 for all of a capture without step marks, of which the profiler's own work took much, and the
         share that it took.
     """
@@ -93,6 +96,7 @@ class Process(Record, frozen=True):
     cut: int = 0  # ops whose duration was cut at the next op of their stream, by
     cut_ns: int = 0  # so much in all
     distorted: tuple[tuple[int, float], ...] = ()
+    without_work: str = ""
 
 
 class Trace(Record, frozen=True, dict=True, weakref=True, eq=False):

@@ -35,6 +35,7 @@ from analyzers.trace.run import ALL, Beside, PartitionedRun, as_run, ask_along
 from analyzers.trace.step_table import StepsUsed
 from analyzers.trace.tables import Process, Trace
 from analyzers.trace.unlaunched import LAUNCHED_BEFORE
+from analyzers.trace.without_work import in_words
 from analyzers.verdict.claim import judge, read_speedup
 from analyzers.verdict.gain import Gain, gain_over
 from analyzers.verdict.graphs import about_graphs, hidden_work
@@ -231,6 +232,7 @@ class RunContext(msgspec.Struct, frozen=True):
     """Clocks and warnings of the run as a whole, and how many ranks it had: what the answer needs beside its parts.
 
     ranks_given : that have work in what was asked for; `asked` where that leaves out others of the captures.
+    without_work : ranks given that have none, and why, in words.
     ranks_known : that the job had, at least; None where nothing says.
     unsure : collectives of several ranks that are not surely matched, and all such.
     """
@@ -244,6 +246,7 @@ class RunContext(msgspec.Struct, frozen=True):
     runtime: str = "CUDA"
     unsure: tuple[int, int] = (0, 0)
     steps: StepsUsed | None = None
+    without_work: tuple[str, ...] = ()
 
     @staticmethod
     def of(trace: Trace, parts: Sequence[Part], narrowing: Narrowing = ALL) -> RunContext:
@@ -266,12 +269,17 @@ class RunContext(msgspec.Struct, frozen=True):
             trace.runtime,
             unsure,
             steps_used(trace, narrowing),
+            tuple(in_words(trace, one) for one in trace.processes if one.without_work and _is_asked(one, narrowing)),
         )
 
     @property
     def absent(self) -> int:
         """How many ranks of the job were not given, where all of them were asked about."""
         return 0 if self.asked or self.ranks_known is None else max(self.ranks_known - self.ranks_given, 0)
+
+
+def _is_asked(process: Process, narrowing: Narrowing) -> bool:
+    return narrowing.ranks is None or process.rank in narrowing.ranks
 
 
 def check_bar(ratio: float) -> None:
@@ -315,13 +323,14 @@ def answer(
         else job_of(ranks, min_overlap, absent=run.absent > 0, accept_apparent=accept_apparent)
     )
     last_arrival = None if hidden_by_graphs else last_arrival_of(first, second)
-    passed = job.meets(min_overlap)
+    passed = None if run.without_work else job.meets(min_overlap)
     if not hidden_by_graphs:
         notes += _about_everything(
             parts, run, min_overlap, verdict_of(job, min_overlap), accept_apparent=accept_apparent
         )
     undecided = _reason(job, ranks, *((text, _empty(parts, side)) for side, text in enumerate((a, b))))
-    reason = hidden_by_graphs or undecided or _unsure(job, passed, min_overlap, run)
+    reason = hidden_by_graphs or _without_work(job, min_overlap, run) or undecided
+    reason = reason or _unsure(job, passed, min_overlap, run)
     for side, selector in enumerate(selectors):
         notes += about_graphs(sum(part.sides[side].graphs for part in parts), selector)
     gain = None
@@ -337,7 +346,7 @@ def answer(
     communication = reduce(add, (part.communication for part in parts), CommunicationFacts())
     notes += _about_communication(communication, selectors)
     return OverlapResult(
-        verdict=verdict_of(job, min_overlap),
+        verdict=verdict(None, min_overlap) if run.without_work else verdict_of(job, min_overlap),
         passed=passed,
         a=names[0],
         b=names[1],
@@ -345,7 +354,7 @@ def answer(
         ranks=tuple(ranks),
         job=job,
         last_arrival=last_arrival,
-        ranks_given=run.ranks_given,
+        ranks_given=run.ranks_given + len(run.without_work),
         ranks_known=run.ranks_known,
         ranks_asked=run.asked,
         clocks=run.clocks,
@@ -531,6 +540,17 @@ def _unsure(job: Job, passed: bool | None, bar: float, run: RunContext) -> str:
         why = f"clock error and unsure matches ({unsure:,} of {count_of(several, 'collective')}) allow"
         remedy = "Capture the same whole steps of all ranks; traceviz collectives marks the unsure"
     return f"measured {seen}, but {why} {range_} (bar {percent(bar)}). {remedy}"
+
+
+def _without_work(job: Job, bar: float, run: RunContext) -> str:
+    """Why no verdict holds for all ranks that were given, and what the others say; "" where all have GPU work."""
+    if not run.without_work:
+        return ""
+    text = "; ".join(run.without_work)
+    if job.real_overlap_ratio is not None:
+        figure = percent(job.real_overlap_ratio, apparent=job.apparent)
+        text += f"; the worst of the others reaches {figure}, bar {percent(bar)}"
+    return f"{text}. Capture it again, or ask for the others alone with --ranks"
 
 
 def _moved(shift: int) -> str:

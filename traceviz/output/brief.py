@@ -225,6 +225,7 @@ def _sync_group(one: SyncGroup) -> Json:
         "range": _name(one.range),
         "ranks": _ranks(one.ranks),
         **{name: getattr(one, name) for name in ("count", "duration_ns", "gpu_idle_ns", "after_ns")},
+        **({"unrecorded_ns": one.unrecorded_ns} if one.unrecorded_ns else {}),
     }
 
 

@@ -254,8 +254,9 @@ def syncs(result: OrderReport) -> Json:
     """`traceviz.syncs/2`: host sync points, costliest first, and what else the order of the work tells; whole ns.
 
     `groups` are sync points alike, in sums. `gpu_idle_ns` is from the drain to the call's return, `after_ns` from there
-    to the next launch (`/1` had both in `gpu_idle_ns`). `reason` says where no CUDA calls, or launches alone, were
-    recorded, so that no sync point could be found.
+    to the next launch (`/1` had both in `gpu_idle_ns`). Where `unrecorded_ns` is more than 0, a CUDA graph ran what was
+    not recorded for so long, and `gpu_idle_ns` is 0 and says nothing. `reason` says where no CUDA calls, or launches
+    alone, were recorded, so that no sync point could be found.
     """
     from analyzers.syncs.groups import sync_groups
 

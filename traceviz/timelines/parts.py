@@ -133,7 +133,7 @@ def syncs(found: Sequence[SyncPoint], band: Band, texts: Texts, last_launch_ns: 
     for one in points:
         why = one.chain or one.pattern or ("" if one.hidden else "written as such")
         what = f"{one.kind} sync" + (f", from {why}" if why else "") + (f", in {one.range}" if one.range else "")
-        cost = f"GPU idle {duration(one.gpu_idle_ns)}"
+        cost = "GPU idle: can't tell" if one.unrecorded_ns else f"GPU idle {duration(one.gpu_idle_ns)}"
         cost += f", then {duration(one.after_ns)} to the next launch" if one.after_ns else ""
         extra.append(texts.number(f"{what}; {cost}" + (f"; it delayed {one.delayed}" if one.delayed else "")))
     start = np.array([one.start_ns for one in points], np.int64)

@@ -1,9 +1,10 @@
 """Make a Trace of torch_npu's `trace_view.json`.
 
 Work of the NPU stands in the process "Ascend Hardware", a thread a stream; calls of HCCL in "Communication" (once
-"HCCL"), on threads of groups, whose planes repeat them task by task. "Overlap Analysis" is derived of both. Times are
-texts. What the hosts' threads do is kept as ranges; what launched which task is not told but by arrows, which are not
-read.
+"HCCL"), on threads of groups, whose planes repeat them task by task, with the numbers of the ranks that each is
+between. On the NPU they run on streams of HCCL's own, where it also sets flags and waits for those of other ranks: no
+work, as that of event records is none. "Overlap Analysis" is derived of both, and not read. Times are texts. What the
+hosts' threads do is kept as ranges; what launched which task is not told but by arrows, which are not read.
 """
 
 from __future__ import annotations
@@ -26,8 +27,15 @@ HARDWARE = "Ascend Hardware"
 _COMMUNICATION = ("Communication", "HCCL")
 _GROUP = re.compile(r"Group .*")
 _STREAM = re.compile(r"Stream (\d+)")
-_NO_WORK = re.compile(r"(EVENT|NOTIFY|PLACE_?HOLDER|WRITE_VALUE|PROFILING|MODEL_(EXECUTE|MAINTAINCE))", re.IGNORECASE)
-_COPY = re.compile(r"(SDMA|MEMCPY|PCIE_DMA)", re.IGNORECASE)
+_PLANE = re.compile(r"Plane .*")
+# Of task types and names, blanks and underscores alike: "Write Value", "NOTIFY_WAIT".
+_NO_WORK = re.compile(
+    r"(EVENT|NOTIFY|PLACE ?HOLDER|(WRITE|WAIT) VALUE|MEM(ORY)? WAIT|PROFILING|MODEL (EXECUTE|MAINTAI?N[A-Z]*))\b",
+    re.IGNORECASE,
+)
+_COPY = re.compile(r"(SDMA|RDMA|MEMCPY|PCIE DMA)", re.IGNORECASE)
+_PEERS = ("src rank", "dst rank")
+_MOST_RANKS = 1_000_000  # a larger number stands for none: 4294967295
 _OUTPUT, _RANK = "ASCEND_PROFILER_OUTPUT", re.compile(r"profiler_info_(\d{1,9})\.json")
 _EPOCH_SINCE = 10**18
 GROUPS_FROM = 1_000_000  # streams that stand for groups of HCCL are numbered from here
@@ -55,7 +63,7 @@ def read(path: Path, progress: Progress) -> Trace:
     """
     source = JsonEvents(path, progress)
     events = list(source.read())
-    bad = source.unreadable
+    bad, ranks = source.unreadable, 0
     ops: list[_Op] = []
     ranges: list[tuple[Event, int, int]] = []
     for event in events:
@@ -72,19 +80,26 @@ def read(path: Path, progress: Progress) -> Trace:
             ops += _task(event, thread, start, end)
         elif process in _COMMUNICATION:
             ops += [_Op(event.name, "kernel", GROUPS_FROM + event.tid, start, end)] if _GROUP.match(thread) else []
+            ranks = max(ranks, _ranks_named(event)) if _PLANE.match(thread) else ranks
         elif process == "Python":
             ranges.append((event, start, end))
     if not ops:
         hint = "Were NPUs traced (ProfilerActivity.NPU)?"
         unread = f" {bad:,} of its events have no readable time, process or thread." if bad else ""
         raise TracevizError(f"This trace of torch_npu holds no work of an NPU.{unread}", path=path, hint=hint)
-    return _trace(path, ops, ranges, bad)
+    return _trace(path, ops, ranges, bad, ranks)
+
+
+def _ranks_named(event: Event) -> int:
+    """How many ranks there are at least, by those that a task of a plane is between; 0 where it names none."""
+    numbers = [(event.args or {}).get(name) for name in _PEERS]
+    return max((one + 1 for one in numbers if isinstance(one, int) and 0 <= one < _MOST_RANKS), default=0)
 
 
 def _task(event: Event, thread: str, start: int, end: int) -> list[_Op]:
     args = event.args or {}
-    kind = str(args.get("Task Type", ""))
-    if _NO_WORK.match(kind) or _NO_WORK.match(event.name):
+    kind = str(args.get("Task Type", "")).replace("_", " ")
+    if _NO_WORK.match(kind) or _NO_WORK.match(event.name.replace("_", " ")):
         return []
     stream = str(args.get("Stream Id", ""))
     found = _STREAM.match(thread)
@@ -92,7 +107,7 @@ def _task(event: Event, thread: str, start: int, end: int) -> list[_Op]:
     return [_Op(event.name, "memcpy" if _COPY.match(kind) else "kernel", number, start, end)]
 
 
-def _trace(path: Path, ops: list[_Op], ranges: list[tuple[Event, int, int]], bad: int) -> Trace:
+def _trace(path: Path, ops: list[_Op], ranges: list[tuple[Event, int, int]], bad: int, ranks: int) -> Trace:
     starts, ends = nanoseconds(one.start_ps for one in ops), nanoseconds(one.end_ps for one in ops)
     range_starts, range_ends = nanoseconds(one[1] for one in ranges), nanoseconds(one[2] for one in ranges)
     zero = int(min(starts.min(), range_starts.min(initial=starts.min())))
@@ -128,6 +143,7 @@ def _trace(path: Path, ops: list[_Op], ranges: list[tuple[Event, int, int]], bad
         last_ns=last_ns,
         runtime="CANN",
         waits_logged=False,
+        ranks_named=ranks,
         lacks=_LACKS,
     )
     text = f"{bad:,} events have no readable time, process or thread; they are left out."

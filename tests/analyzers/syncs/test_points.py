@@ -48,6 +48,7 @@ def test_item_is_one_hidden_point_with_its_operators_and_cost() -> None:
 
 def test_without_operators_on_record_the_calls_tell_what_it_looks_like() -> None:
     run, rank = one_rank()
+    rank.kernel("void at::native::compare()", 7, 2, 4, launch=(0, 1))  # torch, whose words the pattern has
     rank.copy("DtoH", 7, 80, 90, launch=(5, 10), bytes=1, target_memory="pinned")
     rank.synchronize("stream", 12, 100, stream=7)
     point = only(run)

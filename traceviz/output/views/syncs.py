@@ -49,9 +49,11 @@ def _headline(result: OrderReport) -> Headline:
     idle, after, hidden = (int(table[column].sum()) for column in ("gpu_idle_ns", "after_ns", "hidden"))
     blocked = duration(int(table["duration_ns"].sum()))
     text = f"{count_of(len(table), 'host sync')} ({hidden} implicit) blocked hosts for {blocked}"
-    text += f" and left GPUs idle {duration(idle)}"
+    if not table["unrecorded_ns"].all():
+        text += f" and left GPUs idle {duration(idle)}"
     text += f", and the host left them idle {duration(after)} more before it launched again" if after else ""
-    return Headline("SYNCS", f"{text}{but}.", "bad" if idle else "good")
+    text += f"; {result.untold}" if result.untold else ""
+    return Headline("SYNCS", f"{text}{but}.", "bad" if idle else "middle" if result.untold else "good")
 
 
 def _groups(result: OrderReport) -> Table:
@@ -77,7 +79,7 @@ def _group(one: SyncGroup) -> tuple[str, ...]:
         ranks_in_words(one.ranks).split(" ", 1)[1],
         duration(one.duration_ns),
         duration(one.longest_ns),
-        duration(one.gpu_idle_ns),
+        _idle(one),
         duration(one.after_ns),
         one.kind,
         one.api + copy,
@@ -86,6 +88,10 @@ def _group(one: SyncGroup) -> tuple[str, ...]:
         _cut(one.waited) or "–",
         one.delayed or "–",
     )
+
+
+def _idle(one: SyncGroup | SyncPoint) -> str:
+    return "can't tell" if one.unrecorded_ns else duration(one.gpu_idle_ns)
 
 
 def _short_origin(origin: str) -> str:
@@ -118,7 +124,7 @@ def _sync(point: SyncPoint, stream: str) -> tuple[str, ...]:
         str(point.rank),
         instant(point.start_ns),
         duration(point.duration_ns),
-        duration(point.gpu_idle_ns),
+        _idle(point),
         duration(point.after_ns),
         point.kind,
         point.api + copy,
