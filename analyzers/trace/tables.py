@@ -44,7 +44,8 @@ class Capture(Record, frozen=True):
     span recorded; `host_error_ns` how far its host times may be from the host's own clock (None: nobody knows);
     `runtime` whose calls its host calls are; `waits_logged` whether a stream made to wait for another would show;
     `lacks` names what this capture cannot answer, in words; `unread_counters` is how many rows of GPU counters were
-    left in the file, as nobody asked for them; `host_gpus` how many GPUs the host has, 0 where nobody knows.
+    left in the file, as nobody asked for them; `host_gpus` how many GPUs the host has, 0 where nobody knows; `unused`
+    how many rows or events of each kind the reader found and did not use.
     """
 
     path: str
@@ -62,6 +63,7 @@ class Capture(Record, frozen=True):
     lacks: tuple[str, ...] = ()
     unread_counters: int = 0
     host_gpus: int = 0
+    unused: Mapping[str, int] = msgspec.field(default_factory=dict)
     metadata: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property

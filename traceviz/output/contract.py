@@ -373,6 +373,7 @@ def info(result: TraceInfo) -> Json:
                 "last_ns": one.last_ns,
                 "world_size": one.world_size,
                 "metadata": dict(one.metadata),
+                "unused": dict(one.unused),
             }
             for one in result.captures
         ],

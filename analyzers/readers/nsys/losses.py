@@ -1,0 +1,48 @@
+"""What an nsys export holds that the reader could not use: rows of unknown tables, names that are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from analyzers.common.errors import TraceWarning
+from analyzers.readers.nsys.events import CALLS, KERNELS, NVTX, RANGES
+from analyzers.readers.nsys.file import NsysFile
+from analyzers.trace.losses import KERNELS_UNNAMED, RANGES_UNNAMED, UNKNOWN_WORK
+
+_NO_NAME = {
+    KERNELS: (KERNELS_UNNAMED, "which of them communicate can't be told"),
+    RANGES: (RANGES_UNNAMED, "which work is theirs can't be told"),
+    CALLS: ("call-names-lost", "what they launched, or what they waited for, can't be told"),
+}
+
+
+def not_read(file: NsysFile, ranges: int) -> dict[str, int]:
+    """Rows that say when something was and that were not used, by table.
+
+    Parameters
+    ----------
+    ranges : how many NVTX ranges were read: the table's other rows are marks, names of domains, and the like.
+    """
+    others = file.most_rows(NVTX) - ranges
+    return {**file.unused(), **({f"other rows of {NVTX}": others} if others > 0 else {})}
+
+
+def unknown_work(file: NsysFile, unused: Mapping[str, int]) -> list[TraceWarning]:
+    """Warn of tables that may hold work of GPUs and are not known."""
+    tables = [f"{count:,} rows of {name}" for name, count in unused.items() if file.may_be_of_gpus(name)]
+    if not tables:
+        return []
+    text = (
+        f"The export holds what may be GPU work in tables that are not known: {', '.join(tables)}. It is in no figure. "
+        "Export the report with another version of nsys, or report this."
+    )
+    return [TraceWarning(UNKNOWN_WORK, text)]
+
+
+def lost_names(lost: Mapping[str, int]) -> list[TraceWarning]:
+    """Warn of rows whose names the export lacks, by what was named."""
+    return [
+        TraceWarning(code, f"The names of {lost[what]:,} {what} are not in the export (StringIds lacks them): {so}.")
+        for what, (code, so) in _NO_NAME.items()
+        if lost.get(what)
+    ]
