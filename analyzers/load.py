@@ -20,7 +20,7 @@ from analyzers.steps.find import of_run, with_steps
 from analyzers.steps.renumber import renumbered
 from analyzers.steps.window import with_window
 from analyzers.trace.advice import recording_work
-from analyzers.trace.lost import about_lost_work
+from analyzers.trace.lost import about_lost_work, about_unlinked
 from analyzers.trace.merge import merge
 from analyzers.trace.one_run import check_one_run
 from analyzers.trace.overhead import with_distorted_steps
@@ -110,7 +110,7 @@ def joined(
             hint=recording_work(trace),
         )
     trace = with_steps(
-        about_unlaunched(about_lost_work(trace)), step_by, None if found is None else _of_run(trace, traces, found)
+        about_unlaunched(about_unlinked(about_lost_work(trace))), step_by, None if found is None else _of_run(trace, traces, found)
     )
     aligned = align_clocks(about_settings(trace), enabled=align)
     matched = renumbered(replace(aligned.trace, clocks=aligned.clocks, matches=aligned.matches))

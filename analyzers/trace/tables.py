@@ -88,6 +88,7 @@ class Process(Record, frozen=True):
     rule: str = ""
     launches: int = 0  # of kernels, copies and memsets, and
     lost: int = 0  # those whose op the capture lacks
+    unlinked: int = 0  # ops that say no launch, as many as launches have no op: only their links are missing
     ops: int = 0  # where calls were recorded: how many ops there are, and
     unlaunched: int = 0  # those whose launch call the capture lacks, among them
     launched_before: int = 0  # those launched before it began, which run for

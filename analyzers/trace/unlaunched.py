@@ -96,8 +96,9 @@ def about_unlaunched(trace: Trace) -> Trace:
         )
     ranks: dict[tuple[int, int], list[int]] = {}
     for one in trace.processes:
-        if one.unlaunched > one.launched_before:
-            ranks.setdefault((one.unlaunched - one.launched_before, one.ops), []).append(one.rank)
+        missing = one.unlaunched - one.launched_before - one.unlinked
+        if missing > 0:
+            ranks.setdefault((missing, one.ops), []).append(one.rank)
     if not ranks:
         return trace
     counts = [f"{missing:,} of {ops:,} on {ranks_in_words(of)}" for (missing, ops), of in ranks.items()]
