@@ -149,8 +149,9 @@ class TraceInfo(Record, frozen=True):
 class Facts(msgspec.Struct, frozen=True):
     """What is counted of a trace; captures of a run add up.
 
-    ops : but for page migrations, which nobody launches; unknown : those whose launch is not on record. occurrences, launches : by word and name of ranges.
-    family_launches : of ranges with numbers in their names, by what stands between these (`between_numbers`).
+    ops : but for page migrations, which nobody launches. unknown : of them, those whose launch is not on record.
+    occurrences, launches : by word and name of ranges. family_launches : of ranges with numbers in their names, by what
+        stands between these (`between_numbers`).
     """
 
     ranks: tuple[RankInfo, ...]

@@ -19,7 +19,8 @@ from analyzers.steps.candidates import Candidates
 from analyzers.steps.find import of_run, with_steps
 from analyzers.steps.renumber import renumbered
 from analyzers.steps.window import with_window
-from analyzers.trace.advice import recording_work
+from analyzers.trace.advice import NO_ROWS, about_launches_alone, recording_work
+from analyzers.trace.losses import UNKNOWN_WORK
 from analyzers.trace.lost import about_lost_work, about_unlinked
 from analyzers.trace.merge import merge
 from analyzers.trace.one_run import check_one_run
@@ -28,6 +29,8 @@ from analyzers.trace.ranks import assign_ranks
 from analyzers.trace.settings import about_settings
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import about_unlaunched
+
+NO_WORK = "There is no GPU work in this capture."
 
 
 def load(
@@ -57,7 +60,7 @@ def load(
         return declare(_exported(inputs, align, progress, reading.step_by), reading.comm)
     traces, bad = read_many(inputs, reading, progress)
     traces = [declare(trace, reading.comm) for trace in traces]
-    return joined(traces, inputs, skipped, bad, align=align, step_by=reading.step_by)
+    return joined(traces, inputs, skipped, bad, align=align, step_by=reading.step_by, calls_alone=reading.calls_alone)
 
 
 def refuse_parts(reading: Reading) -> None:
@@ -83,13 +86,15 @@ def joined(
     align: bool,
     step_by: str | None = None,
     found: Sequence[Candidates] | None = None,
+    calls_alone: bool = False,
 ) -> Trace:
     """Make one Trace of captures, or of their summaries: ranks named, steps found, clocks aligned, collectives split.
 
     Parameters
     ----------
     skipped, bad : files that are no trace, and warnings about captures, that were left out.
-    step_by : the range by which the user wants steps. found : what may bound those of each trace, where that is known.
+    step_by : the range by which the user wants steps. calls_alone : see `Reading`.
+    found : what may bound those of each trace, where that is known.
 
     Raises
     ------
@@ -101,16 +106,18 @@ def joined(
     for path in skipped:
         trace = trace.warn("skipped-file", f"{path} is not a trace and was left out.")
     if not len(trace.ops):
-        unknown = next((one.message for one in trace.warnings if one.code == "unknown-events"), "")
+        launched = about_launches_alone(trace)
+        if launched and calls_alone:
+            return trace.warn(NO_ROWS, launched)
+        unknown = next((one.message for one in trace.warnings if one.code in ("unknown-events", UNKNOWN_WORK)), "")
+        text = "There is no GPU work of a known kind in this capture." if unknown else NO_WORK
         raise TracevizError(
-            f"There is no GPU work of a known kind in this capture. {unknown}"
-            if unknown
-            else "There is no GPU work in this capture.",
-            path=inputs[0].path,
-            hint=recording_work(trace),
+            (unknown and f"{text} {unknown}") or launched or text, path=inputs[0].path, hint=recording_work(trace)
         )
     trace = with_steps(
-        about_unlaunched(about_unlinked(about_lost_work(trace))), step_by, None if found is None else _of_run(trace, traces, found)
+        about_unlaunched(about_unlinked(about_lost_work(trace))),
+        step_by,
+        None if found is None else _of_run(trace, traces, found),
     )
     aligned = align_clocks(about_settings(trace), enabled=align)
     matched = renumbered(replace(aligned.trace, clocks=aligned.clocks, matches=aligned.matches))

@@ -1,9 +1,10 @@
 """The words users pick GPU ops with: `nvtx:DP Embedding`, `comm+!stream:7`, `kernel:~gemm|conv`.
 
 A selector is atoms joined by `,` (or), `+` (and, binds tighter) and `!` (not); parentheses group. An atom is a bare
-word (`comm`, `compute`, `memcpy`, `memset`, `graph`, `migration`) or `kind:text`. A text that holds `,` or `+` stands in double
-quotes, with `\\` before a quote inside. `kind:~pattern` searches by regular expression; elsewhere `*` stands for
-anything. Ranges, operators, collectives, process groups and copies are named whole, kernels by any part of their name.
+word (`comm`, `compute`, `memcpy`, `memset`, `graph`, `migration`) or `kind:text`. A text that holds `,` or `+` stands
+in double quotes, with `\\` before a quote inside. `kind:~pattern` searches by regular expression; elsewhere `*` stands
+for anything. Ranges, operators, collectives, process groups and copies are named whole, kernels by any part of their
+name.
 In names of ranges and operators `#` stands for a whole number, or for itself: `nvtx:fwd #` picks `fwd 3`, `fwd 12` and
 `fwd #`. A whole number ends where its digits end, so `nvtx:ProfilerStep#3` picks that one step and no `ProfilerStep13`.
 `group:` also takes `group:size=4` and `group:ranks=0-3`.

@@ -34,6 +34,7 @@ Made = TypeVar("Made")
 
 COUNTERS_UNJOINED = "whose GPU counters are"  # how `Capture.lacks` begins where nothing tells
 QUEUED = "queued before running"  # a key of `Capture.metadata`: how long ops were, where they say when submitted
+WSL = "Linux on Windows"  # likewise: its release
 NO_NAMES = ("", "localhost", "localhost.localdomain", "(none)", "none")  # containers of any machine are called so
 
 

@@ -37,18 +37,22 @@ def about_units(trace: Trace) -> Trace:
         ops, calls = _span(start[launched[rows]]), _span(called[rows])
         unit = _unit(ops, calls) if rows.size >= FEW else None
         if unit is not None:
-            trace = trace.warn(
-                OTHER_UNIT,
-                f"GPU times of process {trace.processes[process].pid} are not in the unit of the host's: its "
-                f"{count_of(rows.size, kinds[which])} begin between {duration(ops[0])} and {duration(ops[1])}, the calls that launched "
-                f"them between {duration(calls[0])} and {duration(calls[1])}, as if they were multiplied by {unit:g}. "
-                "No figure of them holds. Convert or export the capture again.",
+            those, began, called_at = count_of(rows.size, kinds[which]), _in_words(ops), _in_words(calls)
+            text = (
+                f"GPU times of process {trace.processes[process].pid} are not in the unit of the host's: its {those} "
+                f"begin {began}, the calls that launched them {called_at}, as if they were multiplied by {unit:g}. No "
+                "figure of them holds. Convert or export the capture again."
             )
+            trace = trace.warn(OTHER_UNIT, text)
     return trace
 
 
 def _span(times: Ints) -> tuple[int, int]:
     return int(times.min()), int(times.max())
+
+
+def _in_words(span: tuple[int, int]) -> str:
+    return f"between {duration(span[0])} and {duration(span[1])}"
 
 
 def _unit(ops: tuple[int, int], calls: tuple[int, int]) -> float | None:

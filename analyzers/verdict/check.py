@@ -311,11 +311,7 @@ def answer(
     undecidable = undecidable or lost(run.warnings, *selectors)
     undecidable = undecidable or held_kernels(sum(side.migrations for part in parts for side in part.sides))
     first, second = (reduce(add, (part.arrivals[side] for part in parts), Arrivals()) for side in (0, 1))
-    job = (
-        Job()
-        if undecidable
-        else job_of(ranks, min_overlap, absent=run.absent > 0, accept_apparent=accept_apparent)
-    )
+    job = Job() if undecidable else job_of(ranks, min_overlap, absent=run.absent > 0, accept_apparent=accept_apparent)
     last_arrival = None if undecidable else last_arrival_of(first, second)
     passed = job.meets(min_overlap)
     if not undecidable:

@@ -9,12 +9,6 @@ from analyzers.readers.nsys.events import CALLS, KERNELS, NVTX, RANGES
 from analyzers.readers.nsys.file import NsysFile
 from analyzers.trace.losses import KERNELS_UNNAMED, RANGES_UNNAMED, UNKNOWN_WORK
 
-_NO_NAME = {
-    KERNELS: (KERNELS_UNNAMED, "which of them communicate can't be told"),
-    RANGES: (RANGES_UNNAMED, "which work is theirs can't be told"),
-    CALLS: ("call-names-lost", "what they launched, or what they waited for, can't be told"),
-}
-
 
 def not_read(file: NsysFile, ranges: int) -> dict[str, int]:
     """Rows that say when something was and that were not used, by table.
@@ -41,8 +35,13 @@ def unknown_work(file: NsysFile, unused: Mapping[str, int]) -> list[TraceWarning
 
 def lost_names(lost: Mapping[str, int]) -> list[TraceWarning]:
     """Warn of rows whose names the export lacks, by what was named."""
-    return [
-        TraceWarning(code, f"The names of {lost[what]:,} {what} are not in the export (StringIds lacks them): {so}.")
-        for what, (code, so) in _NO_NAME.items()
-        if lost.get(what)
-    ]
+
+    def nowhere(what: str, so: str) -> str:
+        return f"The names of {lost.get(what, 0):,} {what} are not in the export (StringIds lacks them): {so}."
+
+    found = {
+        KERNELS: TraceWarning(KERNELS_UNNAMED, nowhere(KERNELS, "which of them communicate can't be told")),
+        RANGES: TraceWarning(RANGES_UNNAMED, nowhere(RANGES, "which work is theirs can't be told")),
+        CALLS: TraceWarning("call-names-lost", nowhere(CALLS, "what they launched or waited for can't be told")),
+    }
+    return [warning for what, warning in found.items() if lost.get(what)]

@@ -32,8 +32,8 @@ from analyzers.readers.nsys.counters import read_counters
 from analyzers.readers.nsys.events import ROW, Names, close_ranges, name_syncs, read_ranges, read_records, read_syncs
 from analyzers.readers.nsys.file import AGAIN, NO_TIME, NsysFile
 from analyzers.readers.nsys.folder import NsysFolder
-from analyzers.readers.nsys.nccl import read_comms, read_payload
 from analyzers.readers.nsys.losses import lost_names, not_read, unknown_work
+from analyzers.readers.nsys.nccl import read_comms, read_payload
 from analyzers.readers.nsys.ops import launches, read_api, read_memory, read_ops
 from analyzers.trace.columns import ints, narrowed, span
 from analyzers.trace.freed_memory import give_back_freed_memory
