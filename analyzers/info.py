@@ -22,6 +22,7 @@ from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.counted import CommunicationFacts, Counted, Suggested, communication_facts
 from analyzers.trace.graphs import but_rows
 from analyzers.trace.kernels import is_communication
+from analyzers.trace.migrations import is_migration
 from analyzers.trace.narrow import Narrowing, only_ops
 from analyzers.trace.numbered import between_numbers, families
 from analyzers.trace.ranks import RULES
@@ -31,8 +32,10 @@ from analyzers.trace.schemas import COUNTERS
 from analyzers.trace.step_table import MARKED, NO_STEPS, UNMARKED, Steps, StepsUsed
 from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Capture, Trace
+from analyzers.trace.unlaunched import lacks_launch
 
 _OF_SAMPLE = ("process", "device", "start_ns", "end_ns")
+_OF_STREAM = ("device", "context", "stream")
 MOST_RANGES = 40
 WORDS = {"nvtx": ("nvtx", "annotation"), "hlo": ("hlo",)}  # of selectors, and the kinds of ranges that they name
 Group = TypeVar("Group", bound=Hashable)
@@ -62,6 +65,7 @@ class RankInfo(Record, frozen=True):
     samples: int = 0
     sample_period_ns: int = 0
     counters: tuple[str, ...] = ()
+    migrations: int = 0
 
 
 class RangeInfo(Record, frozen=True):
@@ -100,6 +104,14 @@ class TraceInfo(Record, frozen=True):
     communication: tuple[Counted, ...] = ()
     suggested: tuple[Suggested, ...] = ()
 
+    @property
+    def unused(self) -> dict[str, int]:
+        """How many rows or events of each kind are in the captures and in no answer."""
+        found = Counter[str]()
+        for capture in self.captures:
+            found.update(capture.unused)
+        return dict(found.most_common())
+
     def to_frame(self) -> pd.DataFrame:
         """One row per rank: the fields of `RankInfo`."""
         return pd.DataFrame([values(rank) for rank in self.ranks]).set_index("rank")
@@ -137,8 +149,9 @@ class TraceInfo(Record, frozen=True):
 class Facts(msgspec.Struct, frozen=True):
     """What is counted of a trace; captures of a run add up.
 
-    unknown : ops whose launch is not on record. occurrences, launches : by word and name of ranges.
-    family_launches : of ranges with numbers in their names, by what stands between these (`between_numbers`).
+    ops : but for page migrations, which nobody launches. unknown : of them, those whose launch is not on record.
+    occurrences, launches : by word and name of ranges. family_launches : of ranges with numbers in their names, by what
+        stands between these (`between_numbers`).
     """
 
     ranks: tuple[RankInfo, ...]
@@ -186,8 +199,8 @@ def facts_of(trace: Trace) -> Facts:
     return Facts(
         ranks=_ranks(trace),
         steps=frozenset(find_steps(trace).present),
-        ops=len(trace.ops),
-        unknown=int(np.count_nonzero(ints(trace.ops, "launch") < 0)),
+        ops=len(trace.ops) - int(np.count_nonzero(is_migration(trace))),
+        unknown=int(np.count_nonzero(lacks_launch(trace))),
         graphs=int(np.count_nonzero(is_one_of(trace.ops, "kind", ("graph",)))),
         ranges=len(trace.ranges),
         operators=int(np.count_nonzero(is_one_of(trace.ranges, "kind", ("op",)))),
@@ -328,6 +341,7 @@ def _ranks(trace: Trace) -> tuple[RankInfo, ...]:
     ops = trace.ops
     comm = is_communication(trace)
     kinds = {kind: is_one_of(ops, "kind", (kind,)) for kind in ("kernel", "memcpy", "memset", "graph")}
+    migrations = is_migration(trace)
     starts, ends = ints(ops, "start_ns"), ints(ops, "end_ns")
     found = []
     for (rank, process), rows in rows_by_key(ints(ops, "rank"), ints(ops, "process")).items():
@@ -349,10 +363,11 @@ def _ranks(trace: Trace) -> tuple[RankInfo, ...]:
                 count(kinds["memcpy"] & ~comm),
                 count(kinds["memset"]),
                 count(kinds["graph"]),
-                len(rows_by_key(*(ints(ops, column)[rows] for column in ("device", "context", "stream")))),
+                len(rows_by_key(*(ints(ops, name)[rows[~migrations[rows]]] for name in _OF_STREAM))),
                 int(starts[rows].min()),
                 int(ends[rows].max()),
                 *_sampled(trace, process),
+                migrations=count(migrations),
             )
         )
     return tuple(found)

@@ -19,8 +19,9 @@ from analyzers.steps.candidates import Candidates
 from analyzers.steps.find import of_run, with_steps
 from analyzers.steps.renumber import renumbered
 from analyzers.steps.window import with_window
-from analyzers.trace.advice import recording_work
-from analyzers.trace.lost import about_lost_work
+from analyzers.trace.advice import NO_ROWS, about_launches_alone, recording_work
+from analyzers.trace.losses import UNKNOWN_WORK
+from analyzers.trace.lost import about_lost_work, about_unlinked
 from analyzers.trace.merge import merge
 from analyzers.trace.one_run import check_one_run
 from analyzers.trace.overhead import with_distorted_steps
@@ -30,6 +31,8 @@ from analyzers.trace.spoiled import about_spoiled
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import about_unlaunched
 from analyzers.trace.without_work import about_ranks_without_work
+
+NO_WORK = "There is no GPU work in this capture."
 
 
 def load(
@@ -59,7 +62,7 @@ def load(
         return declare(_exported(inputs, align, progress, reading.step_by), reading.comm)
     traces, bad = read_many(inputs, reading, progress)
     traces = [declare(trace, reading.comm) for trace in traces]
-    return joined(traces, inputs, skipped, bad, align=align, step_by=reading.step_by)
+    return joined(traces, inputs, skipped, bad, align=align, step_by=reading.step_by, calls_alone=reading.calls_alone)
 
 
 def refuse_parts(reading: Reading) -> None:
@@ -85,13 +88,15 @@ def joined(
     align: bool,
     step_by: str | None = None,
     found: Sequence[Candidates] | None = None,
+    calls_alone: bool = False,
 ) -> Trace:
     """Make one Trace of captures, or of their summaries: ranks named, steps found, clocks aligned, collectives split.
 
     Parameters
     ----------
     skipped, bad : files that are no trace, and warnings about captures, that were left out.
-    step_by : the range by which the user wants steps. found : what may bound those of each trace, where that is known.
+    step_by : the range by which the user wants steps. calls_alone : see `Reading`.
+    found : what may bound those of each trace, where that is known.
 
     Raises
     ------
@@ -103,17 +108,17 @@ def joined(
     for path in skipped:
         trace = trace.warn("skipped-file", f"{path} is not a trace and was left out.")
     if not len(trace.ops):
-        unknown = next((one.message for one in trace.warnings if one.code == "unknown-events"), "")
+        launched = about_launches_alone(trace)
+        if launched and calls_alone:
+            return trace.warn(NO_ROWS, launched)
+        unknown = next((one.message for one in trace.warnings if one.code in ("unknown-events", UNKNOWN_WORK)), "")
+        text = "There is no GPU work of a known kind in this capture." if unknown else NO_WORK
         raise TracevizError(
-            f"There is no GPU work of a known kind in this capture. {unknown}"
-            if unknown
-            else "There is no GPU work in this capture.",
-            path=inputs[0].path,
-            hint=recording_work(trace),
+            (unknown and f"{text} {unknown}") or launched or text, path=inputs[0].path, hint=recording_work(trace)
         )
     trace = about_ranks_without_work(trace)
     trace = with_steps(
-        about_spoiled(about_unlaunched(about_lost_work(trace))),
+        about_spoiled(about_unlaunched(about_unlinked(about_lost_work(trace)))),
         step_by,
         None if found is None else _of_run(trace, traces, found),
     )

@@ -14,6 +14,7 @@ from analyzers.common.notebook import card
 from analyzers.common.records import Record
 from analyzers.common.wording import duration, percent
 from analyzers.trace.columns import ints
+from analyzers.trace.migrations import is_migration
 from analyzers.trace.step_table import StepsUsed
 from analyzers.trace.tables import Trace
 
@@ -124,8 +125,9 @@ class StreamsResult(Record, frozen=True):
 def streams(trace: Trace) -> StreamsResult:
     """Measure stream concurrency of every rank's devices."""
     ops = trace.ops
-    keys = [ints(ops, column) for column in ("rank", "device", "process")]
-    ranks = [_rank_streams(trace, rank, device, rows) for (rank, device, _), rows in rows_by_key(*keys).items()]
+    own = np.flatnonzero(~is_migration(trace))  # the driver's run on no stream
+    keys = [ints(ops, column)[own] for column in ("rank", "device", "process")]
+    ranks = [_rank_streams(trace, rank, device, own[rows]) for (rank, device, _), rows in rows_by_key(*keys).items()]
     return StreamsResult(tuple(ranks), trace.warnings, trace.runtime)
 
 

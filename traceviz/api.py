@@ -358,7 +358,10 @@ def sync_points(trace: Run, **reading: Unpack[ReadingOptions]) -> OrderReport:
     """
     from analyzers.scale import answers
 
-    with progress() as on_progress, opened(trace, reading, on_progress, lists=True, by_process=True) as run:
+    with (
+        progress() as on_progress,
+        opened(trace, reading, on_progress, lists=True, by_process=True, calls_alone=True) as run,
+    ):
         return answers.syncs(run)
 
 

@@ -52,10 +52,12 @@ def opened(
     lists: bool = False,
     counters: bool = False,
     by_process: bool = False,
+    calls_alone: bool = False,
 ) -> AbstractContextManager[PartitionedRun]:
     """A run to ask something of, for the time of a block; with its GPU counters, however many, where asked.
 
-    What is read for it alone may come apart by process, as `analyzers.scale.parts.opened_together` says.
+    What is read for it alone may come apart by process, as `analyzers.scale.parts.opened_together` says. With
+    `calls_alone` a run whose calls launched work that it does not hold will do.
     """
     from analyzers.scale.parts import opened
     from analyzers.trace import tables as tables
@@ -64,7 +66,7 @@ def opened(
     if isinstance(run, tables.Trace):
         _refuse(how)
         return nullcontext(OnePart(run))
-    reading, align = replace(_reading(how), counters=counters), how.get("align", True)
+    reading, align = replace(_reading(how), counters=counters, calls_alone=calls_alone), how.get("align", True)
     paths = paths_of((run,))
     return opened(paths, reading, align=align, lists=lists, by_process=by_process, progress=on_progress)
 

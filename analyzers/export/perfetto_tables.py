@@ -24,7 +24,13 @@ from analyzers.trace.tables import Trace
 
 # Table -> the category of its events, or that of each value of `kind`.
 CATEGORIES: Mapping[str, str | Mapping[str, str]] = {
-    "ops": {"kernel": "kernel", "memcpy": "gpu_memcpy", "memset": "gpu_memset", "graph": "gpu_graph"},
+    "ops": {
+        "kernel": "kernel",
+        "memcpy": "gpu_memcpy",
+        "memset": "gpu_memset",
+        "graph": "gpu_graph",
+        "migration": "gpu_migration",
+    },
     "api": "cuda_runtime",
     "ranges": {"nvtx": "nvtx", "annotation": "user_annotation", "op": "cpu_op", "python": "python_function"},
     "syncs": "cuda_sync",

@@ -383,7 +383,7 @@ def _measure_rank(trace: Trace, rank: int, device: int, a: Ints, b: Ints, pairin
         real, real_overlap = unions, overlap
     stream = ints(trace.ops, "stream")
     sides = [
-        Side(measure(busy), measure(real_busy), rows.size, tuple(int(number) for number in distinct(stream[rows])))
+        Side(measure(busy), measure(real_busy), rows.size, tuple(n for n in distinct(stream[rows]).tolist() if n != -1))
         for busy, real_busy, rows in zip(unions, real, (a, b), strict=True)
     ]
     spoiled = 0

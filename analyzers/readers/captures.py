@@ -25,6 +25,7 @@ from analyzers.trace.lost import count_lost_work
 from analyzers.trace.ranks import rank_in_name
 from analyzers.trace.spoiled import cut_spoiled
 from analyzers.trace.tables import Trace
+from analyzers.trace.units import about_units
 from analyzers.trace.unlaunched import count_unlaunched
 from analyzers.workers.local import local_workers
 
@@ -161,7 +162,7 @@ def _read(one: Input, reading: Reading, progress: Progress) -> Trace:
     except OverflowError as error:  # texts hold numbers of any size
         text = "holds a number of over 64 bits, which no profiler writes."
         raise TracevizError(text, path=one.path, hint="Capture it again.") from error
-    return count_unlaunched(count_lost_work(cut_spoiled(trace)))
+    return count_unlaunched(count_lost_work(cut_spoiled(about_units(trace))))
 
 
 # Captures that were read before: found in the cache as tables, or read and kept there.

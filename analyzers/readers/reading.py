@@ -21,6 +21,7 @@ class Reading(msgspec.Struct, frozen=True):
     memory : bytes that reading and analysing may take; captures are then looked at one by one, not all at once.
     dask : address of a Dask scheduler, or a client of one, whose workers look at the captures, each by itself.
     counters : read GPU counters however many there are; else only where that takes no time to speak of.
+    calls_alone : take a run of which calls launched work that it does not hold; else it is refused.
     comm : what the user says is communication; step_by : the range by which steps are told; nothing that the cache
         keeps rests on either.
     """
@@ -34,6 +35,7 @@ class Reading(msgspec.Struct, frozen=True):
     counters: bool = False
     comm: tuple[Declared, ...] = ()
     step_by: str | None = None
+    calls_alone: bool = False
 
     @property
     def by_parts(self) -> bool:

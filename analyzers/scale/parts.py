@@ -229,6 +229,7 @@ def open_run(
         align=align,
         step_by=reading.step_by,
         found=[summary.steps for summary in summaries],
+        calls_alone=reading.calls_alone,
     )
     run = CapturesRun(good, [summary.without_tables() for summary in summaries], trace, workers, progress)
     run.reading, run.folders = for_tasks, [folder for _, folder in read]

@@ -11,12 +11,14 @@ import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Mask
+from analyzers.common.wording import count_of
 from analyzers.select.language import Atom, Selector, atoms
 from analyzers.select.picking import RANGE_ATOMS, evaluate, named_ranges
 from analyzers.trace import kernels as names
 from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.groups import groups_of, named
 from analyzers.trace.kernels import operations
+from analyzers.trace.migrations import is_migration
 from analyzers.trace.numbered import Family, between_numbers, families
 from analyzers.trace.tables import Trace
 
@@ -28,6 +30,7 @@ class Work(msgspec.Struct, frozen=True):
     """What there is of a selector's words in GPU ops; parts of a run add up.
 
     picking : atoms that pick any op. kernels, streams, operations, copies, groups : what there is of each.
+    migrations : how many page migrations there are.
     kernel_ns : by stream, how long kernels ran on it, all together; where communication is asked for.
     """
 
@@ -39,6 +42,7 @@ class Work(msgspec.Struct, frozen=True):
     copies: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
     kernel_ns: Counter[int] = msgspec.field(default_factory=Counter)
+    migrations: int = 0
 
     def __add__(self, other: Work) -> Work:
         return Work(
@@ -50,6 +54,7 @@ class Work(msgspec.Struct, frozen=True):
             self.copies | other.copies,
             self.groups | other.groups,
             self.kernel_ns + other.kernel_ns,
+            self.migrations + other.migrations,
         )
 
 
@@ -75,9 +80,10 @@ def work_of(trace: Trace, selector: Selector) -> Work:
         _texts(trace, "name", is_one_of(trace.ops, "kind", ("kernel",))) if "kernel" in kinds else frozenset(),
         frozenset(np.unique(ints(trace.ops, "stream")).tolist()) if "stream" in kinds else frozenset(),
         frozenset(operations(trace)) if "collective" in kinds else frozenset(),
-        _texts(trace, "copy", np.ones(len(trace.ops), bool)) if "memcpy" in kinds else frozenset(),
+        _texts(trace, "copy", is_one_of(trace.ops, "kind", ("memcpy",))) if "memcpy" in kinds else frozenset(),
         frozenset(named(groups_of(trace)[0])) if "group" in kinds else frozenset(),
         _kernel_times(trace) if kinds & {"comm", "collective", "group"} else Counter(),
+        int(np.count_nonzero(is_migration(trace))),
     )
 
 
@@ -147,7 +153,8 @@ def _explain_work(atom: Atom, work: Work) -> str:
     if atom.meaning in ("collective", "memcpy") and atom.text:
         present = sorted(text for text in (work.operations if atom.kind == "collective" else work.copies) if text)
         none = "there is none at all" if atom.meaning == "memcpy" else _no_communication(work)
-        return f"no {atom.kind} '{atom.text}'; " + (f"there are {', '.join(present)}" if present else none)
+        found = f"there are {', '.join(present)}" if present else none
+        return f"no {atom.kind} '{atom.text}'; {found}" + _but_migrations(atom, work)
     if atom.kind == "group":
         near = sorted(work.groups, key=lambda text: (len(text), text))
         none = "the capture names no process groups; nsys records NCCL's communicators, torch.profiler groups"
@@ -156,7 +163,18 @@ def _explain_work(atom: Atom, work: Work) -> str:
         return f"no communication of a group '{atom.text}'; {known}"
     if atom.kind == "comm":
         return _no_communication(work)
-    return f"there {'are no compute kernels' if atom.kind == 'compute' else f'is no {atom.kind}'} in the trace"
+    what = "are no compute kernels" if atom.kind == "compute" else f"is no {atom.kind}"
+    return f"there {what} in the trace" + _but_migrations(atom, work)
+
+
+def _but_migrations(atom: Atom, work: Work) -> str:
+    """What to say of page migrations where a selector asks for copies: they look like such."""
+    if atom.meaning != "memcpy" or not work.migrations:
+        return ""
+    return (
+        f"; its {count_of(work.migrations, 'page migration')} of unified memory are no copies of the program: kernels "
+        "stand still for pages that they touch ('migration' picks them)"
+    )
 
 
 def _no_communication(work: Work) -> str:

@@ -1,12 +1,15 @@
 """The words users pick GPU ops with: `nvtx:DP Embedding`, `comm+!stream:7`, `kernel:~gemm|conv`.
 
 A selector is atoms joined by `,` (or), `+` (and, binds tighter) and `!` (not); parentheses group. An atom is a bare
-word (`comm`, `compute`, `memcpy`, `memset`, `graph`) or `kind:text`. A text that holds `,` or `+` stands in double
-quotes, with `\\` before a quote inside. `kind:~pattern` searches by regular expression; elsewhere `*` stands for
-anything. Ranges, operators, collectives, process groups and copies are named whole, kernels by any part of their name.
+word (`comm`, `compute`, `memcpy`, `memset`, `graph`, `migration`) or `kind:text`. A text that holds `,` or `+` stands
+in double quotes, with `\\` before a quote inside. `kind:~pattern` searches by regular expression; elsewhere `*` stands
+for anything. Ranges, operators, collectives, process groups and copies are named whole, kernels by any part of their
+name.
 In names of ranges and operators `#` stands for a whole number, or for itself: `nvtx:fwd #` picks `fwd 3`, `fwd 12` and
 `fwd #`. A whole number ends where its digits end, so `nvtx:ProfilerStep#3` picks that one step and no `ProfilerStep13`.
 `group:` also takes `group:size=4` and `group:ranks=0-3`.
+`migration` is a page of unified memory that the driver moved, which is no `memcpy`: `migration:fault`,
+`migration:prefetch` and `migration:HtoD` pick by any part of what it is called.
 `copy` is another word for `memcpy`, and `queue` for `stream`.
 """
 
@@ -20,12 +23,24 @@ import msgspec
 from analyzers.common.errors import TracevizError
 from analyzers.trace.numbered import NUMBER
 
-BARE = ("comm", "compute", "memcpy", "copy", "memset", "graph")
-KINDS = ("nvtx", "kernel", "stream", "queue", "op", "hlo", "collective", "group", "memcpy", "copy")
+BARE = ("comm", "compute", "memcpy", "copy", "memset", "graph", "migration")
+KINDS = ("nvtx", "kernel", "stream", "queue", "op", "hlo", "collective", "group", "memcpy", "copy", "migration")
 SAME = {"copy": "memcpy", "queue": "stream"}  # words for one thing
 NUMBERED = ("nvtx", "op", "hlo")  # kinds in whose texts `#` stands for a number
-_BARE_WORDS = {"comm": "communication", "memcpy": "copies", "memset": "memsets", "graph": "CUDA graphs"}
-_KIND_WORDS = {"stream": "stream {}", "queue": "queue {}", "group": "{} communication", "memcpy": "{} copies"}
+_BARE_WORDS = {
+    "comm": "communication",
+    "memcpy": "copies",
+    "memset": "memsets",
+    "graph": "CUDA graphs",
+    "migration": "page migrations",
+}
+_KIND_WORDS = {
+    "stream": "stream {}",
+    "queue": "queue {}",
+    "group": "{} communication",
+    "memcpy": "{} copies",
+    "migration": "{} page migrations",
+}
 EXAMPLES = "nvtx:DP Embedding, kernel:~gemm, stream:35, op:aten::embedding_bag, comm, compute, collective:all_reduce"
 
 

@@ -12,6 +12,7 @@ from analyzers.trace import kernels
 from analyzers.trace.columns import codes, ints, is_one_of, of_codes
 from analyzers.trace.groups import groups_of
 from analyzers.trace.kernels import is_communication, is_compute, operation_codes
+from analyzers.trace.migrations import is_migration
 from analyzers.trace.regions import launched_in
 from analyzers.trace.tables import Trace
 
@@ -72,6 +73,15 @@ def _pick_copy(trace: Trace, atom: Atom) -> Mask:
     return copies & of_codes(code, [fits(text) for text in texts])
 
 
+def _pick_migration(trace: Trace, atom: Atom) -> Mask:
+    migrations = is_migration(trace)
+    if not atom.text:
+        return migrations
+    fits = atom.matcher(whole=False)
+    code, texts = codes(trace.ops, "name")
+    return migrations & of_codes(code, [fits(text) for text in texts])
+
+
 def _pick_collective(trace: Trace, atom: Atom) -> Mask:
     fits = atom.matcher(whole=True)
     number, texts = operation_codes(trace)
@@ -89,6 +99,7 @@ _PICK: dict[str, Callable[[Trace, Atom], Mask]] = {
     "comm": lambda trace, _: is_communication(trace),
     "compute": lambda trace, _: is_compute(trace),
     "memcpy": _pick_copy,
+    "migration": _pick_migration,
     "memset": lambda trace, _: is_one_of(trace.ops, "kind", ("memset",)),
     "graph": lambda trace, _: is_one_of(trace.ops, "kind", ("graph",)),
 }

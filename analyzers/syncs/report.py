@@ -25,6 +25,7 @@ from analyzers.syncs.crossings import Crossing, Crossings, crossings, missing_cr
 from analyzers.syncs.loops import Chunk, StreamPlan, stream_plan
 from analyzers.syncs.points import HostSyncs, SyncPoint, host_syncs
 from analyzers.syncs.unrecorded import about_unrecorded
+from analyzers.trace.advice import NO_ROWS
 from analyzers.trace.by_process import by_process
 from analyzers.trace.columns import codes, ints, of_codes
 from analyzers.trace.freed_memory import keeping_freed_memory
@@ -48,6 +49,11 @@ class OrderReport(Record, frozen=True):
     calls_recorded: Mapping[int, bool] = msgspec.field(default_factory=dict)
     runtime: str = "CUDA"
     only_launches: frozenset[int] = frozenset()
+
+    @property
+    def without_work(self) -> bool:
+        """Whether no GPU work is on record: calls tell what blocked hosts, and nothing how long GPUs were idle."""
+        return any(one.code == NO_ROWS for one in self.warnings)
 
     @property
     def reason(self) -> str:
@@ -186,7 +192,8 @@ def calls_recorded(trace: Trace) -> tuple[dict[int, bool], frozenset[int]]:
     orders_work = of_codes(code, [call_kind(name) != "" for name in names])
     owner, size = ints(trace.api, "process"), len(trace.processes)
     calls, ordering = (np.bincount(one, minlength=size) > 0 for one in (owner, owner[orders_work]))
-    recorded, launches = dict.fromkeys(trace.rank_ids, False), set()
+    ranks = trace.rank_ids if len(trace.ops) else [one.rank for one in trace.processes if one.rank >= 0]
+    recorded, launches = dict.fromkeys(ranks, False), set()
     for process, one in enumerate(trace.processes):
         if one.rank in recorded and calls[process]:
             launches.add(one.rank)

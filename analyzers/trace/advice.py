@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from analyzers.trace.tables import Trace
+from analyzers.trace.tables import WSL, Trace
 
+NO_ROWS = "no-gpu-rows"  # a run of calls alone
 _NSYS = "nsys records it (nsys profile -t cuda,nvtx)"
 _CALLS = {"CUDA": "nsys profile -t cuda,nvtx, or ", "HIP": "rocprofv3 --hip-trace, or "}
 _TRACERS = {"CUDA": "nsys -t cuda,nvtx; ", "HIP": "rocprofv3 --kernel-trace; "}
@@ -30,7 +31,20 @@ def without_calls(trace: Trace) -> str:
     return f"{text}; capture them as well: {_CALLS.get(trace.runtime, '')}torch.profiler with CPU activities"
 
 
+def about_launches_alone(trace: Trace) -> str:
+    """What a capture holds where calls launched work and nothing of that work is there; "" where none did."""
+    launches = sum(one.launches for one in trace.processes)
+    if not launches or len(trace.ops):
+        return ""
+    wsl = next((one.metadata[WSL] for one in trace.captures if WSL in one.metadata), "")
+    why = f" On WSL2 ({wsl}) this nsys and this driver record none." if wsl else ""
+    holds = f"{launches:,} launch{'es' * (launches != 1)} of kernels and copies, and no row of what they launched"
+    return f"There is no GPU work in this capture: it holds {holds}.{why}"
+
+
 def recording_work(trace: Trace) -> str:
     """What to look into where a capture holds no work of a GPU."""
     tracers = _TRACERS.get(trace.runtime, "")
+    if about_launches_alone(trace):
+        return f"Was the GPU traced ({tracers}torch.profiler with its activity)? traceviz syncs answers from the calls."
     return f"Was the GPU traced ({tracers}torch.profiler with its activity), and did it work meanwhile?"

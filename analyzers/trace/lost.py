@@ -16,7 +16,9 @@ from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
+from analyzers.common.wording import count_of
 from analyzers.trace.columns import codes, ints, ints_at, is_one_of, of_codes, stored, taken
+from analyzers.trace.migrations import is_migration
 from analyzers.trace.tables import Trace
 
 _LAUNCH = re.compile(
@@ -35,8 +37,9 @@ def count_lost_work(trace: Trace) -> Trace:
     for process, count in enumerate(found.count):
         if count:
             last, without = found.of(process)
-            lost = int(np.count_nonzero(without < last))
-            processes[process] = replace(processes[process], launches=count, lost=lost)
+            unlinked = count_unlinked(trace, process, without)
+            lost = 0 if unlinked else int(np.count_nonzero(without < last))
+            processes[process] = replace(processes[process], launches=count, lost=lost, unlinked=unlinked)
     return replace(trace, processes=tuple(processes))
 
 
@@ -60,12 +63,51 @@ def _unrecorded(trace: Trace) -> Unrecorded:
     found = _Launches(trace)
     calls, at_end = [np.empty(0, np.int64)], [np.empty(0, bool)]
     for process, count in enumerate(found.count):
-        without = found.without(process) if count else calls[0]
+        is_linked = count and not trace.processes[process].unlinked  # else nothing but links is lost
+        without = found.without(process) if is_linked else calls[0]
         if without.size:
             last, start = found.of(process)
             calls.append(without)
             at_end.append(start > last)
     return Unrecorded(np.concatenate(calls), np.concatenate(at_end))
+
+
+def count_unlinked(trace: Trace, process: int, without: Ints) -> int:
+    """How many of a process's ops and launches have lost their link alone: nothing of them is lost.
+
+    So it is where as many ops say no number (correlation id) as launches have no op, and each of these ops, in order,
+    starts after the launch of its place: launches at 1, 5 and 9, ops at 2, 6 and 12. 0 where it is not.
+
+    Parameters
+    ----------
+    without : when the launches without an op were made, ns.
+    """
+    if not without.size:
+        return 0
+    ops, of_process = trace.ops, stored(trace.ops, "process") == process
+    rows = np.flatnonzero(of_process & (stored(ops, "launch") < 0) & (stored(ops, "correlation") <= 0))
+    rows = rows[~is_migration(trace)[rows]]
+    if rows.size != without.size:
+        return 0
+    starts = np.sort(ints_at(ops, "start_ns", rows))
+    return int(rows.size) if (starts >= np.sort(without)).all() else 0
+
+
+def about_unlinked(trace: Trace) -> Trace:
+    """Say where ops and launches lost their links alone."""
+    counts = [
+        f"{count_of(one.unlinked, 'GPU op')} of {one.ops:,} on rank {one.rank}"
+        for one in trace.processes
+        if one.unlinked
+    ]
+    if not counts:
+        return trace
+    return trace.warn(
+        "missing-links",
+        f"Links from ops to their launches are missing: {'; '.join(counts)} have no number (correlation id 0), and as "
+        "many launches before them have no op. Nothing is lost, and all figures of the capture are whole; but such ops "
+        "belong to no range.",
+    )
 
 
 def cut_off_at(trace: Trace) -> Ints:

@@ -123,7 +123,8 @@ def check_ranks(trace: Trace, ranks: tuple[int, ...]) -> None:
     if idle:
         raise TracevizError(f"Of {in_words(trace, idle[0])}.")
     if missing:
-        raise TracevizError(f"There is no rank {_listed(missing)}; there are {_listed(trace.rank_ids)}.")
+        there = f"there are {_listed(trace.rank_ids)}" if trace.rank_ids else "none has GPU work"
+        raise TracevizError(f"There is no rank {_listed(missing)}; {there}.")
 
 
 def only_steps(trace: Trace, first: int, last: int) -> Trace:

@@ -63,6 +63,8 @@ def assign_ranks(trace: Trace) -> Trace:
     TracevizError : two processes are given the same rank by what the captures say of themselves.
     """
     working = [int(process) for process in distinct(stored(trace.ops, "process"))]
+    if not working:  # whoever launched is a rank
+        working = [index for index, process in enumerate(trace.processes) if process.launches]
     processes = [
         replace(process, claims={rule: rank for rule, rank in process.claims.items() if rank in RANKS})
         for process in trace.processes

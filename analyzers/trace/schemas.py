@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-OP_KINDS = ("kernel", "memcpy", "memset", "graph")
+OP_KINDS = ("kernel", "memcpy", "memset", "graph", "migration")  # of pages of unified memory
 COPY_KINDS = ("", "HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "unknown")
 MEMORY_KINDS = ("", "pageable", "pinned", "device", "array", "managed", "unknown")
 RANGE_KINDS = ("nvtx", "annotation", "op", "python", "hlo")

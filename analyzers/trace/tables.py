@@ -34,6 +34,7 @@ Made = TypeVar("Made")
 
 COUNTERS_UNJOINED = "whose GPU counters are"  # how `Capture.lacks` begins where nothing tells
 QUEUED = "queued before running"  # a key of `Capture.metadata`: how long ops were, where they say when submitted
+WSL = "Linux on Windows"  # likewise: its release
 NO_NAMES = ("", "localhost", "localhost.localdomain", "(none)", "none")  # containers of any machine are called so
 
 
@@ -45,7 +46,8 @@ class Capture(Record, frozen=True):
     `runtime` whose calls its host calls are; `waits_logged` whether a stream made to wait for another would show;
     `lacks` names what this capture cannot answer, in words; `unread_counters` is how many rows of GPU counters were
     left in the file, as nobody asked for them; `host_gpus` how many GPUs the host has, 0 where nobody knows;
-    `ranks_named` the job's ranks as far as its communication names peers by number: there were at least so many.
+    `ranks_named` the job's ranks as far as its communication names peers by number: there were at least so many;
+    `unused` how many rows or events of each kind the reader found and did not use.
     """
 
     path: str
@@ -64,6 +66,7 @@ class Capture(Record, frozen=True):
     unread_counters: int = 0
     host_gpus: int = 0
     ranks_named: int = 0
+    unused: Mapping[str, int] = msgspec.field(default_factory=dict)
     metadata: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
@@ -89,6 +92,7 @@ class Process(Record, frozen=True):
     rule: str = ""
     launches: int = 0  # of kernels, copies and memsets, and
     lost: int = 0  # those whose op the capture lacks
+    unlinked: int = 0  # ops that say no launch, as many as launches have no op: only their links are missing
     ops: int = 0  # where calls were recorded: how many ops there are, and
     unlaunched: int = 0  # those whose launch call the capture lacks, among them
     launched_before: int = 0  # those launched before it began, which run for

@@ -26,6 +26,7 @@ from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Mask
 from analyzers.common.wording import duration, ranks_in_words
 from analyzers.trace.columns import ints, lanes
+from analyzers.trace.migrations import is_migration
 from analyzers.trace.tables import Process, Trace
 
 LAUNCHED_BEFORE = "all its ops were launched before the capture began"
@@ -43,7 +44,7 @@ def _launched_before(trace: Trace) -> Mask:
     ops, count = trace.ops, len(trace.processes)
     process, number, start = (ints(ops, column) for column in ("process", "correlation", "start_ns"))
     launched = ints(ops, "launch") >= 0
-    before: Mask = ~launched & (number > 0)
+    before: Mask = ~launched & (number > 0) & ~is_migration(trace)
     if not before.any():
         return before
     first_call = np.full(count, _LIMITS.max)
@@ -59,11 +60,16 @@ def _launched_before(trace: Trace) -> Mask:
     return before & (start <= first_start[stream])
 
 
+def lacks_launch(trace: Trace) -> Mask:
+    """Ops without a launch call in the capture; what the driver does by itself has none to lack."""
+    return (ints(trace.ops, "launch") < 0) & ~is_migration(trace)
+
+
 def count_unlaunched(trace: Trace) -> Trace:
     """Note of each process of a capture how many ops lack their launch call, and how many were launched before."""
     if not len(trace.api):
         return trace
-    before, unlaunched = launched_before(trace), ints(trace.ops, "launch") < 0
+    before, unlaunched = launched_before(trace), lacks_launch(trace)
     starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
     processes = list(trace.processes)
     for (process,), rows in rows_by_key(ints(trace.ops, "process")).items():
@@ -90,8 +96,9 @@ def about_unlaunched(trace: Trace) -> Trace:
         )
     ranks: dict[tuple[int, int], list[int]] = {}
     for one in trace.processes:
-        if one.unlaunched > one.launched_before:
-            ranks.setdefault((one.unlaunched - one.launched_before, one.ops), []).append(one.rank)
+        missing = one.unlaunched - one.launched_before - one.unlinked
+        if missing > 0:
+            ranks.setdefault((missing, one.ops), []).append(one.rank)
     if not ranks:
         return trace
     counts = [f"{missing:,} of {ops:,} on {ranks_in_words(of)}" for (missing, ops), of in ranks.items()]

@@ -29,6 +29,7 @@ from analyzers.trace.communication import COMMUNICATION
 from analyzers.trace.counted import CommunicationFacts, about_neither, about_suggested
 from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.graphs import but_rows
+from analyzers.trace.migrations import held_kernels
 from analyzers.trace.narrow import EVERYTHING, Narrowing, counted, speaks_by_step, steps_used
 from analyzers.trace.overhead import distorted_steps
 from analyzers.trace.run import ALL, Beside, PartitionedRun, as_run, ask_along
@@ -39,6 +40,7 @@ from analyzers.trace.without_work import in_words
 from analyzers.verdict.claim import judge, read_speedup
 from analyzers.verdict.gain import Gain, gain_over
 from analyzers.verdict.graphs import about_graphs, hidden_work
+from analyzers.verdict.losses import lost
 from analyzers.verdict.part import PairingDecision, Part, agree, examine, of_run, reconcile
 from analyzers.verdict.result import OverlapResult
 from analyzers.verdict.stake import stake_of
@@ -315,21 +317,19 @@ def answer(
     notes = about_shared(reduce(add, (part.shared for part in parts), Shared()), *names)
     ranks = sorted((rank for part in parts for rank in part.ranks), key=lambda one: (one.rank, one.device))
     notes += about_missing_waits(one for part in parts for one in part.missing)
-    hidden_by_graphs = hidden_work(sum(part.unclaimed_graphs for part in parts), *selectors)
+    undecidable = hidden_work(sum(part.unclaimed_graphs for part in parts), *selectors)
+    undecidable = undecidable or lost(run.warnings, *selectors)
+    undecidable = undecidable or held_kernels(sum(side.migrations for part in parts for side in part.sides))
     first, second = (reduce(add, (part.arrivals[side] for part in parts), Arrivals()) for side in (0, 1))
-    job = (
-        Job()
-        if hidden_by_graphs
-        else job_of(ranks, min_overlap, absent=run.absent > 0, accept_apparent=accept_apparent)
-    )
-    last_arrival = None if hidden_by_graphs else last_arrival_of(first, second)
+    job = Job() if undecidable else job_of(ranks, min_overlap, absent=run.absent > 0, accept_apparent=accept_apparent)
+    last_arrival = None if undecidable else last_arrival_of(first, second)
     passed = None if run.without_work else job.meets(min_overlap)
-    if not hidden_by_graphs:
+    if not undecidable:
         notes += _about_everything(
             parts, run, min_overlap, verdict_of(job, min_overlap), accept_apparent=accept_apparent
         )
     undecided = _reason(job, ranks, *((text, _empty(parts, side)) for side, text in enumerate((a, b))))
-    reason = hidden_by_graphs or _without_work(job, min_overlap, run) or undecided
+    reason = undecidable or _without_work(job, min_overlap, run) or undecided
     reason = reason or _unsure(job, passed, min_overlap, run)
     for side, selector in enumerate(selectors):
         notes += about_graphs(sum(part.sides[side].graphs for part in parts), selector)

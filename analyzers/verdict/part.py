@@ -47,11 +47,12 @@ from analyzers.trace.counted import CommunicationFacts, communication_facts
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.kernels import is_communication, is_peer_copy
+from analyzers.trace.migrations import may_hold_kernels
 from analyzers.trace.narrow import in_whole, only_ranks, whole_with_cuts
 from analyzers.trace.ranks import devices_of
 from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Trace
-from analyzers.trace.unlaunched import launched_before
+from analyzers.trace.unlaunched import lacks_launch, launched_before
 from analyzers.verdict.graphs import claimed, unclaimed
 from analyzers.verdict.warnings import MissingWait, missing_waits, outside_steps, waited_for, worked_steps
 
@@ -79,13 +80,17 @@ class PairingDecision(Record, frozen=True):
 
 
 class PartSide(msgspec.Struct, frozen=True):
-    """One side in a part: ops it picks, those left to it, why it is empty, graphs among its ops, who launched what."""
+    """One side in a part: ops it picks, those left to it, why it is empty, graphs among its ops, who launched what.
+
+    migrations : page migrations among its ops that kernels may have stood still for.
+    """
 
     picked: int
     left: int
     reason: str
     graphs: int
     threads: tuple[Threads, ...]
+    migrations: int = 0
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -317,6 +322,7 @@ def _side(trace: Trace, picked: Selection, left: Selection) -> PartSide:
         picked.reason,
         claimed(trace, left),
         picked.threads,
+        int(np.count_nonzero(may_hold_kernels(trace) & left.picked)),
     )
 
 
@@ -326,12 +332,12 @@ def _unaccounted(trace: Trace, *sides: Selection) -> tuple[Mask, Mask]:
     Those that it would pick, had they not been launched before the capture began; and where ranges pick it, all ops
     whose launch the capture lacks, where it records launches.
     """
-    launched = ints(trace.ops, "launch") >= 0
+    lacking, recorded = lacks_launch(trace), bool((ints(trace.ops, "launch") >= 0).any())
     on_neither = ~sides[0].picked & ~sides[1].picked
     found = []
     for side in sides:
         by_range = any(atom.kind in BY_LAUNCH for atom in atoms(side.selector))
-        found.append(on_neither & (~launched if by_range and launched.any() else side.before))
+        found.append(on_neither & (lacking if by_range and recorded else side.before))
     return found[0], found[1]
 
 

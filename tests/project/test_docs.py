@@ -210,13 +210,20 @@ def test_every_cause_is_defined_and_has_a_remedy() -> None:
 def test_every_warning_is_explained() -> None:
     """By the codes that stand in the source."""
     codes = set()
-    for path in (ROOT / "analyzers").rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        named = {
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "analyzers").rglob("*.py")]
+    in_each = [
+        {
             getattr(node.targets[0], "id", ""): node.value
             for node in tree.body
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+            if isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
         }
+        for tree in trees
+    ]
+    of_all = {name: value for one in in_each for name, value in one.items()}  # for those that import them
+    for tree, own in zip(trees, in_each, strict=True):
+        named = {**of_all, **own}
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and node.args:
                 code = named.get(getattr(node.args[0], "id", ""), node.args[0])

@@ -25,7 +25,7 @@ Examples:
 
 \b
 Selectors: nvtx:NAME, op:NAME, hlo:NAME, kernel:PART, stream:N, collective:NAME, group:NAME, memcpy:DtoH, comm, compute,
-  memcpy, memset.
+  memcpy, memset, graph, migration (pages of unified memory that the driver moved: no memcpy; migration:fault …).
   NAME may hold *, ~ in front makes it a regular expression; + is and, "," is or, ! is not, ( ) group.
 
 \b

@@ -51,7 +51,7 @@ def syncs(
     from traceviz.output import contract
     from traceviz.output.views import syncs as view
 
-    with progress() as on_progress, options.opened(on_progress, lists=True, by_process=True) as run:
+    with progress() as on_progress, options.opened(on_progress, lists=True, by_process=True, calls_alone=True) as run:
         result = answers.syncs(run, options.narrowing, missing_only=True)
     if brief:
         emit_brief(result, output, briefs.sync_headlines, briefs.syncs, CommandLine(context.params))

@@ -83,14 +83,16 @@ class RunOptions(msgspec.Struct, frozen=True):
         return Narrowing(self.ranks, self.steps, self.window, everything=self.everything)
 
     def opened(
-        self, on_progress: Progress, *, lists: bool = False, by_process: bool = False
+        self, on_progress: Progress, *, lists: bool = False, by_process: bool = False, calls_alone: bool = False
     ) -> AbstractContextManager[PartitionedRun]:
-        """All of the run, for the time of a block: for analyses that can go rank by rank, or process by process."""
+        """All of the run, for the time of a block: for analyses that can go rank by rank, or process by process.
+
+        With `calls_alone` a run whose calls launched work that it does not hold will do.
+        """
         from analyzers.scale.parts import opened
 
-        return opened(
-            self.paths, self.reading, align=self.align, lists=lists, by_process=by_process, progress=on_progress
-        )
+        reading = msgspec.structs.replace(self.reading, calls_alone=calls_alone)
+        return opened(self.paths, reading, align=self.align, lists=lists, by_process=by_process, progress=on_progress)
 
     def opened_together(
         self,

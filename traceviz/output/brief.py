@@ -15,7 +15,7 @@ from analyzers.common.records import values
 from analyzers.syncs.groups import SyncGroup, sync_groups
 from traceviz.options.again import CommandLine
 from traceviz.output import contract
-from traceviz.output.contract import gap_of
+from traceviz.output.contract import IDLE_UNKNOWN, gap_of
 from traceviz.output.document import Block, Headline, Paragraph
 from traceviz.output.fitting import MOST_NEXT, cut, fitted
 from traceviz.output.quantities import duration, percent
@@ -193,20 +193,21 @@ def _after_overlap(result: OverlapResult, line: CommandLine, gaps: Sequence[str]
 def syncs(result: OrderReport, line: CommandLine) -> Json:
     """`traceviz.syncs-brief/1`: host syncs, those from one place together, and what else the order of work tells."""
     groups = [_sync_group(one) for one in sync_groups(result.syncs)]
-    missing = result.crossings.missing
+    missing, unknown = result.crossings.missing, IDLE_UNKNOWN if result.without_work else {}
     answer = {
         "schema": "traceviz.syncs-brief/1",
         "reason": result.reason,
         "lines": lines(sync_headlines(result)),
         "count": len(result.syncs),
         "hidden": int(result.syncs.table["hidden"].sum()),
-        "gpu_idle_ns": int(result.syncs.table["gpu_idle_ns"].sum()),
-        "after_ns": int(result.syncs.table["after_ns"].sum()),
-        "syncs": groups,
+        **({name: int(result.syncs.table[name].sum()) for name in IDLE_UNKNOWN} | unknown),
+        "syncs": [{**one, **unknown} for one in groups],
         "missing_waits": [{"rank": one.rank, "at_ns": one.at_ns, "message": one.message} for one in missing],
         "unwaited_copies": len(result.copies),
         "caveats": caveats(result.warnings),
-        "next": [*(line.again("show", one["id"]) for one in groups[:1]), line.again("check-overlap")],
+        "next": []
+        if result.without_work
+        else [*(line.again("show", one["id"]) for one in groups[:1]), line.again("check-overlap")],
     }
     return fitted(answer, {"syncs": 6, "missing_waits": 4, "caveats": MOST_CAVEATS})
 

@@ -256,15 +256,17 @@ def syncs(result: OrderReport) -> Json:
     `groups` are sync points alike, in sums. `gpu_idle_ns` is from the drain to the call's return, `after_ns` from there
     to the next launch (`/1` had both in `gpu_idle_ns`). Where `unrecorded_ns` is more than 0, a CUDA graph ran what was
     not recorded for so long, and `gpu_idle_ns` is 0 and says nothing. `reason` says where no CUDA calls, or launches
-    alone, were recorded, so that no sync point could be found.
+    alone, were recorded, so that no sync point could be found. Where no GPU work was, how long GPUs were idle is null.
     """
     from analyzers.syncs.groups import sync_groups
+
+    unknown = IDLE_UNKNOWN if result.without_work else {}
 
     return {
         "schema": "traceviz.syncs/2",
         "reason": result.reason,
         "syncs": [
-            {"id": sync_id(one["rank"], one["start_ns"]), **one}
+            {"id": sync_id(one["rank"], one["start_ns"]), **one, **unknown}
             for one in _records(
                 result.syncs.table,
                 *("process", "device", "waited_op", "call"),
@@ -272,7 +274,8 @@ def syncs(result: OrderReport) -> Json:
             )
         ],
         "groups": [
-            {**asdict(one), "ranks": list(one.ranks), "bytes": _known(one.bytes)} for one in sync_groups(result.syncs)
+            {**asdict(one), "ranks": list(one.ranks), "bytes": _known(one.bytes), **unknown}
+            for one in sync_groups(result.syncs)
         ],
         "unwaited_copies": _records(result.copies.table, "process", "op"),
         "missing_waits": [
@@ -285,6 +288,9 @@ def syncs(result: OrderReport) -> Json:
         "stream_plan": _records(result.plan.table, "process", unknown=("communication",)),
         "warnings": _warnings(result.warnings),
     }
+
+
+IDLE_UNKNOWN: Json = {"gpu_idle_ns": None, "after_ns": None}  # of syncs, where no GPU work is on record
 
 
 def _known(value: int) -> int | None:
@@ -376,6 +382,7 @@ def info(result: TraceInfo) -> Json:
                 "last_ns": one.last_ns,
                 "world_size": one.world_size,
                 "metadata": dict(one.metadata),
+                "unused": dict(one.unused),
             }
             for one in result.captures
         ],

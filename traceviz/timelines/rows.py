@@ -13,6 +13,7 @@ from analyzers.common.records import Record
 from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.communication import known
 from analyzers.trace.kernels import is_communication
+from analyzers.trace.migrations import NO_STREAM, is_migration
 from analyzers.trace.regions import launches
 from analyzers.trace.tables import Trace
 
@@ -110,7 +111,7 @@ def bands(
         kinds += [
             (
                 "stream",
-                f"{trace.stream_word} {stream}"
+                (f"{trace.stream_word} {stream}" if stream != NO_STREAM else "no stream")
                 + f" of context {context}" * (len(contexts) > 1)
                 + uses[process, context, stream],
             )
@@ -151,10 +152,15 @@ def stream_uses(trace: Trace) -> dict[tuple[int, ...], str]:
     length = ints(trace.ops, "end_ns") - ints(trace.ops, "start_ns")
     code, names = codes(trace.ops, "name")
     comm, copies = is_communication(trace), is_one_of(trace.ops, "kind", ("memcpy", "memset"))
-    compute = ~comm & ~copies  # kernels and graphs
+    migrates = is_migration(trace)
+    compute = ~comm & ~copies & ~migrates  # kernels and graphs
     busy: dict[tuple[int, ...], int] = {}
     found: dict[tuple[int, ...], str] = {}
     for key, rows in rows_by_key(*(ints(trace.ops, name) for name in ("process", "context", "stream"))).items():
+        if migrates[rows].all():
+            found[key] = ": page migrations"
+            busy[key] = 0
+            continue
         counts = [int(np.count_nonzero(mask[rows])) for mask in (comm, compute)]
         of_library = _library([names[one] for one in np.unique(code[rows[comm[rows]]])])
         found[key] = "" if counts[1] and counts[1] >= counts[0] else of_library if counts[0] else " copies"

@@ -20,7 +20,7 @@ from analyzers.readers.nsys.file import NO_TIME, NsysFile
 from analyzers.trace.columns import ints, is_one_of, narrowed, stored, table
 from analyzers.trace.ranks import rank_in_name
 from analyzers.trace.settings import kept
-from analyzers.trace.tables import Process
+from analyzers.trace.tables import WSL, Process
 
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
 SIZE_VARIABLES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
@@ -43,6 +43,7 @@ class About(msgspec.Struct, frozen=True):
     start_utc_ns : epoch time of the session's zero, None where the export has none.
     shift_ns : what the export added to every time; zero unless it was made with --ts-shift or --ts-normalize.
     environment : variables of the launched command.
+    wsl : the release of Linux, where it is one that runs on Windows.
     """
 
     producer: str
@@ -51,6 +52,7 @@ class About(msgspec.Struct, frozen=True):
     start_utc_ns: int | None
     shift_ns: int
     environment: dict[str, str]
+    wsl: str = ""
 
     @property
     def world_size(self) -> int | None:
@@ -59,9 +61,9 @@ class About(msgspec.Struct, frozen=True):
 
     @property
     def metadata(self) -> dict[str, str]:
-        """Variables that change how work is queued."""
+        """Variables that change how work is queued, and a Linux that runs on Windows."""
         named = {name: value for name, value in self.environment.items() if KEPT_VARIABLES.fullmatch(name)}
-        return {**named, **kept(self.environment)}
+        return {**named, **kept(self.environment), **({WSL: self.wsl} if self.wsl else {})}
 
 
 def read_about(file: NsysFile) -> About:
@@ -80,6 +82,7 @@ def read_about(file: NsysFile) -> About:
         start_utc_ns=None if start is None else start + hand,
         shift_ns=_int(export.get("EXPORT_CONFIG_TIME_SHIFT")) or total,
         environment=_environment(file),
+        wsl=_wsl(file),
     )
 
 
@@ -242,6 +245,13 @@ def _host(file: NsysFile) -> str:
     if not file.has("TARGET_INFO_SYSTEM_ENV", "name", "value"):
         return ""
     rows = file.rows("SELECT value FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'Hostname'")
+    return str(rows[0][0]) if rows else ""
+
+
+def _wsl(file: NsysFile) -> str:
+    if not file.has("TARGET_INFO_SYSTEM_ENV", "value"):
+        return ""
+    rows = file.rows("SELECT value FROM TARGET_INFO_SYSTEM_ENV WHERE value LIKE '%-WSL2'")
     return str(rows[0][0]) if rows else ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,7 @@ SYNC_CALLS = {
     "stream_wait": ("cudaStreamWaitEvent", "cuStreamWaitEvent"),
 }
 ROW = "row"
+CALLS, KERNELS, RANGES = "CUDA calls", "kernels", "NVTX ranges"  # what has names in `Names`
 CODED_AT_ONCE = 1_000_000  # rows of which the texts are numbered at a time: the numbers take 8 times as much as codes
 QUERIES = ("cudaEventQuery", "cuEventQuery", "cudaStreamQuery", "cuStreamQuery")
 
@@ -56,7 +58,7 @@ def read_ranges(file: NsysFile, names: Names, processes: Processes) -> pd.DataFr
 
 def _range_texts(file: NsysFile, names: Names, numbers: Ints, rows: Ints) -> tuple[Any, Ints]:
     """Each range's name, and the number of the sizes in its text."""
-    registered = names.categorical(numbers)
+    registered = names.categorical(numbers, what=RANGES, may_lack=True)
     code, texts = registered.codes, list(registered.categories)
     if file.has(NVTX, "text"):
         where, literals = file.texts(NVTX, '"text"', '"text" IS NOT NULL')
@@ -78,7 +80,7 @@ def _domains(file: NsysFile, names: Names, process: Ints, domain: Ints) -> Any:
             (owner, number): str(literal) if literal is not None else names.text(registered)
             for owner, number, literal, registered in file.rows(
                 f"SELECT globalTid >> {THREAD_BITS}, domainId, {text}, {file.column(NVTX, 'textId')} "
-                f"FROM {NVTX} WHERE eventType = {DOMAIN_CREATE}"
+                f"FROM {file.stored(NVTX)} WHERE eventType = {DOMAIN_CREATE}"
             )
         }
     owner, owners = pd.factorize(process)
@@ -235,25 +237,39 @@ class Names:
     def __init__(self, file: NsysFile) -> None:
         rows = file.rows("SELECT id, value FROM StringIds") if file.has("StringIds", "id", "value") else []
         self._texts = {int(number): str(text) for number, text in rows}
+        self.lost: Counter[str] = Counter()  # by what was named: how many rows have the number of no text
 
     def text(self, number: int) -> str:
         """The text of one number, "" where there is none."""
         return self._texts.get(number, "")
 
     def categorical(
-        self, numbers: Any, change: Callable[[str], str] = str, more: Mapping[int, str] | None = None
+        self,
+        numbers: Any,
+        change: Callable[[str], str] = str,
+        more: Mapping[int, str] | None = None,
+        *,
+        what: str,
+        may_lack: bool = False,
     ) -> Any:
-        """The texts of many numbers, each first put through `change`; a number without text is "".
+        """The texts of many numbers, each first put through `change`; a number without text is "", and counted.
 
         Parameters
         ----------
         more : texts of numbers that are in no table.
+        what : is named, in words, for `lost`.
+        may_lack : whether a row may have no number at all (-1).
         """
         known, code_of = more or {}, dict[str, int]()
         parts = [np.empty(0, np.int8)]
         for start in range(0, len(numbers), CODED_AT_ONCE):
             codes, distinct = pd.factorize(numbers[start : start + CODED_AT_ONCE])
             texts = [known[number] if number in known else change(self.text(number)) for number in distinct.tolist()]
+            nowhere = [number not in known and number not in self._texts for number in distinct.tolist()]
+            if may_lack:
+                nowhere = [each and number >= 0 for each, number in zip(nowhere, distinct.tolist(), strict=True)]
+            if any(nowhere):
+                self.lost[what] += int(np.count_nonzero(np.array(nowhere)[codes]))
             of_text = [code_of.setdefault(text, len(code_of)) for text in texts]
             parts.append(np.array(of_text, np.min_scalar_type(-len(code_of)))[codes])
         return labelled(np.concatenate(parts), list(code_of))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
@@ -123,6 +124,22 @@ READERS = max(1, min(4, os.cpu_count() or 1))
 EXPORT = "nsys export --type sqlite --force-overwrite true --output OUT.sqlite REPORT.nsys-rep"
 # Every release since 2021 writes one of these last; before that, exports had neither these nor any ENUM_ table.
 LAST_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
+ACTIVITY = "CUPTI_ACTIVITY_KIND_"
+_OF_GPU = ("start", "end", "deviceId", "streamId")
+# Tables of events that are read, and the columns without which one of that name is of no use.
+EVENTS: Mapping[str, tuple[str, ...]] = {
+    ACTIVITY + "RUNTIME": ("start", "end", "globalTid", "correlationId", "nameId"),
+    ACTIVITY + "KERNEL": _OF_GPU,
+    ACTIVITY + "MEMCPY": (*_OF_GPU, "copyKind"),
+    ACTIVITY + "MEMSET": _OF_GPU,
+    ACTIVITY + "GRAPH_TRACE": _OF_GPU,
+    ACTIVITY + "SYNCHRONIZATION": ("start", "end", "streamId", "correlationId"),
+    ACTIVITY + "CUDA_EVENT": ("streamId", "correlationId", "eventId"),
+    "NVTX_EVENTS": ("start", "end", "eventType", "globalTid"),
+}
+# Other tables that are read, of those that say when something was.
+_READ = ("PROFILER_OVERHEAD", "DIAGNOSTIC_EVENT", "GPU_METRICS", "NET_NIC_METRIC", "CUDA_GPU_MEMORY_USAGE_EVENTS")
+_VERSIONED = re.compile(r"(?P<plain>\w+)_V(?P<version>\d+)")
 _OF_NSYS = r"CUPTI_|NVTX_|TARGET_INFO|META_DATA|EXPORT_META|ENUM_|DIAGNOSTIC|StringIds$|PROCESSES$"
 AMONG = re.compile(r'"?(?P<column>\w+)"? IN \((?P<numbers>[\d, ]+)\)')
 _BITS = 62  # the highest bit of SQLite's integers that is no sign
@@ -150,7 +167,8 @@ class NsysFile:
 
     Attributes
     ----------
-    tables : name of each table -> name of each column -> its declared type.
+    tables : name of each table -> name of each column -> its declared type. A table of events that is there under a
+        name with a version alone (`CUPTI_ACTIVITY_KIND_KERNEL_V3`) has its plain name, too.
 
     Raises
     ------
@@ -164,7 +182,9 @@ class NsysFile:
         self._lock = threading.Lock()
         try:
             self.tables = self._introspect()
+            self._versioned: dict[str, str] = {}
             self._refuse_foreign()
+            self._versioned = self._under_plain_names()
         except BaseException:
             self._connection.close()
             raise
@@ -189,6 +209,34 @@ class NsysFile:
     def has(self, table: str, *columns: str) -> bool:
         """Whether the table is there with all of these columns."""
         return table in self.tables and all(column in self.tables[table] for column in columns)
+
+    def stored(self, table: str) -> str:
+        """The name under which a table stands in the file: its own, or that with a version."""
+        return self._versioned.get(table, table)
+
+    def unused(self) -> dict[str, int]:
+        """Rows by table of those that say when something was, or are of CUPTI's activities, and that nothing reads."""
+        plain = {name: columns for name, columns in self.tables.items() if name not in self._versioned}
+        used = {self.stored(name) for name in (*EVENTS, *_READ)}
+        timed = [
+            name
+            for name, columns in plain.items()
+            if name not in used and (name.startswith(ACTIVITY) or columns.keys() & {"start", "timestamp"})
+        ]
+        counts = {name: self._count(name) for name in sorted(timed)}
+        return {name: count for name, count in counts.items() if count}
+
+    def _count(self, table: str) -> int:
+        """Rows of a table that nsys need not have written: one without row ids has them counted."""
+        with contextlib.suppress(TracevizError):
+            return self.most_rows(table)
+        return int(self.rows(f'SELECT count(*) FROM "{table}"')[0][0])
+
+    def may_be_of_gpus(self, table: str) -> bool:
+        """Whether rows of an unknown table may be work of GPUs: calls of the host name their thread instead."""
+        columns = self.tables.get(table, {})
+        of_gpu = "deviceId" in columns or "streamId" in columns or "globalTid" not in columns
+        return table.startswith(ACTIVITY) and "start" in columns and of_gpu
 
     def number(self, table: str, column: str) -> str:
         """SQL for an integer column. Where it is declared as something else, only values that are integers convert."""
@@ -261,7 +309,8 @@ class NsysFile:
         """First and last row id; (0, -1) without rows. Asked for together, SQLite would look at every row."""
         if table not in self.tables:
             return 0, -1
-        first, last = self.rows(f'SELECT (SELECT min(rowid) FROM "{table}"), (SELECT max(rowid) FROM "{table}")')[0]
+        name = self.stored(table)
+        first, last = self.rows(f'SELECT (SELECT min(rowid) FROM "{name}"), (SELECT max(rowid) FROM "{name}")')[0]
         if first is None:
             return 0, -1
         if last - first >= self._identity.size:  # every row takes several bytes
@@ -275,7 +324,7 @@ class NsysFile:
         first, last = self._span(table)
         wanted = ", ".join(f'{sql} AS "{name}"' for name, sql in {"row": "rowid", **columns}.items())
         condition = f" AND ({_as_bits(where)})" if where else ""
-        select = f'SELECT {wanted} FROM "{table}" WHERE rowid >= {{}} AND rowid < {{}}{condition}'
+        select = f'SELECT {wanted} FROM "{self.stored(table)}" WHERE rowid >= {{}} AND rowid < {{}}{condition}'
         for start in range(first, last + 1, PART):
             end = min(start + PART, last + 1)
             readers = READERS if end - start >= BIG_PART else 1
@@ -303,6 +352,21 @@ class NsysFile:
     def _introspect(self) -> dict[str, dict[str, str]]:
         names = self._names("type = 'table'")
         return {name: {row[1]: row[2] for row in self.rows(f'PRAGMA table_info("{name}")')} for name in names}
+
+    def _under_plain_names(self) -> dict[str, str]:
+        """Of each table of events that is there under a name with a version alone, that name: the newest with rows.
+
+        It must have the columns that the plain table's rows need.
+        """
+        found: dict[str, tuple[int, str]] = {}
+        for name, columns in self.tables.items():
+            named = _VERSIONED.fullmatch(name)
+            needed = EVENTS.get(named["plain"]) if named else None
+            if named and needed and columns.keys() >= {*needed} and self._span(name)[1] >= 0:
+                found[named["plain"]] = max(found.get(named["plain"], (0, "")), (int(named["version"]), name))
+        versioned = {plain: name for plain, (_, name) in found.items() if self._span(plain)[1] < 0}
+        self.tables |= {plain: self.tables[name] for plain, name in versioned.items()}
+        return versioned
 
     def _names(self, which: str) -> list[str]:
         """Names in the schema; a damaged one may hold anything in their place."""

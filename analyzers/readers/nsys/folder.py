@@ -28,6 +28,7 @@ NVTX = "NVTX_EVENTS"
 AGAIN = "Export the report again: nsys export --type parquetdir --force-overwrite true --output OUT REPORT.nsys-rep"
 _EVENTS = ("CUPTI_", "GPU_METRICS", "NET_NIC_METRIC", NVTX)  # how tables are called that may have many rows
 _RANGES = (59, 60)  # event types of NVTX ranges: other rows are few
+_OF_NVTX = re.compile(rf"{NVTX}(_V\d+)?")
 _COLUMN = re.compile(r'"(\w+)"')
 _ROUNDED = re.compile(r'CAST\(round\("(\w+)"\) AS INTEGER\)')
 _SHIFTED = re.compile(r'nullif\("(\w+)", 0\) >> (\d+)')
@@ -52,9 +53,11 @@ class NsysFolder(NsysFile):
         self._lock = threading.Lock()
         try:
             self.tables = {name: self._columns(file) for name, file in self._files.items()}
+            self._versioned = {}
             for name in self.tables:
                 self._copy(name)
             self._refuse_foreign()
+            self._versioned = self._under_plain_names()
         except BaseException:
             self._connection.close()
             raise
@@ -94,7 +97,7 @@ class NsysFolder(NsysFile):
         return TracevizError(f"{file.name} can't be read: {reason}.", path=self.path, hint=AGAIN)
 
     def _batches_of(self, table: str, columns: set[str]) -> Iterator[pa.RecordBatch]:
-        file = self._files[table]
+        file = self._files[self.stored(table)]
         try:
             if file.suffix == ".parquet":
                 yield from pq.ParquetFile(file).iter_batches(PART, columns=sorted(columns))
@@ -111,12 +114,13 @@ class NsysFolder(NsysFile):
             return
         declared = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
         self._connection.execute(f'CREATE TABLE "{name}" ({declared})')
-        if name.startswith(_EVENTS) and (name != NVTX or "eventType" not in columns):
+        is_nvtx = _OF_NVTX.fullmatch(name) is not None
+        if name.startswith(_EVENTS) and not (is_nvtx and "eventType" in columns):
             return
         marks = ", ".join("?" * len(columns))
         for batch in self._batches_of(name, set(columns)):
             rows = batch
-            if name == NVTX:
+            if is_nvtx:
                 is_range = pc.is_in(batch["eventType"], pa.array(_RANGES, batch["eventType"].type))
                 rows = batch.filter(pc.invert(is_range))
             values = [_plain_values(rows[column]) for column in columns]
@@ -126,7 +130,7 @@ class NsysFolder(NsysFile):
         """First and last row, as SQLite numbers them."""
         if table not in self.tables:
             return 0, -1
-        file = self._files[table]
+        file = self._files[self.stored(table)]
         if file.suffix == ".parquet":
             count = pq.ParquetFile(file).metadata.num_rows
         else:

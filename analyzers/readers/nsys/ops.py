@@ -11,9 +11,10 @@ import pandas as pd
 from analyzers.arrays.groups import distinct, rows_by_key
 from analyzers.arrays.types import Ids, Ints
 from analyzers.readers.nsys.about import Processes, thread
-from analyzers.readers.nsys.events import Names, call_name, kernel_name, labelled
+from analyzers.readers.nsys.events import CALLS, KERNELS, Names, call_name, kernel_name, labelled
 from analyzers.readers.nsys.file import MISSING, NO_TIME, Batch, Filled, NsysFile, Source, fill
 from analyzers.trace.columns import stored, table
+from analyzers.trace.migrations import CAUSES, KIND, NO_STREAM, migration_name
 from analyzers.trace.schemas import COPY_KINDS, MEMORY_KINDS, MEMORY_SOURCES, OP_KINDS, OPS
 
 API = "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -27,16 +28,22 @@ COPY_NUMBERS = {
     1: "HTOD", 2: "DTOH", 3: "HTOA", 4: "ATOH", 5: "ATOA", 6: "ATOD", 7: "DTOA", 8: "DTOD", 9: "HTOH", 10: "PTOP",
     11: "UVM_HTOD", 12: "UVM_DTOH", 13: "UVM_DTOD",
 }  # fmt: skip
+UNIFIED = "UVM_"  # how labels of page migrations begin
 MEMORY_NUMBERS = {
     0: "PAGEABLE", 1: "PINNED", 2: "DEVICE", 3: "ARRAY", 4: "MANAGED", 5: "DEVICE_STATIC", 6: "MANAGED_STATIC",
 }  # fmt: skip
 
 # Codes of names that are no string ids.
-MEMSET_NAME, GRAPH_NAME, FIRST_COPY_NAME = -2, -3, -100
+MEMSET_NAME, GRAPH_NAME, FIRST_COPY_NAME, FIRST_MIGRATION_NAME = -2, -3, -100, -200
 NAMES = {
     MEMSET_NAME: "Memset",
     GRAPH_NAME: "CUDA graph",
     **{FIRST_COPY_NAME - code: f"Memcpy {kind}".rstrip() for code, kind in enumerate(COPY_KINDS)},
+    **{
+        FIRST_MIGRATION_NAME - code * len(CAUSES) - cause: migration_name(kind, cause)
+        for code, kind in enumerate(COPY_KINDS)
+        for cause in range(len(CAUSES))
+    },
 }
 
 
@@ -57,7 +64,7 @@ def read_api(file: NsysFile, names: Names, processes: Processes) -> pd.DataFrame
         "name": file.column(API, "nameId"),
     }
     filled = fill(file, "api", [Source(API, columns, make)])
-    return table("api", {**filled, "name": names.categorical(filled["name"], call_name)})
+    return table("api", {**filled, "name": names.categorical(filled["name"], call_name, what=CALLS)})
 
 
 def read_ops(file: NsysFile, names: Names, processes: Processes) -> pd.DataFrame:
@@ -80,7 +87,7 @@ def read_ops(file: NsysFile, names: Names, processes: Processes) -> pd.DataFrame
     for column, (kind, _) in OPS.items():
         if isinstance(kind, tuple):
             filled[column] = labelled(filled[column], kind)
-    return table("ops", {**filled, "name": names.categorical(filled["name"], kernel_name, NAMES)})
+    return table("ops", {**filled, "name": names.categorical(filled["name"], kernel_name, NAMES, what=KERNELS)})
 
 
 def _place(file: NsysFile, source: str) -> dict[str, str]:
@@ -123,22 +130,30 @@ def _copy_columns(file: NsysFile) -> dict[str, str]:
         "target_memory": file.column(MEMCPY, "dstKind"),
         "source": file.column(MEMCPY, "srcDeviceId"),
         "target": file.column(MEMCPY, "dstDeviceId"),
+        "cause": file.column(MEMCPY, "migrationCause", missing="0"),
     }
 
 
 def _copies(file: NsysFile) -> Callable[[Batch], Filled]:
-    directions = {number: _direction(label) for number, label in _copy_labels(file).items()}
+    copy_labels = {**COPY_NUMBERS, **_copy_labels(file)}
+    directions = {number: _direction(label) for number, label in copy_labels.items()}
+    of_driver = [number for number, label in copy_labels.items() if label.startswith(UNIFIED)]
     labels = memories(file)
 
     def make(batch: Batch) -> Filled:
-        source, target = batch.pop("source"), batch.pop("target")
+        source, target, cause = batch.pop("source"), batch.pop("target"), batch.pop("cause")
+        migrates = np.isin(batch["copy"], of_driver)
         copy = _choose(batch["copy"], directions, COPY_KINDS)
         peer = (copy == COPY_KINDS.index("DtoD")) & (source >= 0) & (target >= 0) & (source != target)
-        copy[peer] = COPY_KINDS.index("PtoP")
+        copy[peer & ~migrates] = COPY_KINDS.index("PtoP")
+        name = FIRST_COPY_NAME - copy.astype(np.int32)
+        cause = np.where((cause > 0) & (cause < len(CAUSES)), cause, 0)
+        name = np.where(migrates, FIRST_MIGRATION_NAME - copy.astype(np.int32) * len(CAUSES) - cause, name)
         return {
             **batch,
-            "kind": OP_KINDS.index("memcpy"),
-            "name": FIRST_COPY_NAME - copy.astype(np.int32),
+            "stream": np.where(migrates, NO_STREAM, batch["stream"]),
+            "kind": np.where(migrates, OP_KINDS.index(KIND), OP_KINDS.index("memcpy")),
+            "name": name,
             "copy": copy,
             "source_memory": _choose(batch["source_memory"], labels, MEMORY_KINDS),
             "target_memory": _choose(batch["target_memory"], labels, MEMORY_KINDS),
@@ -173,7 +188,7 @@ def _enum(file: NsysFile, source: str, fallback: dict[int, str]) -> dict[int, st
 
 
 def _direction(label: str) -> str:
-    plain = label.removeprefix("UVM_").replace("A", "D")
+    plain = label.removeprefix(UNIFIED).replace("A", "D")
     return next((kind for kind in COPY_KINDS if kind.upper() == plain), "unknown")
 
 

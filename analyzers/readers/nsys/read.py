@@ -32,11 +32,13 @@ from analyzers.readers.nsys.counters import read_counters
 from analyzers.readers.nsys.events import ROW, Names, close_ranges, name_syncs, read_ranges, read_records, read_syncs
 from analyzers.readers.nsys.file import AGAIN, NO_TIME, NsysFile
 from analyzers.readers.nsys.folder import NsysFolder
+from analyzers.readers.nsys.losses import lost_names, not_read, unknown_work
 from analyzers.readers.nsys.nccl import read_comms, read_payload
 from analyzers.readers.nsys.ops import launches, read_api, read_memory, read_ops
 from analyzers.trace.columns import ints, narrowed, span
 from analyzers.trace.freed_memory import give_back_freed_memory
 from analyzers.trace.graphs import about_rows
+from analyzers.trace.migrations import about_migrations
 from analyzers.trace.overhead import with_overhead
 from analyzers.trace.tables import Capture, Trace
 
@@ -76,7 +78,7 @@ def read_folder(path: Path, progress: Progress = silent, *, counters: bool = Fal
 
 def _read_all(file: NsysFile, progress: Progress, path: Path, counters: bool) -> Trace:
     try:
-        return about_rows(_read(file, progress, path, counters))
+        return about_migrations(about_rows(_read(file, progress, path, counters)))
     except (TypeError, ValueError, OverflowError) as error:  # SQLite lets any column hold anything
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise TracevizError(f"holds values that nsys does not write ({why}).", path=file.path, hint=AGAIN) from error
@@ -96,6 +98,7 @@ def _read(file: NsysFile, progress: Progress, path: Path, asked: bool) -> Trace:
     ]
     first_ns, last_ns = span(ops, tables["api"])
     told = told_gpus(file, keys, devices)
+    unused = not_read(file, len(tables["ranges"]))
     counters = read_counters(file, devices, told, about.shift_ns, asked=asked)
     capture = Capture(
         path=str(path),
@@ -111,6 +114,7 @@ def _read(file: NsysFile, progress: Progress, path: Path, asked: bool) -> Trace:
         unread_counters=counters.unread,
         host_gpus=host_gpus(file),
         metadata=about.metadata,
+        unused=unused,
     )
     trace = Trace(
         captures=(capture,),
@@ -120,7 +124,7 @@ def _read(file: NsysFile, progress: Progress, path: Path, asked: bool) -> Trace:
         counters=counters.table,
         streams=read_streams(file, keys),
         origin_utc_ns=about.start_utc_ns,
-        warnings=(*left_out, *warnings(file, tables, processes, contexts(file))),
+        warnings=(*left_out, *unknown_work(file, unused), *warnings(file, tables, processes, contexts(file))),
         **tables,
     )
     return with_overhead(trace, *read_overhead(file, about.shift_ns, keys))
@@ -169,6 +173,7 @@ def _tables(
     if absurd:
         text = f"left out, because they last over a day or lie a day apart from the others: {_counts(absurd)}."
         left_out.append(TraceWarning("absurd-times", text))
+    left_out += lost_names(names.lost)
     if unclosed:
         left_out.append(TraceWarning("unclosed-ranges", f"{unclosed} NVTX ranges never end: taken to last to the end."))
     progress("joining calls to GPU work", STEPS, STEPS)

@@ -32,6 +32,7 @@ class Line(msgspec.Struct, frozen=True):
     """What events stand on: a stream of a device, a line that was derived from streams (NO_STREAM), or a host thread.
 
     named : whether the file says what the line is. modules : whether it is the one derived of runs of modules.
+    of_host : whether the file says that it is a thread of the host. name : what the file calls it.
     """
 
     device: int
@@ -39,13 +40,16 @@ class Line(msgspec.Struct, frozen=True):
     thread: int
     named: bool
     modules: bool = False
+    of_host: bool = False
+    name: str = ""
 
     @classmethod
     def of(cls, plane: str, name: str, number: int) -> Line:
         """From the names of the process and the thread in the file.
 
-        >>> Line.of("/device:GPU:1", "Stream #16(Kernel)", 3), Line.of("/device:GPU:1", "XLA Ops", 4).stream
-        (Line(device=1, stream=16, thread=3, named=True, modules=False), -1)
+        >>> line = Line.of("/device:GPU:1", "Stream #16(Kernel)", 3)
+        >>> line.device, line.stream, line.thread, Line.of("/device:GPU:1", "XLA Ops", 4).stream
+        (1, 16, 3, -1)
         """
         device, stream = _DEVICE.search(plane), _STREAM.match(name)
         return cls(
@@ -54,6 +58,8 @@ class Line(msgspec.Struct, frozen=True):
             number,
             bool(name.strip()),
             bool(device) and name == "XLA Modules",
+            plane.startswith("/host:"),
+            name.strip(),
         )
 
 

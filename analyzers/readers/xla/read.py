@@ -9,6 +9,7 @@ its name, without "-start", which calls of all devices belong together: all run 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from math import prod
 from pathlib import Path
 from typing import NamedTuple
@@ -102,6 +103,7 @@ def read(path: Path, profile: Profile) -> Trace:
         runtime=runtime,
         waits_logged=False,
         lacks=_LACKS,
+        unused=rows.unused,
     )
     return Trace(
         captures=(capture,),
@@ -135,12 +137,15 @@ class _Rows:
         fine = (end >= start) & (np.abs(start) < MOST_NS) & (np.abs(end) < MOST_NS)
         unnamed = ~named & (told | (correlation >= 0))  # the file does not say that it is a stream
         is_op = fine & (device != HOST) & ((stream != NO_STREAM) | unnamed)
-        astray = fine & (device == HOST) & told
-        host = fine & (device == HOST) & ~told
+        on_host = fine & (device == HOST)
+        # A launch may be called like what it launches, with the same details: its thread or its op says what it is.
+        of_host = np.array([one.of_host for one in profile.lines] or [False], bool)[line]
+        astray = on_host & told & ~of_host & ~np.isin(correlation, correlation[is_op & (correlation >= 0)])
         modules = np.array([one.modules for one in profile.lines] or [False], bool)[line]
         self.op, self.module_run = np.flatnonzero(is_op), np.flatnonzero(fine & modules)
-        self.call = np.flatnonzero(host & (correlation >= 0))
-        self.range = np.flatnonzero(host & (correlation < 0))
+        self.call = np.flatnonzero(on_host & ~astray & (correlation >= 0))
+        self.range = np.flatnonzero(on_host & ~told & (correlation < 0))
+        self.unused = _unused(profile, line, fine & ~is_op & ~modules & (device != HOST), on_host & told & ~astray)
         kept = np.concatenate([self.op, self.call, self.range])
         self.zero = int(start[kept].min()) if kept.size else 0
         self.start, self.end, self.device, self.correlation = start - self.zero, end - self.zero, device, correlation
@@ -160,6 +165,18 @@ class _Rows:
         """Some rows of a column of texts."""
         values: list[str] = getattr(self.events, column)
         return [values[row] for row in rows]
+
+
+def _unused(profile: Profile, line: Ints, derived: Mask, launches: Mask) -> dict[str, int]:
+    """How many events are in no table, by kind: those of lines that were derived, and launches that launch nothing."""
+    names = ["events on " + (f"lines '{one.name}'" if one.name else "lines without a name") for one in profile.lines]
+    counts = np.bincount(line[derived], minlength=len(names))
+    found = Counter[str]()
+    for name, count in zip(names, counts.tolist(), strict=True):
+        found[name] += count
+    unlinked = np.array([number < 0 for number in profile.events.correlation], bool) & launches
+    found["launches on host lines without a correlation id"] = int(np.count_nonzero(unlinked))
+    return {name: count for name, count in found.items() if count}
 
 
 def _api(rows: _Rows) -> pd.DataFrame:

@@ -30,6 +30,11 @@ def blocks(result: TraceInfo) -> list[Block]:
         shown.append(Paragraph(text, "GPU counters"))
     if queued := [one.metadata[QUEUED] for one in result.captures if QUEUED in one.metadata]:
         shown.append(Paragraph("; ".join(queued), "Queued, from submission to start"))
+    if migrations := sum(one.migrations for one in result.ranks):
+        shown.append(Paragraph(f"{migrations:,} of unified memory, by the driver: no copies", "Page migrations"))
+    if result.unused:
+        text = ", ".join(f"{count:,} {kind}" for kind, count in result.unused.items())
+        shown.append(Paragraph(text, "Not used, as in no answer"))
     if result.cannot:
         shown.append(Bullets("What this capture can't tell", result.cannot))
     runtimes = {one.runtime for one in result.captures}

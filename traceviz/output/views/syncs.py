@@ -49,6 +49,8 @@ def _headline(result: OrderReport) -> Headline:
     idle, after, hidden = (int(table[column].sum()) for column in ("gpu_idle_ns", "after_ns", "hidden"))
     blocked = duration(int(table["duration_ns"].sum()))
     text = f"{count_of(len(table), 'host sync')} ({hidden} implicit) blocked hosts for {blocked}"
+    if result.without_work:
+        return Headline("SYNCS", f"{text}; how long GPUs were idle can't be told: no GPU work was recorded.", "middle")
     if not table["unrecorded_ns"].all():
         text += f" and left GPUs idle {duration(idle)}"
     text += f", and the host left them idle {duration(after)} more before it launched again" if after else ""
@@ -64,14 +66,14 @@ def _groups(result: OrderReport) -> Table:
         "Sums over all of a row but for longest. GPU idle: from the device's drain to the call's return, its cost. "
         f"Idle after: from there to the next launch, the host's own time.\n{unshown(len(groups) - MOST)}"
     )
-    rows = [_group(one) for one in groups[:MOST]]
+    rows = [_group(one, idle_known=not result.without_work) for one in groups[:MOST]]
     shown = [k for k in range(len(headers)) if k < 8 or any(row[k] != "–" for row in rows)]
     cells = [[row[k] for k in shown] for row in rows]
     title = "Host syncs, costliest first"
     return Table([headers[k] for k in shown], cells, title, frozenset(headers[:6]), note)
 
 
-def _group(one: SyncGroup) -> tuple[str, ...]:
+def _group(one: SyncGroup, *, idle_known: bool) -> tuple[str, ...]:
     copy = f" ({one.copy}, {size(one.bytes)})" if one.copy and one.bytes >= 0 else ""
     origin = one.origin or ("–" if not one.hidden else "implicit")
     return (
@@ -79,8 +81,7 @@ def _group(one: SyncGroup) -> tuple[str, ...]:
         ranks_in_words(one.ranks).split(" ", 1)[1],
         duration(one.duration_ns),
         duration(one.longest_ns),
-        _idle(one),
-        duration(one.after_ns),
+        *_idle(one, known=idle_known),
         one.kind,
         one.api + copy,
         _short_origin(origin) + (f" ({one.frame})" if one.frame else ""),
@@ -90,8 +91,11 @@ def _group(one: SyncGroup) -> tuple[str, ...]:
     )
 
 
-def _idle(one: SyncGroup | SyncPoint) -> str:
-    return "can't tell" if one.unrecorded_ns else duration(one.gpu_idle_ns)
+def _idle(one: SyncGroup | SyncPoint, *, known: bool) -> tuple[str, str]:
+    """How long the GPU was idle up to the call's return, and then until the next launch."""
+    if not known:
+        return "–", "–"
+    return "can't tell" if one.unrecorded_ns else duration(one.gpu_idle_ns), duration(one.after_ns)
 
 
 def _short_origin(origin: str) -> str:
@@ -111,12 +115,13 @@ def _cut(name: str) -> str:
 
 def _syncs(result: OrderReport) -> Table:
     headers = ("rank", "at", "blocked", "GPU idle", "idle after", "kind", "call", "from", "in", "waited for", "delayed")
-    rows = [_sync(point, stream_word(result.runtime)) for point in islice(result.syncs, MOST_VERBOSE)]
+    word, known = stream_word(result.runtime), not result.without_work
+    rows = [_sync(point, word, idle_known=known) for point in islice(result.syncs, MOST_VERBOSE)]
     note = unshown(len(result.syncs) - MOST_VERBOSE)
     return Table(headers, rows, "One by one", frozenset(headers[:5]), note)
 
 
-def _sync(point: SyncPoint, stream: str) -> tuple[str, ...]:
+def _sync(point: SyncPoint, stream: str, *, idle_known: bool) -> tuple[str, ...]:
     origin = point.chain or point.pattern or ("–" if not point.hidden else "implicit")
     waited = function(point.waited_name) or (f"{stream} {point.waited_stream}" if point.waited_stream >= 0 else "–")
     copy = f" ({point.copy}, {size(point.bytes)})" if point.copy and point.bytes >= 0 else ""
@@ -124,8 +129,7 @@ def _sync(point: SyncPoint, stream: str) -> tuple[str, ...]:
         str(point.rank),
         instant(point.start_ns),
         duration(point.duration_ns),
-        _idle(point),
-        duration(point.after_ns),
+        *_idle(point, known=idle_known),
         point.kind,
         point.api + copy,
         origin + (f" ({point.frame})" if point.frame else ""),

@@ -1,0 +1,73 @@
+"""GPU times in another unit than the host's are found, and no verdict rests on them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from analyzers.load import load
+from analyzers.readers.reading import Reading
+from analyzers.trace.losses import OTHER_UNIT
+from analyzers.verdict.check import check_overlap
+from tests.support.nsys_exports import edited
+
+DATA = Path(__file__).parents[2] / "data"
+EXPORT = DATA / "nsys" / "dpmp_overlap.2gpu.sqlite"
+KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
+CALM = Reading(cache=False)
+
+
+def said(path: Path) -> list[str]:
+    return [one.message for one in load([path], reading=CALM).warnings if one.code == OTHER_UNIT]
+
+
+@pytest.mark.parametrize(("change", "factor"), [("/ 1000", "0.001"), ("* 1000", "1000")])
+def test_kernels_in_another_unit_are_found(tmp_path: Path, change: str, factor: str) -> None:
+    first = "" if "*" not in change else "+ 10000000000"  # as sessions that ran for a while before
+    shift = [f"UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET start = start {first}, end = end {first}"] if first else []
+    moved = f"UPDATE {KERNEL} SET start = (start {first}) {change}, end = (end {first}) {change}"
+    path = edited(EXPORT, tmp_path / "changed.sqlite", *shift, moved)
+    messages = said(path)
+    assert len(messages) == 2
+    assert all(f"multiplied by {factor}." in one for one in messages)
+    result = check_overlap(load([path], reading=CALM), "nvtx:DP Embedding", "nvtx:MP Embedding")
+    assert (result.verdict, result.passed) == ("inconclusive", None)
+    assert "not in the unit" in result.reason
+
+
+def kineto(folder: Path, kernels: float) -> Path:
+    """Ten launches 100 µs apart from 5 s on, each with a kernel of 50 µs right behind; its times scaled."""
+    events = []
+    for number in range(1, 11):
+        at = 5e6 + 100 * number
+        call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": at, "dur": 5}
+        name = "ncclDevKernel_AllReduce" if number % 2 else "gemm"
+        where = {"device": 0, "stream": 7 + number % 2, "correlation": number}
+        kernel = {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": where["stream"], "args": where}
+        events.append({**call, "args": {"correlation": number}})
+        events.append({**kernel, "ts": (at + 10) * kernels, "dur": 150 * kernels})
+    path = folder / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(("kernels", "found"), [(1, 0), (0.001, 1), (1000, 1)])
+def test_kineto_is_held_to_the_same(tmp_path: Path, kernels: float, found: int) -> None:
+    path = kineto(tmp_path, kernels)
+    assert len(said(path)) == found
+    result = check_overlap(load([path], reading=CALM), accept_apparent=True)
+    assert (result.passed is None) == bool(found)
+
+
+@pytest.mark.parametrize("offset", [-40_000_000, 3_000_000, 40_000_000])
+def test_clocks_that_are_apart_are_no_other_unit(tmp_path: Path, offset: int) -> None:
+    moved = f"UPDATE {KERNEL} SET start = start + 100000000 + {offset}, end = end + 100000000 + {offset}"
+    calls = "UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET start = start + 100000000, end = end + 100000000"
+    assert said(edited(EXPORT, tmp_path / "changed.sqlite", moved, calls)) == []
+
+
+@pytest.mark.parametrize("path", sorted((DATA / "nsys").glob("*.sqlite"))[::4], ids=lambda path: path.name)
+def test_no_real_capture_is_taken_for_one(path: Path) -> None:
+    assert said(path) == []
