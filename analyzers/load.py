@@ -28,6 +28,7 @@ from analyzers.trace.ranks import assign_ranks
 from analyzers.trace.settings import about_settings
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import about_unlaunched
+from analyzers.trace.unread import UNREAD
 
 
 def load(
@@ -101,13 +102,15 @@ def joined(
     for path in skipped:
         trace = trace.warn("skipped-file", f"{path} is not a trace and was left out.")
     if not len(trace.ops):
-        unknown = next((one.message for one in trace.warnings if one.code == "unknown-events"), "")
+        unknown = next((one.message for one in trace.warnings if one.code in (UNREAD, "unknown-events")), "")
+        unread = any(one.code == UNREAD for one in trace.warnings)
         raise TracevizError(
             f"There is no GPU work of a known kind in this capture. {unknown}"
             if unknown
             else "There is no GPU work in this capture.",
             path=inputs[0].path,
-            hint=recording_work(trace),
+            hint=None if unread else recording_work(trace),
+            exit_code=3 if unread else 2,
         )
     trace = with_steps(
         about_unlaunched(about_lost_work(trace)), step_by, None if found is None else _of_run(trace, traces, found)

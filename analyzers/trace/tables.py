@@ -44,7 +44,8 @@ class Capture(Record, frozen=True):
     span recorded; `host_error_ns` how far its host times may be from the host's own clock (None: nobody knows);
     `runtime` whose calls its host calls are; `waits_logged` whether a stream made to wait for another would show;
     `lacks` names what this capture cannot answer, in words; `unread_counters` is how many rows of GPU counters were
-    left in the file, as nobody asked for them; `host_gpus` how many GPUs the host has, 0 where nobody knows.
+    left in the file, as nobody asked for them; `unused` counts what its reader did not use,
+    a kind a text; `host_gpus` how many GPUs the host has, 0 where nobody knows.
     """
 
     path: str
@@ -61,6 +62,7 @@ class Capture(Record, frozen=True):
     waits_logged: bool = True
     lacks: tuple[str, ...] = ()
     unread_counters: int = 0
+    unused: tuple[str, ...] = ()
     host_gpus: int = 0
     metadata: Mapping[str, str] = msgspec.field(default_factory=dict)
 
@@ -73,6 +75,8 @@ class Capture(Record, frozen=True):
 class Process(Record, frozen=True):
     """One process of a capture; `claims` holds what each rule says its rank is, `rule` the one that was used.
 
+    unread : what may be work of its GPU and could not be read, in words; unread_ranges : how many operators and
+        annotations could not.
     distorted : steps, -1 for all of a capture without step marks, of which the profiler's own work took much, and the
         share that it took.
     """
@@ -90,6 +94,8 @@ class Process(Record, frozen=True):
     unlaunched: int = 0  # those whose launch call the capture lacks, among them
     launched_before: int = 0  # those launched before it began, which run for
     launched_before_ns: int = 0
+    unread: str = ""
+    unread_ranges: int = 0
     distorted: tuple[tuple[int, float], ...] = ()
 
 

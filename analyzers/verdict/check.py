@@ -35,6 +35,7 @@ from analyzers.trace.run import ALL, Beside, PartitionedRun, as_run, ask_along
 from analyzers.trace.step_table import StepsUsed
 from analyzers.trace.tables import Process, Trace
 from analyzers.trace.unlaunched import LAUNCHED_BEFORE
+from analyzers.trace.unread import undecided_by_unread
 from analyzers.verdict.claim import judge, read_speedup
 from analyzers.verdict.gain import Gain, gain_over
 from analyzers.verdict.graphs import about_graphs, hidden_work
@@ -56,6 +57,7 @@ from analyzers.verdict.warnings import (
 __all__ = ["DEFAULT_BAR", "SERIALIZED_BELOW", "OverlapResult", "check_overlap", "verdict"]
 
 DEFAULT_BAR = 0.6
+_BY_RANGES = {"nvtx", "op"}
 _BY_COMMUNICATION = {"comm", "compute", "collective", "group"}
 SERIALIZED_BELOW = 0.1  # less than this is the tails meeting, not an overlap
 
@@ -305,21 +307,17 @@ def answer(
     notes = about_shared(reduce(add, (part.shared for part in parts), Shared()), *names)
     ranks = sorted((rank for part in parts for rank in part.ranks), key=lambda one: (one.rank, one.device))
     notes += about_missing_waits(one for part in parts for one in part.missing)
-    hidden_by_graphs = hidden_work(sum(part.unclaimed_graphs for part in parts), *selectors)
+    hidden = hidden_work(sum(part.unclaimed_graphs for part in parts), *selectors) or _unread(parts, run, selectors)
     first, second = (reduce(add, (part.arrivals[side] for part in parts), Arrivals()) for side in (0, 1))
-    job = (
-        Job()
-        if hidden_by_graphs
-        else job_of(ranks, min_overlap, absent=run.absent > 0, accept_apparent=accept_apparent)
-    )
-    last_arrival = None if hidden_by_graphs else last_arrival_of(first, second)
+    job = Job() if hidden else job_of(ranks, min_overlap, absent=run.absent > 0, accept_apparent=accept_apparent)
+    last_arrival = None if hidden else last_arrival_of(first, second)
     passed = job.meets(min_overlap)
-    if not hidden_by_graphs:
+    if not hidden:
         notes += _about_everything(
             parts, run, min_overlap, verdict_of(job, min_overlap), accept_apparent=accept_apparent
         )
     undecided = _reason(job, ranks, *((text, _empty(parts, side)) for side, text in enumerate((a, b))))
-    reason = hidden_by_graphs or undecided or _unsure(job, passed, min_overlap, run)
+    reason = hidden or undecided or _unsure(job, passed, min_overlap, run)
     for side, selector in enumerate(selectors):
         notes += about_graphs(sum(part.sides[side].graphs for part in parts), selector)
     gain = None
@@ -361,6 +359,16 @@ def answer(
     )
 
 
+def _unread(parts: Sequence[Part], run: RunContext, selectors: Sequence[Selector]) -> str:
+    """Why what no reader could use leaves the verdict open; "" where it doesn't."""
+    ranks = {rank for part in parts for rank in part.rank_ids} if run.asked else None
+    return undecided_by_unread(run.processes, ranks, by_ranges=bool(_asked_for(selectors) & _BY_RANGES))
+
+
+def _asked_for(selectors: Sequence[Selector]) -> set[str]:
+    return {atom.kind for selector in selectors for sign in (True, False) for atom in atoms(selector, positive=sign)}
+
+
 def _about_everything(
     parts: Sequence[Part], run: RunContext, bar: float, said: str, *, accept_apparent: bool
 ) -> list[TraceWarning]:
@@ -377,8 +385,7 @@ def _about_everything(
 
 def _about_communication(communication: CommunicationFacts, selectors: Sequence[Selector]) -> list[TraceWarning]:
     """What is on neither side, where a side asks for communication or compute; what else may be communication."""
-    asked = {atom.kind for selector in selectors for sign in (True, False) for atom in atoms(selector, positive=sign)}
-    if not asked & _BY_COMMUNICATION:
+    if not _asked_for(selectors) & _BY_COMMUNICATION:
         return []
     counted = communication.counted
     if any(one.kind == COMMUNICATION for one in counted):

@@ -372,6 +372,7 @@ def info(result: TraceInfo) -> Json:
                 "first_ns": one.first_ns,
                 "last_ns": one.last_ns,
                 "world_size": one.world_size,
+                "unused": list(one.unused),
                 "metadata": dict(one.metadata),
             }
             for one in result.captures

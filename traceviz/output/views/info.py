@@ -30,6 +30,11 @@ def blocks(result: TraceInfo) -> list[Block]:
         shown.append(Paragraph(text, "GPU counters"))
     if queued := [one.metadata[QUEUED] for one in result.captures if QUEUED in one.metadata]:
         shown.append(Paragraph("; ".join(queued), "Queued, from submission to start"))
+    unused = [(Path(one.path).name, text) for one in result.captures for text in one.unused]
+    if unused:
+        shown.append(
+            Bullets("Not used", [text if len(result.captures) == 1 else f"{of}: {text}" for of, text in unused])
+        )
     if result.cannot:
         shown.append(Bullets("What this capture can't tell", result.cannot))
     runtimes = {one.runtime for one in result.captures}
