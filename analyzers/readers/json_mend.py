@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -20,13 +21,16 @@ from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress
 from analyzers.readers.gzipped import whole
-from analyzers.readers.json_stream import EVENTS_KEY, HINT_AGAIN, without_nan
+from analyzers.readers.json_stream import EVENTS_KEY, HINT_AGAIN, PIECE, without_nan
 
 Piece = TypeVar("Piece")
 HINT_ESCAPE = (
     "The profiler did not escape a text (a quote, a backslash, a control character): recording again gives the same. "
     "Leave stacks out (with_stack=False), or use a newer torch."
 )
+Decoder = msgspec.json.Decoder[Any]
+_ALL: Decoder = msgspec.json.Decoder(list[msgspec.Raw])
+_ONE: Decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _BOM = b"\xef\xbb\xbf"
 _SIZES = (4096, 64)  # events that are tried at once
 _MOST_NESTED = 16  # borders within one event, where its args hold lists of objects
@@ -53,12 +57,16 @@ class Mended(msgspec.Struct, Generic[Piece]):
     section_lost: bool
 
 
-def mended(path: Path, progress: Progress, decode: Callable[[bytes], Piece | None]) -> Mended[Piece] | None:
+def mended(path: Path, progress: Progress, decode: Callable[[bytes], Piece]) -> Mended[Piece] | None:
     """Read what is whole, maybe nothing; None for a file that is cut.
 
     Parameters
     ----------
-    decode : reads comma-separated events; None where they are no valid JSON.
+    decode : reads comma-separated events, which are valid JSON, maybe with NaN.
+
+    Raises
+    ------
+    TracevizError : what `decode` raises.
     """
     if not is_whole_at_its_end(path):
         return None
@@ -94,14 +102,13 @@ def is_whole_at_its_end(path: Path) -> bool:
 class _Reader(Generic[Piece]):
     """Goes through the list of events; `list_end` is where the list ended."""
 
-    def __init__(
-        self, text: bytes, start: int, behind: re.Pattern[bytes], decode: Callable[[bytes], Piece | None]
-    ) -> None:
+    def __init__(self, text: bytes, start: int, behind: re.Pattern[bytes], decode: Callable[[bytes], Piece]) -> None:
         self._text, self._behind, self._decode = text, behind, decode
         edges = np.fromiter((at for border in _BORDER.finditer(text, start) for at in border.span()), np.int64)
         self._starts: Ints = np.append(start, edges[1::2])
         self._ends: Ints = np.append(edges[::2] + 1, len(text))
         self.pieces: list[Piece] = []
+        self._run = (start, start)  # whole events, not yet decoded
         self.skipped: list[bytes] = []
         self._unread: list[int] = []  # chunks since the last whole event
         self.list_end = -1
@@ -113,7 +120,7 @@ class _Reader(Generic[Piece]):
             for size in _SIZES:
                 if at >= known_bad[size]:
                     upto = min(at + size, self._starts.size)
-                    if self._take(self._text[self._starts[at] : self._ends[upto - 1]]):
+                    if self._take(int(self._starts[at]), int(self._ends[upto - 1]), _ALL):
                         at = upto
                         break
                     known_bad[size] = upto
@@ -122,15 +129,25 @@ class _Reader(Generic[Piece]):
         if self.list_end < 0:
             self._end_behind_what_is_broken()
         self._note_skipped()
+        self._decode_run()
         return self.list_end >= 0
 
-    def _take(self, text: bytes) -> bool:
-        piece = self._decode(text)
-        if piece is None:
+    def _take(self, start: int, end: int, decoder: Decoder) -> bool:
+        """Add whole events to the run, if they are; says whether."""
+        text = self._text[start:end]
+        if not _is_valid(b"[" + text + b"]" if decoder is _ALL else text, decoder):
             return False
+        if self._unread or end - self._run[0] > PIECE:
+            self._decode_run()
+            self._run = (start, end)
         self._note_skipped()
-        self.pieces.append(piece)
+        self._run = (self._run[0], end)
         return True
+
+    def _decode_run(self) -> None:
+        start, end = self._run
+        if end > start:
+            self.pieces.append(self._decode(self._text[start:end]))
 
     def _note_skipped(self) -> None:
         if self._unread:
@@ -141,18 +158,14 @@ class _Reader(Generic[Piece]):
         """Read one event, or skip it; says where the next begins."""
         start, last = int(self._starts[at]), min(at + _MOST_NESTED, self._starts.size)
         for upto in range(at + 1, last + 1):
-            if self._take_one(start, int(self._ends[upto - 1])):
+            if self._take(start, int(self._ends[upto - 1]), _ONE):
                 return upto
         for end in _LIST_END.finditer(self._text, start, int(self._ends[last - 1])):
-            if self._behind.match(self._text, end.end()) and self._take_one(start, end.start() + 1):
+            if self._behind.match(self._text, end.end()) and self._take(start, end.start() + 1, _ONE):
                 self.list_end = end.end()
                 return at
         self._unread.append(at)
         return at + 1
-
-    def _take_one(self, start: int, end: int) -> bool:
-        text = self._text[start:end]
-        return _is_one_object(text) and self._take(text)
 
     def _end_behind_what_is_broken(self) -> None:
         """Find the list's end where the last event can't be read; nowhere if that may be cut."""
@@ -172,11 +185,14 @@ def _looks_whole(text: bytes) -> bool:
     return text.count(b"{") == text.count(b"}") and bool(_TIME.search(text)) and bool(_PHASE.search(text))
 
 
-def _is_one_object(text: bytes) -> bool:
-    try:
-        return isinstance(msgspec.json.decode(without_nan(text.decode(errors="replace").encode())), dict)
-    except msgspec.DecodeError:
-        return False
+def _is_valid(text: bytes, decoder: Decoder) -> bool:
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        decoder.decode(text)
+        return True
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        decoder.decode(without_nan(text))
+        return True
+    return False
 
 
 def _members(text: bytes) -> tuple[dict[str, Any], bool]:

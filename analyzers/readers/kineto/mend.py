@@ -55,10 +55,10 @@ def mended(path: Path, progress: Progress) -> Mended | None:
 
     Raises
     ------
-    TracevizError : no event is whole.
+    TracevizError : no event is whole, or a time of one is no number.
     """
     heads = Heads()
-    found = json_mend.mended(path, progress, lambda text: _decoded(text, heads))
+    found = json_mend.mended(path, progress, lambda text: _decoded(path, text, heads))
     if found is None:
         return None
     if not found.pieces:
@@ -66,15 +66,14 @@ def mended(path: Path, progress: Progress) -> Mended | None:
     return Mended(found.header, join(found.pieces), heads, _broken(found.skipped, found.section_lost))
 
 
-def _decoded(text: bytes, heads: Heads) -> Batch | None:
+def _decoded(path: Path, text: bytes, heads: Heads) -> Batch:
     try:
-        return decode(text, heads)
-    except (msgspec.DecodeError, UnicodeDecodeError, BadTime):
-        pass
-    try:
-        return decode(without_nan(text.decode(errors="replace").encode()), heads)
-    except (msgspec.DecodeError, BadTime):
-        return None
+        try:
+            return decode(text, heads)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return decode(without_nan(text.decode(errors="replace").encode()), heads)
+    except (msgspec.DecodeError, BadTime) as error:
+        raise TracevizError(f"has an event that can't be read: {error}.", path=path, hint=HINT_ESCAPE) from None
 
 
 def _broken(skipped: Sequence[bytes], section: bool) -> Broken:
