@@ -30,6 +30,7 @@ from analyzers.trace.settings import about_settings
 from analyzers.trace.spoiled import about_spoiled
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import about_unlaunched
+from analyzers.trace.unread import UNREAD
 from analyzers.trace.without_work import about_ranks_without_work
 
 NO_WORK = "There is no GPU work in this capture."
@@ -111,10 +112,14 @@ def joined(
         launched = about_launches_alone(trace)
         if launched and calls_alone:
             return trace.warn(NO_ROWS, launched)
-        unknown = next((one.message for one in trace.warnings if one.code in ("unknown-events", UNKNOWN_WORK)), "")
+        said = {one.code: one.message for one in reversed(trace.warnings)}
+        unknown = next((said[code] for code in (UNREAD, "unknown-events", UNKNOWN_WORK) if code in said), "")
         text = "There is no GPU work of a known kind in this capture." if unknown else NO_WORK
         raise TracevizError(
-            (unknown and f"{text} {unknown}") or launched or text, path=inputs[0].path, hint=recording_work(trace)
+            (unknown and f"{text} {unknown}") or launched or text,
+            path=inputs[0].path,
+            hint=None if UNREAD in said else recording_work(trace),
+            exit_code=3 if UNREAD in said else 2,
         )
     trace = about_ranks_without_work(trace)
     trace = with_steps(

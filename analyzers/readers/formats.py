@@ -10,7 +10,7 @@ from analyzers.readers.format import Format
 from analyzers.readers.kineto.format import KINETO
 from analyzers.readers.nsys.formats import EXPORT, GZIPPED_EXPORT, REPORT, STATS, TABLES
 from analyzers.readers.perfetto.format import PERFETTO
-from analyzers.readers.rocprof.format import ROCPROF
+from analyzers.readers.rocprof.format import ROCPROF, ROCPROF_CSV
 from analyzers.readers.xla.format import XLA, XPLANE
 
 FORMATS = (
@@ -19,6 +19,7 @@ FORMATS = (
     GZIPPED_EXPORT,
     TABLES,
     ROCPROF,
+    ROCPROF_CSV,
     ASCEND,
     XLA,
     XPLANE,

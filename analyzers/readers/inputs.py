@@ -19,13 +19,14 @@ from analyzers.readers.format import Head
 from analyzers.readers.formats import FORMATS, KNOWN, SUFFIXES, format_of
 from analyzers.readers.kineto.format import KINETO
 from analyzers.readers.nsys.formats import REPORT
-from analyzers.readers.unread import unread
+from analyzers.readers.unread import unread, unread_json
 from analyzers.trace.ranks import RANKS
 
 MANIFEST = "manifest.json"
 MANIFEST_SCHEMA = "traceviz.manifest/1"
 PARQUET_EXPORT = "parquet-export"  # kind of what `export --to parquet` wrote
 EXPORT_ABOUT = "trace.json"  # names the tables of a folder that `export` wrote
+HEAD_BYTES = 4096  # of a file, by which its kind is told
 MOST_BYTES = 1 << 26  # of a manifest, and of other files that name captures or tables
 GZIP_FOLD = 12  # bytes of JSON in one of .gz
 UNREADABLE = "unreadable"  # kind of a file that can't be told, where such are to be left out
@@ -122,7 +123,7 @@ def kind_of(path: Path) -> str:
         if not stat.S_ISREG(path.stat().st_mode):
             raise TracevizError("This is not a regular file.", path=path, hint=f"Give {KNOWN}.")
         with path.open("rb") as file:
-            head = file.read(4096)
+            head = file.read(HEAD_BYTES)
     except OSError as error:
         raise TracevizError(f"This can't be read ({error.strerror or error}).", path=path) from error
     return _kind_of_head(head, path)
@@ -133,7 +134,8 @@ def _kind_of_head(start: bytes, path: Path) -> str:
         raise TracevizError("The file is empty.", path=path, hint="Was the capture interrupted? Capture again.")
     head = Head(path.name, start)
     found = next((one for one in FORMATS if one.is_one(head)), None)
-    if found is None and (known := unread(head)):
+    known = unread(head) if found is None else unread_json(head) if found is KINETO else None
+    if known is not None:
         raise TracevizError(known.what, path=path, hint=known.hint)
     if found is None:
         raise TracevizError("This is not a trace.", path=path, hint=f"Give {KNOWN}.")
@@ -191,13 +193,22 @@ def _in_folder(folder: Path, keep_bad: bool) -> tuple[list[Input], list[Path]]:
         raise TracevizError(f"This can't be read ({error.strerror or error}).", path=folder) from error
     inputs, skipped = [], []
     for path in named:
-        if any(one.is_likely(path) for one in FORMATS if path.name.endswith(one.suffixes)):
+        if any(one.is_likely(path) for one in FORMATS if path.name.endswith(one.suffixes)) and not _is_unread(path):
             inputs.append(Input(path, _kind(path, keep_bad)))
         else:
             skipped.append(path)
     if not inputs:
         raise TracevizError("There is no capture in this folder.", path=folder, hint=f"Give {KNOWN}.")
     return inputs, skipped
+
+
+def _is_unread(path: Path) -> bool:
+    """Whether a file that nobody named is JSON of a tool whose events aren't read."""
+    try:
+        with path.open("rb") as file:
+            return unread_json(Head(path.name, file.read(HEAD_BYTES))) is not None
+    except OSError:
+        return False  # for the reader to say what is wrong
 
 
 def bounded(path: Path) -> bytes:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,10 @@ from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress
 from analyzers.readers.json_stream import HINT_AGAIN, EventStream, malformed, without_nan
+from analyzers.trace.unread import UnreadWork
 
+_ARROWS = "stf"
+_SPANNING = "BEbeSTFp"
 _PS = Decimal(10**6)  # of a µs
 MOST_NS = 2**62  # no time is as far from its zero
 _MOST_PS = MOST_NS * 1000
@@ -48,6 +52,7 @@ class JsonEvents(msgspec.Struct):
     """The events of a file that last, and what its metadata call processes and threads; complete after `read`.
 
     unreadable : events whose name, process or thread is none.
+    unread : events of other phases than those that are read, by phase and process.
     """
 
     path: Path
@@ -55,6 +60,25 @@ class JsonEvents(msgspec.Struct):
     processes: dict[int, str] = msgspec.field(default_factory=dict)
     threads: dict[tuple[int, int], str] = msgspec.field(default_factory=dict)
     unreadable: int = 0
+    unread: Counter[tuple[str, int]] = msgspec.field(default_factory=Counter)
+
+    @property
+    def unused(self) -> dict[str, int]:
+        """How many events of each kind were not used: arrows between events apart."""
+        count = Counter[str]()
+        for (phase, _), events in self.unread.items():
+            if phase not in _ARROWS:
+                count[f"events in phase '{phase}'"] += events
+        return dict(count)
+
+    def work_unread(self, is_device: Callable[[str], bool]) -> UnreadWork:
+        """Events of processes that are devices by their names, which last and say so in a begin and an end."""
+        count = sum(
+            events
+            for (phase, pid), events in self.unread.items()
+            if phase in _SPANNING and is_device(self.processes.get(pid, ""))
+        )
+        return UnreadWork(count, "events of a device in phases that no reader here can use")
 
     def read(self) -> Iterator[Event]:
         """Events with a length, in the order of the file.
@@ -73,6 +97,8 @@ class JsonEvents(msgspec.Struct):
                         self.processes[event.pid] = named
                     elif event.name == "thread_name":
                         self.threads[event.pid, event.tid] = named
+                elif event.ph:
+                    self.unread[event.ph, event.pid] += 1
         except RecursionError:
             raise TracevizError("nests brackets too deeply for a trace.", path=self.path, hint=HINT_AGAIN) from None
 

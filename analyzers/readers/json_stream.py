@@ -21,7 +21,7 @@ from analyzers.readers.gzipped import Bomb, DamagedGzip, Plain
 PIECE = 8 << 20
 MOST_AT_ONCE = 1 << 30  # bytes of one event, or of what stands around the events
 _BLANK = b" \t\r\n"
-_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BORDER = re.compile(rb'\}\s*,\s*(?=\{\s*"\w+"\s*:)')
 _COMMA = re.compile(rb"[ \t\r\n]*(,?)")
 _LIST_END = ord("]")
@@ -35,6 +35,12 @@ HINT_AGAIN = "Record the trace again, and let the profiled process end (or expor
 
 class NotAsWritten(Exception):
     """The quick way met something that is not as torch writes it."""
+
+
+class Malformed(TracevizError):
+    """What a file holds is not JSON to its end: it was cut (`is_cut`), or written wrongly."""
+
+    is_cut = False
 
 
 class Cut(NamedTuple):
@@ -145,7 +151,7 @@ class EventStream:
             raise TracevizError("is not JSON.", path=self.path, hint="Give a torch.profiler trace (.json or .json.gz).")
         looked = 0
         while True:
-            for match in _EVENTS_KEY.finditer(self._buffer, looked):
+            for match in EVENTS_KEY.finditer(self._buffer, looked):
                 if self._is_header(self._buffer[: match.end()]):
                     self._buffer = self._buffer[match.end() :]
                     return
@@ -208,16 +214,17 @@ class EventStream:
             raise NotAsWritten
         raise self._malformed(True, "")
 
-    def _malformed(self, truncated: bool, what: str) -> TracevizError:
+    def _malformed(self, truncated: bool, what: str) -> Malformed:
         return malformed(self.path, truncated or self._cut_short, self.events, what)
 
 
-def malformed(path: Path, truncated: bool, events: int, what: str) -> TracevizError:
+def malformed(path: Path, truncated: bool, events: int, what: str) -> Malformed:
     """The error for a trace that can't be read to its end; `events` is how many came before."""
     before = f"{events:,} events before that are readable, but the rest is missing"
-    if truncated:
-        return TracevizError(f"is truncated: {before}.", path=path, hint=HINT_AGAIN)
-    return TracevizError(f"is not valid JSON ({what}): about {before}.", path=path, hint=HINT_AGAIN)
+    text = f"is truncated: {before}." if truncated else f"is not valid JSON ({what}): about {before}."
+    error = Malformed(text, path=path, hint=HINT_AGAIN)
+    error.is_cut = truncated
+    return error
 
 
 def cut(text: bytes) -> Cut:

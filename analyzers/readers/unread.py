@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from analyzers.readers.format import Head
@@ -51,8 +53,56 @@ UNREAD = (
 )
 
 
+class UnreadJson(msgspec.Struct, frozen=True):
+    """JSON of another tool, which would pass for a trace of torch.profiler: what its first bytes hold, and as above."""
+
+    sign: re.Pattern[bytes]
+    what: str
+    hint: str
+
+
+_OF_TORCH = b'"schemaVersion"'  # stands first in what Kineto writes
+_OTHERWISE = "Capture the same with torch.profiler or nsys."
+_PROTON = "This is {} of Triton's Proton, which isn't read."
+_NCCL_EVENTS = rb"(GROUP|COLL|P2P)(_API)?|KERNEL_LAUNCH|PROXY|NET(_\w+)?|GPU|CE_\w+"
+UNREAD_JSON = (
+    UnreadJson(
+        re.compile(rb'"call_stack"\s*:\s*\[|"displayTimeUnit"\s*:\s*"us".*"(GPU|Graph:) Stream \d', re.DOTALL),
+        _PROTON.format("a trace"),
+        _OTHERWISE,
+    ),
+    UnreadJson(
+        re.compile(rb'\A\s*\[\s*\{\s*"(children|frame|metrics)"\s*:'),
+        _PROTON.format("a tree of metrics (hatchet)") + " It has no times at which kernels ran.",
+        _OTHERWISE,
+    ),
+    UnreadJson(
+        re.compile(rb'"BeginNs"\s*:|"name"\s*:\s*"CPU HIP API"'),
+        "This is JSON of rocprof (v1 or v2), which isn't read.",
+        "Capture with rocprofv3 --sys-trace --output-format json -- COMMAND.",
+    ),
+    UnreadJson(
+        re.compile(rb'"cat"\s*:\s*"(' + _NCCL_EVENTS + rb')"\s*,\s*"ph"\s*:\s*"[be]"'),
+        "This is of NCCL's profiler plugin, which isn't read: host times of collectives, without the GPU's kernels.",
+        _OTHERWISE,
+    ),
+    UnreadJson(
+        re.compile(rb'\A\s*\[\s*\{\s*"cat"\s*:\s*"Session"\s*,'),
+        "This is a profile of ONNX Runtime, which isn't read: host times of its operators.",
+        "Capture the program's GPU work with nsys.",
+    ),
+)
+
+
 def unread(head: Head) -> Unread | None:
     """The format that a file is of, if it is none of those read; first by its name, then by how it begins."""
     by_name = (one for one in UNREAD if head.name.lower().endswith(one.suffixes))
     by_start = (one for one in UNREAD if one.start and head.raw.startswith(one.start))
     return next(by_name, None) or next(by_start, None)
+
+
+def unread_json(head: Head) -> UnreadJson | None:
+    """The tool that wrote a file of JSON events, if its events aren't read; by its first bytes."""
+    if _OF_TORCH in head.plain:
+        return None
+    return next((one for one in UNREAD_JSON if one.sign.search(head.plain)), None)

@@ -68,6 +68,11 @@ TABLE = (
          "mscclpp apps/nccl/src/allreduce.hpp"),
     Line(r"^msccl", "MSCCL", COMMUNICATION, "rccl src/device/msccl_kernel_impl.h"),
     # Expert parallelism
+    Line(r"^nixl_ep::(\w+::)*(get_dispatch_layout|cached_notify\w*|cache_p2p_ptr\w*|\w*mask_buffer|clean_\w*)$",
+         "NIXL EP", BOOKKEEPING, "nixl examples/device/ep/csrc/kernels/{layout,nixl_ep_ht,nixl_ep_ll}.cu", ""),
+    Line(r"^nixl_ep::(\w+::)*barrier\w*$", "NIXL EP", BOOKKEEPING, "nixl examples/device/ep/csrc/kernels/nixl_ep_ll.cu",
+         "barrier"),
+    Line(r"^nixl_ep::", "NIXL EP", COMMUNICATION, "nixl examples/device/ep/csrc/kernels/{nixl_ep_ht,nixl_ep_ll}.cu"),
     Line(r"^(get_dispatch_layout|cached_notify\w*|clean_low_latency_buffer\w*|(mask|query|clean)_\w*mask_buffer)$",
          "DeepEP", BOOKKEEPING, "DeepEP csrc/kernels/{layout,intranode,internode,internode_ll}.cu", ""),
     Line(r"^(deep_ep|deepep|dpsk::ep)::(\w+::)*barrier\w*$", "DeepEP", BOOKKEEPING, "DeepEP csrc/kernels/runtime.cu",

@@ -79,6 +79,8 @@ class Process(Record, frozen=True):
     """One process of a capture; `claims` holds what each rule says its rank is, `rule` the one that was used.
 
     without_work : why it has no GPU work though it was given, as in `analyzers.trace.without_work`.
+    unread : what may be work of its GPU and could not be read, in words; unread_ranges : how many operators and
+        annotations could not.
     distorted : steps, -1 for all of a capture without step marks, of which the profiler's own work took much, and the
         share that it took.
     """
@@ -99,6 +101,8 @@ class Process(Record, frozen=True):
     launched_before_ns: int = 0
     cut: int = 0  # ops whose duration was cut at the next op of their stream, by
     cut_ns: int = 0  # so much in all
+    unread: str = ""
+    unread_ranges: int = 0
     distorted: tuple[tuple[int, float], ...] = ()
     without_work: str = ""
 

@@ -36,6 +36,7 @@ from analyzers.trace.run import ALL, Beside, PartitionedRun, as_run, ask_along
 from analyzers.trace.step_table import StepsUsed
 from analyzers.trace.tables import Process, Trace
 from analyzers.trace.unlaunched import LAUNCHED_BEFORE
+from analyzers.trace.unread import undecided_by_unread
 from analyzers.trace.without_work import in_words
 from analyzers.verdict.claim import judge, read_speedup
 from analyzers.verdict.gain import Gain, gain_over
@@ -59,6 +60,7 @@ from analyzers.verdict.warnings import (
 __all__ = ["DEFAULT_BAR", "SERIALIZED_BELOW", "OverlapResult", "check_overlap", "verdict"]
 
 DEFAULT_BAR = 0.6
+_BY_RANGES = {"nvtx", "op"}
 _BY_COMMUNICATION = {"comm", "compute", "collective", "group"}
 SERIALIZED_BELOW = 0.1  # less than this is the tails meeting, not an overlap
 
@@ -318,7 +320,7 @@ def answer(
     ranks = sorted((rank for part in parts for rank in part.ranks), key=lambda one: (one.rank, one.device))
     notes += about_missing_waits(one for part in parts for one in part.missing)
     undecidable = hidden_work(sum(part.unclaimed_graphs for part in parts), *selectors)
-    undecidable = undecidable or lost(run.warnings, *selectors)
+    undecidable = undecidable or _unread(parts, run, selectors) or lost(run.warnings, *selectors)
     undecidable = undecidable or held_kernels(sum(side.migrations for part in parts for side in part.sides))
     first, second = (reduce(add, (part.arrivals[side] for part in parts), Arrivals()) for side in (0, 1))
     job = Job() if undecidable else job_of(ranks, min_overlap, absent=run.absent > 0, accept_apparent=accept_apparent)
@@ -372,6 +374,16 @@ def answer(
     )
 
 
+def _unread(parts: Sequence[Part], run: RunContext, selectors: Sequence[Selector]) -> str:
+    """Why what no reader could use leaves the verdict open; "" where it doesn't."""
+    ranks = {rank for part in parts for rank in part.rank_ids} if run.asked else None
+    return undecided_by_unread(run.processes, ranks, by_ranges=bool(_asked_for(selectors) & _BY_RANGES))
+
+
+def _asked_for(selectors: Sequence[Selector]) -> set[str]:
+    return {atom.kind for selector in selectors for sign in (True, False) for atom in atoms(selector, positive=sign)}
+
+
 def _about_everything(
     parts: Sequence[Part], run: RunContext, bar: float, said: str, *, accept_apparent: bool
 ) -> list[TraceWarning]:
@@ -388,8 +400,7 @@ def _about_everything(
 
 def _about_communication(communication: CommunicationFacts, selectors: Sequence[Selector]) -> list[TraceWarning]:
     """What is on neither side, where a side asks for communication or compute; what else may be communication."""
-    asked = {atom.kind for selector in selectors for sign in (True, False) for atom in atoms(selector, positive=sign)}
-    if not asked & _BY_COMMUNICATION:
+    if not _asked_for(selectors) & _BY_COMMUNICATION:
         return []
     counted = communication.counted
     if any(one.kind == COMMUNICATION for one in counted):

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress
@@ -22,6 +23,7 @@ from analyzers.readers.json_events import Event, JsonEvents, nanoseconds
 from analyzers.trace.columns import span, table
 from analyzers.trace.ranks import claim_of_name
 from analyzers.trace.tables import Capture, Process, Trace
+from analyzers.trace.unread import with_unread
 
 HARDWARE = "Ascend Hardware"
 _COMMUNICATION = ("Communication", "HCCL")
@@ -87,7 +89,9 @@ def read(path: Path, progress: Progress) -> Trace:
         hint = "Were NPUs traced (ProfilerActivity.NPU)?"
         unread = f" {bad:,} of its events have no readable time, process or thread." if bad else ""
         raise TracevizError(f"This trace of torch_npu holds no work of an NPU.{unread}", path=path, hint=hint)
-    return _trace(path, ops, ranges, bad, ranks)
+    made = _trace(path, ops, ranges, bad, ranks)
+    made = replace(made, captures=tuple(replace(one, unused=source.unused) for one in made.captures))
+    return with_unread(made, source.work_unread(lambda process: process == HARDWARE or process in _COMMUNICATION))
 
 
 def _ranks_named(event: Event) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from math import prod
@@ -68,6 +69,7 @@ TELLING = ("op", "range")  # groups whose args may tell about communication
 
 MEMORY_CHANGED = ("cpu_instant_event", "[memory]")  # category and name of the only instants that are kept
 
+SPANNING = "BEbeSTFp"  # phases of events that last but say so in two or more parts: none is read
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
 
 
@@ -163,13 +165,20 @@ class Rows(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct):
-    """What one piece of the file held; `at` is each row's place among the piece's events."""
+    """What one piece of the file held; `at` is each row's place among the piece's events.
+
+    unreadable : events whose name or thread is none.
+    unused : events of other phases than those that are read, by phase. unread : of these and of the unreadable, those
+        that may be work of a device, in words.
+    """
 
     rows: dict[str, Rows] = msgspec.field(default_factory=dict)
     at: dict[str, Ints] = msgspec.field(default_factory=dict)
     comms: list[Args] = msgspec.field(default_factory=list)
     events: int = 0
     unreadable: int = 0
+    unused: Counter[str] = msgspec.field(default_factory=Counter)
+    unread: Counter[str] = msgspec.field(default_factory=Counter)
 
 
 class Head(msgspec.Struct, frozen=True, order=True):
@@ -219,6 +228,8 @@ def join(batches: list[Batch]) -> Batch:
     """
     joined = Batch(events=sum(b.events for b in batches), unreadable=sum(b.unreadable for b in batches))
     for batch in batches:
+        joined.unused += batch.unused
+        joined.unread += batch.unread
         batch.at.clear()
         for group in TELLING if joined.comms else ():
             if group in batch.rows:
@@ -243,6 +254,8 @@ def interleave(first: Batch, second: Batch) -> Batch:
     first.comms = second.comms
     first.events += second.events
     first.unreadable += second.unreadable
+    first.unused += second.unused
+    first.unread += second.unread
     return first
 
 
@@ -289,6 +302,11 @@ def is_kept(event: Event) -> bool:
     return event.ph == "X" or (event.ph == "i" and (event.cat, event.name) == MEMORY_CHANGED)
 
 
+class _Category(msgspec.Struct, gc=False):
+    cat: Any = ""
+
+
+_CATEGORY = msgspec.json.Decoder(_Category)
 _EVENTS = msgspec.json.Decoder(list[Event])
 _EVENT = msgspec.json.Decoder(Event)
 _RAWS = msgspec.json.Decoder(list[msgspec.Raw])
@@ -306,10 +324,12 @@ def decode(events: bytes | memoryview, heads: Heads) -> Batch:
     """
     text = b"[" + events + b"]"
     try:
-        decoded, unreadable = _EVENTS.decode(text), 0
+        decoded, unreadable, unread = _EVENTS.decode(text), 0, Counter[str]()
     except msgspec.ValidationError:
-        decoded, unreadable = _decode_each(text)
-    return columns(decoded, heads, unreadable)
+        decoded, unreadable, unread = _decode_each(text)
+    batch = columns(decoded, heads, unreadable)
+    batch.unread += unread
+    return batch
 
 
 def count_events(events: bytes) -> int:
@@ -322,14 +342,23 @@ def count_events(events: bytes) -> int:
     return len(_RAWS.decode(b"[" + events + b"]"))
 
 
-def _decode_each(text: bytes) -> tuple[list[Event], int]:
-    decoded, unreadable = [], 0
+def _decode_each(text: bytes) -> tuple[list[Event], int, Counter[str]]:
+    decoded, unreadable, unread = [], 0, Counter[str]()
     for raw in _RAWS.decode(text):
         try:
             decoded.append(_EVENT.decode(raw))
         except msgspec.ValidationError:
             unreadable += 1
-    return decoded, unreadable
+            with suppress(msgspec.ValidationError):
+                category = _CATEGORY.decode(raw).cat
+                if may_be_work(category):
+                    unread[f"of '{category}' without a readable name or thread"] += 1
+    return decoded, unreadable, unread
+
+
+def may_be_work(category: Any) -> bool:
+    """Whether events of a category are work of a device."""
+    return isinstance(category, str) and GROUPS.get(category) == "op"
 
 
 def columns(events: list[Event], heads: Heads, unreadable: int) -> Batch:
@@ -340,6 +369,10 @@ def columns(events: list[Event], heads: Heads, unreadable: int) -> Batch:
     for row, event in enumerate(events):
         if is_kept(event):
             rows_of_group[group_of(event.cat, event.name)].append(row)
+        elif event.ph:
+            batch.unused[event.ph] += 1
+            if event.ph in SPANNING and may_be_work(event.cat):
+                batch.unread[f"in phase '{event.ph}' of '{event.cat}'"] += 1
     for group, at in rows_of_group.items():
         if at:
             batch.rows[group] = _rows([events[row] for row in at], group, heads, batch.comms)

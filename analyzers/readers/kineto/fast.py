@@ -9,6 +9,7 @@ order of keys, args that tell of communication, which are texts) is decoded even
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import count, pairwise
@@ -25,6 +26,7 @@ from analyzers.readers.kineto.events import (
     FIELDS,
     MEMORY_CHANGED,
     NO_ARGS,
+    SPANNING,
     TELLING,
     Batch,
     Event,
@@ -41,6 +43,8 @@ from analyzers.readers.kineto.times import MOST_DECIMALS, MOST_DIGITS, MOST_WHOL
 from analyzers.trace.sizes import MOST, sizes_numbers
 
 _MEMORY = b"".join((b'"', MEMORY_CHANGED[1].encode(), b'"'))
+_SPANNING = np.zeros(256, bool)
+_SPANNING[list(SPANNING.encode())] = True
 _BLANK = b" \t\r\n"
 _IS_BLANK = np.zeros(256, bool)
 _IS_BLANK[list(_BLANK)] = True
@@ -100,6 +104,7 @@ def scan(piece: bytes | memoryview, known: Known) -> Batch | None:
         return None
     batch.at = {group: candidates[at] for group, at in batch.at.items()}
     is_other = (letter == 0) | (letter == ord("X")) | ~alone  # only what is surely one event is left out unread
+    is_other |= _SPANNING[letter]  # nor is what may be work
     is_other[candidates[fit]] = False
     unfitting = candidates[~fit & instant[candidates]]
     if unfitting.size and _MEMORY in bytes(piece):  # an instant of memory in an odd shape may be among them
@@ -107,9 +112,17 @@ def scan(piece: bytes | memoryview, known: Known) -> Batch | None:
     others = np.flatnonzero(is_other)
     if _is_much(others.size, starts.size):
         return None
+    is_other[candidates[fit]] = True
+    batch.unused = _counted(letter[~is_other])
     slow = _decode_others(text, starts, ends, others, known.heads)
     batch.events = starts.size - others.size
     return interleave(batch, slow)
+
+
+def _counted(letters: Bytes) -> Counter[str]:
+    """How often each phase occurs."""
+    counts = np.bincount(letters, minlength=1)
+    return Counter({chr(letter): int(counts[letter]) for letter in np.flatnonzero(counts).tolist()})
 
 
 def _decode_others(text: Bytes, starts: Ints, ends: Ints, others: Ints, heads: Heads) -> Batch:

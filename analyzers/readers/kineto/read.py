@@ -17,17 +17,27 @@ from analyzers.arrays.groups import first_row_of
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress, silent
 from analyzers.ordering.calls import call_kind
-from analyzers.readers.json_stream import HINT_AGAIN, EventStream, NotAsWritten, malformed, without_nan
+from analyzers.readers.json_mend import HINT_ESCAPE
+from analyzers.readers.json_stream import (
+    HINT_AGAIN,
+    EventStream,
+    Malformed,
+    NotAsWritten,
+    malformed,
+    without_nan,
+)
 from analyzers.readers.kineto import header as headers
 from analyzers.readers.kineto import tables
 from analyzers.readers.kineto.events import CALLS, FIELDS, BadTime, Batch, Head, Heads, Rows, decode, join, stack
 from analyzers.readers.kineto.fast import Known, scan
+from analyzers.readers.kineto.mend import NOTHING_BROKEN, Broken, about_broken, mended
 from analyzers.readers.kineto.vendor import Raw, Vendor
 from analyzers.readers.kineto.vendors import vendor_of
 from analyzers.trace.columns import codes, ints, is_one_of, of_codes, span
 from analyzers.trace.freed_memory import freed_memory_kept
 from analyzers.trace.overhead import KINETO, with_overhead
 from analyzers.trace.tables import Capture, Process, Trace
+from analyzers.trace.unread import UnreadWork, with_unread
 
 _EPOCH_SINCE = 10**18  # ns; a time beyond it counts from 1970, one below from some boot or program start
 
@@ -51,12 +61,13 @@ def read(path: Path, progress: Progress = silent) -> Trace:
     Raises
     ------
     TracevizError : the file can't be read, is empty, truncated, damaged, not JSON, nested too deeply, or no trace.
+        Where torch did not escape some names, the other events are read, and what is missing is said.
     """
     try:
         try:
             return _read(path, progress, exact=False)
         except (NotAsWritten, BadTime, msgspec.DecodeError, UnicodeDecodeError):
-            return _read(path, progress, exact=True)
+            return _read_exactly(path, progress)
     except UnicodeDecodeError as error:
         raise TracevizError(f"is not valid UTF-8 ({error.reason}).", path=path, hint=HINT_AGAIN) from None
     except RecursionError:
@@ -67,13 +78,28 @@ def _read(path: Path, progress: Progress, *, exact: bool) -> Trace:
     size = path.stat().st_size if path.exists() else 0
     with freed_memory_kept(size // EVENT_BYTES):  # each piece takes again what the one before it took
         stream, batch, heads = _events(path, progress, exact=exact)
+    _refuse_without_events(path, stream, batch)
+    return trace_of(path, stream.header, batch, heads)
+
+
+def _read_exactly(path: Path, progress: Progress) -> Trace:
+    try:
+        return _read(path, progress, exact=True)
+    except Malformed as error:
+        found = mended(path, progress)
+        if found is None:
+            error.hint = error.hint if error.is_cut else HINT_ESCAPE
+            raise
+        return trace_of(path, found.header, found.batch, found.heads, found.broken)
+
+
+def _refuse_without_events(path: Path, stream: EventStream, batch: Batch) -> None:
     if batch.events == batch.unreadable and (batch.events or stream.is_list):
         raise TracevizError(
             "is JSON, but not a trace: its list holds no events.",
             path=path,
             hint="Give what torch.profiler's export_chrome_trace wrote.",
         )
-    return trace_of(path, stream.header, batch, heads)
 
 
 def _events(path: Path, progress: Progress, *, exact: bool) -> tuple[EventStream, Batch, Heads]:
@@ -122,9 +148,16 @@ def in_threads(items: Iterator[memoryview], work: Callable[[memoryview], Batch])
     return results
 
 
-def trace_of(path: Path, header: Mapping[str, Any], batch: Batch, heads: Heads) -> Trace:
-    """Make the Trace of a file's events, whatever they were written in, and of what stands beside them."""
-    warnings = sound(batch, heads.all)
+def trace_of(
+    path: Path, header: Mapping[str, Any], batch: Batch, heads: Heads, broken: Broken = NOTHING_BROKEN
+) -> Trace:
+    """Make the Trace of a file's events, whatever they were written in, and of what stands beside them.
+
+    Parameters
+    ----------
+    broken : what of the file could not be read, as it is no valid JSON.
+    """
+    warnings = [*about_broken(broken, batch.events), *sound(batch, heads.all)]
     rows = {**batch.rows, "api": stack([batch.rows[group] for group in CALLS], FIELDS["api"])}
     zero = min((int(each.start.min()) for group, each in rows.items() if len(each) and group != "memory"), default=0)
     pids = tables.cpu_pids(rows, heads.all)
@@ -160,7 +193,9 @@ def trace_of(path: Path, header: Mapping[str, Any], batch: Batch, heads: Heads) 
     trace = vendor.complete(_described(trace, path, raw, pids, vendor.runtime), raw)
     (capture,) = trace.captures
     lacking = lacks(trace, vendor, bool(headers.number(header, "record_shapes")))
-    trace = replace(trace, captures=(replace(capture, lacks=lacking),))
+    unused = not_used(batch.unused, rows["span"], heads.all)
+    trace = replace(trace, captures=(replace(capture, lacks=lacking, unused=unused),))
+    trace = with_unread(trace, *unread_work(batch.unread, broken), ranges=broken.ranges)
     trace = counted_ranges(unknown_events(trace, rows["span"], heads.all), rows["span"], heads.all)
     return unrecorded_waits(odd_links(overhead(trace, rows["span"], heads.all, zero)), vendor)
 
@@ -313,6 +348,28 @@ def overhead(trace: Trace, spans: Rows, heads: Sequence[Head], zero: int) -> Tra
 
 # Categories of what is no work of a device; those of other host runtimes end in "_runtime" or "_driver".
 _NO_WORK = ("", "Trace", "overhead", "gpu_user_annotation", "cuda_event", "cuda_profiler_range", "external_correlation")
+
+
+def unread_work(unread: Counter[str], broken: Broken) -> list[UnreadWork]:
+    """Events that may be work of a device, and could not be used."""
+    kinds = ", ".join(f"{events:,} {which}" for which, events in sorted(unread.items())[:MOST_KINDS])
+    return [
+        UnreadWork(unread.total(), f"events that no reader here can use ({kinds})"),
+        UnreadWork(broken.work, "events that are no valid JSON, and may be work of a GPU", HINT_ESCAPE),
+    ]
+
+
+_USUAL = "stfM"  # arrows, which say what correlation ids say, and names
+
+
+def not_used(phases: Counter[str], spans: Rows, heads: Sequence[Head]) -> dict[str, int]:
+    """How many events of each kind the file holds that nothing here uses: arrows and names of processes apart."""
+    found = Counter({f"events in phase '{phase}'": count for phase, count in phases.items() if phase not in _USUAL})
+    events_of = np.bincount(spans.head)
+    for head in spans.heads:
+        if heads[head].category and heads[head].name not in KINETO:
+            found[f"events of category '{heads[head].category}'"] += int(events_of[head])
+    return dict(found)
 
 
 def unknown_events(trace: Trace, spans: Rows, heads: Sequence[Head]) -> Trace:

@@ -35,6 +35,15 @@ _COPIES = {
     "MEMORY_COPY_DEVICE_TO_DEVICE": "DtoD",
 }
 _ON_HOST = "MEMORY_COPY_HOST_TO_HOST"  # no work of a GPU
+_KINDS = (
+    ("kernel_dispatch",),
+    ("memory_copy",),
+    ("hip_api", "hip_runtime_api", "hip_compiler_api"),
+    ("marker_api", "marker_core_api"),
+    ("rccl_api",),
+)
+_USED = {kind for kinds in _KINDS for kind in kinds}
+LACKS_FULL = "whether a GPU was full: what one has room for is not in the file"
 _LACKS = (
     "waits between streams and missing ones: which event a stream waits for is not in the records",
     "registers of kernels: a GPU is said to be full only by its wavefronts",
@@ -192,16 +201,7 @@ class _Maker:
     def __init__(self, path: Path, tool: Tool) -> None:
         self.path, self.tool = path, tool
         self.left_out = 0
-        self.kernels, self.copies, self.calls, self.markers, self.rccl = (
-            self._records(*names)
-            for names in (
-                ("kernel_dispatch",),
-                ("memory_copy",),
-                ("hip_api", "hip_runtime_api", "hip_compiler_api"),
-                ("marker_api", "marker_core_api"),
-                ("rccl_api",),
-            )
-        )
+        self.kernels, self.copies, self.calls, self.markers, self.rccl = (self._records(*names) for names in _KINDS)
         every = (self.kernels, self.copies, self.calls, self.markers, self.rccl)
         self.zero = min((one.start_timestamp for records in every for one in records), default=0)
         self.copies = [one for one in self.copies if self._operation(one) != _ON_HOST]
@@ -226,6 +226,7 @@ class _Maker:
             runtime="HIP",
             waits_logged=waits,
             lacks=(*_LACKS, *self._not_traced(api, ranges)),
+            unused=self._not_used(),
         )
         pid, claims = self.tool.metadata.pid, claim_of_name(self.path)
         text = f"{self.left_out:,} records have no times, or end before they start; they are left out."
@@ -251,6 +252,11 @@ class _Maker:
             ),
         )
         return tuple(text for text, is_missing in missing if is_missing)
+
+    def _not_used(self) -> dict[str, int]:
+        """Records of kinds that nothing here uses, counted by kind."""
+        records = self.tool.buffer_records
+        return {f"records of '{kind}'": len(records[kind]) for kind in sorted(set(records) - _USED) if records[kind]}
 
     def _records(self, *names: str) -> list[Record]:
         found = [one for name in names for one in self.tool.buffer_records.get(name, [])]

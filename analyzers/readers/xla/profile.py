@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from analyzers.trace.ranks import rank_in_name
+from analyzers.trace.unread import NOTHING_UNREAD, UnreadWork
 
 _DEVICE = re.compile(r"/device:GPU:(\d+)")
 _STREAM = re.compile(r"Stream #(\d+)")
@@ -96,10 +98,20 @@ DETAILS = ("kernel_details", "memcpy_details", "memset_details")
 SAID = ("correlation_id", "hlo_op", "hlo_module", "run_id", "group_id", *DETAILS, "step_num")
 
 
+def is_device(plane: str) -> bool:
+    """Whether a plane, which the JSON calls a process, is a GPU.
+
+    >>> is_device("/device:GPU:1"), is_device("/host:CPU")
+    (True, False)
+    """
+    return _DEVICE.search(plane) is not None
+
+
 class Profile(msgspec.Struct):
     """A file: its lines, its events, when it began (ns since 1970, None: not said), events that could not be read.
 
     cut : whether the profiler may have left events out of it.
+    unused : what of the file was not used, counted by kind; unread : what of that may be work of a GPU.
     """
 
     lines: list[Line]
@@ -108,3 +120,5 @@ class Profile(msgspec.Struct):
     unreadable: int = 0
     host: str = ""
     cut: bool = False
+    unused: Mapping[str, int] = msgspec.field(default_factory=dict)
+    unread: UnreadWork = NOTHING_UNREAD

@@ -28,6 +28,7 @@ from analyzers.trace.kernels import is_communication_kernel
 from analyzers.trace.ranks import claim_of_name
 from analyzers.trace.schemas import COPY_KINDS
 from analyzers.trace.tables import Capture, Process, Trace
+from analyzers.trace.unread import with_unread
 
 _COPY = re.compile(r"Memcpy([HDP])2([HDP])")
 _SIZES = {
@@ -78,11 +79,13 @@ def read(path: Path, profile: Profile) -> Trace:
     """
     rows = _Rows(profile)
     if not rows.op.size:
-        unread = f" {profile.unreadable:,} of its events could not be read." if profile.unreadable else ""
+        lost = profile.unreadable + profile.unread.count
+        unread = f" {lost:,} of its events could not be read." if lost else ""
         raise TracevizError(
             f"This profile of XLA holds no work of a GPU.{unread}",
             path=path,
             hint="Was it recorded on GPUs? Lines of CPUs and TPUs are not read.",
+            exit_code=3 if profile.unread.count else 2,
         )
     api = _api(rows)
     hlo, of_op = _hlo(rows)
@@ -103,9 +106,9 @@ def read(path: Path, profile: Profile) -> Trace:
         runtime=runtime,
         waits_logged=False,
         lacks=_LACKS,
-        unused=rows.unused,
+        unused={**rows.unused, **profile.unused},
     )
-    return Trace(
+    made = Trace(
         captures=(capture,),
         processes=(Process(capture=0, pid=-1, host=profile.host, claims=claim_of_name(path)),),
         ops=ops,
@@ -116,6 +119,7 @@ def read(path: Path, profile: Profile) -> Trace:
         origin_utc_ns=start_utc_ns,
         warnings=rows.warnings,
     )
+    return with_unread(made, profile.unread)
 
 
 class _Rows:

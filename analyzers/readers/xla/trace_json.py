@@ -9,7 +9,7 @@ from pathlib import Path
 
 from analyzers.common.progress import Progress
 from analyzers.readers.json_events import JsonEvents
-from analyzers.readers.xla.profile import SAID, Events, Line, Profile, host_in_name
+from analyzers.readers.xla.profile import SAID, Events, Line, Profile, host_in_name, is_device
 
 _MOST_EVENTS = 1_000_000  # that XLA writes for viewers; it leaves out the shortest of more
 
@@ -34,6 +34,7 @@ def profile(path: Path, progress: Progress) -> Profile:
         line = number.setdefault((event.pid, event.tid), len(number))
         found.events.add(line, event.name, start, end, said)
     found.unreadable += source.unreadable
+    found.unused, found.unread = source.unused, source.work_unread(is_device)
     found.cut = len(found.events.line) >= _MOST_EVENTS
     names = [(source.processes.get(pid, ""), source.threads.get((pid, tid), ""), tid) for pid, tid in number]
     found.lines = [Line.of(*one) for one in names]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -33,6 +35,56 @@ def test_a_format_that_is_not_read_is_named(tmp_path: Path, name: str, content: 
     assert what in refusal.value.message
     assert hint in str(refusal.value.hint)
     assert "\n" not in str(refusal.value)
+
+
+PUBLIC = Path(__file__).parents[2] / "data" / "public"
+PROTON_NOW = (  # names of lanes first, keys in order of the alphabet
+    '{"displayTimeUnit":"us","traceEvents":[{"args":{"name":"Trace"},"name":"process_name","ph":"M","pid":0,"tid":0},'
+    '{"args":{"name":"GPU Stream 7"},"name":"thread_name","ph":"M","pid":0,"tid":200007}]}\n'
+)
+PROTON_TREE = '[{"children":[{"children":[],"frame":{"name":"k","type":"function"},"metrics":{"time (ns)":3}}]}]'
+ROCPROF_NAMES = '{"traceEvents":[{"args":{"name":"CPU HIP API"},"ph":"M","pid":2,"name":"process_name"}'
+NCCL_FIRST = '[\n{"name": "Group API", "cat": "GROUP_API", "ph": "b", "id": 0, "pid": 1, "tid": 1, "ts": 1.5},\n'
+ORT = '[\n{"cat" : "Session","pid" :8,"tid" :8,"dur" :698,"ts" :11,"ph" : "X","name" :"model_loading","args" : {}},\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (PUBLIC / "proton-json-lines" / "run.chrome_trace", "a trace of Triton's Proton"),
+        (PROTON_NOW, "a trace of Triton's Proton"),
+        (PROTON_TREE, "a tree of metrics (hatchet) of Triton's Proton"),
+        (PUBLIC / "rocprof-v1-json" / "results.json", "rocprof (v1 or v2)"),
+        (ROCPROF_NAMES, "rocprof (v1 or v2)"),
+        (PUBLIC / "nccl-profiler-json" / "ncclprof.json", "NCCL's profiler plugin"),
+        (NCCL_FIRST, "NCCL's profiler plugin"),
+        (ORT, "ONNX Runtime"),
+    ],
+)
+@pytest.mark.parametrize("name", ["run.json", "trace.json.gz", "any"])
+def test_json_of_other_tools_is_named(tmp_path: Path, content: Path | str, what: str, name: str) -> None:
+    """Whatever the file is called; in a folder it is left out, as nobody named it."""
+    plain = content.encode() if isinstance(content, str) else content.read_bytes()
+    (tmp_path / name).write_bytes(gzip.compress(plain, mtime=0) if name.endswith(".gz") else plain)
+    with pytest.raises(TracevizError) as refusal:
+        load([tmp_path / name])
+    assert what in refusal.value.message
+    assert "isn't read" in refusal.value.message
+    assert refusal.value.hint
+    assert "Record the trace again" not in str(refusal.value)
+    assert refusal.value.exit_code == 2
+    shutil.copy(PUBLIC / "nixl-ep-names" / "trace.json", tmp_path / "torch.json")
+    trace = load([tmp_path])
+    assert len(trace.captures) == 1
+    assert ("skipped-file" in {one.code for one in trace.warnings}) is (name != "any")
+
+
+def test_what_torch_wrote_is_read_whatever_its_events_are_called(tmp_path: Path) -> None:
+    content = (PUBLIC / "nixl-ep-names" / "trace.json").read_text()
+    (tmp_path / "x.json").write_text(
+        content.replace('"cbid"', '"BeginNs"').replace('"context"', '"call_stack": [], "context"')
+    )
+    assert len(load([tmp_path / "x.json"]).ops) == len(load([PUBLIC / "nixl-ep-names" / "trace.json"]).ops)
 
 
 def test_a_database_of_rocprofv3_is_named(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
+import traceviz as tv
 from analyzers.trace.communication import (
     _MAY_BE,
     BOOKKEEPING,
@@ -48,6 +50,12 @@ NAMES = [
     ("_ZN12primus_turbo7deep_ep9internode7combineILb0EEEvP4int4", "DeepEP", "combine"),
     ("void primus_turbo::deep_ep::intranode::dispatch<8, 768>(int4*)", "DeepEP", "dispatch"),
     ("void uccl::internode::dispatch<true>(int4*)", "DeepEP", "dispatch"),
+    # NIXL EP
+    ("void nixl_ep::ep_kernels::dispatch<true, false, 7168>(void*, void*)", "NIXL EP", "dispatch"),
+    ("void nixl_ep::ep_kernels::combine<false, 7168, 8>(void*, void*)", "NIXL EP", "combine"),
+    ("void nixl_ep::ht::dispatch<true, 3, false, 12, 8>(int4*)", "NIXL EP", "dispatch"),
+    ("_ZN7nixl_ep2ht7combineILb0EEEvP4int4", "NIXL EP", "combine"),
+    ("void nixl_ep::ht::notify_dispatch<true, 3>(int const*)", "NIXL EP", "dispatch"),
     ("void hybrid_ep::dispatch_kernel<hybrid_ep::Config>(x)", "DeepEP hybrid", "dispatch"),
     ("void hybrid_ep::combine_kernel<hybrid_ep::Config>(x)", "DeepEP hybrid", "combine"),
     # NVSHMEM, rocSHMEM
@@ -107,6 +115,12 @@ NAMES = [
     ("MoeDistributeDispatchV2", "HCCL", "dispatch"),
 ]  # fmt: skip
 NEITHER = [
+    ("void nixl_ep::layout::get_dispatch_layout<256, 32, 8>(long const*)", BOOKKEEPING, "NIXL EP"),
+    ("void nixl_ep::ht::cached_notify<false, 32>(int)", BOOKKEEPING, "NIXL EP"),
+    ("void nixl_ep::ep_kernels::query_mask_buffer<1024>(int const*, int, int*)", BOOKKEEPING, "NIXL EP"),
+    ("nixl_ep::ep_kernels::update_mask_buffer(int*, int, bool)", BOOKKEEPING, "NIXL EP"),
+    ("nixl_ep::ep_kernels::cache_p2p_ptr_kernel(nixl_ep::gpu_nixl_ctx*, int)", BOOKKEEPING, "NIXL EP"),
+    ("void nixl_ep::ep_kernels::barrier_kernel<32>(nixl_ep::gpu_nixl_ctx*, int*)", BOOKKEEPING, "NIXL EP"),
     ("void deep_ep::layout::get_dispatch_layout<256, 32, 8>(long const*)", BOOKKEEPING, "DeepEP"),
     ("void dpsk::ep::cuda::get_dispatch_layout<256, 32, 8>(long const*)", BOOKKEEPING, "DeepEP"),
     ("void dpsk::ep::internode::cached_notify<false>(int)", BOOKKEEPING, "DeepEP"),
@@ -214,3 +228,15 @@ def test_fused_and_bookkeeping_kernels_are_on_neither_side() -> None:
     assert is_fused(trace).tolist() == [False, False, True, False]
     assert is_bookkeeping(trace).tolist() == [False, False, False, True]
     assert operations(trace) == ["", "send_recv", "", ""]
+
+
+def test_nixl_ep_in_a_capture() -> None:
+    """Four combines and four dispatches of 200 µs, each beside a matmul of 300 µs that began 40 µs before."""
+    path = Path(__file__).parents[2] / "data" / "public" / "nixl-ep-names" / "trace.json"
+    result = tv.check_overlap(path, everything=True)
+    (rank,) = result.ranks
+    assert (rank.a.busy_ns, rank.b.busy_ns, rank.overlap_ns) == (8 * 200_000, 8 * 300_000, 8 * 200_000)
+    assert {(one.library, one.operation) for one in result.communication} == {
+        ("NIXL EP", "dispatch"),
+        ("NIXL EP", "combine"),
+    }

@@ -20,6 +20,8 @@ MAY_CHANGE_IT = (
         "skipped-bad",
         "absurd-times",
         "unknown-events",
+        "unread-work",
+        "unreadable-events",
         "graph-as-one-row",
     ),
     *("ranks-missing", "ranks-unstated", "one-rank", "rank-conflict", "captures-apart", "same-gpu"),

@@ -196,6 +196,23 @@ def test_a_file_for_viewers_that_is_full_says_so(tmp_path: Path, monkeypatch: py
     assert "lost-work" in {one.code for one in load([path]).warnings}
 
 
+@pytest.mark.parametrize("of_gpu", [True, False])
+def test_events_in_a_begin_and_an_end_are_counted_and_of_a_gpu_leave_the_verdict_open(
+    tmp_path: Path, of_gpu: bool
+) -> None:
+    content = json.loads(xla.viewer_json(xla.made(1)))
+    named = {
+        one["pid"]: one["args"]["name"] for one in content["traceEvents"] if one and one.get("name") == "process_name"
+    }
+    pid = next(pid for pid, name in named.items() if ("/device:GPU" in name) is of_gpu)
+    content["traceEvents"][-1:-1] = [{"ph": ph, "pid": pid, "tid": 1, "ts": 3, "name": "x"} for ph in "BE"]
+    path = write(tmp_path, json.dumps(content))
+    (capture,) = load([path]).captures
+    assert capture.unused == {"events in phase 'B'": 1, "events in phase 'E'": 1}
+    said = "2 events of a device" in tv.check_overlap(path).reason
+    assert said is of_gpu
+
+
 def test_lines_that_xla_derives_do_not_count(tmp_path: Path) -> None:
     program = xla.made(1)
     with_lines = load([write(tmp_path, xla.viewer_json(program), "a.trace.json.gz")])
