@@ -23,6 +23,7 @@ from analyzers.arrays.groups import distinct, rows_by_key
 from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Ints
 from analyzers.common.wording import percent, ranks_in_words
+from analyzers.steps.in_windows import whole_by_window
 from analyzers.trace.columns import ints, ints_at
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.overhead import overhead_in_steps
@@ -43,14 +44,13 @@ def with_window(trace: Trace) -> Trace:
     cut = [
         LeftOut(number, _why_not_whole(trace, steps, number)) for number in steps.present if number not in steps.whole
     ]
-    late = late_start(trace, steps)
     left = {one.step: one for one in _profiled(trace, steps)}
-    if late is not None:
-        left[late.step] = LeftOut(late.step, late.reason)
+    late = [one for whole in whole_by_window(trace, steps) if (one := late_start(trace, replace(steps, whole=whole)))]
+    left |= {one.step: LeftOut(one.step, one.reason) for one in late}
     if len(steps.whole) - len(left) < FEWEST:
-        left, late = {}, None
+        left, late = {}, []
     left_out = tuple(sorted([*cut, *left.values()], key=lambda one: one.step))
-    return replace(trace, steps=replace(steps, left_out=left_out, late_start=late))
+    return replace(trace, steps=replace(steps, left_out=left_out, late_start=late[0] if late else None))
 
 
 def _why_not_whole(trace: Trace, steps: Steps, number: int) -> str:
@@ -59,9 +59,9 @@ def _why_not_whole(trace: Trace, steps: Steps, number: int) -> str:
     count = Counter(steps.process[own].tolist())
     if several := [process for process, times in count.items() if times > 1]:
         return f"marked more than once on {_ranks(trace, several)}"
-    working = set(distinct(ints(trace.ops, "process")).tolist())
-    if absent := working - set(count):
-        return f"not captured on {_ranks(trace, sorted(absent))}"
+    working = {trace.processes[process].rank for process in distinct(ints(trace.ops, "process")).tolist()}
+    if absent := working - {trace.processes[process].rank for process in count}:
+        return f"not captured on {ranks_in_words(sorted(absent))}"
     cut = own[~steps.complete[own]]
     first = {process: int(steps.numbers[steps.process == process].min()) for process in count}
     begun = [process for process in steps.process[cut].tolist() if number == first[process]]
