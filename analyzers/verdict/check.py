@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError, TraceWarning
-from analyzers.common.wording import count_of, duration, percent, percent_span
+from analyzers.common.wording import count_of, duration, percent, percent_span, ranks_in_words
 from analyzers.contention.cost import contention
 from analyzers.contention.timings import Timings
 from analyzers.counters.report import in_all, unread
@@ -31,6 +31,7 @@ from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.graphs import but_rows
 from analyzers.trace.narrow import EVERYTHING, Narrowing, counted, speaks_by_step, steps_used
 from analyzers.trace.overhead import distorted_steps
+from analyzers.trace.programs import DOUBTED
 from analyzers.trace.run import ALL, Beside, PartitionedRun, as_run, ask_along
 from analyzers.trace.step_table import StepsUsed
 from analyzers.trace.tables import Process, Trace
@@ -228,7 +229,9 @@ def _why_empty(run: PartitionedRun, text: str, narrowing: Narrowing) -> str:
 class RunContext(msgspec.Struct, frozen=True):
     """Clocks and warnings of the run as a whole, and how many ranks it had: what the answer needs beside its parts.
 
-    ranks_given : that have work in what was asked for; `asked` where that leaves out others of the captures.
+    ranks_given : that have work in what was asked for; `asked` where the user left out others of the captures.
+    ranks_captured : of what was asked for, whether they have work in it or not. where : what was asked for, in words.
+    doubt : why the captures may not be of one run, "" where nothing says so.
     ranks_known : that the job had, at least; None where nothing says.
     unsure : collectives of several ranks that are not surely matched, and all such.
     """
@@ -242,15 +245,19 @@ class RunContext(msgspec.Struct, frozen=True):
     runtime: str = "CUDA"
     unsure: tuple[int, int] = (0, 0)
     steps: StepsUsed | None = None
+    ranks_captured: tuple[int, ...] = ()
+    where: str = ""
+    doubt: str = ""
 
     @staticmethod
     def of(trace: Trace, parts: Sequence[Part], narrowing: Narrowing = ALL) -> RunContext:
         """Take it from a run's trace, and from the parts of it that were asked for."""
         given = len({rank for part in parts for rank in part.rank_ids})
-        asked = narrowing.ranks is not None or (trace.whole is not None and len(trace.whole.rank_ids) > given)
-        known = ranks_known(trace)
-        if not asked and len(trace.rank_ids) > given:  # steps or a window that some ranks have nothing of
-            known = max(known or 0, len(trace.rank_ids))
+        wanted = trace.ranks_asked if narrowing.ranks is None else narrowing.ranks
+        captured = tuple((trace.whole or trace).rank_ids) if wanted is None else tuple(sorted(set(wanted)))
+        asked, known = wanted is not None, ranks_known(trace)
+        if not asked and len(captured) > given:  # steps or a window that some ranks have nothing of
+            known = max(known or 0, len(captured))
         if any(part.peers_absent for part in parts) and (known is None or known <= given):
             known = given + 1  # at least
         unsure = trace.matches.unsure if trace.matches else (0, 0)
@@ -264,12 +271,29 @@ class RunContext(msgspec.Struct, frozen=True):
             trace.runtime,
             unsure,
             steps_used(trace, narrowing),
+            captured,
+            _where(narrowing),
+            next((one.message for one in trace.warnings if one.code == DOUBTED), ""),
         )
 
     @property
     def absent(self) -> int:
         """How many ranks of the job were not given, where all of them were asked about."""
-        return 0 if self.asked or self.ranks_known is None else max(self.ranks_known - self.ranks_given, 0)
+        return 0 if self.asked or self.ranks_known is None else max(self.ranks_known - len(self.ranks_captured), 0)
+
+    def without(self, ranks: Sequence[RankOverlap]) -> list[int]:
+        """Ranks that were asked for, on which neither side ran."""
+        return sorted(set(self.ranks_captured) - {one.rank for one in ranks})
+
+
+def _where(narrowing: Narrowing) -> str:
+    """What is looked at, in words."""
+    if narrowing.steps is not None:
+        first, last = narrowing.steps
+        return f"in step {first}" if last == first + 1 else f"in steps {first} to {last - 1}"
+    if narrowing.window is not None:
+        return f"in the window from {duration(narrowing.window[0])} to {duration(narrowing.window[1])}"
+    return "in what is looked at"
 
 
 def check_bar(ratio: float) -> None:
@@ -307,19 +331,18 @@ def answer(
     notes += about_missing_waits(one for part in parts for one in part.missing)
     hidden_by_graphs = hidden_work(sum(part.unclaimed_graphs for part in parts), *selectors)
     first, second = (reduce(add, (part.arrivals[side] for part in parts), Arrivals()) for side in (0, 1))
-    job = (
-        Job()
-        if hidden_by_graphs
-        else job_of(ranks, min_overlap, absent=run.absent > 0, accept_apparent=accept_apparent)
-    )
-    last_arrival = None if hidden_by_graphs else last_arrival_of(first, second)
+    without = run.without(ranks)  # where neither side ran, though it may elsewhere
+    job = job_of(ranks, min_overlap, absent=run.absent > 0 or bool(without), accept_apparent=accept_apparent)
+    blocked = hidden_by_graphs or _not_of_one_run(run) or _gone(run, parts, ranks, job)
+    job = Job() if blocked else job
+    last_arrival = None if blocked else last_arrival_of(first, second)
     passed = job.meets(min_overlap)
-    if not hidden_by_graphs:
+    if not blocked:
         notes += _about_everything(
             parts, run, min_overlap, verdict_of(job, min_overlap), accept_apparent=accept_apparent
         )
     undecided = _reason(job, ranks, *((text, _empty(parts, side)) for side, text in enumerate((a, b))))
-    reason = hidden_by_graphs or undecided or _unsure(job, passed, min_overlap, run)
+    reason = blocked or undecided or _unsure(job, passed, min_overlap, run, ranks)
     for side, selector in enumerate(selectors):
         notes += about_graphs(sum(part.sides[side].graphs for part in parts), selector)
     gain = None
@@ -469,6 +492,27 @@ def _reason(job: Job, ranks: Sequence[RankOverlap], *sides: tuple[str, str]) -> 
     return "no rank has work of both sides, waits left out, so nothing could overlap"
 
 
+def _not_of_one_run(run: RunContext) -> str:
+    """Why the captures may not be of one run, so that no answer is that of a job; "" where they may."""
+    return f"the captures may not be of one run: {run.doubt}" if run.doubt else ""
+
+
+def _gone(run: RunContext, parts: Sequence[Part], ranks: Sequence[RankOverlap], job: Job) -> str:
+    """Which of the ranks that were given have nothing in what is looked at, and what the others say; "" where none."""
+    working = {rank for part in parts for rank in part.rank_ids}
+    gone = sorted(set(run.ranks_captured) - working)
+    if not gone or job.deciding is None:
+        return ""
+    left = sorted(working)
+    figure = percent(job.real_overlap_ratio, apparent=job.apparent)
+    has = "have" if len(gone) > 1 else "has"
+    return (
+        f"{figure} on {ranks_in_words(left)}, but {ranks_in_words(gone)}, of which a capture was given, {has} no GPU "
+        f"work {run.where}. Look at steps that all ranks have, or ask for {ranks_in_words(left)} alone with --ranks "
+        f"{','.join(map(str, left))}"
+    )
+
+
 def _few_instances(gain: Gain) -> str:
     return (
         f"The gain rests on {count_of(gain.instances, 'instance')}, and {gain.baseline_instances} of the baseline: too "
@@ -476,14 +520,15 @@ def _few_instances(gain: Gain) -> str:
     )
 
 
-def _unsure(job: Job, passed: bool | None, bar: float, run: RunContext) -> str:
+def _unsure(job: Job, passed: bool | None, bar: float, run: RunContext, ranks: Sequence[RankOverlap]) -> str:
     """Why a bar within the range is neither met nor missed, and what would tell; "" where it is."""
     low, high = job.ratio_low, job.ratio_high
     if passed is not None or low is None or high is None or job.low_given is None:
         return ""
     figure, range_ = percent(job.real_overlap_ratio, apparent=job.apparent), percent_span(job.low_given, high)
     measured = f"{figure}, bar {percent(bar)}" if job.real_overlap_ratio else f"none seen, bar {percent(bar)}"
-    given = f"{run.ranks_given} of the job's {run.ranks_known} ranks {'was' if run.ranks_given == 1 else 'were'}"
+    captured = len(run.ranks_captured) or run.ranks_given
+    given = f"{captured} of the job's {run.ranks_known} ranks {'was' if captured == 1 else 'were'}"
     if job.apparent:
         why, remedy = "some communication matches no other rank's", "Capture all ranks, whole steps"
         if run.absent:
@@ -492,6 +537,12 @@ def _unsure(job: Job, passed: bool | None, bar: float, run: RunContext) -> str:
         return (
             f"{measured}: {why}, so waiting for peers can't be told from overlap{real}. {remedy}; --accept-apparent "
             "decides by the apparent figure"
+        )
+    if job.low_given >= bar and (without := run.without(ranks)):
+        left = ",".join(str(rank) for rank in run.ranks_captured if rank not in without)
+        return (
+            f"{measured}: met where both sides ran, but neither side ran on {ranks_in_words(without)}. Select what all "
+            f"ranks run, or ask for the others alone with --ranks {left}"
         )
     if job.low_given >= bar:
         return (
