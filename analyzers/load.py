@@ -23,7 +23,7 @@ from analyzers.trace.advice import NO_ROWS, about_launches_alone, recording_work
 from analyzers.trace.losses import UNKNOWN_WORK
 from analyzers.trace.lost import about_lost_work, about_unlinked
 from analyzers.trace.merge import merge
-from analyzers.trace.one_run import check_one_run
+from analyzers.trace.one_run import check_one_run, doubt_apart
 from analyzers.trace.overhead import with_distorted_steps
 from analyzers.trace.ranks import assign_ranks
 from analyzers.trace.settings import about_settings
@@ -31,6 +31,7 @@ from analyzers.trace.spoiled import about_spoiled
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import about_unlaunched
 from analyzers.trace.unread import UNREAD
+from analyzers.trace.windows import about_windows, has_windows, with_windows
 from analyzers.trace.without_work import about_ranks_without_work
 
 NO_WORK = "There is no GPU work in this capture."
@@ -80,6 +81,21 @@ def refuse_parts(reading: Reading) -> None:
         )
 
 
+def refuse_windows(trace: Trace) -> None:
+    """Refuse windows of one process where captures are looked at one by one, each as a rank.
+
+    Raises
+    ------
+    TracevizError : always, with the captures of one process.
+    """
+    later = next(one for one in trace.processes if one.first_window >= 0)
+    paths = [trace.captures[one.capture].path for one in (trace.processes[later.first_window], later)]
+    raise TracevizError(
+        f"{paths[0]} and {paths[1]} are windows of one process: they need to be in memory at once.",
+        hint="Leave out --memory and --dask.",
+    )
+
+
 def joined(
     traces: Sequence[Trace],
     inputs: Sequence[Input],
@@ -103,7 +119,10 @@ def joined(
     ------
     TracevizError : ranks contradict each other, there is no GPU work at all, or `step_by` names no range.
     """
-    trace = check_one_run(assign_ranks(merge(traces)))
+    trace = with_windows(merge(traces))
+    if found is not None and has_windows(trace):
+        refuse_windows(trace)
+    trace = check_one_run(about_windows(assign_ranks(trace)))
     for warning in bad:
         trace = trace.warn(warning.code, warning.message)
     for path in skipped:
@@ -128,7 +147,8 @@ def joined(
         None if found is None else _of_run(trace, traces, found),
     )
     aligned = align_clocks(about_settings(trace), enabled=align)
-    matched = renumbered(replace(aligned.trace, clocks=aligned.clocks, matches=aligned.matches))
+    matched = replace(aligned.trace, clocks=aligned.clocks, matches=aligned.matches)
+    matched = renumbered(doubt_apart(matched, trace))
     return with_distorted_steps(with_window(waits_by_traffic(matched)))
 
 

@@ -100,6 +100,11 @@ def shared_hosts(trace: Trace) -> Ints:
         hosts[i] = names.index(host)
     if not names and len(follow) == len(trace.captures) and _on_a_gpu_each(trace):
         hosts[:] = 0
+    for one in trace.processes:  # windows of one process have its host's clock, whatever that is called
+        if one.first_window >= 0 and {one.capture, first := trace.processes[one.first_window].capture} <= {*follow}:
+            hosts[one.capture] = hosts[first] = max(hosts[first], hosts[one.capture], -1)
+            if hosts[first] < 0:
+                hosts[[one.capture, first]] = hosts.max() + 1
     shared = np.bincount(hosts[hosts >= 0], minlength=1)
     return np.where((hosts >= 0) & (shared[np.maximum(hosts, 0)] > 1), hosts, -1)
 

@@ -63,6 +63,7 @@ class Calls(msgspec.Struct, frozen=True):
     members : one row a clock, that is a (process, device): process, device, rank, capture.
     table : one row a kernel: op (row in `Trace.ops`), member, rank, stream, start_ns, end_ns (as captured), operation,
         kernel (function name and grid as a code; without grid for a point-to-point kernel, where ranks may differ),
+        window (no call of one is the same as a call of another),
         and from the trace's comms where they say: bytes (message size as nccl-tests counts it, or its share of one
         rank where `per_rank`), dtype, group, group_description, group_ranks, group_size, sequence,
         communicator, peer (global rank); -1 or missing (categorical code -1) where not. stated: False of a call that
@@ -98,6 +99,7 @@ def calls(trace: Trace) -> Calls:
         "start_ns": ints(ops, "start_ns"),
         "end_ns": ints(ops, "end_ns"),
         "kernel": _kernel(code, names, ints(ops, "grid")),
+        "window": _windows(trace, members, member),
     }
     about_calls = _about_calls(ops, trace.comms)
     by_name = _texts(code, [known(name).operation or operation_of(name) for name in names])
@@ -185,6 +187,14 @@ def _members(trace: Trace, ops: pd.DataFrame) -> tuple[Ids, pd.DataFrame]:
     capture = np.array([one.capture for one in trace.processes] or [0], np.int64)[keys[:, 1]]
     members = pd.DataFrame({"process": keys[:, 1], "device": keys[:, 2], "rank": keys[:, 0], "capture": capture})
     return np.repeat(member, count), members
+
+
+def _windows(trace: Trace, members: pd.DataFrame, member: Ids) -> Ids:
+    """The window of the run that each call's capture is; where there is one, that takes no room."""
+    window = np.array([one.window for one in trace.processes] or [0], np.int32)
+    if not window.any():
+        return repeated(0, np.int32, member.size)
+    return window[ints(members, "process")][member]
 
 
 def _kernel(code: npt.NDArray[np.signedinteger[Any]], names: list[str], grid: Ints) -> Ids:

@@ -18,7 +18,16 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import group_numbers, is_repeated, label, occurrence, ordered, rows_by_key, slices
+from analyzers.arrays.groups import (
+    distinct,
+    group_numbers,
+    is_repeated,
+    label,
+    occurrence,
+    ordered,
+    rows_by_key,
+    slices,
+)
 from analyzers.arrays.types import Floats, Ids, Ints, Mask
 from analyzers.matching.align import anywhere
 from analyzers.matching.calls import PAIRWISE, Calls, calls, listed
@@ -148,7 +157,7 @@ class _Assignment:
         hosts say of clocks. limit_ns : how far apart these may be, None where nothing tells.
     estimated : what sure matches say of clocks, once there are some.
     cut : members whose captures lack calls of others that they communicate with, at the head, the tail or amid.
-    capture : of each member. by_ends : calls that were matched by when they end.
+    capture, window : of each member. by_ends : calls that were matched by when they end.
     needed : of each call, how many of the ranks that were given make it, as far as is known. peers : how many ranks
         exchange something in it, given or not; -1 where that is not known.
     headless : members whose captures began amid work. overruled : as `Ordered` has it.
@@ -157,6 +166,8 @@ class _Assignment:
     def __init__(self, table: pd.DataFrame, members: pd.DataFrame, limit_ns: int | None) -> None:
         self.table, self.limit_ns, self.next = table, limit_ns, 0
         self.capture, self.ranks = (ints(members, column) for column in ("capture", "rank"))
+        self.window = np.zeros(len(members), np.int64)
+        self.window[stored(table, "member")] = stored(table, "window")
         self.step: Ids = repeated(-1, np.int64, len(table))
         self.hosts_say: Ahead | None = None
         self.estimated: EstimatedClocks | None = None
@@ -184,9 +195,21 @@ class _Assignment:
 
     def put_transfers(self, transfers: pd.DataFrame) -> Mask:
         """Match what is sent with what is received, peer by peer; says which calls these are."""
+        of_peers = np.zeros(len(self.table), bool)
+        transfers = transfers[_pairwise(self.table)[ints(transfers, "call")]]
+        for window, ranks in self._ranks_by_window():
+            of_window = stored(self.table, "window")[ints(transfers, "call")] == window
+            of_peers |= self._put_transfers_of(transfers[of_window], ranks)
+        return of_peers
+
+    def _ranks_by_window(self) -> list[tuple[int, Ints]]:
+        """The rank of each member in a window, a number below zero for those in others."""
+        elsewhere = -1 - np.arange(self.ranks.size)
+        return [(one, np.where(self.window == one, self.ranks, elsewhere)) for one in distinct(self.window).tolist()]
+
+    def _put_transfers_of(self, transfers: pd.DataFrame, ranks: Ints) -> Mask:
         of_peers, table = np.zeros(len(self.table), bool), self.table
-        transfers = transfers[_pairwise(table)[ints(transfers, "call")]]
-        if not len(transfers) or np.unique(self.ranks).size < self.ranks.size:  # which device is meant is not known
+        if not len(transfers) or np.unique(ranks).size < ranks.size:  # which device is meant is not known
             return of_peers
 
         def numbered(calls: Ints, size: Ints, sends: Mask) -> tuple[Ints, Floats]:
@@ -196,7 +219,7 @@ class _Assignment:
             self.by_ends[calls] = found is not None
             return index, confidence
 
-        found = match_transfers(transfers, table, self.ranks, numbered)
+        found = match_transfers(transfers, table, ranks, numbered)
         if not found.calls.size:
             return of_peers
         self.put(found.calls, found.collective, found.confidence, "pair")
@@ -296,7 +319,9 @@ class _Assignment:
             count = np.bincount(symbol * own.size + place, minlength=(int(symbol.max()) + 1) * own.size)
             count = count.reshape(-1, own.size)
             self.cut[own] |= bool((count != count[:, :1]).any())
-        self.cut[uneven(transfers, self.table, self.ranks)] = True
+        for window, ranks in self._ranks_by_window():
+            of_window = stored(self.table, "window")[ints(transfers, "call")] == window
+            self.cut[uneven(transfers[of_window], self.table, ranks)] = True
 
     def rematch_uncertain(self, lanes: Sequence[Lane], transfers: pd.DataFrame | None) -> None:
         """Match what is in doubt again, on clocks estimated from the sure matches, as long as more become sure."""
@@ -350,6 +375,8 @@ def _has_key(table: pd.DataFrame) -> Mask:
 
 def _by_key(table: pd.DataFrame) -> tuple[Ids, Floats]:
     key = group_numbers(codes(table, "group")[0], codes(table, "group_ranks")[0], ints(table, "sequence"))
+    if (window := stored(table, "window")).any():  # numbers may begin anew in each
+        key = label(window, key)
     repeat = occurrence(stored(table, "member"), key)
     if repeat.any():  # calls coalesced under one number
         by_time = _by_time(table, np.arange(key.size))
@@ -376,6 +403,8 @@ def _by_key(table: pd.DataFrame) -> tuple[Ids, Floats]:
 
 def _lanes(table: pd.DataFrame, rows: Ints) -> list[Lane]:
     """Some calls by what tells them apart, the surest there is."""
+    if (window := stored(table, "window")[rows]).any() and np.ptp(window):  # no call of one is a call of another
+        return [lane for own in rows_by_key(window).values() for lane in _lanes(table, rows[own])]
     result, table = list[Lane](), table.take(rows)
     communicator, group = ints(table, "communicator") != -1, codes(table, "group")[0] >= 0
     left = np.ones(rows.size, bool)

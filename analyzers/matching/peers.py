@@ -17,7 +17,7 @@ from analyzers.trace.columns import codes, ints
 from analyzers.trace.devices import count_devices
 from analyzers.trace.tables import Trace
 
-_NAMED = ("manifest", "distributed", "environment", "file-name")  # rules by which a number is the rank's own
+_NAMED = ("manifest", "label", "distributed", "environment", "file-name")  # rules by which a number is the rank's own
 
 
 def ranks_known(trace: Trace) -> int | None:

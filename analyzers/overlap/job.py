@@ -3,7 +3,8 @@
 The bar is missed if any deciding rank is surely below it, met if all of them are surely above, else it can't be told.
 Ranks known to 40–70 %, 51–53 % and 90–90 % leave the worst of them within 40 % (the least of the lows) and 53 % (the
 least of the highs): a bar of 53.1 % is missed, by the second rank, one of 40 % is met, and one of 50 % is open. A rank
-that could overlap less than a tenth of what the median rank could is listed, and does not decide.
+that could overlap less than a tenth of what the median rank could is listed, and does not decide. Of a rank with
+several windows each decides for itself: a server's decoding that hides all speaks for no prefill that hides nothing.
 
 Beside it stands, where a side is communication, what each collective hides on the rank that arrived last, the one
 everybody waits for: the overlap of those ops over the most they could overlap with that rank's other side.
@@ -49,6 +50,7 @@ class Job(Record, frozen=True):
     low_given : `ratio_low` of the ranks that were given, where others were not, and may be worse.
     spoiled : the rank of which most ops had their duration cut, and how many; None where that matters on none.
     lost : the rank of which most launches that may be of a side have no op, and how many; None where all have.
+    window : the worst window of the worst rank, whose figures these are; None where no rank has several.
     """
 
     rank: int | None = None
@@ -69,6 +71,7 @@ class Job(Record, frozen=True):
     lost: tuple[int, int] | None = None
     spoiled: tuple[int, int] | None = None
     rule: str = "worst-rank"
+    window: int | None = None
 
     def meets(self, bar: float) -> bool | None:
         """Whether the ratio reaches a bar; None where there is none, or it can't be told."""
@@ -90,19 +93,24 @@ def job_of(ranks: Sequence[RankOverlap], bar: float, *, absent: bool = False, ac
     absent : whether the job had other ranks, which may be worse.
     accept_apparent : take waits that can't be seen as none, and absent ranks as no worse.
     """
-    both = [rank for rank in ranks if rank.real_overlap_ratio is not None]
-    lossy = max((rank for rank in ranks if rank.lost.ops), key=lambda rank: rank.lost.ops, default=None)
+    every = [one for rank in ranks for one in rank.by_window]
+    both = [one for one in every if one.real_overlap_ratio is not None]
+    lossy = max((one for one in every if one.lost.ops), key=lambda one: one.lost.ops, default=None)
     lost = None if lossy is None else (lossy.rank, lossy.lost.ops)
     if not both:
         return Job(lost=lost)
     enough = DECIDES_FROM * median(rank.typical.could_overlap_ns for rank in both)
     deciding = [rank for rank in both if rank.typical.could_overlap_ns >= enough]
-    worst = min(deciding, key=lambda rank: (rank.typical.ratio or 0.0, rank.rank, rank.device))
+    worst = min(deciding, key=lambda rank: (rank.typical.ratio or 0.0, rank.rank, rank.device, rank.window))
     ranges = [rank.typical_apparent_range if accept_apparent else rank.typical_range for rank in deciding]
+    lows: dict[DeviceKey, float] = {}  # of each rank's device, in its worst window
+    for rank, (its_low, _) in zip(deciding, ranges, strict=True):
+        lows[rank.rank, rank.device] = min(its_low, lows.get((rank.rank, rank.device), its_low))
     low = min(low for low, _ in ranges)
-    if any(rank.lost.blind for rank in ranks):  # what it has of a side is all lost
+    if any(one.lost.blind for one in every):  # what it has of a side is all lost
         low = 0.0
     typical = worst.typical
+    spoiled = max((one for one in deciding if one.spoiled), key=lambda one: one.spoiled, default=None)
     return Job(
         rank=worst.rank,
         device=worst.device,
@@ -113,16 +121,15 @@ def job_of(ranks: Sequence[RankOverlap], bar: float, *, absent: bool = False, ac
         steps=typical.steps,
         ratio_low=0.0 if absent and not accept_apparent else low,
         ratio_high=min(high for _, high in ranges),
-        ranks_met=sum(low >= bar for low, _ in ranges),
-        ranks_deciding=len(deciding),
-        aside=tuple((rank.rank, rank.device) for rank in both if rank.typical.could_overlap_ns < enough),
+        ranks_met=sum(low >= bar for low in lows.values()),
+        ranks_deciding=len(lows),
+        aside=tuple(dict.fromkeys(key for rank in both if (key := (rank.rank, rank.device)) not in lows)),
         apparent=any(rank.is_apparent for rank in deciding),
         low_given=low,
         unaccounted_ns=max(rank.unaccounted_ns for rank in deciding),
         lost=lost,
-        spoiled=max(
-            ((rank.rank, rank.spoiled) for rank in deciding if rank.spoiled), key=lambda one: one[1], default=None
-        ),
+        spoiled=None if spoiled is None else (spoiled.rank, spoiled.spoiled),
+        window=worst.window if any(rank.windows for rank in ranks) else None,
     )
 
 

@@ -27,6 +27,7 @@ from analyzers.overlap.per_step import PerStep, lower_median, per_step
 from analyzers.overlap.waiting import waiting_share
 from analyzers.trace.by_start import those, wanted_by_start
 from analyzers.trace.columns import ints, ints_at
+from analyzers.trace.devices import DeviceKey
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before
 
@@ -184,6 +185,14 @@ class RankOverlap(Record, frozen=True, dict=True):
     steps: PerStep | None = None  # where the job's figures are those of the median step
     lost: LostWork = msgspec.field(default_factory=LostWork)  # launches without an op
     spoiled: int = 0  # ops whose durations were cut, where that makes a side shorter by over `SPOILS`
+    window: int = 0  # of the run's, where it is one of a rank's several, and
+    capture: str = ""  # the file that it is
+    windows: tuple[RankOverlap, ...] = ()  # of a rank with several, each by itself
+
+    @property
+    def by_window(self) -> tuple[RankOverlap, ...]:
+        """Each window by itself; itself where it has no several."""
+        return self.windows or (self,)
 
     @property
     def overlap_ratio(self) -> float | None:
@@ -302,33 +311,61 @@ def measure_ranks(
 ) -> list[RankOverlap]:
     """Measure a pair on every (rank, device) that has ops of either side, in that order.
 
+    Where captures of a rank are several windows, its figures are sums over these, and each is measured by itself, too:
+    one may hide nothing while another hides all.
+
     Parameters
     ----------
     unaccounted : ops on neither side that may be A's, and that may be B's, for all the capture says.
     by_step : whether to measure each step, too.
     """
-    ranks = []
-    ops = trace.ops
     either = wanted_by_start(trace, a | b)
-    keys = [ints(ops, column) for column in ("rank", "device", "process")]
-    absent = ints(ops, "wait_seen") == 0 if by_step else np.zeros(0, dtype=bool)
+    keys = [ints_at(trace.ops, column, either) for column in ("rank", "device", "process")]
+    windows: dict[DeviceKey, list[int]] = {}
+    by_window = rows_by_key(*keys)
+    for rank, device, process in by_window:
+        windows.setdefault((rank, device), []).append(process)
+    absent = ints(trace.ops, "wait_seen") == 0 if by_step else None
     in_doubt = np.flatnonzero(unaccounted[0] | unaccounted[1]) if unaccounted else np.empty(0, np.int64)
-    in_doubt_by_key = rows_by_key(*(key[in_doubt] for key in keys))
-    for key, rows in rows_by_key(*(column[either] for column in keys)).items():  # rank, device, process
-        its_ops = either[rows]
-        its_sides = those(its_ops, a), those(its_ops, b)
-        found = _measure_rank(trace, key[0], key[1], *its_sides, pairing)
-        if by_step:
-            found = replace(found, steps=per_step(trace, *its_sides, absent))
-        if unaccounted and key in in_doubt_by_key:
-            others = in_doubt[in_doubt_by_key[key]]
-            beside = [
-                _beside(trace, side, others[of_other[others]])
-                for side, of_other in zip(its_sides, reversed(unaccounted), strict=True)
-            ]
-            found = replace(found, unaccounted_ns=measure(either_of(*beside)))
+    in_doubt_by_key = rows_by_key(*(ints_at(trace.ops, column, in_doubt) for column in ("rank", "device", "process")))
+
+    def measured(rank: int, device: int, processes: Sequence[int]) -> RankOverlap:
+        own = [(rank, device, process) for process in processes]
+        its_ops = either[np.concatenate([by_window[key] for key in own])]
+        sides = those(its_ops, a), those(its_ops, b)
+        found = _measure_rank(trace, rank, device, *sides, pairing)
+        if absent is not None:
+            found = replace(found, steps=per_step(trace, *sides, absent))
+        others = [in_doubt[in_doubt_by_key[key]] for key in own if key in in_doubt_by_key]
+        return (
+            _with_doubt(trace, found, sides, np.concatenate(others), unaccounted) if others and unaccounted else found
+        )
+
+    ranks = []
+    for (rank, device), processes in windows.items():
+        found = measured(rank, device, processes)
+        if len(processes) > 1:
+            each = [_as_window(trace, measured(rank, device, [one]), one) for one in processes]
+            found = replace(found, windows=tuple(sorted(each, key=lambda one: one.window)))
         ranks.append(found)
     return ranks
+
+
+def _as_window(trace: Trace, found: RankOverlap, number: int) -> RankOverlap:
+    """What was measured of one process, as the window of its rank that it is."""
+    process = trace.processes[number]
+    return replace(found, window=process.window, capture=trace.captures[process.capture].path)
+
+
+def _with_doubt(
+    trace: Trace, rank: RankOverlap, sides: tuple[Ints, Ints], others: Ints, unaccounted: tuple[Mask, Mask]
+) -> RankOverlap:
+    """A rank with how long its sides run beside ops that may be of the other side."""
+    beside = [
+        _beside(trace, side, others[of_other[others]])
+        for side, of_other in zip(sides, reversed(unaccounted), strict=True)
+    ]
+    return replace(rank, unaccounted_ns=measure(either_of(*beside)))
 
 
 def _beside(trace: Trace, ops: Ints, others: Ints) -> Union:

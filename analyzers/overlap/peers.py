@@ -15,7 +15,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from analyzers.arrays.groups import as_slice
+from analyzers.arrays.groups import as_slice, rows_by_key
 from analyzers.arrays.intervals import Union, either, intersect, measure, subtract, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
@@ -56,7 +56,8 @@ class TraceLensTimes(Record, frozen=True):
 
 
 class DeviceTime(Record, frozen=True):
-    """Where the time of a rank's device goes, ns, from its first op to its last; the first five add up to that.
+    """Where the time of a rank's device goes, ns, from its first op to its last, of each of its windows; the first
+    five add up to that.
 
     other_ns : work of neither side alone. steps : how many the rank has; 0 where none are marked.
     """
@@ -103,7 +104,7 @@ def device_times(trace: Trace, a: Mask, b: Mask, steps_of_rank: dict[int, int]) 
             union(starts.take(each), ends.take(each)) for each in (those(in_order, a), those(in_order, b), in_order)
         )
         a_ns, b_ns, both, busy = (measure(each) for each in (of_a, of_b, intersect(of_a, of_b), all_work))
-        span = int(ends[here].max() - starts[here].min())
+        span = _span(trace, here)
         by_class = {name: of(mask) for name, mask in classes.items()}
         found.append(
             DeviceTime(
@@ -120,6 +121,13 @@ def device_times(trace: Trace, a: Mask, b: Mask, steps_of_rank: dict[int, int]) 
             )
         )
     return tuple(found)
+
+
+def _span(trace: Trace, rows: slice | Ints) -> int:
+    """From the first of a device's ops to the last, ns; between captures of one process lies no time of a device."""
+    process, starts, ends = (ints(trace.ops, column)[rows] for column in ("process", "start_ns", "end_ns"))
+    windows = rows_by_key(process).values() if np.ptp(process) else [slice(None)]
+    return sum(int(ends[own].max() - starts[own].min()) for own in windows)
 
 
 def _hta(by_class: dict[str, Union]) -> HtaOverlap:

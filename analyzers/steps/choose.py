@@ -12,7 +12,7 @@ another one all the same: the collectives have the last word, once they are matc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -21,10 +21,12 @@ from analyzers.arrays.groups import distinct
 from analyzers.arrays.types import Ints
 from analyzers.common.wording import ranks_in_words
 from analyzers.steps.candidates import LAUNCHES, OPTIMIZER, RANGE, Candidate, Candidates
+from analyzers.steps.in_windows import in_windows
 from analyzers.trace.columns import ints
 from analyzers.trace.step_table import GIVEN, INFERRED, NO_STEPS, UNMARKED, Steps, whole_on
 from analyzers.trace.steps import marked_steps
 from analyzers.trace.tables import Trace
+from analyzers.trace.windows import has_windows
 from analyzers.trace.without_work import captured
 
 TOGETHER, APART = 0.25, 0.75  # of a step: how far apart ranks begin the same step, and no longer the same
@@ -38,14 +40,22 @@ def steps_of_run(trace: Trace, found: Candidates, given: str | None = None) -> S
     ----------
     trace : of the run, its ranks named. found : candidates of all its processes, on the run's clock.
     """
-    marked = marked_steps(trace)
     working = set(distinct(ints(trace.ops, "process")).tolist())
     unlaunched = sorted(working - set(distinct(ints(trace.ops, "process")[ints(trace.ops, "launch") >= 0]).tolist()))
     if unlaunched:
         ranks = ranks_in_words([trace.processes[process].rank for process in unlaunched])
         return replace(NO_STEPS, unknown=f"no launches of {ranks} are on record, so what ran in which step is unknown")
+    marked = marked_steps(trace)
+    if not has_windows(trace):
+        return _of_window(trace, marked, found, given, working)
+    return in_windows(trace, lambda own: _of_window(trace, marked, found, given, own & working))
+
+
+def _of_window(trace: Trace, marked: Steps, found: Candidates, given: str | None, working: Collection[int]) -> Steps:
+    """The steps of some processes, which are all that work in a window of the run; mostly it has only one."""
+    marked = marked.take(np.isin(marked.process, [*working])) if has_windows(trace) else marked
     if marked.size and given is None:
-        return replace(marked, whole=whole_on(marked, captured(trace, marked)))
+        return replace(marked, whole=whole_on(marked, working if has_windows(trace) else captured(trace, marked)))
     own = {process: some for process, some in found.items() if process in working}
     chosen, why = _chosen(own, is_given=given is not None)
     if not chosen:

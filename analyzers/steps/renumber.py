@@ -14,17 +14,19 @@ number, the marks tell no steps.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.common.wording import ranks_in_words
+from analyzers.steps.in_windows import numbered_on, whole_in_windows
 from analyzers.trace.columns import ints
-from analyzers.trace.step_table import NO_STEPS, Steps, whole_on
+from analyzers.trace.step_table import NO_STEPS, Steps
 from analyzers.trace.steps import numbers_of_ops
 from analyzers.trace.tables import Trace
+from analyzers.trace.windows import window_count
 
 AGREE = 0.9  # of the calls that two ranks share
 MOSTLY = 0.5  # of them, from which on numbers that the program gives are believed
@@ -38,7 +40,7 @@ def renumbered(trace: Trace) -> Trace:
     steps = trace.steps
     if steps is None or not steps.size or len(set(steps.process.tolist())) < 2:
         return trace
-    shift = _shifts(trace, steps)
+    shift = _shifts_of_windows(trace, steps)
     if shift is None:
         return replace(trace, steps=replace(NO_STEPS, unknown=OTHER_NUMBERS if steps.named else NO_NUMBERS))
     if steps.named:
@@ -49,14 +51,29 @@ def renumbered(trace: Trace) -> Trace:
     by = np.zeros(max(processes) + 1, np.int64)
     by[processes] = [shift[process] for process in processes]
     numbers = steps.numbers + by[steps.process]
-    found = replace(steps, numbers=numbers if steps.named else numbers - numbers.min(), unnumbered=())
-    return replace(trace, steps=replace(found, whole=whole_on(found, processes)))
+    least = 0 if steps.named else numbers.min()
+    found = numbered_on(trace, replace(steps, numbers=numbers - least, unnumbered=()))
+    return replace(trace, steps=replace(found, whole=whole_in_windows(trace, found, processes)))
 
 
-def _shifts(trace: Trace, steps: Steps) -> dict[int, int] | None:
-    """By how much to move each process's numbers; None where that is not the same throughout, or unknown."""
-    apart = _apart(trace)
-    processes = list(dict.fromkeys(steps.process.tolist()))
+def _shifts_of_windows(trace: Trace, steps: Steps) -> dict[int, int] | None:
+    """By how much to move each process's numbers; None where that is not the same throughout, or unknown.
+
+    Ranks share no collective of two windows: each window is numbered by itself.
+    """
+    apart, found = _apart(trace), dict[int, int]()
+    for window in range(window_count(trace)):
+        own = [one for one in dict.fromkeys(steps.process.tolist()) if trace.processes[one].window == window]
+        shift = _shifts(trace, steps, own, apart) if own else {}
+        if shift is None:
+            return None
+        found |= shift
+    return found
+
+
+def _shifts(
+    trace: Trace, steps: Steps, processes: Sequence[int], apart: Mapping[tuple[int, int], Counter[int]]
+) -> dict[int, int] | None:
     first = min(processes, key=lambda process: (trace.processes[process].rank, process))
     shift, edge = {first: 0}, [first]
     while edge:

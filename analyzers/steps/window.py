@@ -23,6 +23,7 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Ints
 from analyzers.common.wording import percent, ranks_in_words
+from analyzers.steps.in_windows import whole_by_window
 from analyzers.trace.columns import ints, ints_at, repeated
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.lost import unrecorded
@@ -51,14 +52,13 @@ def with_window(trace: Trace) -> Trace:
         for number in steps.present
         if number not in steps.whole
     ]
-    late = late_start(trace, steps)
     left = {one.step: one for one in _profiled(trace, steps)}
-    if late is not None:
-        left[late.step] = LeftOut(late.step, late.reason)
+    late = [one for whole in whole_by_window(trace, steps) if (one := late_start(trace, replace(steps, whole=whole)))]
+    left |= {one.step: LeftOut(one.step, one.reason) for one in late}
     if len(steps.whole) - len(left) < FEWEST:
-        left, late = {}, None
+        left, late = {}, []
     left_out = tuple(sorted([*cut, *left.values()], key=lambda one: one.step))
-    return replace(trace, steps=replace(steps, left_out=left_out, late_start=late))
+    return replace(trace, steps=replace(steps, left_out=left_out, late_start=late[0] if late else None))
 
 
 def _cut_off(trace: Trace, steps: Steps) -> dict[int, str]:
@@ -87,8 +87,9 @@ def _why_not_whole(trace: Trace, steps: Steps, number: int) -> str:
     count = Counter(steps.process[own].tolist())
     if several := [process for process, times in count.items() if times > 1]:
         return f"marked more than once on {_ranks(trace, several)}"
-    if absent := captured(trace, steps) - set(count):
-        return f"not captured on {_ranks(trace, sorted(absent))}"
+    wanted = {trace.processes[process].rank for process in captured(trace, steps)}
+    if absent := wanted - {trace.processes[process].rank for process in count}:
+        return f"not captured on {ranks_in_words(sorted(absent))}"
     cut = own[~steps.complete[own]]
     first = {process: int(steps.numbers[steps.process == process].min()) for process in count}
     begun = [process for process in steps.process[cut].tolist() if number == first[process]]

@@ -21,6 +21,7 @@ from analyzers.trace.ranks import labels_of
 from analyzers.trace.run import ALL, First, OnePart, PartitionedRun, Question
 from analyzers.trace.schemas import OF_COLLECTIVES, TABLES
 from analyzers.trace.tables import Trace
+from analyzers.trace.windows import has_windows
 
 MANY = 50_000  # ops of a process, on average, from which on making its tables takes little of what that saves
 _MOSTLY_SMALL = ("bytes", "grid", "shared_bytes")  # 32 bits hold what nearly every capture says
@@ -60,10 +61,11 @@ def taken_apart(trace: Trace) -> PartitionedRun:
 def _working(trace: Trace) -> Ints | None:
     """The processes that have GPU ops, where several have many; None where not.
 
-    GPU counters are of a host's GPUs together: a trace that has them stays whole.
+    GPU counters are of a host's GPUs together: a trace that has them stays whole. So does one with ranks of several
+    windows, whose figures are of all of these.
     """
     size = len(trace.ops)
-    if size < 2 * MANY or len(trace.counters) or trace.whole is not None:
+    if size < 2 * MANY or len(trace.counters) or trace.whole is not None or has_windows(trace):
         return None
     working = distinct(stored(trace.ops, "process"))
     return working if working.size > 1 and size >= working.size * MANY else None

@@ -52,7 +52,7 @@ class DeviceLabels(Record, frozen=True):
 
 
 def count_devices(ops: pd.DataFrame) -> int:
-    """How many devices ran ops, each process's counted by themselves."""
-    columns = [stored(ops, column) for column in ("process", "device")]
+    """How many devices ran ops, each rank's counted by themselves."""
+    columns = [stored(ops, column) for column in ("rank", "device")]
     first, _ = alike(*columns)  # of ops that stand together one is enough
     return int(grouped(*(column[first] for column in columns))[1].size)

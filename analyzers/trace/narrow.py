@@ -108,7 +108,7 @@ def only_ranks(trace: Trace, ranks: tuple[int, ...]) -> Trace:
     TracevizError : one of them is not in the trace.
     """
     check_ranks(trace, ranks)
-    return _keep(trace, np.isin(ints(trace.ops, "rank"), ranks))
+    return replace(_keep(trace, np.isin(ints(trace.ops, "rank"), ranks)), ranks_asked=tuple(sorted(ranks)))
 
 
 def check_ranks(trace: Trace, ranks: tuple[int, ...]) -> None:

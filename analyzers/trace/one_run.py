@@ -9,13 +9,16 @@ import numpy as np
 from analyzers.arrays.groups import distinct, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
-from analyzers.trace.columns import codes, ints, ints_at, stored
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, stored
+from analyzers.trace.programs import DOUBTED, check_programs
 from analyzers.trace.tables import Capture, Trace
+from analyzers.trace.windows import same_times, window_count
 
-APART_NS = 24 * 3600 * 10**9  # captures of one run lie within a day
+APART_NS = 3600 * 10**9  # captures of one run lie within an hour
 MEET_FROM = 0.2  # of the shortest capture has to lie within all of them, for their times to meet well
-UNNAMED = ("file-name", "gpu", "order")  # rules by which the captures themselves say nothing of ranks
 FEW = 8  # so many ops may be alike by chance, or in an example made up by hand
+MANY = 50  # and of so many on two GPUs no times are the same
+BEGINS = " begins "  # in a warning of captures that do not meet at all
 HINT = "Give the captures of one run only."
 
 
@@ -24,27 +27,49 @@ def check_one_run(trace: Trace) -> Trace:
 
     Raises
     ------
-    TracevizError : they can't be: world sizes or process groups disagree, one was given twice, or they were taken days
-        apart.
+    TracevizError : they can't be: world sizes or process groups disagree, one was given twice, they run different
+        programs, or were taken hours apart.
     """
-    _check_copies(trace)
+    trace = _check_copies(trace)
     _check_worlds(trace)
     _check_groups(trace)
-    return _check_gpus(_check_times(trace))
+    return _check_gpus(check_programs(_check_times(trace)))
 
 
-def _check_copies(trace: Trace) -> None:
-    """A copy under another name is another rank by its file's name or by order alone, and has the very same times."""
-    seen: dict[tuple[object, ...], Capture] = {}
-    process = {key: rows for key, rows in rows_by_key(stored(trace.ops, "process")).items() if rows.size > FEW}
-    for (number,), rows in process.items() if len(process) > 1 else ():
-        one = trace.processes[number]
-        capture = trace.captures[one.capture]
-        times = [int(ints_at(trace.ops, column, rows).sum()) for column in ("start_ns", "end_ns", "correlation")]
-        key = (one.pid, rows.size, *times)
-        other = seen.setdefault(key, capture)
-        if other is not capture and one.rule in UNNAMED:
-            raise TracevizError(f"{capture.path} holds the same work, to the ns, as {other.path}.", hint=HINT)
+def _check_copies(trace: Trace) -> Trace:
+    """A copy of a capture is another rank by its file's name, by order, or by a rank that was changed in it.
+
+    Clocks of two GPUs never agree to the ns over many ops. Two processes of one pid and device with the same times are
+    one, moved or not; of two pids or devices that is odd, but for few ops, as in an example made up by hand.
+    """
+    seen: dict[tuple[int, ...], list[int]] = {}
+    for (number,), rows in rows_by_key(stored(trace.ops, "process")).items():
+        if rows.size > FEW:
+            start, end = (ints_at(trace.ops, column, rows) for column in ("start_ns", "end_ns"))
+            key = rows.size, int((start - start.min()).sum()), int((end - start).sum())
+            seen.setdefault(key, []).append(number)
+    for alike in seen.values():
+        first, *others = alike
+        for other in others:
+            one, two = trace.processes[first], trace.processes[other]
+            if one.capture != two.capture and one.rank != two.rank and same_times(trace, first, other):
+                trace = _about_copy(trace, first, other)
+    return trace
+
+
+def _about_copy(trace: Trace, one: int, other: int) -> Trace:
+    first, second = trace.processes[one], trace.processes[other]
+    paths = [trace.captures[each.capture].path for each in (second, first)]
+    used = [distinct(stored(trace.ops, "device")[stored(trace.ops, "process") == each]) for each in (one, other)]
+    if first.pid == second.pid and np.array_equal(used[0], used[1]):
+        raise TracevizError(f"{paths[0]} holds the same work, to the ns, as {paths[1]}.", hint=HINT)
+    if np.count_nonzero(stored(trace.ops, "process") == one) < MANY:
+        return trace
+    text = (
+        f"all ops of rank {second.rank} in {paths[0]} start and end, to the ns, as those of rank {first.rank} in "
+        f"{paths[1]}: one may be a copy of the other"
+    )
+    return trace.warn(DOUBTED, text)
 
 
 def _check_gpus(trace: Trace) -> Trace:
@@ -98,9 +123,42 @@ def _check_groups(trace: Trace) -> None:
 
 
 def _check_times(trace: Trace) -> Trace:
-    """Times are on one origin by now; captures without a start time say nothing."""
-    lasting = [one for one in trace.captures if one.start_utc_ns is not None and one.last_ns > one.first_ns]
-    dated = sorted(lasting, key=lambda one: one.first_ns)
+    """Times are on one origin by now; captures without a start time say nothing, and windows are apart by nature."""
+    window = {one.capture: one.window for one in trace.processes}
+    for number in range(window_count(trace)):
+        captures = [one for i, one in enumerate(trace.captures) if window.get(i, 0) == number]
+        lasting = [one for one in captures if one.start_utc_ns is not None and one.last_ns > one.first_ns]
+        dated = sorted(lasting, key=lambda one: one.first_ns)
+        text = _apart(dated)
+        trace = trace.warn("captures-apart", text) if text else _check_meeting(trace, dated)
+    return trace
+
+
+def doubt_apart(trace: Trace, as_captured: Trace) -> Trace:
+    """Leave the verdict open where captures do not meet in time, and no number of a call says that they do.
+
+    Parameters
+    ----------
+    trace : its collectives matched. as_captured : the same before its clocks were aligned, by what was matched.
+    """
+    text = next((one.message for one in as_captured.warnings if one.code == "captures-apart"), "")
+    if BEGINS not in text:
+        return trace
+    if trace.matches is not None:
+        collectives = trace.matches.collectives
+        numbered = is_one_of(collectives, "matched_by", ("sequence",)) & collectives["sure"].to_numpy(bool)
+        if numbered.any():
+            return trace
+    return trace.warn(DOUBTED, f"{text[0].lower()}{text[1:]}")
+
+
+def _apart(dated: list[Capture]) -> str:
+    """By how much captures that do not meet lie apart, in words; "" where they meet.
+
+    Raises
+    ------
+    TracevizError : it is too long for one run.
+    """
     apart: tuple[int, Capture, Capture] | None = None
     last = dated[0] if dated else None
     for one in dated[1:]:
@@ -112,18 +170,27 @@ def _check_times(trace: Trace) -> Trace:
             apart = one.first_ns - last.last_ns, last, one
         last = one if last is None or one.last_ns > last.last_ns else last
     if apart is None:
-        return _check_meeting(trace, dated)
+        return ""
     gap_ns, before, after = apart
     if gap_ns >= APART_NS:
         raise TracevizError(
-            f"{after.path} was captured {gap_ns / APART_NS:.1f} days after {before.path}: no ranks of one run.",
+            f"{after.path} was captured {_long(gap_ns)} after {before.path}: no ranks of one run.",
             hint=HINT,
         )
-    text = (
-        f"{after.path} begins {gap_ns / 1e9:,.1f} s after {before.path} ends: are they ranks of one run, and its same "
+    return (
+        f"{after.path}{BEGINS}{gap_ns / 1e9:,.1f} s after {before.path} ends: are they ranks of one run, and its same "
         "steps?"
     )
-    return trace.warn("captures-apart", text)
+
+
+def _long(ns: int) -> str:
+    """Hours or days.
+
+    >>> _long(36 * 3600 * 10**9), _long(5400 * 10**9)
+    ('1.5 days', '1.5 hours')
+    """
+    hours = ns / (3600 * 10**9)
+    return f"{hours / 24:.1f} days" if hours >= 24 else f"{hours:.1f} hours"
 
 
 def _check_meeting(trace: Trace, dated: list[Capture]) -> Trace:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import PurePath
 
 import numpy as np
@@ -15,6 +16,7 @@ from analyzers.common.errors import TracevizError
 from analyzers.trace.columns import assigned, ints, repeated, squeezed, stored
 from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.tables import Process, Trace
+from analyzers.trace.windows import process_group
 
 RANKS = range(2**31)  # what `ops.rank` holds
 _RANK_IN_NAME = re.compile(r"(?<![a-z0-9])rank[-_.=]?(\d+)(?!\d)", re.IGNORECASE)
@@ -44,6 +46,7 @@ def claim_of_name(path: str | PurePath) -> dict[str, int]:
 # In order of trust. Loaders fill `Process.claims`; "order" is what is left when nothing else can tell.
 RULES = {
     "manifest": "the collector's manifest",
+    "label": "its label in the file",
     "distributed": "distributedInfo in the trace",
     "environment": "RANK in the profiled process's environment",
     "file-name": "the file's name",
@@ -60,7 +63,8 @@ def assign_ranks(trace: Trace) -> Trace:
 
     Raises
     ------
-    TracevizError : two processes are given the same rank by what the captures say of themselves.
+    TracevizError : two processes are given the same rank by what the captures say of themselves; windows of one process
+        are one (`analyzers.trace.windows`).
     """
     working = [int(process) for process in distinct(stored(trace.ops, "process"))]
     if not working:  # whoever launched is a rank
@@ -69,10 +73,14 @@ def assign_ranks(trace: Trace) -> Trace:
         replace(process, claims={rule: rank for rule, rank in process.claims.items() if rank in RANKS})
         for process in trace.processes
     ]
-    rule = _rule([processes[index] for index in working], trace)
-    for position, index in enumerate(working):
-        rank = position if rule == "order" else processes[index].claims[rule]
-        processes[index] = replace(processes[index], rank=rank, rule=rule)
+    windows: dict[int, list[int]] = {}  # of each process that has several captures, by the first of them
+    for index in working:
+        windows.setdefault(process_group(processes, index), []).append(index)
+    rule = _rule([_with_claims_of_all(processes, own) for own in windows.values()], trace)
+    for position, own in enumerate(windows.values()):
+        rank = position if rule == "order" else _with_claims_of_all(processes, own).claims[rule]
+        for index in own:
+            processes[index] = replace(processes[index], rank=rank, rule=rule)
     processes = _with_idle(processes, rule)
     if len(working) == 1:
         rank_of_op = repeated(processes[working[0]].rank, np.int32, len(trace.ops))
@@ -97,6 +105,12 @@ def _with_idle(processes: list[Process], rule: str) -> list[Process]:
     ]
 
 
+def _with_claims_of_all(processes: Sequence[Process], windows: Sequence[int]) -> Process:
+    """The first window of a process, with what any of its windows claims: none contradicts another."""
+    claims = {rule: rank for index in reversed(windows) for rule, rank in processes[index].claims.items()}
+    return replace(processes[windows[0]], claims=claims)
+
+
 def _rule(working: list[Process], trace: Trace) -> str:
     for rule in RULES:
         claiming = [process for process in working if rule in process.claims]
@@ -119,7 +133,7 @@ def _rule(working: list[Process], trace: Trace) -> str:
 
 
 def _warn_of_conflict(trace: Trace, process: Process) -> Trace:
-    for rule in ("manifest", "distributed", "environment", "file-name"):
+    for rule in ("manifest", "label", "distributed", "environment", "file-name"):
         claimed = process.claims.get(rule, process.rank)
         if claimed != process.rank:
             path = trace.captures[process.capture].path

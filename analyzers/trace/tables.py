@@ -105,6 +105,8 @@ class Process(Record, frozen=True):
     unread_ranges: int = 0
     distorted: tuple[tuple[int, float], ...] = ()
     without_work: str = ""
+    window: int = 0  # of the run's, where captures of its ranks are several that follow each other, and
+    first_window: int = -1  # the process that this is a later window of, -1 where it is none's
 
 
 class Trace(Record, frozen=True, dict=True, weakref=True, eq=False):
@@ -133,6 +135,7 @@ class Trace(Record, frozen=True, dict=True, weakref=True, eq=False):
     steps: Steps | None = None  # the run's, as `analyzers.steps` found them; None where nobody looked
     whole: Trace | None = None  # of a part of a trace: what it is a part of, and
     rows: Ints | None = None  # which of that trace's ops it keeps
+    ranks_asked: tuple[int, ...] | None = None  # the ranks that the user asked for alone, where others were given
     device_labels: DeviceLabels | None = (
         None  # how the run names its devices, where the others' captures are not at hand
     )

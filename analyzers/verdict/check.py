@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError, TraceWarning
-from analyzers.common.wording import count_of, duration, percent, percent_span
+from analyzers.common.wording import count_of, duration, percent, percent_span, ranks_in_words
 from analyzers.contention.cost import contention
 from analyzers.contention.timings import Timings
 from analyzers.counters.report import in_all, unread
@@ -32,6 +32,7 @@ from analyzers.trace.graphs import but_rows
 from analyzers.trace.migrations import held_kernels
 from analyzers.trace.narrow import EVERYTHING, Narrowing, counted, speaks_by_step, steps_used
 from analyzers.trace.overhead import distorted_steps
+from analyzers.trace.programs import DOUBTED
 from analyzers.trace.run import ALL, Beside, PartitionedRun, as_run, ask_along
 from analyzers.trace.step_table import StepsUsed
 from analyzers.trace.tables import Process, Trace
@@ -235,8 +236,10 @@ def _why_empty(run: PartitionedRun, text: str, narrowing: Narrowing) -> str:
 class RunContext(msgspec.Struct, frozen=True):
     """Clocks and warnings of the run as a whole, and how many ranks it had: what the answer needs beside its parts.
 
-    ranks_given : that have work in what was asked for; `asked` where that leaves out others of the captures.
+    ranks_given : that have work in what was asked for; `asked` where the user left out others of the captures.
     without_work : ranks given that have none, and why, in words.
+    ranks_captured : of what was asked for, whether they have work in it or not. where : what was asked for, in words.
+    doubt : why the captures may not be of one run, "" where nothing says so.
     ranks_known : that the job had, at least; None where nothing says.
     unsure : collectives of several ranks that are not surely matched, and all such.
     """
@@ -251,15 +254,19 @@ class RunContext(msgspec.Struct, frozen=True):
     unsure: tuple[int, int] = (0, 0)
     steps: StepsUsed | None = None
     without_work: tuple[str, ...] = ()
+    ranks_captured: tuple[int, ...] = ()
+    where: str = ""
+    doubt: str = ""
 
     @staticmethod
     def of(trace: Trace, parts: Sequence[Part], narrowing: Narrowing = ALL) -> RunContext:
         """Take it from a run's trace, and from the parts of it that were asked for."""
         given = len({rank for part in parts for rank in part.rank_ids})
-        asked = narrowing.ranks is not None or (trace.whole is not None and len(trace.whole.rank_ids) > given)
-        known = ranks_known(trace)
-        if not asked and len(trace.rank_ids) > given:  # steps or a window that some ranks have nothing of
-            known = max(known or 0, len(trace.rank_ids))
+        wanted = trace.ranks_asked if narrowing.ranks is None else narrowing.ranks
+        captured = tuple((trace.whole or trace).rank_ids) if wanted is None else tuple(sorted(set(wanted)))
+        asked, known = wanted is not None, ranks_known(trace)
+        if not asked and len(captured) > given:  # steps or a window that some ranks have nothing of
+            known = max(known or 0, len(captured))
         if any(part.peers_absent for part in parts) and (known is None or known <= given):
             known = given + 1  # at least
         unsure = trace.matches.unsure if trace.matches else (0, 0)
@@ -274,12 +281,29 @@ class RunContext(msgspec.Struct, frozen=True):
             unsure,
             steps_used(trace, narrowing),
             tuple(in_words(trace, one) for one in trace.processes if one.without_work and _is_asked(one, narrowing)),
+            captured,
+            _where(narrowing),
+            next((one.message for one in trace.warnings if one.code == DOUBTED), ""),
         )
 
     @property
     def absent(self) -> int:
         """How many ranks of the job were not given, where all of them were asked about."""
-        return 0 if self.asked or self.ranks_known is None else max(self.ranks_known - self.ranks_given, 0)
+        return 0 if self.asked or self.ranks_known is None else max(self.ranks_known - len(self.ranks_captured), 0)
+
+    def without(self, ranks: Sequence[RankOverlap]) -> list[int]:
+        """Ranks that were asked for, on which neither side ran."""
+        return sorted(set(self.ranks_captured) - {one.rank for one in ranks})
+
+
+def _where(narrowing: Narrowing) -> str:
+    """What is looked at, in words."""
+    if narrowing.steps is not None:
+        first, last = narrowing.steps
+        return f"in step {first}" if last == first + 1 else f"in steps {first} to {last - 1}"
+    if narrowing.window is not None:
+        return f"in the window from {duration(narrowing.window[0])} to {duration(narrowing.window[1])}"
+    return "in what is looked at"
 
 
 def _is_asked(process: Process, narrowing: Narrowing) -> bool:
@@ -323,16 +347,19 @@ def answer(
     undecidable = undecidable or _unread(parts, run, selectors) or lost(run.warnings, *selectors)
     undecidable = undecidable or held_kernels(sum(side.migrations for part in parts for side in part.sides))
     first, second = (reduce(add, (part.arrivals[side] for part in parts), Arrivals()) for side in (0, 1))
-    job = Job() if undecidable else job_of(ranks, min_overlap, absent=run.absent > 0, accept_apparent=accept_apparent)
-    last_arrival = None if undecidable else last_arrival_of(first, second)
+    without = run.without(ranks)  # where neither side ran, though it may elsewhere
+    job = job_of(ranks, min_overlap, absent=run.absent > 0 or bool(without), accept_apparent=accept_apparent)
+    blocked = undecidable or _not_of_one_run(run) or _gone(run, parts, ranks, job)
+    job = Job() if blocked else job
+    last_arrival = None if blocked else last_arrival_of(first, second)
     passed = None if run.without_work else job.meets(min_overlap)
-    if not undecidable:
+    if not blocked:
         notes += _about_everything(
             parts, run, min_overlap, verdict_of(job, min_overlap), accept_apparent=accept_apparent
         )
     undecided = _reason(job, ranks, *((text, _empty(parts, side)) for side, text in enumerate((a, b))))
-    reason = undecidable or _without_work(job, min_overlap, run) or undecided
-    reason = reason or _unsure(job, passed, min_overlap, run)
+    reason = blocked or _without_work(job, min_overlap, run) or undecided
+    reason = reason or _unsure(job, passed, min_overlap, run, ranks)
     for side, selector in enumerate(selectors):
         notes += about_graphs(sum(part.sides[side].graphs for part in parts), selector)
     gain = None
@@ -498,6 +525,27 @@ def _lost(rank: int, launches: int) -> str:
     return f"{count_of(launches, 'launch')} of rank {rank}, which may be of a side, {has} no GPU work"
 
 
+def _not_of_one_run(run: RunContext) -> str:
+    """Why the captures may not be of one run, so that no answer is that of a job; "" where they may."""
+    return f"the captures may not be of one run: {run.doubt}" if run.doubt else ""
+
+
+def _gone(run: RunContext, parts: Sequence[Part], ranks: Sequence[RankOverlap], job: Job) -> str:
+    """Which of the ranks that were given have nothing in what is looked at, and what the others say; "" where none."""
+    working = {rank for part in parts for rank in part.rank_ids}
+    gone = sorted(set(run.ranks_captured) - working)
+    if not gone or job.deciding is None:
+        return ""
+    left = sorted(working)
+    figure = percent(job.real_overlap_ratio, apparent=job.apparent)
+    has = "have" if len(gone) > 1 else "has"
+    return (
+        f"{figure} on {ranks_in_words(left)}, but {ranks_in_words(gone)}, of which a capture was given, {has} no GPU "
+        f"work {run.where}. Look at steps that all ranks have, or ask for {ranks_in_words(left)} alone with --ranks "
+        f"{','.join(map(str, left))}"
+    )
+
+
 def _few_instances(gain: Gain) -> str:
     return (
         f"The gain rests on {count_of(gain.instances, 'instance')}, and {gain.baseline_instances} of the baseline: too "
@@ -505,7 +553,7 @@ def _few_instances(gain: Gain) -> str:
     )
 
 
-def _unsure(job: Job, passed: bool | None, bar: float, run: RunContext) -> str:
+def _unsure(job: Job, passed: bool | None, bar: float, run: RunContext, ranks: Sequence[RankOverlap]) -> str:
     """Why a bar within the range is neither met nor missed, and what would tell; "" where it is."""
     low, high = job.ratio_low, job.ratio_high
     if passed is not None or low is None or high is None or job.low_given is None:
@@ -519,7 +567,8 @@ def _unsure(job: Job, passed: bool | None, bar: float, run: RunContext) -> str:
             "% shorter. Capture again, or with another profiler"
         )
     measured = f"{figure}, bar {percent(bar)}" if job.real_overlap_ratio else f"none seen, bar {percent(bar)}"
-    given = f"{run.ranks_given} of the job's {run.ranks_known} ranks {'was' if run.ranks_given == 1 else 'were'}"
+    captured = len(run.ranks_captured) or run.ranks_given
+    given = f"{captured} of the job's {run.ranks_known} ranks {'was' if captured == 1 else 'were'}"
     if job.apparent:
         why, remedy = "some communication matches no other rank's", "Capture all ranks, whole steps"
         if run.absent:
@@ -533,6 +582,12 @@ def _unsure(job: Job, passed: bool | None, bar: float, run: RunContext) -> str:
         return (
             f"measured {figure}, but {_lost(*job.lost)} on record: {range_} (bar {percent(bar)}). Capture again with "
             "larger buffers, or less"
+        )
+    if job.low_given >= bar and (without := run.without(ranks)):
+        left = ",".join(str(rank) for rank in run.ranks_captured if rank not in without)
+        return (
+            f"{measured}: met where both sides ran, but neither side ran on {ranks_in_words(without)}. Select what all "
+            f"ranks run, or ask for the others alone with --ranks {left}"
         )
     if job.low_given >= bar:
         return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import PurePath
 
 import msgspec
 import pandas as pd
@@ -166,6 +167,12 @@ class OverlapResult(Record, frozen=True):
         return next((one for one in self.ranks if (one.rank, one.device) == self.job.deciding), None)
 
     @property
+    def deciding_window(self) -> RankOverlap | None:
+        """The window of that rank which decides, where it has several; else the rank."""
+        rank = self.deciding_rank
+        return None if rank is None else next((one for one in rank.windows if one.window == self.job.window), rank)
+
+    @property
     def findings(self) -> list[Finding]:
         """What stopped overlap on the rank that decides, worst first."""
         return findings(self.deciding_rank) if self.deciding_rank else []
@@ -245,6 +252,8 @@ class OverlapResult(Record, frozen=True):
         if job.deciding is None:
             return "no rank"
         name = self.device_labels.name(*job.deciding)
+        if self.deciding_window is not None and self.deciding_window.capture:
+            name = f"{name} in {PurePath(self.deciding_window.capture).name}"
         count, known = job.ranks_deciding, self.ranks_known
         short = known is not None and known > self.ranks_given
         which = f"{'asked for' if self.ranks_asked else 'given'}, of {known}" if short else ""

@@ -71,7 +71,7 @@ def overlap(result: OverlapResult) -> Json:
         "ranks_met": job.ranks_met,
         "job": {
             **_fields(job, "rule", "rank", "device", "real_overlap_ns", "achievable_ns", "real_overlap_ratio"),
-            **_fields(job, "step", "steps", "apparent"),
+            **_fields(job, "step", "steps", "window", "apparent"),
             "real_overlap_ratio_low": job.ratio_low,
             "real_overlap_ratio_high": job.ratio_high,
         },
@@ -174,6 +174,18 @@ def _fields(one: object, *names: str) -> Json:
     return {name: getattr(one, name) for name in names}
 
 
+def _window(one: RankOverlap) -> Json:
+    """One capture of a rank that has several, by itself; `achievable_ns` is the ratio's denominator."""
+    return {
+        **_fields(one, "window", "capture"),
+        "a": _side(one.a),
+        "b": _side(one.b),
+        **_fields(one, "overlap_ns", "real_overlap_ns", "real_overlap_ratio"),
+        "achievable_ns": one.could_overlap_ns,
+        "median_step": None if one.typical.step is None else values(one.typical),
+    }
+
+
 def _rank(rank: RankOverlap) -> Json:
     known, typical = rank.real_overlap_ratio is not None, rank.typical
     return {
@@ -192,6 +204,7 @@ def _rank(rank: RankOverlap) -> Json:
         "lost": _fields(rank.lost, "ops", "most_ns"),
         "spoiled": rank.spoiled,
         "median_step": None if typical.step is None else values(typical),
+        "windows": [_window(one) for one in rank.windows],
         "waiting_share_estimate": rank.unseen.waiting if rank.unseen else None,
         "missed": [
             {

@@ -27,7 +27,7 @@ from analyzers.readers.json_stream import (
     without_nan,
 )
 from analyzers.readers.kineto import header as headers
-from analyzers.readers.kineto import tables
+from analyzers.readers.kineto import merged, tables
 from analyzers.readers.kineto.events import CALLS, FIELDS, BadTime, Batch, Head, Heads, Rows, decode, join, stack
 from analyzers.readers.kineto.fast import Known, scan
 from analyzers.readers.kineto.mend import NOTHING_BROKEN, Broken, about_broken, mended
@@ -35,6 +35,7 @@ from analyzers.readers.kineto.vendor import Raw, Vendor
 from analyzers.readers.kineto.vendors import vendor_of
 from analyzers.trace.columns import codes, ints, is_one_of, of_codes, span
 from analyzers.trace.freed_memory import freed_memory_kept
+from analyzers.trace.merge import merge
 from analyzers.trace.overhead import KINETO, with_overhead
 from analyzers.trace.tables import Capture, Process, Trace
 from analyzers.trace.unread import UnreadWork, with_unread
@@ -153,13 +154,49 @@ def trace_of(
 ) -> Trace:
     """Make the Trace of a file's events, whatever they were written in, and of what stands beside them.
 
+    A file in which ranks were merged is a capture of several processes, one a rank.
+
     Parameters
     ----------
     broken : what of the file could not be read, as it is no valid JSON.
+
+    Raises
+    ------
+    TracevizError : it holds events of several ranks, and not all say whose they are.
     """
     warnings = [*about_broken(broken, batch.events), *sound(batch, heads.all)]
-    rows = {**batch.rows, "api": stack([batch.rows[group] for group in CALLS], FIELDS["api"])}
-    zero = min((int(each.start.min()) for group, each in rows.items() if len(each) and group != "memory"), default=0)
+    zero = min(
+        (int(each.start.min()) for group, each in batch.rows.items() if len(each) and group != "memory"), default=0
+    )
+    owned = merged.split(path, batch, heads.all, lambda: merged.names_in(path))
+    of_ranks = [_of_rank(path, header, one, heads, batch, broken, warnings, zero) for one in owned]
+    return of_ranks[0] if len(of_ranks) == 1 else _in_one_capture(of_ranks)
+
+
+def _in_one_capture(traces: Sequence[Trace]) -> Trace:
+    """The ranks of one file as the processes of its one capture: their times have one zero already."""
+    joined = merge([replace(one, origin_utc_ns=0) for one in traces])
+    spans = [(one.first_ns, one.last_ns) for one in joined.captures]
+    whole = replace(
+        traces[0].captures[0], first_ns=min(first for first, _ in spans), last_ns=max(last for _, last in spans)
+    )
+    processes = tuple(replace(one, capture=0) for one in joined.processes)
+    return replace(joined, captures=(whole,), processes=processes, origin_utc_ns=whole.start_utc_ns)
+
+
+def _of_rank(
+    path: Path,
+    header: Mapping[str, Any],
+    owned: merged.Owned,
+    heads: Heads,
+    batch: Batch,
+    broken: Broken,
+    warnings: Sequence[TraceWarning],
+    zero: int,
+) -> Trace:
+    """The Trace of one rank's events of a file, of which `batch` has all; zero : the time that becomes 0."""
+    told = batch.comms
+    rows = {**owned.rows, "api": stack([owned.rows[group] for group in CALLS], FIELDS["api"])}
     pids = tables.cpu_pids(rows, heads.all)
     api_process = tables.process_of_heads(rows["api"], heads.all, pids)
     gpu_process = {
@@ -168,6 +205,10 @@ def trace_of(
         )
         for group in ("op", "sync")
     }
+    if len(pids) > 1:
+        device = tables.devices(rows["op"], heads.all)
+        unsure = tables.launched_by_any(rows["op"], rows["api"], api_process, len(pids), device)
+        merged.refuse_unlabelled(path, pids, unsure)
     calls = api_process, rows["api"].fields["correlation"]
     launch = first_row_of(*calls, gpu_process["op"], rows["op"].fields["correlation"])
     ops = tables.ops(rows["op"], heads.all, gpu_process["op"], zero, launch)
@@ -183,14 +224,14 @@ def trace_of(
         ranges=ranges,
         syncs=syncs,
         records=tables.records(rows["api"], heads.all, api_process),
-        comms=tables.comms(ops, api, ranges, rows["op"].comm, rows["range"].comm, batch.comms),
+        comms=tables.comms(ops, api, ranges, rows["op"].comm, rows["range"].comm, told),
         devices=headers.devices(header),
         memory=tables.memory(rows["memory"], tables.process_of_heads(rows["memory"], heads.all, pids), zero),
         warnings=tuple(warnings),
     )
     raw = Raw(rows, heads.all, header, zero)
     vendor = vendor_of(raw)
-    trace = vendor.complete(_described(trace, path, raw, pids, vendor.runtime), raw)
+    trace = vendor.complete(_described(trace, path, raw, pids, vendor.runtime, owned.claims), raw)
     (capture,) = trace.captures
     lacking = lacks(trace, vendor, bool(headers.number(header, "record_shapes")))
     unused = not_used(batch.unused, rows["span"], heads.all)
@@ -200,13 +241,13 @@ def trace_of(
     return unrecorded_waits(odd_links(overhead(trace, rows["span"], heads.all, zero)), vendor)
 
 
-def _described(trace: Trace, path: Path, raw: Raw, pids: list[int], runtime: str) -> Trace:
-    """Add what is known of the file and its processes."""
+def _described(trace: Trace, path: Path, raw: Raw, pids: list[int], runtime: str, by_label: Mapping[str, int]) -> Trace:
+    """Add what is known of the file and its processes; by_label : what a label claims, of a file of several ranks."""
     header, zero = raw.header, raw.zero
     base = headers.number(header, "baseTimeNanoseconds")
     start = base + zero if base is not None else zero if zero >= _EPOCH_SINCE else None
     host = headers.host(header, path, pids)
-    claims = headers.rank_claims(header, path) if len(pids) == 1 else {}
+    claims = by_label or (headers.rank_claims(header, path) if len(pids) == 1 else {})
     first_ns, last_ns = span(trace.ops, trace.api, trace.ranges, trace.syncs)
     capture = Capture(
         path=str(path),

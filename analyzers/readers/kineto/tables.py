@@ -310,6 +310,23 @@ def process_of_gpu(rows: Rows, api: Rows, api_process: Ints, processes: int, dev
     return found
 
 
+def launched_by_any(rows: Rows, api: Rows, api_process: Ints, processes: int, device: Ints) -> int:
+    """How many GPU rows have an id that calls of several processes have, on devices that do not tell whose they are.
+
+    A device tells where all of its other rows are of one process.
+    """
+    callers, found = np.zeros(len(rows), np.int64), np.full(len(rows), -1, np.int64)
+    for process in range(processes):
+        hit = first_row(api.fields["correlation"][api_process == process], rows.fields["correlation"]) >= 0
+        callers += hit
+        found[hit] = process
+    unsure = 0
+    for own in rows_by_key(device).values():
+        if np.unique(found[own][callers[own] == 1]).size != 1:
+            unsure += int(np.count_nonzero(callers[own] > 1))
+    return unsure
+
+
 # An "Event Sync" or "Stream Sync" proves no name: a query leaves the same record.
 _PROVEN = {"stream_wait": "cudaStreamWaitEvent", "device": "cudaDeviceSynchronize"}
 

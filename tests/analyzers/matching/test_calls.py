@@ -20,7 +20,7 @@ from tests.support.one_kernel import ALL_REDUCE, SEND_RECV, one_call, rows, seve
 SAYS_NOTHING = {
     "bytes": -1, "dtype": None, "group": None, "group_description": None,
     "group_ranks": None, "group_size": -1, "sequence": -1,
-    "communicator": -1, "peer": -1, "per_rank": False, "stated": True,
+    "communicator": -1, "peer": -1, "per_rank": False, "stated": True, "window": 0,
 }  # fmt: skip
 
 

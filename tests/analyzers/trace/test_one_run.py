@@ -94,7 +94,7 @@ def test_a_capture_given_twice_under_two_names_is_refused(tmp_path: Path) -> Non
         with pytest.raises(TracevizError, match=r"holds the same work, to the ns, as"):
             load(paths)
     load([paths[0], file(1_101).write(tmp_path / "c.rank2.json")])
-    load([file(1_100, kernels=2).write(tmp_path / f"few{rank}.json") for rank in (0, 1)])  # alike by chance
+    load([file(1_100, kernels=2).write(tmp_path / f"few.rank{rank}.json") for rank in (0, 1)])  # alike by chance
 
 
 def on_gpus(*claims: tuple[str, int]) -> Trace:

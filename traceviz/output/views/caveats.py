@@ -24,7 +24,7 @@ MAY_CHANGE_IT = (
         "unreadable-events",
         "graph-as-one-row",
     ),
-    *("ranks-missing", "ranks-unstated", "one-rank", "rank-conflict", "captures-apart", "same-gpu"),
+    *("ranks-missing", "ranks-unstated", "not-one-run", "one-rank", "rank-conflict", "captures-apart", "same-gpu"),
     *("clocks-not-aligned", "clocks-contradict", "hosts-contradict", "no-common-clock", "pasted-clocks"),
     *("order-refuted", "unmatched-calls", "partly-matched", "unsure-matches", "cut-off", "few-collectives"),
     *("host-clocks-apart", "steps-renumbered", "ends-apart", "waiting-is-not-overlap"),

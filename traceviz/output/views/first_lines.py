@@ -43,7 +43,12 @@ def after_the_verdict(result: OverlapResult) -> list[str]:
     rank = result.deciding_rank
     if rank is None:
         return []
-    lines = [_apparent(result, rank), _cause(result, rank), _remedy(result, rank), _at_stake(result)]
+    lines = [
+        _apparent(result, result.deciding_window or rank),
+        _cause(result, rank),
+        _remedy(result, rank),
+        _at_stake(result),
+    ]
     return [line for line in lines if line]
 
 

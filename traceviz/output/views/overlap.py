@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from analyzers.causes.table import CAUSES
 from analyzers.overlap.job import LastArrival
 from analyzers.overlap.measure import Missed, RankOverlap
@@ -63,6 +65,7 @@ def figures(result: OverlapResult, *, verbose: bool = False) -> list[Block]:
     most = MOST_RANKS if verbose else FEW_RANKS
     if result.ranks:
         shown.append(_real(result, most))
+        shown += _windows(result, most)
         shown += [_busy(result), *_other_tools(result)] if verbose else []
     if result.last_arrival is not None:
         shown.append(_last_arrival(result, result.last_arrival))
@@ -121,6 +124,26 @@ def _real(result: OverlapResult, most: int) -> Table:
     note = unshown(len(result.ranks) - most, "more ranks")
     of = f", sums over {len(result.steps.numbers)} steps" if result.steps is not None and result.steps.numbers else ""
     return Table(headers, rows, f"Per rank{of}", frozenset(headers), note)
+
+
+def _windows(result: OverlapResult, most: int) -> list[Block]:
+    """Of ranks with several windows, what each capture comes to by itself."""
+    windows = [(rank, one) for rank in result.ranks[:most] for one in rank.windows]
+    if not windows:
+        return []
+    headers = ("rank", "capture", "A wait", "real overlap", "possible", "real / possible")
+    rows = [
+        (
+            result.device_labels.short(rank.rank, rank.device),
+            Path(one.capture).name,
+            duration(one.a.wait_ns),
+            duration(one.real_overlap_ns),
+            duration(one.could_overlap_ns),
+            percent(one.real_overlap_ratio, apparent=one.is_apparent),
+        )
+        for rank, one in windows
+    ]
+    return [Table(headers, rows, "Per window: the worst one decides", frozenset(headers) - {"capture"})]
 
 
 def _times(one: DeviceTime) -> list[str]:
