@@ -208,7 +208,8 @@ def test_events_in_a_begin_and_an_end_are_counted_and_of_a_gpu_leave_the_verdict
     content["traceEvents"][-1:-1] = [{"ph": ph, "pid": pid, "tid": 1, "ts": 3, "name": "x"} for ph in "BE"]
     path = write(tmp_path, json.dumps(content))
     (capture,) = load([path]).captures
-    assert capture.unused == {"events in phase 'B'": 1, "events in phase 'E'": 1}
+    of_phases = {kind: count for kind, count in capture.unused.items() if "phase" in kind}
+    assert of_phases == {"events in phase 'B'": 1, "events in phase 'E'": 1}
     said = "2 events of a device" in tv.check_overlap(path).reason
     assert said is of_gpu
 
