@@ -109,7 +109,7 @@ def calls(trace: Trace) -> Calls:
     operations = np.where(operation_known, merged.codes[code.size :], merged.codes[: code.size])
     columns["operation"] = pd.Categorical.from_codes(operations, dtype=merged.dtype)
     columns |= {column: about_calls[column] for column in _CALL_COLUMNS if column not in ("operation", "bytes")}
-    columns["stated"] = _adopt_groups(columns, stored(ops, "launch") >= 0)
+    columns["stated"] = _adopt_groups(columns, stored(ops, "launch") >= 0, one_host=_may_be_one_host(members))
     columns["bytes"], columns["per_rank"] = _message_bytes(columns["operation"], about_calls)
     columns["peer"] = _global_peers(about_calls["group_ranks"], columns["rank"], about_calls["peer"])
     table = framed(columns)
@@ -119,12 +119,19 @@ def calls(trace: Trace) -> Calls:
     return Calls(members, table, _transfers(table, ops, trace.comms))  # many ranks have many calls: a copy takes time
 
 
-def _adopt_groups(columns: dict[str, Any], launched: Mask) -> Mask:
+def _may_be_one_host(members: pd.DataFrame) -> bool:
+    """Whether no two processes have a GPU of one number."""
+    return len(np.unique(ints(members, "device"))) == len(members)
+
+
+def _adopt_groups(columns: dict[str, Any], launched: Mask, *, one_host: bool) -> Mask:
     """Give calls that name no group or communicator the only one of their stream; says which were launched before.
 
     Parameters
     ----------
     launched : whether a call's launch is captured.
+    one_host : whether all ranks may be of one host. Over several, clocks are known too little to tell which of the
+        others' calls one was that was launched before the capture.
 
     Returns
     -------
@@ -150,7 +157,8 @@ def _adopt_groups(columns: dict[str, Any], launched: Mask) -> Mask:
         columns[name] = pd.Categorical.from_codes(changed, dtype=values.dtype) if is_text else changed
     states_others = np.isin(columns["member"], columns["member"][rows])
     stated = named | launched | ~states_others
-    stated[adopted] |= columns["group"].codes[adopted] >= 0  # NCCL's ranges name no groups, and split communicators
+    if one_host:
+        stated[adopted] |= columns["group"].codes[adopted] >= 0  # NCCL's ranges name no groups, and split communicators
     return stated
 
 

@@ -151,11 +151,14 @@ def test_a_call_without_a_communicator_is_of_the_only_one_of_its_stream() -> Non
     assert [row["communicator"] for row in rows(calls(builder.trace()))] == [7, 7, 7, -1, 8]
 
 
-@pytest.mark.parametrize("others", [True, False])
-def test_nothing_is_stated_of_what_was_launched_before_the_capture_where_it_is_of_others(others: bool) -> None:
+@pytest.mark.parametrize(("others", "device"), [(True, 1), (False, 1), (True, 0), (False, 0)])
+def test_nothing_is_stated_of_what_was_launched_before_the_capture_where_it_is_of_others(
+    others: bool, device: int
+) -> None:
     """The first launches are not captured, the third is and says nothing, the fourth may say its group.
 
-    The second is on that one's stream, and so of its group.
+    The second is on that one's stream, and so of its group: that counts where the ranks may be of one host, which
+    those of two GPUs of one number are not.
     """
     builder = Builder()
     rank = builder.rank(0)
@@ -163,8 +166,9 @@ def test_nothing_is_stated_of_what_was_launched_before_the_capture_where_it_is_o
         rank.kernel(ALL_REDUCE, stream, 100, 200, launch=launch)
     if others:
         builder.add("comms", process=0, correlation=builder.correlation, group="a")
-    builder.rank(1).kernel(ALL_REDUCE, 20, 100, 200)  # a rank of which nothing is ever stated
-    assert [row["stated"] for row in rows(calls(builder.trace()))] == [not others, True, True, True, True]
+    builder.rank(1, device=device).kernel(ALL_REDUCE, 20, 100, 200)  # a rank of which nothing is ever stated
+    adopted = not others or device == 1
+    assert [row["stated"] for row in rows(calls(builder.trace()))] == [not others, adopted, True, True, True]
 
 
 ids = st.tuples(st.integers(0, 4), st.integers(-1, 3))
