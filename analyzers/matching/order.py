@@ -35,7 +35,7 @@ ENOUGH = 8  # pairs from which on ends may say so
 DECISIVE = 4.0  # standard errors between two lags that decide
 BY_CLOCKS = 0.75  # confidence in what only the clocks decide
 CLEAR = 0.5  # a confidence from here on is sure
-DOUBTED = 0.25  # in equal calls that another order fits as well, where a rank may lack the head and clocks are unknown
+IN_DOUBT = 0.25  # in equal calls that another order fits as well, where a rank may lack the head and clocks are unknown
 
 
 class CallSequence(msgspec.Struct, frozen=True):
@@ -175,7 +175,7 @@ def _lag(
         if rival.pairs >= ENOUGH and FAR_BETTER * rival.scatter_ns < zero.scatter_ns and zero.scatter_ns > JITTER_NS:
             return rival
         is_told = zero.is_bounded or by_steps or FAR_BETTER * zero.scatter_ns <= rival.scatter_ns
-        return zero if is_told or not headless else msgspec.structs.replace(zero, confidence=DOUBTED)
+        return zero if is_told or not headless else msgspec.structs.replace(zero, confidence=IN_DOUBT)
     # One clock that stamped both ranks' calls is no assumption; of two, hosts yield to equal calls that no other order
     # fits about as well.
     alone = rival is None or FAR_BETTER * zero.scatter_ns <= rival.scatter_ns

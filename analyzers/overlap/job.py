@@ -19,13 +19,14 @@ from statistics import median
 import msgspec
 import numpy as np
 import pandas as pd
+from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import intersect, measure, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.overlap.certainty import RealRange, real_range
-from analyzers.overlap.measure import RankOverlap
+from analyzers.overlap.measure import LostWork, RankOverlap
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.kernels import is_communication
@@ -49,7 +50,7 @@ class Job(Record, frozen=True):
     unaccounted_ns : on a deciding rank at most, how long the sides run beside work that no launch accounts for.
     low_given : `ratio_low` of the ranks that were given, where others were not, and may be worse.
     spoiled : the rank of which most ops had their duration cut, and how many; None where that matters on none.
-    lost : the rank of which most launches that may be of a side have no op, and how many; None where all have.
+    lost : where launches without an op are why it can't be told, the rank of which most may be of a side, and how many.
     window : the worst window of the worst rank, whose figures these are; None where no rank has several.
     """
 
@@ -93,12 +94,27 @@ def job_of(ranks: Sequence[RankOverlap], bar: float, *, absent: bool = False, ac
     absent : whether the job had other ranks, which may be worse.
     accept_apparent : take waits that can't be seen as none, and absent ranks as no worse.
     """
+    found = _job_of(ranks, bar, absent=absent, accept_apparent=accept_apparent)
+    every = [one for rank in ranks for one in rank.by_window]
+    if found.meets(bar) is not None or not any(one.lost.ops for one in every):
+        return found
+    recorded = [_as_recorded(rank) for rank in ranks]
+    without = _job_of(recorded, bar, absent=absent, accept_apparent=accept_apparent)
+    decides = without.meets(bar) is not None or any(one.lost.blind for one in every)
+    most = max(every, key=lambda one: (one.lost.blind, one.lost.ops))
+    return replace(found, lost=(most.rank, most.lost.ops)) if decides else found
+
+
+def _as_recorded(rank: RankOverlap) -> RankOverlap:
+    """A rank as if nothing of it were lost."""
+    return replace(rank, lost=LostWork(), windows=tuple(replace(one, lost=LostWork()) for one in rank.windows))
+
+
+def _job_of(ranks: Sequence[RankOverlap], bar: float, *, absent: bool, accept_apparent: bool) -> Job:
     every = [one for rank in ranks for one in rank.by_window]
     both = [one for one in every if one.real_overlap_ratio is not None]
-    lossy = max((one for one in every if one.lost.ops), key=lambda one: one.lost.ops, default=None)
-    lost = None if lossy is None else (lossy.rank, lossy.lost.ops)
     if not both:
-        return Job(lost=lost)
+        return Job()
     enough = DECIDES_FROM * median(rank.typical.could_overlap_ns for rank in both)
     deciding = [rank for rank in both if rank.typical.could_overlap_ns >= enough]
     worst = min(deciding, key=lambda rank: (rank.typical.ratio or 0.0, rank.rank, rank.device, rank.window))
@@ -127,7 +143,6 @@ def job_of(ranks: Sequence[RankOverlap], bar: float, *, absent: bool = False, ac
         apparent=any(rank.is_apparent for rank in deciding),
         low_given=low,
         unaccounted_ns=max(rank.unaccounted_ns for rank in deciding),
-        lost=lost,
         spoiled=None if spoiled is None else (spoiled.rank, spoiled.spoiled),
         window=worst.window if any(rank.windows for rank in ranks) else None,
     )

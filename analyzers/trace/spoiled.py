@@ -16,7 +16,8 @@ from analyzers.common.wording import count_of, duration
 from analyzers.trace.columns import assigned, codes, ints, ints_at, is_one_of, lanes, of_codes
 from analyzers.trace.tables import Process, Trace
 
-FORMATS = ("kineto", "nsys")  # whose streams are CUDA's or HIP's, and keep order
+FORMATS = ("kineto", "nsys")  # whose lanes are streams of the runtime
+IN_ORDER = ("CUDA", "HIP")  # runtimes whose streams keep order; a queue of SYCL need not
 TOLERATED_NS = 1_000  # no timestamp of a GPU is trusted to better than this
 DEPENDENT_NS = 20_000  # how long a kernel may run before the one that it depends on has ended
 MOST_NAMED = 8
@@ -24,7 +25,7 @@ MOST_NAMED = 8
 
 def cut_spoiled(trace: Trace) -> Trace:
     """A trace of one capture whose ops end by the start of the next on their stream; counted by process."""
-    if not len(trace.ops) or any(one.format not in FORMATS for one in trace.captures):
+    if not all(one.format in FORMATS and one.runtime in IN_ORDER for one in trace.captures):
         return trace
     cut = _past_the_next(trace)
     if not cut.any():

@@ -11,39 +11,41 @@ import msgspec
 from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError, TraceWarning
-from analyzers.common.wording import count_of, duration, percent, percent_span, ranks_in_words
+from analyzers.common.wording import count_of, percent
 from analyzers.contention.cost import contention
 from analyzers.contention.timings import Timings
 from analyzers.counters.report import in_all, unread
-from analyzers.matching.peers import ranks_known
 from analyzers.overlap.job import Arrivals, Job, job_of, last_arrival_of
 from analyzers.overlap.measure import RankOverlap
 from analyzers.overlap.pairing import RULE_OF, RULES
 from analyzers.select.absence import explain_nothing, launches_in, ranges_of, work_of
-from analyzers.select.language import Selector, atoms, names_of, parse
+from analyzers.select.language import Selector, names_of, parse
 from analyzers.select.select import about_threads
 from analyzers.select.sides import ALL_SHARED, Shared, about_shared
-from analyzers.trace.alignment import Clocks
 from analyzers.trace.by_process import by_process
 from analyzers.trace.communication import COMMUNICATION
 from analyzers.trace.counted import CommunicationFacts, about_neither, about_suggested
 from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.graphs import but_rows
-from analyzers.trace.migrations import held_kernels
 from analyzers.trace.narrow import EVERYTHING, Narrowing, counted, speaks_by_step, steps_used
 from analyzers.trace.overhead import distorted_steps
-from analyzers.trace.programs import DOUBTED
 from analyzers.trace.run import ALL, Beside, PartitionedRun, as_run, ask_along
-from analyzers.trace.step_table import StepsUsed
-from analyzers.trace.tables import Process, Trace
+from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import LAUNCHED_BEFORE
-from analyzers.trace.unread import undecided_by_unread
-from analyzers.trace.without_work import in_words
 from analyzers.verdict.claim import judge, read_speedup
 from analyzers.verdict.gain import Gain, gain_over
-from analyzers.verdict.graphs import about_graphs, hidden_work
-from analyzers.verdict.losses import lost
+from analyzers.verdict.graphs import about_graphs
 from analyzers.verdict.part import PairingDecision, Part, agree, examine, of_run, reconcile
+from analyzers.verdict.reasons import (
+    RunContext,
+    asked_for,
+    gone,
+    not_of_one_run,
+    undecidable,
+    unsure,
+    why_nothing_overlapped,
+    without_work,
+)
 from analyzers.verdict.result import OverlapResult
 from analyzers.verdict.stake import stake_of
 from analyzers.verdict.warnings import (
@@ -61,7 +63,6 @@ from analyzers.verdict.warnings import (
 __all__ = ["DEFAULT_BAR", "SERIALIZED_BELOW", "OverlapResult", "check_overlap", "verdict"]
 
 DEFAULT_BAR = 0.6
-_BY_RANGES = {"nvtx", "op"}
 _BY_COMMUNICATION = {"comm", "compute", "collective", "group"}
 SERIALIZED_BELOW = 0.1  # less than this is the tails meeting, not an overlap
 
@@ -233,83 +234,6 @@ def _why_empty(run: PartitionedRun, text: str, narrowing: Narrowing) -> str:
     return explain_nothing(selector, work, ranges, launches)
 
 
-class RunContext(msgspec.Struct, frozen=True):
-    """Clocks and warnings of the run as a whole, and how many ranks it had: what the answer needs beside its parts.
-
-    ranks_given : that have work in what was asked for; `asked` where the user left out others of the captures.
-    without_work : ranks given that have none, and why, in words.
-    ranks_captured : of what was asked for, whether they have work in it or not. where : what was asked for, in words.
-    doubt : why the captures may not be of one run, "" where nothing says so.
-    ranks_known : that the job had, at least; None where nothing says.
-    unsure : collectives of several ranks that are not surely matched, and all such.
-    """
-
-    clocks: Clocks | None
-    warnings: tuple[TraceWarning, ...]
-    ranks_given: int = 0
-    ranks_known: int | None = None
-    asked: bool = False
-    processes: tuple[Process, ...] = ()
-    runtime: str = "CUDA"
-    unsure: tuple[int, int] = (0, 0)
-    steps: StepsUsed | None = None
-    without_work: tuple[str, ...] = ()
-    ranks_captured: tuple[int, ...] = ()
-    where: str = ""
-    doubt: str = ""
-
-    @staticmethod
-    def of(trace: Trace, parts: Sequence[Part], narrowing: Narrowing = ALL) -> RunContext:
-        """Take it from a run's trace, and from the parts of it that were asked for."""
-        given = len({rank for part in parts for rank in part.rank_ids})
-        wanted = trace.ranks_asked if narrowing.ranks is None else narrowing.ranks
-        captured = tuple((trace.whole or trace).rank_ids) if wanted is None else tuple(sorted(set(wanted)))
-        asked, known = wanted is not None, ranks_known(trace)
-        if not asked and len(captured) > given:  # steps or a window that some ranks have nothing of
-            known = max(known or 0, len(captured))
-        if any(part.peers_absent for part in parts) and (known is None or known <= given):
-            known = given + 1  # at least
-        unsure = trace.matches.unsure if trace.matches else (0, 0)
-        return RunContext(
-            trace.clocks,
-            trace.warnings,
-            given,
-            known,
-            asked,
-            trace.processes,
-            trace.runtime,
-            unsure,
-            steps_used(trace, narrowing),
-            tuple(in_words(trace, one) for one in trace.processes if one.without_work and _is_asked(one, narrowing)),
-            captured,
-            _where(narrowing),
-            next((one.message for one in trace.warnings if one.code == DOUBTED), ""),
-        )
-
-    @property
-    def absent(self) -> int:
-        """How many ranks of the job were not given, where all of them were asked about."""
-        return 0 if self.asked or self.ranks_known is None else max(self.ranks_known - len(self.ranks_captured), 0)
-
-    def without(self, ranks: Sequence[RankOverlap]) -> list[int]:
-        """Ranks that were asked for, on which neither side ran."""
-        return sorted(set(self.ranks_captured) - {one.rank for one in ranks})
-
-
-def _where(narrowing: Narrowing) -> str:
-    """What is looked at, in words."""
-    if narrowing.steps is not None:
-        first, last = narrowing.steps
-        return f"in step {first}" if last == first + 1 else f"in steps {first} to {last - 1}"
-    if narrowing.window is not None:
-        return f"in the window from {duration(narrowing.window[0])} to {duration(narrowing.window[1])}"
-    return "in what is looked at"
-
-
-def _is_asked(process: Process, narrowing: Narrowing) -> bool:
-    return narrowing.ranks is None or process.rank in narrowing.ranks
-
-
 def check_bar(ratio: float) -> None:
     """Refuse a bar that is no ratio.
 
@@ -343,13 +267,10 @@ def answer(
     notes = about_shared(reduce(add, (part.shared for part in parts), Shared()), *names)
     ranks = sorted((rank for part in parts for rank in part.ranks), key=lambda one: (one.rank, one.device))
     notes += about_missing_waits(one for part in parts for one in part.missing)
-    undecidable = hidden_work(sum(part.unclaimed_graphs for part in parts), *selectors)
-    undecidable = undecidable or _unread(parts, run, selectors) or lost(run.warnings, *selectors)
-    undecidable = undecidable or held_kernels(sum(side.migrations for part in parts for side in part.sides))
     first, second = (reduce(add, (part.arrivals[side] for part in parts), Arrivals()) for side in (0, 1))
     without = run.without(ranks)  # where neither side ran, though it may elsewhere
     job = job_of(ranks, min_overlap, absent=run.absent > 0 or bool(without), accept_apparent=accept_apparent)
-    blocked = undecidable or _not_of_one_run(run) or _gone(run, parts, ranks, job)
+    blocked = undecidable(parts, run, selectors) or not_of_one_run(run) or gone(run, parts, ranks, job)
     job = Job() if blocked else job
     last_arrival = None if blocked else last_arrival_of(first, second)
     passed = None if run.without_work else job.meets(min_overlap)
@@ -357,9 +278,9 @@ def answer(
         notes += _about_everything(
             parts, run, min_overlap, verdict_of(job, min_overlap), accept_apparent=accept_apparent
         )
-    undecided = _reason(job, ranks, *((text, _empty(parts, side)) for side, text in enumerate((a, b))))
-    reason = blocked or _without_work(job, min_overlap, run) or undecided
-    reason = reason or _unsure(job, passed, min_overlap, run, ranks)
+    undecided = why_nothing_overlapped(job, ranks, *((text, _empty(parts, side)) for side, text in enumerate((a, b))))
+    reason = blocked or without_work(job, min_overlap, run) or undecided
+    reason = reason or unsure(job, passed, min_overlap, run, ranks)
     for side, selector in enumerate(selectors):
         notes += about_graphs(sum(part.sides[side].graphs for part in parts), selector)
     gain = None
@@ -401,16 +322,6 @@ def answer(
     )
 
 
-def _unread(parts: Sequence[Part], run: RunContext, selectors: Sequence[Selector]) -> str:
-    """Why what no reader could use leaves the verdict open; "" where it doesn't."""
-    ranks = {rank for part in parts for rank in part.rank_ids} if run.asked else None
-    return undecided_by_unread(run.processes, ranks, by_ranges=bool(_asked_for(selectors) & _BY_RANGES))
-
-
-def _asked_for(selectors: Sequence[Selector]) -> set[str]:
-    return {atom.kind for selector in selectors for sign in (True, False) for atom in atoms(selector, positive=sign)}
-
-
 def _about_everything(
     parts: Sequence[Part], run: RunContext, bar: float, said: str, *, accept_apparent: bool
 ) -> list[TraceWarning]:
@@ -427,7 +338,7 @@ def _about_everything(
 
 def _about_communication(communication: CommunicationFacts, selectors: Sequence[Selector]) -> list[TraceWarning]:
     """What is on neither side, where a side asks for communication or compute; what else may be communication."""
-    if not _asked_for(selectors) & _BY_COMMUNICATION:
+    if not asked_for(selectors) & _BY_COMMUNICATION:
         return []
     counted = communication.counted
     if any(one.kind == COMMUNICATION for one in counted):
@@ -500,123 +411,11 @@ def verdict_of(job: Job, bar: float) -> str:
     return "partial" if named == "serialized" and reaches else named
 
 
-def _reason(job: Job, ranks: Sequence[RankOverlap], *sides: tuple[str, str]) -> str:
-    if job.real_overlap_ratio is not None:
-        return ""
-    if job.lost is not None:
-        return f"{_lost(*job.lost)} on record"
-    empty = [f"'{text}': {reason}" for text, reason in sides if reason]
-    if empty:
-        return "; ".join(empty)
-    if not ranks:
-        return "there is no GPU work in what was selected"
-    both = [rank for rank in ranks if rank.a.ops and rank.b.ops]
-    if not both:
-        return "no rank ran both sides on one device"
-    for side, (text, _) in zip("ab", sides, strict=True):
-        if not any(getattr(rank, side).real_busy_ns for rank in both):
-            waited = any(getattr(rank, side).wait_ns for rank in both)
-            return f"'{text}': " + ("all it did was wait for a late rank" if waited else "its ops took no time at all")
-    return "no rank has work of both sides, waits left out, so nothing could overlap"
-
-
-def _lost(rank: int, launches: int) -> str:
-    has = "has" if launches == 1 else "have"
-    return f"{count_of(launches, 'launch')} of rank {rank}, which may be of a side, {has} no GPU work"
-
-
-def _not_of_one_run(run: RunContext) -> str:
-    """Why the captures may not be of one run, so that no answer is that of a job; "" where they may."""
-    return f"the captures may not be of one run: {run.doubt}" if run.doubt else ""
-
-
-def _gone(run: RunContext, parts: Sequence[Part], ranks: Sequence[RankOverlap], job: Job) -> str:
-    """Which of the ranks that were given have nothing in what is looked at, and what the others say; "" where none."""
-    working = {rank for part in parts for rank in part.rank_ids}
-    gone = sorted(set(run.ranks_captured) - working)
-    if not gone or job.deciding is None:
-        return ""
-    left = sorted(working)
-    figure = percent(job.real_overlap_ratio, apparent=job.apparent)
-    has = "have" if len(gone) > 1 else "has"
-    return (
-        f"{figure} on {ranks_in_words(left)}, but {ranks_in_words(gone)}, of which a capture was given, {has} no GPU "
-        f"work {run.where}. Look at steps that all ranks have, or ask for {ranks_in_words(left)} alone with --ranks "
-        f"{','.join(map(str, left))}"
-    )
-
-
 def _few_instances(gain: Gain) -> str:
     return (
         f"The gain rests on {count_of(gain.instances, 'instance')}, and {gain.baseline_instances} of the baseline: too "
         "few for a median, so it may be chance."
     )
-
-
-def _unsure(job: Job, passed: bool | None, bar: float, run: RunContext, ranks: Sequence[RankOverlap]) -> str:
-    """Why a bar within the range is neither met nor missed, and what would tell; "" where it is."""
-    low, high = job.ratio_low, job.ratio_high
-    if passed is not None or low is None or high is None or job.low_given is None:
-        return ""
-    figure, range_ = percent(job.real_overlap_ratio, apparent=job.apparent), percent_span(job.low_given, high)
-    if job.spoiled is not None:
-        rank, ops = job.spoiled
-        return (
-            f"measured {figure}, but {count_of(ops, 'op')} of rank {rank} ran past the start of the next on "
-            f"{'its' if ops == 1 else 'their'} stream, so the profiler's times are wrong; cut there, a side is over 1 "
-            "% shorter. Capture again, or with another profiler"
-        )
-    measured = f"{figure}, bar {percent(bar)}" if job.real_overlap_ratio else f"none seen, bar {percent(bar)}"
-    captured = len(run.ranks_captured) or run.ranks_given
-    given = f"{captured} of the job's {run.ranks_known} ranks {'was' if captured == 1 else 'were'}"
-    if job.apparent:
-        why, remedy = "some communication matches no other rank's", "Capture all ranks, whole steps"
-        if run.absent:
-            why, remedy = f"only {given} captured", "Capture all ranks"
-        real = f"; real overlap: {range_}" if job.low_given > 0 or high < 1 else ""
-        return (
-            f"{measured}: {why}, so waiting for peers can't be told from overlap{real}. {remedy}; --accept-apparent "
-            "decides by the apparent figure"
-        )
-    if job.lost is not None:
-        return (
-            f"measured {figure}, but {_lost(*job.lost)} on record: {range_} (bar {percent(bar)}). Capture again with "
-            "larger buffers, or less"
-        )
-    if job.low_given >= bar and (without := run.without(ranks)):
-        left = ",".join(str(rank) for rank in run.ranks_captured if rank not in without)
-        return (
-            f"{measured}: met where both sides ran, but neither side ran on {ranks_in_words(without)}. Select what all "
-            f"ranks run, or ask for the others alone with --ranks {left}"
-        )
-    if job.low_given >= bar:
-        return (
-            f"{measured}: met on the ranks given, but only {given} captured, and another may miss it. Give the "
-            "captures of all ranks, or ask for these alone with --ranks"
-        )
-    if job.unaccounted_ns and (job.real_overlap_ratio or 0.0) < bar:
-        return (
-            f"{measured}: but for {duration(job.unaccounted_ns)} the sides run beside work whose launch was not "
-            f"captured, which may be theirs; at most {percent(high)} overlap. Start the capture a step earlier"
-        )
-    seen = figure if job.real_overlap_ratio else "none"
-    why, remedy = "clock error allows", "Capture at least 20 steps, or all ranks in one nsys report"
-    unsure, several = run.unsure
-    if unsure:
-        why = f"clock error and unsure matches ({unsure:,} of {count_of(several, 'collective')}) allow"
-        remedy = "Capture the same whole steps of all ranks; traceviz collectives marks the unsure"
-    return f"measured {seen}, but {why} {range_} (bar {percent(bar)}). {remedy}"
-
-
-def _without_work(job: Job, bar: float, run: RunContext) -> str:
-    """Why no verdict holds for all ranks that were given, and what the others say; "" where all have GPU work."""
-    if not run.without_work:
-        return ""
-    text = "; ".join(run.without_work)
-    if job.real_overlap_ratio is not None:
-        figure = percent(job.real_overlap_ratio, apparent=job.apparent)
-        text += f"; the worst of the others reaches {figure}, bar {percent(bar)}"
-    return f"{text}. Capture it again, or ask for the others alone with --ranks"
 
 
 def _moved(shift: int) -> str:

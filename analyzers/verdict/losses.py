@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from analyzers.common.errors import TraceWarning
 from analyzers.select import language
 from analyzers.select.language import Selector
+from analyzers.select.picking import RANGE_ATOMS
 from analyzers.trace.losses import KERNELS_UNNAMED, OTHER_UNIT, RANGES_UNNAMED, UNKNOWN_WORK
 
 _OF_ANY = (UNKNOWN_WORK, KERNELS_UNNAMED, OTHER_UNIT)
-_OF_RANGES = ("nvtx", "op", "hlo")  # what picks ops by names of ranges
 
 
 def lost(warnings: Iterable[TraceWarning], *sides: Selector) -> str:
@@ -19,7 +19,7 @@ def lost(warnings: Iterable[TraceWarning], *sides: Selector) -> str:
     Kernels without names may be communication, and then ranks wait in them, whatever the sides are.
     """
     by_range = any(
-        atom.kind in _OF_RANGES
+        atom.kind in RANGE_ATOMS
         for side in sides
         for positive in (True, False)
         for atom in language.atoms(side, positive=positive)

@@ -112,6 +112,14 @@ def test_a_rank_that_has_nothing_else_of_a_side_tells_nothing() -> None:
     assert "empty-side" not in {one.code for one in found.warnings}
 
 
+def test_a_loss_that_is_not_why_gives_no_reason() -> None:
+    """What is lost may be compute, of which there is more; that no range is called so is why nothing is told."""
+    found = asked(program().trace(), 0.6, a="nvtx:typo", b="compute")
+    assert found.ranks[0].lost.ops == 3
+    assert found.reason.startswith("'nvtx:typo': ")
+    assert found.job.lost is None
+
+
 def test_another_rank_that_passes_does_not_speak_for_it() -> None:
     run = program(lost=0)
     rank = run.rank(1)

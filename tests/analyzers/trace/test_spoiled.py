@@ -20,7 +20,9 @@ INPUT = Path(__file__).parents[2] / "data" / "public" / "duration-runs-over"
 US = 1_000
 
 
-def trace(*, ends: int, form: str = "kineto", call: str = "cudaLaunchKernel", **more: Any) -> Trace:
+def trace(
+    *, ends: int, form: str = "kineto", runtime: str = "CUDA", call: str = "cudaLaunchKernel", **more: Any
+) -> Trace:
     """On stream 7 `a` from 0 to `ends`, though `b` begins there at 100 µs; on stream 8 `c` from 50 µs to 400."""
     run = Builder()
     rank = run.rank(0)
@@ -28,7 +30,7 @@ def trace(*, ends: int, form: str = "kineto", call: str = "cudaLaunchKernel", **
     rank.kernel("b", 7, 100 * US, 200 * US, launch=(-7 * US, -6 * US), call=call, **more)
     rank.kernel("c", 8, 50 * US, 400 * US, launch=(-5 * US, -4 * US))
     made = run.trace()
-    return replace(made, captures=tuple(replace(one, format=form) for one in made.captures))
+    return replace(made, captures=tuple(replace(one, format=form, runtime=runtime) for one in made.captures))
 
 
 def ends_of(made: Trace) -> list[int]:
@@ -55,6 +57,7 @@ def test_an_op_ends_by_the_start_of_the_next_on_its_stream() -> None:
         (350, {"graph": 3}),  # nodes of a graph run together
         (350, {"hlo": 3}),  # and what XLA puts on one lane
         (350, {"form": "xla"}),
+        (350, {"runtime": "SYCL"}),  # a queue of SYCL need not keep order
         (350, {"form": "rocprof"}),  # a hardware queue keeps no order
         (118, {"call": "cudaLaunchKernelExC"}),  # launched to begin before the one before has ended
     ],
