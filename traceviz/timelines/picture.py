@@ -19,7 +19,7 @@ from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, PartitionedRun, as_run
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult
-from traceviz.output.quantities import duration, percent
+from traceviz.output.quantities import count_of, duration, percent
 from traceviz.timelines import parts
 from traceviz.timelines.areas import DEFAULT, Area, area, points_for
 from traceviz.timelines.drawn import DrawnBand, Work, drawn_bands, join_work, work_of
@@ -295,7 +295,10 @@ def _title(rank: RankOverlap) -> str:
     real = f"{duration(rank.real_overlap_ns)} = {percent(rank.real_overlap_ratio)}"
     waits = bool(rank.a.wait_ns or rank.b.wait_ns)
     where = f"rank {rank.rank}, device {rank.device}: {'real ' if waits and plain == real else ''}overlap"
-    return f"{where} {plain} of the shorter side" + (f"; real {real}" if waits and plain != real else "")
+    over = (
+        f" over {count_of(rank.steps.numbers.size, 'step')}" if rank.steps is not None else ""
+    )  # the headline is a step's
+    return f"{where} {plain} of the shorter side{over}" + (f"; real {real}" if waits and plain != real else "")
 
 
 def _clock(run: Trace, found: Sequence[Band]) -> str:
