@@ -73,6 +73,7 @@ class Parts(msgspec.Struct, frozen=True):
     gap : which gap each is of; state : what its op waits for, PEER_WAITS to FREE; ns : how long the other side runs.
     low_ns, high_ns : from when to when; ns may be less, where the other side pauses.
     same_stream : whether the gap's op shares its stream with the other side's op that it was queued behind.
+    early : whether it began before that op's end, too, which its launch provides for.
     copies_itself : whether the launch of the gap's op blocks until the op is done.
     """
 
@@ -82,10 +83,11 @@ class Parts(msgspec.Struct, frozen=True):
     high_ns: Ints
     ns: Ints
     same_stream: Mask
+    early: Mask
     copies_itself: Mask
 
 
-_NO_PARTS = Parts(*np.empty((2, 0), np.int8), *np.empty((3, 0), np.int64), *np.empty((2, 0), bool))
+_NO_PARTS = Parts(*np.empty((2, 0), np.int8), *np.empty((3, 0), np.int64), *np.empty((3, 0), bool))
 
 
 class Explained(msgspec.Struct, frozen=True):
@@ -325,7 +327,8 @@ class Explainer:
         peer, low, high = gaps.peer_spans()
         found.insert(0, [peer.astype(np.int32), np.full(peer.size, PEER_WAITS, np.int8), low, high, high - low])
         gap, state, low, high, ns = (np.concatenate([one.pop(0) for one in found]) for _ in range(5))
-        return Parts(gap, state, low, high, ns, releases.same_stream[gap], self.copies_itself[gaps.op[gap]])
+        copies_itself = self.copies_itself[gaps.op[gap]]
+        return Parts(gap, state, low, high, ns, releases.same_stream[gap], releases.early[gap], copies_itself)
 
     def free(self, gaps: Gaps, bound: Ints) -> Pieces:
         """From each gap's release to its end: pieces of time in which the GPU had room for its op, or none."""

@@ -252,6 +252,15 @@ class EvidenceWriter:
         other = f"{self.op_name(blocker)} of {self._other(one, gap)}"
         return f"{self._who(one, gap)} was queued behind {other} on the same {self.stream}, {duration(ns)}"
 
+    def dependent_launch(self, one: Explained, gap: int, ns: int) -> str:
+        """Behind which op of the other side it was launched to begin, and how long before that one's end it did."""
+        blocker, op = int(one.releases.holder[gap]), int(one.gaps.op[gap])
+        early = self._of_op("end_ns", blocker) - self._of_op("start_ns", op)
+        return (
+            f"{self._who(one, gap)} waited {duration(ns)} until {self.op_name(blocker)} of {self._other(one, gap)} on "
+            f"the same {self.stream} let it begin, {duration(early)} before its own end (programmatic dependent launch)"
+        )
+
     def event_dependency(self, one: Explained, gap: int, ns: int) -> str:
         """Which op of the other side it waited for, and by which path."""
         blocker = int(one.releases.holder[gap])

@@ -38,6 +38,13 @@ def same_stream(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> st
     return f"same {writer.stream}: {side} and {other} both run on {writer.stream} {writer.stream_of(one, gap)}"
 
 
+def dependent_launch(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> str:
+    """That one side's op depends on the other's by its launch, and is meant to begin at the other's tail."""
+    side, other = writer.sides(one, gap)
+    blocker = writer.op_name(int(one.releases.holder[gap]))
+    return f"dependent launch: {side} begins once {other}'s {blocker}, before it on its {writer.stream}, lets it"
+
+
 def event_dependency(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> str:
     """For which op of the other side the stream waited, and how much of that side was queued before the wait."""
     side, other = writer.sides(one, gap)

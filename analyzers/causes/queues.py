@@ -22,6 +22,7 @@ from analyzers.causes.nodes import find_nodes
 from analyzers.ordering.lanes import take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.trace.columns import ints
+from analyzers.trace.spoiled import may_begin_early
 from analyzers.trace.tables import Trace
 
 NEVER = np.iinfo(np.int64).min
@@ -38,6 +39,8 @@ class LaunchBounds(msgspec.Struct, frozen=True):
     unseen : the node of a graph that the chain begins with, -1 where it begins with something else.
     held_until_ns : when the holder ended, the late op was launched, or the unseen one started, ns.
     same_stream : whether holder and op share a stream.
+    early : whether, too, the op began before the holder's end, for which its launch provides (programmatic dependent
+        launch).
     """
 
     released_ns: Ints
@@ -47,6 +50,7 @@ class LaunchBounds(msgspec.Struct, frozen=True):
     unseen: Ids
     held_until_ns: Ints
     same_stream: Mask
+    early: Mask
 
     def only(self, row: int) -> LaunchBounds:
         """Those of one op."""
@@ -62,7 +66,7 @@ class PredecessorIndex:
     """
 
     def __init__(self, trace: Trace, ordering: Ordering, sides: tuple[Mask, Mask], launched_ns: Ints) -> None:
-        self.ordering, self.sides = ordering, sides
+        self._trace, self.ordering, self.sides = trace, ordering, sides
         found = ordering.released_by(np.arange(len(trace.ops)))
         self.nodes = find_nodes(trace, ordering.lanes)
         self.start_ns, self.end_ns = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
@@ -97,7 +101,9 @@ class PredecessorIndex:
         held_until = np.where(is_holder, self.ended(holder), take_or(self.launched_ns, late, NEVER))
         held_until = np.where(is_unseen, take_or(self.start_ns, unseen, NEVER), held_until)
         same_stream = self._lane(holder) == self._lane(ops)
-        return LaunchBounds(released, last, holder, late, unseen, held_until, same_stream)
+        early = same_stream & (self.ended(holder) > self.start_ns[ops])
+        early[early] = may_begin_early(self._trace, ops[early])
+        return LaunchBounds(released, last, holder, late, unseen, held_until, same_stream, early)
 
     def released_ns(self, ops: Ints | slice = slice(None)) -> Ints:
         """When ops were released, ns (`NEVER`: unknown, or by nothing): a row for LAUNCH, STREAM and EVENT."""

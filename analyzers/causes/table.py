@@ -51,6 +51,10 @@ def _host_sync(parts: Parts) -> Mask:
     return (parts.state == HOST_BLOCKED) | ((parts.state == FREE) & parts.copies_itself)
 
 
+def _dependent_launch(parts: Parts) -> Mask:
+    return _same_stream(parts) & parts.early
+
+
 def _same_stream(parts: Parts) -> Mask:
     return (parts.state == BEHIND_OTHER) & parts.same_stream
 
@@ -62,6 +66,9 @@ def _what_is_left(parts: Parts) -> Mask:
 TABLE = (
     Cause("host-sync", _host_sync, EvidenceWriter.host_sync, findings.host_sync, HOST_BLOCKED),
     Cause("late-launch", _in(NOT_LAUNCHED), EvidenceWriter.late_launch, findings.late_launch, NOT_LAUNCHED),
+    Cause(
+        "dependent-launch", _dependent_launch, EvidenceWriter.dependent_launch, findings.dependent_launch, BEHIND_OTHER
+    ),
     Cause("same-stream", _same_stream, EvidenceWriter.same_stream, findings.same_stream, BEHIND_OTHER),
     Cause(
         "event-dependency", _in(BEHIND_OTHER), EvidenceWriter.event_dependency, findings.event_dependency, BEHIND_OTHER

@@ -4,7 +4,8 @@ The replay is of one gap's end: of the op, of what it was behind as far as that 
 of the thread that launched it. What else ran stays where it was; each op keeps its duration, and the way from its
 release to its start. What a cause's removal means there:
 
-- same-stream, event-dependency: whoever waited for the other side's op, by its stream or by its event waits, does not.
+- same-stream, dependent-launch, event-dependency: whoever waited for the other side's op, by its stream or by its event
+  waits, does not.
 - stream-busy: the work of neither side in between takes no time.
 - gpu-full: there is room at once.
 - shared-queue: each stream has a hardware queue of its own.

@@ -43,6 +43,9 @@ class Layout:
         n_calls, n_units = calls.call.size, units.op.size
         of_call, followed = np.flatnonzero(units.call >= 0), np.flatnonzero(units.previous >= 0)
         launched = Lists.of(units.call[of_call], of_call, n_calls)
+        is_beside = (units.beside >= 0) & (units.beside == units.previous)
+        after_start, followed = np.flatnonzero(is_beside), followed[~is_beside[followed]]
+        early = Lists.of(units.previous[after_start], after_start, n_units)
         followers = Lists.of(
             np.append(units.waits.items, units.previous[followed]), np.append(units.waits.owner, followed), n_units
         )
@@ -59,6 +62,7 @@ class Layout:
             *(next_call, handed.first, handed.items, launched.first, launched.items),
             *(units.call, units.submitted_ns, units.previous, units.dispatch_ns, units.room_ns),
             *(room.load, team, places(units, tasks.queue), followers.first, followers.items),
+            *(early.first, early.items, units.start_ns - take_or(units.start_ns, units.beside, 0)),
             *(blocked.first, blocked.items, members.first, members.items),
             *(room.gpu, room.limits, room.taken, room.fills.astype(np.int64)),
             np.searchsorted(np.sort(room.gpu), np.arange(len(room.limits))).astype(np.int64),

@@ -75,6 +75,9 @@ def in_plain_python(  # one function, for the compiler's sake
     place: _Array,
     follower_first: _Array,
     followers: _Array,
+    early_first: _Array,
+    early: _Array,
+    lag_ns: _Array,
     blocked_first: _Array,
     blocked: _Array,
     member_first: _Array,
@@ -127,6 +130,7 @@ def in_plain_python(  # one function, for the compiler's sake
     queue.pop()
     # `earliest`, `done`: of each call, when it may begin, and when what it waits for was done.
     # `there`: when each unit is submitted, known once its call begins; what it waits for may end before or after.
+    # `early`: units that begin so long (`lag_ns`) after each one's start.
     # Of each unit that moves: what is left to do, at which pace, since when, when it drains and ends at that, and
     # whether it has `drained`. `stalled`: the call that waits for its place in the queue.
     # Of each team (the ranks of a collective, or a unit by itself) and load: how many have such others beside them
@@ -137,10 +141,10 @@ def in_plain_python(  # one function, for the compiler's sake
     loads, resources = len(loads_here[0]), len(used[0])
 
     def submits(unit: Any, at: Any) -> None:
-        there[unit] = at
+        there[unit] = max(there[unit], at)
         unit_needs[unit] -= 1
         if unit_needs[unit] == 0:
-            heappush(queue, (at + dispatch[unit][0], start_, zero, unit))
+            heappush(queue, (max(at + dispatch[unit][0], there[unit]), start_, zero, unit))
 
     for call in range(len(before)):
         if call_needs[call] == 0:
@@ -244,6 +248,13 @@ def in_plain_python(  # one function, for the compiler's sake
                     in_use[of] += takes[of]
                 filling[device] += fills[which]
             unit_start[which] = now
+            for at in range(early_first[which], early_first[which + 1]):
+                unit = early[at]
+                begin = now + lag_ns[unit]
+                unit_needs[unit] -= 1
+                if unit_needs[unit] == 0:
+                    heappush(queue, (max(begin, there[unit] + dispatch[unit][0]), start_, zero, unit))
+                there[unit] = max(there[unit], begin)
             if stalled[which] >= 0:
                 heappush(queue, (now, begin_, zero, stalled[which]))
             number = team[which]

@@ -3,7 +3,9 @@
 A *call* begins some host work after the call before it on its thread, or after the call of another thread that
 handed over to it, and returns after its own time, or some time after the work that it waits for is done. A *unit* (an
 op, also a node of a CUDA graph) starts `dispatch_ns` after the last of: its submission, the unit before it on its
-stream, the units that its stream was told to wait for. A collective moves data once all its ranks are there.
+stream, the units that its stream was told to wait for. One that was launched to begin before the unit before it ends
+(programmatic dependent launch) follows that one's start, as long after it as captured. A collective moves data once all
+its ranks are there.
 
     thread     |launch K|--20 µs of Python--|sync ........|
     stream 7        |  K runs 100 µs           |  K is submitted within its launch; the sync returns 4 µs after its end
@@ -80,7 +82,8 @@ class Units(msgspec.Struct, frozen=True):
     that call began, or when it was there, without a call. previous : the unit before it. dispatch_ns : units x
     `RELEASES`, from its release to its start, by what releases it last: as captured, else as is usual. room_ns : the
     same from when the GPU has room for it, where it had none. collective : its number; transfer_ns : how long it takes
-    once all ranks are there. waits : units that its stream waits for. unexplained_ns : time before its start for which
+    once all ranks are there. waits : units that its stream waits for. beside : the unit before it, where it began
+    before that one's end. unexplained_ns : time before its start for which
     no rule gives a reason; idle_ns : all time for which its stream was idle before it.
     """
 
@@ -94,6 +97,7 @@ class Units(msgspec.Struct, frozen=True):
     call: Ints
     submitted_ns: Ints
     previous: Ints
+    beside: Ints
     dispatch_ns: Ints
     room_ns: Ints
     collective: Ints

@@ -147,8 +147,11 @@ def _released(tasks: Tasks, times: Times, unit: int) -> tuple[int, int, int, int
         submitted = int(units.submitted_ns[unit])
         found = int(times.call_start[call]) + submitted, -1, call, submitted
     for other in (int(units.previous[unit]), *units.waits[unit].tolist()):
-        if other >= 0 and int(times.unit_end[other]) > found[0]:
-            found = int(times.unit_end[other]), other, -1, 0
+        released = int(times.unit_end[other])
+        if other >= 0 and other == units.beside[unit]:
+            released = int(times.unit_start[other] + units.start_ns[unit] - units.start_ns[other])
+        if other >= 0 and released > found[0]:
+            found = released, other, -1, 0
     return found
 
 

@@ -4,9 +4,10 @@ That is what `analyzers.causes.without` does of one gap, everywhere:
 
 - host-sync: no call waits for the GPU. late-launch: the hosts' own work and their calls take no time; calls that wait
   for the GPU still do.
-- same-stream: each side is on a stream of its own, forked where it is launched, and keeps its order. What is of neither
-  side waits for both, but what stands between a side and the other in one step does not wait for the first, or it would
-  still hold the other. event-dependency: no op of one side waits for an event behind the other side's.
+- same-stream, dependent-launch: each side is on a stream of its own, forked where it is launched, and keeps its order.
+  What is of neither side waits for both, but what stands between a side and the other in one step does not wait for the
+  first, or it would still hold the other.
+- event-dependency: no op of one side waits for an event behind the other side's.
 - stream-busy: the work of neither side takes no time. gpu-full: there is room for everything.
 - peer-wait: no rank waits for another in a collective: each finds the others there already.
 """
@@ -160,6 +161,7 @@ REMOVALS: dict[str, Callable[[Tasks, Sides], Tasks]] = {
     "host-sync": _no_syncs,
     "late-launch": _no_host_work,
     "same-stream": _own_streams,
+    "dependent-launch": _own_streams,
     "event-dependency": _no_waits_between,
     "stream-busy": _nothing_else,
     "gpu-full": _room_for_all,

@@ -122,7 +122,8 @@ def _units(trace: Trace, found: OpsInOrder, host: HostCalls, call: Ints, waits: 
     submitted = began + waits_for_place + offset
     offset = np.where(is_launched, offset, start)
     ready = np.where(is_launched, submitted, MIN_NS)
-    before = take_or(end, previous, MIN_NS)
+    beside = np.where(start < take_or(end, previous, MIN_NS) - TOLERANCE_NS, previous, -1)
+    before = np.where(beside >= 0, start, take_or(end, previous, MIN_NS))
     awaited = np.full(count, MIN_NS)
     np.maximum.at(awaited, waits.owner, end[waits.items])
     released_by = np.argmax(np.stack([ready, before, awaited]), axis=0)
@@ -153,6 +154,7 @@ def _units(trace: Trace, found: OpsInOrder, host: HostCalls, call: Ints, waits: 
         call=call,
         submitted_ns=offset,
         previous=previous,
+        beside=beside,
         dispatch_ns=dispatch_ns,
         room_ns=room_ns,
         collective=collective,

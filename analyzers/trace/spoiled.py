@@ -51,7 +51,7 @@ def _past_the_next(trace: Trace) -> Ints:
     if not wrong.any():
         return cut
     by_itself = _launched_by_itself(trace)
-    dependent = _may_begin_early(trace, following) & (past <= DEPENDENT_NS)
+    dependent = may_begin_early(trace, following) & (past <= DEPENDENT_NS)
     wrong &= by_itself[one] & by_itself[following] & ~dependent
     cut[one[wrong]] = past[wrong]
     return cut
@@ -65,8 +65,8 @@ def _launched_by_itself(trace: Trace) -> Mask:
     return alone & (ints(ops, "graph") < 0) & (ints(ops, "hlo") < 0) & ~is_one_of(ops, "kind", ("graph",))
 
 
-def _may_begin_early(trace: Trace, ops: Ints) -> Mask:
-    """Kernels whose launch has attributes, among which may be that they depend on the one before."""
+def may_begin_early(trace: Trace, ops: Ints) -> Mask:
+    """Which ops are kernels whose launch has attributes; one may be that they begin before the one before them ends."""
     code, names = codes(trace.api, "name")
     with_attributes = np.append(of_codes(code, ["LaunchKernelEx" in name for name in names]), False)
     return with_attributes[ints_at(trace.ops, "launch", ops)]

@@ -30,6 +30,7 @@ MEANINGS = {
     "host-sync": "not submitted yet: the thread that launches it sat in a call that blocks",
     "late-launch": "not submitted yet: the thread that launches it was busy",
     "same-stream": "queued behind the other side's work on one stream",
+    "dependent-launch": "launched to begin near the end of the other side's kernel, on one stream",
     "event-dependency": "told to wait, by an event, for the other side's work",
     "stream-busy": "queued behind work of neither side",
     "shared-queue": "free to run, but behind another stream's work in one hardware queue",

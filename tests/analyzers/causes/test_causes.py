@@ -66,6 +66,23 @@ def test_a_busy_thread_launches_late() -> None:
     assert (one.sooner_ns, one.next_cause) == (95 * US, None)
 
 
+def test_a_dependent_launch_is_no_mere_shared_stream() -> None:
+    """A begins 12 µs before B, ahead of it on stream 7, has ended, as its launch provides for: 88 of 100 µs alone."""
+    for call, cause in (("cudaLaunchKernelExC", "dependent-launch"), ("cudaLaunchKernel", "same-stream")):
+        run, rank = one_rank()
+        rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 5 * US))
+        rank.kernel("alpha", 7, 98 * US, 148 * US, launch=(6 * US, 8 * US), call=call)
+        trace = run.trace()
+        assert causes(trace) == {cause: 88 * US}
+        (one,) = missed(trace).values()
+        if cause == "dependent-launch":
+            assert one.evidence == (
+                "alpha (alpha, stream 7) waited 88.0 µs until beta of beta on the same stream let it begin, 12.0 µs "
+                "before its own end (programmatic dependent launch)"
+            )
+            assert one.finding == "dependent launch: alpha begins once beta's beta, before it on its stream, lets it"
+
+
 def test_a_spin_around_the_gap_is_named_with_the_time_it_took() -> None:
     run, rank = beta_then_alpha((100 * US, 105 * US), 112 * US)
     for turn in range(10):  # the first ends before B begins to run, the last is at 85 µs

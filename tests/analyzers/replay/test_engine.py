@@ -28,6 +28,39 @@ def test_a_program_runs_as_captured() -> None:
     assert replayed(blocked()) == {"K": [(8, 108)], "L": [(127, 177)]}
 
 
+def dependent(first: int = 7) -> Program:
+    """K of 40 µs; L is launched to begin before it ends, and does, 30 µs after it began; then M."""
+    program = Program()
+    program.kernel("K", 7, call=0, start=first, end=first + 40)
+    program.kernel("L", 7, call=10, start=first + 30, end=first + 60)
+    program.kernel("M", 7, call=20, start=first + 61, end=first + 70)
+    return program
+
+
+def test_a_kernel_that_begins_before_the_one_before_it_ends_follows_its_start() -> None:
+    trace = dependent().trace()
+    assert replayed(trace) == {"K": [(7, 47)], "L": [(37, 67)], "M": [(68, 77)]}
+    found = tasks(trace)
+    assert found.units.beside.tolist() == [-1, 0, -1]
+    longer = np.array([60.0, 30.0, 9.0]) * US
+    times = run(replace(found, units=replace(found.units, transfer_ns=longer)))
+    assert spans(trace, found, times) == {"K": [(7, 67)], "L": [(37, 67)], "M": [(68, 77)]}, "K takes 20 µs longer"
+    late = replace(found.calls, before_ns=np.array([20, 0, 0]) * US + found.calls.before_ns)
+    times = run(replace(found, calls=late))
+    assert spans(trace, found, times) == {"K": [(27, 67)], "L": [(57, 87)], "M": [(88, 97)]}, "K is launched 20 later"
+    late = replace(found.calls, before_ns=np.array([0, 40, 0]) * US + found.calls.before_ns)
+    times = run(replace(found, calls=late))
+    (begin, _), *_ = spans(trace, found, times)["L"]
+    assert begin == 57, "L is submitted at 55, behind K's start and its end: it starts 2 µs after its launch"
+
+
+def test_one_on_another_stream_by_a_change_follows_nothing() -> None:
+    trace = dependent().trace()
+    found = tasks(trace)
+    moved = replace(found, units=replace(found.units, previous=np.array([-1, -1, 1])))
+    assert spans(trace, moved, run(moved))["L"] == [(17, 47)], "2 µs after its launch at 10 has returned at 15"
+
+
 def two_streams() -> Program:
     """K of 100 µs from 7 to 107, and L of 40 µs beside it from 27 to 67."""
     program = Program()

@@ -14,6 +14,7 @@ _HOLDERS = {  # what would hold an op next, by its cause
     "host-sync": "a host sync",
     "late-launch": "a late launch",
     "same-stream": "the shared stream",
+    "dependent-launch": "a dependent launch",
     "event-dependency": "an event wait",
     "stream-busy": "other work on its stream",
     "gpu-full": "a full GPU",
