@@ -20,7 +20,6 @@ from analyzers.steps.find import of_run, with_steps
 from analyzers.steps.renumber import renumbered
 from analyzers.steps.window import with_window
 from analyzers.trace.advice import NO_ROWS, about_launches_alone, recording_work
-from analyzers.trace.losses import UNKNOWN_WORK
 from analyzers.trace.lost import about_lost_work, about_unlinked
 from analyzers.trace.merge import merge
 from analyzers.trace.one_run import check_one_run, doubt_apart
@@ -30,7 +29,7 @@ from analyzers.trace.settings import about_settings
 from analyzers.trace.spoiled import about_spoiled
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import about_unlaunched
-from analyzers.trace.unread import UNREAD
+from analyzers.trace.unread import UNKNOWN_WORK, UNREAD
 from analyzers.trace.windows import about_windows, has_windows, with_windows
 from analyzers.trace.without_work import about_ranks_without_work
 

@@ -79,8 +79,7 @@ class Process(Record, frozen=True):
     """One process of a capture; `claims` holds what each rule says its rank is, `rule` the one that was used.
 
     without_work : why it has no GPU work though it was given, as in `analyzers.trace.without_work`.
-    unread : what may be work of its GPU and could not be read, in words; unread_ranges : how many operators and
-        annotations could not.
+    unread : what may be work of its GPU and could not be used, in words; unread_ranges : what of its ranges could not.
     distorted : steps, -1 for all of a capture without step marks, of which the profiler's own work took much, and the
         share that it took.
     """
@@ -102,7 +101,7 @@ class Process(Record, frozen=True):
     cut: int = 0  # ops whose duration was cut at the next op of their stream, by
     cut_ns: int = 0  # so much in all
     unread: str = ""
-    unread_ranges: int = 0
+    unread_ranges: str = ""
     distorted: tuple[tuple[int, float], ...] = ()
     without_work: str = ""
     window: int = 0  # of the run's, where captures of its ranks are several that follow each other, and

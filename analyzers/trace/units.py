@@ -15,9 +15,10 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.wording import count_of, duration
 from analyzers.trace.columns import codes, ints
-from analyzers.trace.losses import OTHER_UNIT
 from analyzers.trace.tables import Trace
+from analyzers.trace.unread import noted
 
+OTHER_UNIT = "unit-differs"
 FEW = 3  # ops below which their span tells nothing
 UNITS = (1e-6, 1e-3, 1e3, 1e6)
 _WIDE, _NARROW = 2.0, 1.25  # factors by which a ratio may be off
@@ -43,7 +44,8 @@ def about_units(trace: Trace) -> Trace:
                 f"begin {began}, the calls that launched them {called_at}, as if they were multiplied by {unit:g}. No "
                 "figure of them holds. Convert or export the capture again."
             )
-            trace = trace.warn(OTHER_UNIT, text)
+            which_ops = f"the times of {those}, which are not in the unit of the host's"
+            trace = noted(trace.warn(OTHER_UNIT, text), which_ops, process=process)
     return trace
 
 

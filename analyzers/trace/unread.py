@@ -1,7 +1,7 @@
-"""Work of a GPU that a capture holds and no reader could use: no figure of its ranks is sure, and no verdict passes.
+"""What a capture holds and could not be used: no figure of its ranks is sure, and no verdict passes.
 
-A reader notes it on the capture's processes (`Process.unread`); ranges that it could not read matter only to those who
-select by them.
+Work of a GPU that no reader could read, kernels without names, times in another unit. It is noted on the capture's
+processes (`Process.unread`); ranges that could not be used matter only to those who select by them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from analyzers.common.wording import numbers_in_words
 from analyzers.trace.tables import Process, Trace
 
 UNREAD = "unread-work"
+UNKNOWN_WORK = "unknown-work"  # what may be GPU work was left in the file
 
 
 class UnreadWork(msgspec.Struct, frozen=True):
@@ -33,6 +34,22 @@ class UnreadWork(msgspec.Struct, frozen=True):
 NOTHING_UNREAD = UnreadWork(0, "")
 
 
+def noted(trace: Trace, why: str, *, ranges: bool = False, process: int | None = None) -> Trace:
+    """Note of a capture, or of one process in it, what could not be used.
+
+    Parameters
+    ----------
+    why : in words, as the reason of a verdict. ranges : whether that is ranges only.
+    """
+    column = "unread_ranges" if ranges else "unread"
+    processes = list(trace.processes)
+    for number, one in enumerate(processes):
+        if process in (None, number):
+            before = getattr(one, column)
+            processes[number] = replace(one, **{column: f"{before}; {why}" if before else why})
+    return replace(trace, processes=tuple(processes))
+
+
 def with_unread(trace: Trace, *losses: UnreadWork, ranges: int = 0) -> Trace:
     """Note of a capture what of its GPU's work was not read, and warn of it.
 
@@ -42,15 +59,13 @@ def with_unread(trace: Trace, *losses: UnreadWork, ranges: int = 0) -> Trace:
     ranges : operators and annotations that could not be read.
     """
     losses = tuple(loss for loss in losses if loss.count)
-    if not losses and not ranges:
-        return trace
-    text = "; ".join(loss.in_words for loss in losses)
-    noted = (replace(one, unread=text, unread_ranges=ranges) for one in trace.processes)
-    trace = replace(trace, processes=tuple(noted))
+    if ranges:
+        trace = noted(trace, f"{ranges:,} operators or annotations, by which a side is picked", ranges=True)
     if not losses:
         return trace
+    text = "; ".join(loss.in_words for loss in losses)
     remedies = "".join(f" {remedy}" for remedy in dict.fromkeys(loss.remedy for loss in losses) if remedy)
-    return trace.warn(
+    return noted(trace, text).warn(
         UNREAD, f"What may be work of a GPU is in no figure: {text} ({trace.captures[0].path}).{remedies}"
     )
 
@@ -65,15 +80,13 @@ def undecided_by_unread(processes: Iterable[Process], ranks: Collection[int] | N
     """
     whose: dict[str, list[int]] = {}
     for one in processes:
-        text = one.unread
-        if not text and by_ranges and one.unread_ranges:
-            text = f"{one.unread_ranges:,} operators or annotations, by which a side is picked"
+        text = one.unread or (one.unread_ranges if by_ranges else "")
         if text and (ranks is None or one.rank in ranks):
             whose.setdefault(text, []).append(one.rank)
     if not whose:
         return ""
     found = "; ".join(f"{_owner(numbers)}{text}" for text, numbers in whose.items())
-    return f"not all that the capture holds could be read, and what is missing may change the answer: {found}"
+    return f"not all that the capture holds could be used, and what is missing may change the answer: {found}"
 
 
 def _owner(ranks: list[int]) -> str:

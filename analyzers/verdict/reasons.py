@@ -23,7 +23,6 @@ from analyzers.trace.tables import Process, Trace
 from analyzers.trace.unread import undecided_by_unread
 from analyzers.trace.without_work import in_words
 from analyzers.verdict.graphs import hidden_work
-from analyzers.verdict.losses import lost
 from analyzers.verdict.part import Part
 
 
@@ -117,7 +116,6 @@ def undecidable(parts: Sequence[Part], run: RunContext, selectors: tuple[Selecto
     return (
         hidden_work(sum(part.unclaimed_graphs for part in parts), *selectors)
         or _unread(parts, run, selectors)
-        or lost(run.warnings, *selectors)
         or held_kernels(sum(side.migrations for part in parts for side in part.sides))
     )
 

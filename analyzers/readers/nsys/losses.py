@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from analyzers.common.errors import TraceWarning
+from analyzers.common.wording import count_of
 from analyzers.readers.nsys.events import CALLS, KERNELS, NVTX, RANGES
 from analyzers.readers.nsys.file import NsysFile
-from analyzers.trace.losses import KERNELS_UNNAMED, RANGES_UNNAMED, UNKNOWN_WORK
+from analyzers.trace.tables import Trace
+from analyzers.trace.unread import UNKNOWN_WORK, noted
+
+OPS = "GPU ops"
 
 
 def not_read(file: NsysFile, ranges: int) -> dict[str, int]:
@@ -21,27 +27,65 @@ def not_read(file: NsysFile, ranges: int) -> dict[str, int]:
     return {**file.unused(), **({f"other rows of {NVTX}": others} if others > 0 else {})}
 
 
-def unknown_work(file: NsysFile, unused: Mapping[str, int]) -> list[TraceWarning]:
-    """Warn of tables that may hold work of GPUs and are not known."""
+class Loss(msgspec.Struct, frozen=True):
+    """What could not be used: what to warn of, and the reason that verdicts give; "" where they don't rest on it.
+
+    of_ranges : whether only those do that pick a side by ranges.
+    """
+
+    warning: TraceWarning
+    why: str = ""
+    of_ranges: bool = False
+
+
+def with_losses(trace: Trace, losses: Iterable[Loss]) -> Trace:
+    """A capture with all that could not be used noted and warned of."""
+    for one in losses:
+        trace = trace.warn(one.warning.code, one.warning.message)
+        if one.why:
+            trace = noted(trace, one.why, ranges=one.of_ranges)
+    return trace
+
+
+def unknown_work(file: NsysFile, unused: Mapping[str, int]) -> list[Loss]:
+    """Tables that may hold work of GPUs and are not known."""
     tables = [f"{count:,} rows of {name}" for name, count in unused.items() if file.may_be_of_gpus(name)]
     if not tables:
         return []
+    found = ", ".join(tables)
     text = (
-        f"The export holds what may be GPU work in tables that are not known: {', '.join(tables)}. It is in no figure. "
+        f"The export holds what may be GPU work in tables that are not known: {found}. It is in no figure. "
         "Export the report with another version of nsys, or report this."
     )
-    return [TraceWarning(UNKNOWN_WORK, text)]
+    return [Loss(TraceWarning(UNKNOWN_WORK, text), found)]
 
 
-def lost_names(lost: Mapping[str, int]) -> list[TraceWarning]:
-    """Warn of rows whose names the export lacks, by what was named."""
+def without_times(lost: Mapping[str, int], absurd: Mapping[str, int]) -> list[Loss]:
+    """Rows left out because they say no times, or such as can't be, by what they are of."""
+    found = (
+        (lost, "no-times", "they have no start or end"),
+        (absurd, "absurd-times", "they last over a day or lie a day apart from the others"),
+    )
+    losses = []
+    for counts, code, because in found:
+        if counts:
+            text = ", ".join(f"{count:,} {what}" for what, count in counts.items())
+            why = count_of(ops, "GPU op") + " without usable times" if (ops := counts.get(OPS, 0)) else ""
+            losses.append(Loss(TraceWarning(code, f"left out, because {because}: {text}."), why))
+    return losses
 
-    def nowhere(what: str, so: str) -> str:
-        return f"The names of {lost.get(what, 0):,} {what} are not in the export (StringIds lacks them): {so}."
 
-    found = {
-        KERNELS: TraceWarning(KERNELS_UNNAMED, nowhere(KERNELS, "which of them communicate can't be told")),
-        RANGES: TraceWarning(RANGES_UNNAMED, nowhere(RANGES, "which work is theirs can't be told")),
-        CALLS: TraceWarning("call-names-lost", nowhere(CALLS, "what they launched or waited for can't be told")),
-    }
-    return [warning for what, warning in found.items() if lost.get(what)]
+def lost_names(lost: Mapping[str, int]) -> list[Loss]:
+    """Rows whose names the export lacks, by what was named."""
+    found = (
+        (KERNELS, "names-lost", "which of them communicate can't be told"),
+        (RANGES, "range-names-lost", "which work is theirs can't be told"),
+        (CALLS, "call-names-lost", "what they launched or waited for can't be told"),
+    )
+    losses = []
+    for what, code, so in found:
+        if lost.get(what):
+            why = f"the names of {lost[what]:,} {what} are not in the export"
+            message = f"{why[0].upper()}{why[1:]} (StringIds lacks them): {so}."
+            losses.append(Loss(TraceWarning(code, message), why if what != CALLS else "", what == RANGES))
+    return losses

@@ -32,7 +32,7 @@ from analyzers.readers.nsys.counters import read_counters
 from analyzers.readers.nsys.events import ROW, Names, close_ranges, name_syncs, read_ranges, read_records, read_syncs
 from analyzers.readers.nsys.file import AGAIN, NO_TIME, NsysFile
 from analyzers.readers.nsys.folder import NsysFolder
-from analyzers.readers.nsys.losses import lost_names, not_read, unknown_work
+from analyzers.readers.nsys.losses import OPS, Loss, lost_names, not_read, unknown_work, with_losses, without_times
 from analyzers.readers.nsys.nccl import read_comms, read_payload
 from analyzers.readers.nsys.ops import launches, read_api, read_memory, read_ops
 from analyzers.trace.columns import ints, narrowed, span
@@ -124,15 +124,16 @@ def _read(file: NsysFile, progress: Progress, path: Path, asked: bool) -> Trace:
         counters=counters.table,
         streams=read_streams(file, keys),
         origin_utc_ns=about.start_utc_ns,
-        warnings=(*left_out, *unknown_work(file, unused), *warnings(file, tables, processes, contexts(file))),
         **tables,
     )
+    said = map(Loss, warnings(file, tables, processes, contexts(file)))
+    trace = with_losses(trace, (*left_out, *unknown_work(file, unused), *said))
     return with_overhead(trace, *read_overhead(file, about.shift_ns, keys))
 
 
 def _tables(
     file: NsysFile, about: About, progress: Progress
-) -> tuple[dict[str, Any], pd.DataFrame, list[int], list[TraceWarning]]:
+) -> tuple[dict[str, Any], pd.DataFrame, list[int], list[Loss]]:
     """Events by table, communication calls, the processes' global ids, and what had to be left out or assumed."""
     names, numbering, lost, absurd = Names(file), Processes(), Counter[str](), Counter[str]()
     # SQLite steps through rows outside Python's lock: one table's rows are read while another's columns are made.
@@ -150,7 +151,7 @@ def _tables(
         api = _timed("CUDA calls", reading.pop("api").result(), about.shift_ns, lost, absurd)
         progress("reading GPU work", 1, STEPS)
         ops = adopt(reading.pop("ops").result(), api, numbering, file.path)
-        ops = _timed("GPU ops", ops, about.shift_ns, lost, absurd)
+        ops = _timed(OPS, ops, about.shift_ns, lost, absurd)
         progress("reading ranges", 2, STEPS)
         ranges = _timed("NVTX ranges", reading.pop("ranges").result(), about.shift_ns, lost, absurd)
         syncs = adopt(reading.pop("syncs").result(), api, numbering, file.path)
@@ -167,23 +168,14 @@ def _tables(
     syncs = name_syncs(syncs, launches(syncs, api), api)
     ranges, unclosed = close_ranges(ranges, span(ops, api)[1])
     comms = read_comms(ranges, reading_payload.result(), ops, api)
-    left_out = []
-    if lost:
-        left_out.append(TraceWarning("no-times", f"left out, because they have no start or end: {_counts(lost)}."))
-    if absurd:
-        text = f"left out, because they last over a day or lie a day apart from the others: {_counts(absurd)}."
-        left_out.append(TraceWarning("absurd-times", text))
-    left_out += lost_names(names.lost)
+    left_out = [*without_times(lost, absurd), *lost_names(names.lost)]
     if unclosed:
-        left_out.append(TraceWarning("unclosed-ranges", f"{unclosed} NVTX ranges never end: taken to last to the end."))
+        text = f"{unclosed} NVTX ranges never end: taken to last to the end."
+        left_out.append(Loss(TraceWarning("unclosed-ranges", text)))
     progress("joining calls to GPU work", STEPS, STEPS)
     tables = {"api": api, "ops": ops, "ranges": ranges.drop(columns=ROW), "syncs": syncs, "records": records}
     tables["memory"] = memory
     return tables, comms, numbering.keys, left_out
-
-
-def _counts(left_out: Counter[str]) -> str:
-    return ", ".join(f"{count} {what}" for what, count in left_out.items())
 
 
 def _timed(what: str, frame: pd.DataFrame, shift: int, lost: Counter[str], absurd: Counter[str]) -> pd.DataFrame:
