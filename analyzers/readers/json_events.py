@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal, InvalidOperation
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress
+from analyzers.readers.json_mend import mended
 from analyzers.readers.json_stream import HINT_AGAIN, EventStream, malformed, without_nan
 from analyzers.trace.unread import UnreadWork
 
@@ -53,6 +55,7 @@ class JsonEvents(msgspec.Struct):
 
     unreadable : events whose name, process or thread is none.
     unread : events of other phases than those that are read, by phase and process.
+    broken : stretches of one event or several that are no valid JSON.
     """
 
     path: Path
@@ -60,6 +63,7 @@ class JsonEvents(msgspec.Struct):
     processes: dict[int, str] = msgspec.field(default_factory=dict)
     threads: dict[tuple[int, int], str] = msgspec.field(default_factory=dict)
     unreadable: int = 0
+    broken: int = 0
     unread: Counter[tuple[str, int]] = msgspec.field(default_factory=Counter)
 
     @property
@@ -78,7 +82,10 @@ class JsonEvents(msgspec.Struct):
             for (phase, pid), events in self.unread.items()
             if phase in _SPANNING and is_device(self.processes.get(pid, ""))
         )
-        return UnreadWork(count, "events of a device in phases that no reader here can use")
+        which = "events of a device in phases that no reader here can use"
+        if self.broken:
+            which = f"events that are no valid JSON{f', or {which}' if count else ''}"
+        return UnreadWork(count + self.broken, which)
 
     def read(self) -> Iterator[Event]:
         """Events with a length, in the order of the file.
@@ -103,16 +110,27 @@ class JsonEvents(msgspec.Struct):
             raise TracevizError("nests brackets too deeply for a trace.", path=self.path, hint=HINT_AGAIN) from None
 
     def _events(self) -> Iterator[Event]:
-        stream = EventStream(self.path, self.progress, exact=True)
-        for piece in stream.pieces():
-            text = b"[" + piece + b"]"
-            try:
-                try:
-                    yield from self._decoded(text)
-                except (msgspec.DecodeError, UnicodeDecodeError):
-                    yield from self._decoded(without_nan(text.decode(errors="replace").encode()))
-            except msgspec.DecodeError as error:
-                raise malformed(self.path, False, stream.events, str(error)) from None
+        read = 0
+        try:
+            for piece in EventStream(self.path, self.progress, exact=True).pieces():
+                events = self._of_text(bytes(piece))
+                yield from events
+                read += len(events)
+        except (msgspec.DecodeError, TracevizError) as error:
+            self.unreadable, whole = 0, mended(self.path, self.progress, self._of_text)
+            if whole is None or not whole.pieces:
+                if isinstance(error, TracevizError):
+                    raise
+                raise malformed(self.path, False, read, str(error)) from None
+            self.broken = len(whole.skipped)
+            yield from islice(chain.from_iterable(whole.pieces), read, None)
+
+    def _of_text(self, piece: bytes) -> list[Event]:
+        text = b"[" + piece + b"]"
+        try:
+            return self._decoded(text)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return self._decoded(without_nan(text.decode(errors="replace").encode()))
 
     def _decoded(self, text: bytes) -> list[Event]:
         try:

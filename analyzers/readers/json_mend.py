@@ -161,7 +161,7 @@ class _Reader(Generic[Piece]):
             if self._take(start, int(self._ends[upto - 1]), _ONE):
                 return upto
         for end in _LIST_END.finditer(self._text, start, int(self._ends[last - 1])):
-            if self._behind.match(self._text, end.end()) and self._take(start, end.start() + 1, _ONE):
+            if self._behind.match(self._text, end.end()) and self._take(start, end.start() + 1, _ALL):
                 self.list_end = end.end()
                 return at
         self._unread.append(at)

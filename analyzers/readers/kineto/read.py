@@ -311,7 +311,10 @@ def _leave_out_absurd(batch: Batch) -> int:
         center = rows.start if middle is None else middle
         fine = (rows.duration >= 0) & (rows.duration < DAY) & (np.abs(rows.start - center) < DAY)
         if not fine.all():
-            absurd += 0 if group == "span" else int(np.count_nonzero(~fine))
+            left_out = 0 if group == "span" else int(np.count_nonzero(~fine))
+            absurd += left_out
+            if group == "op" and left_out:
+                batch.unread["of GPU work with times that can't be"] += left_out
             batch.rows[group] = rows[np.flatnonzero(fine)]
     return absurd
 

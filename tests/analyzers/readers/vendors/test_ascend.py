@@ -64,6 +64,21 @@ def made(seed: int, *, called: str = "Communication") -> list[Event]:
     return events
 
 
+@pytest.mark.parametrize("flaw", ['a "quoted" name', "a back\\slash"])
+def test_json_with_a_text_that_is_not_escaped_is_read_but_for_that_event(tmp_path: Path, flaw: str) -> None:
+    events = made(3)
+    whole = tmp_path / "whole.json"
+    whole.write_text(json.dumps(events))
+    at = next(number for number, one in enumerate(events) if one["name"] == "MatMulV2")
+    path = tmp_path / "trace_view.json"
+    path.write_text(json.dumps([*events[:at], {**events[at], "name": "UNESCAPED"}, *events[at + 1 :]]))
+    path.write_text(path.read_text().replace("UNESCAPED", flaw))
+    trace = load([path])
+    assert len(trace.ops) == len(load([whole]).ops) - 1
+    result = tv.check_overlap(path, a="stream:2", b="stream:3")
+    assert (result.verdict, "1 events that are no valid JSON" in result.reason) == ("inconclusive", True)
+
+
 def spans(events: list[Event], name: str) -> list[tuple[int, int]]:
     return [(ns(e["ts"]), ns(e["ts"]) + ns(e["dur"])) for e in events if e["name"] == name]
 

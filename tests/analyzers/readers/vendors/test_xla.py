@@ -214,6 +214,17 @@ def test_events_in_a_begin_and_an_end_are_counted_and_of_a_gpu_leave_the_verdict
     assert said is of_gpu
 
 
+def test_json_that_is_not_escaped_is_read_but_for_what_is_broken(tmp_path: Path) -> None:
+    whole = xla.viewer_json(xla.made(1))
+    content = json.loads(whole)
+    at = next(at for at, one in enumerate(content["traceEvents"]) if one and (one.get("args") or {}).get("hlo_op"))
+    content["traceEvents"][at]["name"] = "UNESCAPED"
+    path = write(tmp_path, json.dumps(content).replace("UNESCAPED", 'say "this"'))
+    trace, before = load([path]), load([write(tmp_path, whole, "host2.trace.json.gz")])
+    assert len(trace.ops) == len(before.ops) - 1
+    assert "1 events that are no valid JSON" in tv.check_overlap(path).reason
+
+
 def test_lines_that_xla_derives_do_not_count(tmp_path: Path) -> None:
     program = xla.made(1)
     with_lines = load([write(tmp_path, xla.viewer_json(program), "a.trace.json.gz")])
