@@ -136,11 +136,12 @@ def _beside(units: Units, load: Ints) -> Ints:
 def _beside_any(units: Units, others: Ints, start: Ints, end: Ints) -> Ints:
     """For how long of each unit's work any of some others were on its GPU, ns; of a collective, on that of any rank."""
     began, count = units.end_ns - units.transfer_ns.astype(np.int64), units.op.size
+    lane = 2 * units.lane + np.cumsum(units.beside >= 0) % 2  # two of one lane that ran together count as of two
     pieces = [np.empty((3, 0), np.int64)]
-    lane_of_other, by_device = units.lane[others], rows_by_key(units.rank[others], units.device[others])
+    lane_of_other, by_device = lane[others], rows_by_key(units.rank[others], units.device[others])
     for key, on_device in rows_by_key(units.rank, units.device).items():
         there = by_device.get(key, np.empty(0, np.int64))
-        for (one,), rows in rows_by_key(units.lane[on_device]).items():
+        for (one,), rows in rows_by_key(lane[on_device]).items():
             mine, away = on_device[rows], there[lane_of_other[there] != one]
             elsewhere = union(start[away], end[away])
             first = np.searchsorted(elsewhere.ends, began[mine], side="right")

@@ -1,9 +1,9 @@
 """Durations that can't be: on a CUDA or HIP stream, work launched op by op ends before the next op starts.
 
 Profilers now and then write an end that belongs to another op, ms too late. It is cut at the next op's start, and
-counted; `cut_ns` keeps by how much. Nodes of CUDA graphs and XLA's lanes do run together. So may two kernels, for some
-µs, of which the second was launched to begin before the first has ended (programmatic dependent launch): its call is
-a launch with attributes.
+counted; `cut_ns` keeps by how much. Nodes of CUDA graphs and XLA's lanes do run together. So may two kernels of which
+the second was launched to begin before the first has ended, and waits for that (programmatic dependent launch): its
+call is a launch with attributes, and it ends after the first. For more than some µs only such pairs do that always do.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec.structs import replace
 
+from analyzers.arrays.groups import label
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.wording import count_of, duration
 from analyzers.trace.columns import assigned, codes, ints, ints_at, is_one_of, lanes, of_codes
@@ -19,7 +20,8 @@ from analyzers.trace.tables import Process, Trace
 FORMATS = ("kineto", "nsys")  # whose lanes are streams of the runtime
 IN_ORDER = ("CUDA", "HIP")  # runtimes whose streams keep order; a queue of SYCL need not
 TOLERATED_NS = 1_000  # no timestamp of a GPU is trusted to better than this
-DEPENDENT_NS = 20_000  # how long a kernel may run before the one that it depends on has ended
+DEPENDENT_NS = 20_000  # how long a kernel may run before the one that it depends on has ended, whatever others do
+PAIRS, MOST = 5, 0.9  # of so many pairs of two kernels such a share overlaps, where their launch has them overlap
 MOST_NAMED = 8
 
 
@@ -51,10 +53,19 @@ def _past_the_next(trace: Trace) -> Ints:
     if not wrong.any():
         return cut
     by_itself = _launched_by_itself(trace)
-    dependent = may_begin_early(trace, following) & (past <= DEPENDENT_NS)
+    dependent = may_begin_early(trace, following) & (end[one] <= end[following] + TOLERATED_NS)
+    dependent &= (past <= DEPENDENT_NS) | _mostly(trace, one, following, wrong & dependent)
     wrong &= by_itself[one] & by_itself[following] & ~dependent
     cut[one[wrong]] = past[wrong]
     return cut
+
+
+def _mostly(trace: Trace, one: Ints, following: Ints, early: Mask) -> Mask:
+    """Pairs of ops, one after the other, of which most of the same two kernels are such as `early` says."""
+    names = codes(trace.ops, "name")[0].astype(np.int64)
+    pair = label(names[one], names[following])
+    count, of_those = np.bincount(pair), np.bincount(pair, weights=early)
+    return ((count >= PAIRS) & (of_those >= MOST * count))[pair]
 
 
 def _launched_by_itself(trace: Trace) -> Mask:

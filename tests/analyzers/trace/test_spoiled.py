@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,14 @@ from msgspec.structs import replace
 
 from analyzers.load import load
 from analyzers.readers.reading import Reading
+from analyzers.replay.answer import what_if
+from analyzers.replay.parse import parse_change
 from analyzers.trace.columns import ints
+from analyzers.trace.narrow import EVERYTHING
 from analyzers.trace.spoiled import about_spoiled, cut_spoiled
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
+from tests.support.brute import busy_and_overlap, ns
 from tests.support.builder import Builder
 
 INPUT = Path(__file__).parents[2] / "data" / "public" / "duration-runs-over"
@@ -31,6 +37,10 @@ def trace(
     rank.kernel("c", 8, 50 * US, 400 * US, launch=(-5 * US, -4 * US))
     made = run.trace()
     return replace(made, captures=tuple(replace(one, format=form, runtime=runtime) for one in made.captures))
+
+
+def span_of(event: dict[str, Any]) -> tuple[int, int]:
+    return ns(event["ts"]), ns(event["ts"]) + ns(event["dur"])
 
 
 def ends_of(made: Trace) -> list[int]:
@@ -92,3 +102,38 @@ def test_the_input_after_a_public_report() -> None:
         assert (rank.a.busy_ns, rank.b.busy_ns, rank.overlap_ns) == (6_000 * US, 5_400 * US, 500 * US)
     assert (found.verdict, found.exit_code) == ("inconclusive", 3)
     assert {one.code for one in found.warnings} >= {"cut-durations"}
+
+
+DEPENDENT = Path(__file__).parents[2] / "data" / "dependent" / "pdl.rank0.json.gz"
+
+
+def test_real_kernels_that_depend_on_the_one_before_are_left_as_captured() -> None:
+    """798 of 800 begin before the one before has ended, by up to 34 µs; none ends before it."""
+    events = json.loads(gzip.decompress(DEPENDENT.read_bytes()))["traceEvents"]
+    kernels = [one for one in events if one.get("cat") == "kernel"]
+    a, b = ([span_of(one) for one in kernels if one["name"] == name] for name in ("kernel_a", "kernel_b"))
+    trace = load([DEPENDENT])
+    assert [one.cut for one in trace.processes] == [0]
+    (rank,) = check_overlap(trace, "kernel:kernel_a", "kernel:kernel_b", narrowing=EVERYTHING).ranks
+    assert rank.overlap_ns == busy_and_overlap(a, b)[2]
+
+
+def test_a_replay_runs_real_dependent_launches_as_captured() -> None:
+    found = what_if(load([DEPENDENT]), [parse_change("scale kernel:kernel_a 1")], "kernel:kernel_a", "kernel:kernel_b")
+    assert found.replay is not None
+    assert found.replay.error < 0.01
+
+
+def test_long_dependent_launches_are_told_by_being_the_rule() -> None:
+    """Of six pairs all overlap by 100 µs: left. Where one of six does, its first kernel's end is cut."""
+    for early, cut in ((range(6), 0), ((3,), 1)):
+        run = Builder()
+        rank = run.rank(0)
+        for pair in range(6):
+            at, ends = 1_000 * pair * US, 300 if pair in early else 200
+            rank.kernel("a", 7, at, at + ends * US, launch=(at - 9 * US, at - 8 * US))
+            launch = (at - 7 * US, at - 6 * US)
+            rank.kernel("b", 7, at + 200 * US, at + 400 * US, launch=launch, call="cudaLaunchKernelExC")
+        made = run.trace()
+        made = replace(made, captures=tuple(replace(one, format="kineto", runtime="CUDA") for one in made.captures))
+        assert [one.cut for one in cut_spoiled(made).processes] == [cut]
