@@ -19,11 +19,11 @@ SKEW = 150  # by how much later each rank leaves a collective than the one befor
 
 @dataclass(frozen=True)
 class Removal:
-    """What is not there in this run. None of `sites` means at every site."""
+    """What is not there in this run: at these sites, or at all of them; in the view of one rank, or of none."""
 
     cause: str = ""
     sites: frozenset[str] | None = None
-    rank: int = 0  # from whose view: what makes other ranks late is theirs
+    rank: int | None = None  # from whose view: what makes other ranks late is not its own host's
 
     def takes(self, cause: str, site: str) -> bool:
         return cause == self.cause and (self.sites is None or site in self.sites)
@@ -41,6 +41,8 @@ class Node:
     end: int = -1
     last_arrival: int = -1
     number: int = -1
+    arrival: int = -1  # at the GPU
+    behind: list[tuple[Node, int, bool]] = field(default_factory=list)  # what it is after, by how much, by an event?
     then: list[Callable[[], None]] = field(default_factory=list)
 
 
@@ -130,7 +132,7 @@ class Machine:
             node.then.append(ended)
 
     def cost(self, rank: int, call: Call) -> int:
-        if call.late and rank != self.removal.rank:
+        if call.late and self.removal.rank not in (None, rank):
             return 0 if self.removal.takes("peer-wait", call.site) and self.removal.sites else call.ns
         return 0 if self.removal.takes("late-launch", call.site) else call.ns
 
@@ -151,7 +153,7 @@ class Machine:
 
     def submit(self, rank: int, call: Call, arrival: int) -> Node:
         """Put an op, a record or a wait at the end of its stream."""
-        node = Node(rank, call, number=len(self.ops))
+        node = Node(rank, call, number=len(self.ops), arrival=arrival)
         tails = self.tails[rank][call.stream]
         apart = self.removal.takes("same-stream", call.site)
         for side, before in tails.items():
@@ -171,6 +173,7 @@ class Machine:
         return node
 
     def after(self, node: Node, before: Node, lag: int) -> None:
+        node.behind.append((before, lag, before.call.does == "record"))
         if before.end >= 0:
             node.ready = max(node.ready, before.end + lag)
             return

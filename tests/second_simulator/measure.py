@@ -1,4 +1,4 @@
-"""How often check-overlap names the cause that matters, by format."""
+"""What check-overlap says of a seed's program, beside the truth."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import traceviz
+from tests.second_simulator.held import held
 from tests.second_simulator.machine import Run
 from tests.second_simulator.program import Program
 from tests.second_simulator.programs import program
@@ -16,17 +17,21 @@ from tests.second_simulator.write_kineto import write_kineto
 from tests.second_simulator.write_nsys import write_nsys
 
 FORMATS = ("nsys", "kineto", "kineto without sync records")
+HELD_BAR, WORTH_BAR = 0.05, 0.1
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Of one seed in one format: what was named on the rank that decides, and the truth of that rank."""
+    """Of one rank of one seed in one format. All by cause, in ns."""
 
     seed: int
     form: str
     truth: Truth
-    held: dict[str, int]  # cause → ns
+    critical: bool  # the rank that decides
+    by_definition: dict[str, int]  # alone time held, from what the machine knows
+    held: dict[str, int]  # missed time shared out, as named
     worth: dict[str, int]
+    worth_range: dict[str, tuple[int, int]]
     real_ns: int
     planted: tuple[str, ...]
 
@@ -39,33 +44,71 @@ class Answer:
         return max(self.worth, key=lambda cause: self.worth[cause], default="")
 
     @property
-    def right(self) -> bool:
-        return self.named == self.truth.cause
+    def held_most(self) -> str:
+        """By definition: what held longest, worth much or not."""
+        return max(self.by_definition, key=lambda cause: self.by_definition[cause], default="")
+
+    @property
+    def held_off(self) -> list[str]:
+        """Causes whose share of what was missed differs by over 5 points from the definition's."""
+        theirs, mine = (max(1, sum(parts.values())) for parts in (self.held, self.by_definition))
+        if self.truth.missed_ns < self.truth.achievable_ns // 20:
+            return []
+        causes = {*self.held, *self.by_definition}
+        apart = {cause: self.held.get(cause, 0) / theirs - self.by_definition.get(cause, 0) / mine for cause in causes}
+        return [cause for cause, points in sorted(apart.items()) if abs(points) > HELD_BAR]
+
+    @property
+    def worth_off(self) -> list[str]:
+        """Causes whose worth is over a tenth of the achievable from what came back without them everywhere.
+
+        All below zero is nothing.
+        """
+        bar = self.truth.achievable_ns * WORTH_BAR
+        return [
+            cause
+            for cause, ns in sorted(self.worth.items())
+            if abs(max(0, ns) - max(0, self.truth.everywhere[cause])) > bar
+        ]
+
+    @property
+    def worth_outside(self) -> list[str]:
+        """Those that also lie outside the range."""
+        return [cause for cause in self.worth_off if not self._within(cause)]
+
+    def _within(self, cause: str) -> bool:
+        low, high = self.worth_range[cause]
+        return max(0, low) <= max(0, self.truth.everywhere[cause]) <= max(0, high)
 
     def __str__(self) -> str:
-        amounts = {cause: ns[0] // 1_000 for cause, ns in self.truth.recovered.items() if ns[0] >= 1_000}
-        held = {cause: ns // 1_000 for cause, ns in self.held.items()}
-        worth = {cause: ns // 1_000 for cause, ns in self.worth.items()}
+        recovered = {cause: ns[0] for cause, ns in self.truth.recovered.items()}
+        parts = {
+            "recovered": recovered, "everywhere": self.truth.everywhere, "worth": self.worth,
+            "held": self.held, "held by definition": self.by_definition,
+        }  # fmt: skip
+        amounts = "; ".join(f"{name} {_micro(of)}" for name, of in parts.items())
         return (
-            f"seed {self.seed}, {self.form}, rank {self.truth.rank}: truth {self.truth.cause}, named {self.named}; "
-            f"recovered µs {amounts}; held µs {held}; worth µs {worth}; planted {', '.join(self.planted)}"
+            f"seed {self.seed}, {self.form}, rank {self.truth.rank}: truth {self.truth.cause or '–'}, "
+            f"named {self.named}; µs: {amounts}; planted {', '.join(self.planted)}"
         )
 
 
+def _micro(of: dict[str, int]) -> dict[str, int]:
+    return {cause: round(ns / 1_000) for cause, ns in of.items() if abs(ns) >= 1_000}
+
+
 def answers(seed: int, folder: Path | None = None) -> list[Answer]:
-    """Of each format, as far as the truth stands out. Captures are left in `folder`, where one is given."""
+    """Of each format and rank. Captures are left in `folder`, where one is given."""
+    whole = program(seed)
+    run, found = truths(whole)
     with TemporaryDirectory() as scratch:
-        whole = program(seed)
-        run, found = truths(whole)
-        if not any(truth.cause for truth in found):
-            return []
-        asked = [
-            _ask(seed, form, whole, run, found, (folder or Path(scratch)) / form.replace(" ", "-")) for form in FORMATS
-        ]
-    return [answer for answer in asked if answer.truth.cause]
+        told = []
+        for form in FORMATS:
+            told += _ask(seed, form, whole, run, found, (folder or Path(scratch)) / form.replace(" ", "-"))
+    return told
 
 
-def _ask(seed: int, form: str, whole: Program, run: Run, found: list[Truth], folder: Path) -> Answer:
+def _ask(seed: int, form: str, whole: Program, run: Run, found: list[Truth], folder: Path) -> list[Answer]:
     folder.mkdir(parents=True, exist_ok=True)
     if form == "nsys":
         paths = write_nsys(whole, run, folder)
@@ -73,14 +116,21 @@ def _ask(seed: int, form: str, whole: Program, run: Run, found: list[Truth], fol
         paths = write_kineto(whole, run, folder, sync_records=form == "kineto")
     sides = {"a": "nvtx:A side", "b": "nvtx:B side"} if whole.by_ranges else {}
     trace = traceviz.load([str(path) for path in paths], cache=False)
-    result = traceviz.check_overlap(trace, **sides)  # type: ignore[arg-type]
-    held: dict[str, int] = defaultdict(int)
-    worth: dict[str, int] = defaultdict(int)
-    critical = result.job.rank or 0
-    for rank in result.ranks:
-        for missed in rank.missed if rank.rank == critical else ():
-            held[missed.cause] += missed.ns
+    result = traceviz.check_overlap(trace, **sides, everything=True)  # type: ignore[arg-type]
+    told = []
+    for one in result.ranks:
+        shares: dict[str, int] = defaultdict(int)
+        worth: dict[str, int] = {}
+        spread: dict[str, tuple[int, int]] = {}
+        for missed in one.missed:
+            shares[missed.cause] += missed.ns
             if missed.recoverable_ns is not None:
-                worth[missed.cause] += missed.recoverable_ns
-    real = next(rank.real_overlap_ns for rank in result.ranks if rank.rank == critical)
-    return Answer(seed, form, found[critical], dict(held), dict(worth), real, whole.planted)
+                worth[missed.cause] = missed.recoverable_ns
+                spread[missed.cause] = (missed.recoverable_low_ns or 0, missed.recoverable_high_ns or 0)
+        told.append(
+            Answer(
+                seed, form, found[one.rank], one.rank == result.job.rank, held(run, one.rank, whole.steps),
+                dict(shares), worth, spread, one.real_overlap_ns, whole.planted,
+            )
+        )  # fmt: skip
+    return told

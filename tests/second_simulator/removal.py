@@ -14,12 +14,17 @@ CAUSES = ("same-stream", "event-dependency", "host-sync", "late-launch", "gpu-fu
 
 @dataclass(frozen=True)
 class Truth:
-    """Of one rank. `recovered` is by cause, in two counts: sides of one step alone, and of any steps."""
+    """Of one rank, by cause.
+
+    `recovered` is the most real overlap that comes back where the cause is taken away everywhere or at one site, in two
+    counts: beside the other side of the same step, and of any step. `everywhere` is the latter, taken away everywhere.
+    """
 
     rank: int
     real_ns: int
     achievable_ns: int
     recovered: dict[str, tuple[int, int]]
+    everywhere: dict[str, int]
 
     @property
     def missed_ns(self) -> int:
@@ -44,15 +49,17 @@ def truths(program: Program) -> tuple[Run, list[Truth]]:
     """The run as it is, and what each cause is worth on each rank."""
     run = Machine(program).run()
     shared = {cause: _runs(program, _removals(program, cause)) for cause in CAUSES}
+    everywhere_runs = {cause: Machine(program, _everywhere(program, cause)).run() for cause in CAUSES}
     found = []
     for rank in range(len(program.ranks)):
         step, every, achievable = overlap(run, rank, program.steps)
-        recovered = {}
+        recovered, everywhere = {}, {}
         for cause, runs in shared.items():
-            runs = [*runs, *_runs(program, _removals_seen(program, cause, rank))]
+            runs = [*_runs(program, _removals_seen(program, cause, rank)), *runs]
             after = [overlap(one, rank, program.steps) for one in runs] or [(step, every, 0)]
             recovered[cause] = (max(one[0] for one in after) - step, max(one[1] for one in after) - every)
-        found.append(Truth(rank, every, achievable, recovered))
+            everywhere[cause] = overlap(everywhere_runs[cause], rank, program.steps)[1] - every
+        found.append(Truth(rank, every, achievable, recovered, everywhere))
     return run, found
 
 
@@ -60,15 +67,18 @@ def _runs(program: Program, removals: list[Removal]) -> list[Run]:
     return [Machine(program, removal).run() for removal in removals]
 
 
+def _everywhere(program: Program, cause: str) -> Removal:
+    return Removal(cause, frozenset(_sites(program, cause)) if cause == "event-dependency" else None)
+
+
 def _removals(program: Program, cause: str) -> list[Removal]:
     """The same from every rank's view: everywhere, and at each site alone."""
     if cause == "late-launch":
         return []
     if cause in ("same-stream", "gpu-full", "peer-wait"):
-        return [Removal(cause)]
-    sites = _sites(program, cause)
-    alone = [Removal(cause, frozenset({site})) for site in sorted(sites)]
-    return [Removal(cause), *alone] if cause != "event-dependency" else [Removal(cause, frozenset(sites)), *alone]
+        return [_everywhere(program, cause)]
+    alone = [Removal(cause, frozenset({site})) for site in sorted(_sites(program, cause))]
+    return [_everywhere(program, cause), *alone]
 
 
 def _removals_seen(program: Program, cause: str, rank: int) -> list[Removal]:

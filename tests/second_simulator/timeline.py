@@ -18,7 +18,9 @@ def timeline(run: Run, rank: int, step: int) -> str:
             text += f" [stream {call.stream}{f', event {call.event}' if call.event >= 0 else ''}]"
         if call.op and ran.node:
             node = ran.node
-            waited = f" (waits until {(node.last_arrival - origin) / 1e3:.1f})" if node.last_arrival > node.start else ""
+            waited = (
+                f" (waits until {(node.last_arrival - origin) / 1e3:.1f})" if node.last_arrival > node.start else ""
+            )
             text += f"  → {(node.start - origin) / 1e3:.1f} … {(node.end - origin) / 1e3:.1f}{waited}"
         lines.append(text)
     return "\n".join(lines)
