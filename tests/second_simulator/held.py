@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections import defaultdict
 
 from tests.second_simulator.machine import LATENCY, Node, Ran, Run
+from tests.second_simulator.removal import overlap
 
 Parts = list[tuple[str, int, int]]  # cause, from, to
 
 
 def held(run: Run, rank: int, steps: int) -> dict[str, int]:
-    """By cause the ns of the instants at which one side ran alone and the other still had work to start."""
+    """What was missed, by cause: each step's in proportion to its instants at which one side ran alone and the other
+    still had work to start."""
     launches = {id(ran.node): ran for ran in run.calls if ran.rank == rank and ran.node}
     calls = [ran for ran in run.calls if ran.rank == rank]
-    total: dict[str, int] = defaultdict(int)
+    shares: dict[str, int] = defaultdict(int)
     for step in range(steps):
+        total: dict[str, int] = defaultdict(int)
         sides = {
             side: sorted((node for node in run.ops if _is(node, rank, step, side)), key=lambda node: node.start)
             for side in "AB"
@@ -32,7 +35,10 @@ def held(run: Run, rank: int, steps: int) -> dict[str, int]:
                 )
             for node in sides[idle]:  # it came, and waits beside the other side's work
                 total["peer-wait"] += _alone(others, node.start, max(node.start, node.last_arrival))
-    return {cause: ns for cause, ns in total.items() if ns}
+        both, _, achievable = overlap(run, rank, range(step, step + 1))
+        for cause, ns in total.items():
+            shares[cause] += (achievable - both) * ns // max(1, sum(total.values()))
+    return {cause: ns for cause, ns in shares.items() if ns}
 
 
 def _is(node: Node, rank: int, step: int, side: str) -> bool:

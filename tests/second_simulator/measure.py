@@ -17,7 +17,7 @@ from tests.second_simulator.write_kineto import write_kineto
 from tests.second_simulator.write_nsys import write_nsys
 
 FORMATS = ("nsys", "kineto", "kineto without sync records")
-HELD_BAR, WORTH_BAR = 0.05, 0.1
+HELD_BAR, WORTH_BAR, DISPATCH = 0.05, 0.1, 5_000  # ns a step that are as well dispatch as what came before it
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class Answer:
     form: str
     truth: Truth
     critical: bool  # the rank that decides
-    by_definition: dict[str, int]  # alone time held, from what the machine knows
+    steps: int
+    by_definition: dict[str, int]  # missed time shared out, from what the machine knows
     held: dict[str, int]  # missed time shared out, as named
     worth: dict[str, int]
     worth_range: dict[str, tuple[int, int]]
@@ -50,13 +51,12 @@ class Answer:
 
     @property
     def held_off(self) -> list[str]:
-        """Causes whose share of what was missed differs by over 5 points from the definition's."""
-        theirs, mine = (max(1, sum(parts.values())) for parts in (self.held, self.by_definition))
+        """Causes that hold over 5 points of what was missed more or less than by definition."""
+        least = max(self.truth.missed_ns * HELD_BAR, DISPATCH * self.steps)
         if self.truth.missed_ns < self.truth.achievable_ns // 20:
             return []
-        causes = {*self.held, *self.by_definition}
-        apart = {cause: self.held.get(cause, 0) / theirs - self.by_definition.get(cause, 0) / mine for cause in causes}
-        return [cause for cause, points in sorted(apart.items()) if abs(points) > HELD_BAR]
+        causes = sorted({*self.held, *self.by_definition})
+        return [cause for cause in causes if abs(self.held.get(cause, 0) - self.by_definition.get(cause, 0)) > least]
 
     @property
     def worth_off(self) -> list[str]:
@@ -129,7 +129,7 @@ def _ask(seed: int, form: str, whole: Program, run: Run, found: list[Truth], fol
                 spread[missed.cause] = (missed.recoverable_low_ns or 0, missed.recoverable_high_ns or 0)
         told.append(
             Answer(
-                seed, form, found[one.rank], one.rank == result.job.rank, held(run, one.rank, whole.steps),
+                seed, form, found[one.rank], one.rank == result.job.rank, whole.steps, held(run, one.rank, whole.steps),
                 dict(shares), worth, spread, one.real_overlap_ns, whole.planted,
             )
         )  # fmt: skip

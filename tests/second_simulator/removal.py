@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tests.second_simulator.machine import Machine, Node, Removal, Run
@@ -52,13 +53,13 @@ def truths(program: Program) -> tuple[Run, list[Truth]]:
     everywhere_runs = {cause: Machine(program, _everywhere(program, cause)).run() for cause in CAUSES}
     found = []
     for rank in range(len(program.ranks)):
-        step, every, achievable = overlap(run, rank, program.steps)
+        step, every, achievable = overlap(run, rank, range(program.steps))
         recovered, everywhere = {}, {}
         for cause, runs in shared.items():
             runs = [*_runs(program, _removals_seen(program, cause, rank)), *runs]
-            after = [overlap(one, rank, program.steps) for one in runs] or [(step, every, 0)]
+            after = [overlap(one, rank, range(program.steps)) for one in runs] or [(step, every, 0)]
             recovered[cause] = (max(one[0] for one in after) - step, max(one[1] for one in after) - every)
-            everywhere[cause] = overlap(everywhere_runs[cause], rank, program.steps)[1] - every
+            everywhere[cause] = overlap(everywhere_runs[cause], rank, range(program.steps))[1] - every
         found.append(Truth(rank, every, achievable, recovered, everywhere))
     return run, found
 
@@ -119,11 +120,11 @@ def _waits_between_sides(calls: tuple[Call, ...]) -> set[str]:
     return sites
 
 
-def overlap(run: Run, rank: int, steps: int) -> tuple[int, int, int]:
+def overlap(run: Run, rank: int, steps: Iterable[int]) -> tuple[int, int, int]:
     """Real overlap within steps, across all, and the achievable: nanoseconds."""
     mine = [node for node in run.ops if node.rank == rank and node.call.side]
     within = achievable = 0
-    for step in range(steps):
+    for step in steps:
         a, b = (_real([node for node in mine if node.call.step == step and node.call.side == side]) for side in "AB")
         within += _both(a, b)
         achievable += min(_length(a), _length(b))

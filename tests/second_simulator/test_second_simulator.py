@@ -109,7 +109,7 @@ def test_a_collective_transfers_from_the_last_arrival_and_waiting_is_no_overlap(
         (1_000 + LATENCY, arrived + 30_000),
         (arrived, arrived + 30_000 + SKEW),
     ]
-    assert overlap(done, 0, 1) == (30_000, 30_000, 30_000)
+    assert overlap(done, 0, range(1)) == (30_000, 30_000, 30_000)
     found = run(early, late, removal=Removal("peer-wait"))
     assert spans(found)[0] == (1_000 + LATENCY, 31_000 + LATENCY)
 
@@ -117,8 +117,8 @@ def test_a_collective_transfers_from_the_last_arrival_and_waiting_is_no_overlap(
 def test_sides_of_one_stream_run_at_once_on_streams_of_their_own() -> None:
     calls = [launch(50_000, 1, "A"), launch(50_000, 1, "B"), launch(10_000, 1)]
     without = run(calls, removal=Removal("same-stream"))
-    assert overlap(run(calls), 0, 1) == (0, 0, 50_000)
-    assert overlap(without, 0, 1) == (49_000, 49_000, 50_000)
+    assert overlap(run(calls), 0, range(1)) == (0, 0, 50_000)
+    assert overlap(without, 0, range(1)) == (49_000, 49_000, 50_000)
     assert spans(without)[2][0] == 52_000 + LATENCY + BETWEEN  # work of neither side stays behind both
 
 
