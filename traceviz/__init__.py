@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         DropSync,
         DropWait,
         Graph,
+        Level,
         MoreRoom,
         MoveWait,
         OnTime,
@@ -69,6 +70,7 @@ __all__ = [
     "DropSync",
     "DropWait",
     "Graph",
+    "Level",
     "MoreRoom",
     "MoveWait",
     "OnTime",
@@ -106,7 +108,7 @@ __all__ = [
     "what_if",
 ]
 _RESULTS = [name for name in __all__ if name[0].isupper()]
-_CHANGES = ["DropSync", "DropWait", "Graph", "MoreRoom", "MoveWait", "OnTime", "OwnStream", "Scale", "Split"]
+_CHANGES = ["DropSync", "DropWait", "Graph", "Level", "MoreRoom", "MoveWait", "OnTime", "OwnStream", "Scale", "Split"]
 _HOMES = dict.fromkeys(_RESULTS, "traceviz.results") | dict.fromkeys(_CHANGES, "traceviz.changes")
 _HOMES |= {
     "Trace": "traceviz.trace",

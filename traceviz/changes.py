@@ -3,6 +3,7 @@
 from analyzers.replay.changes import DropSync as DropSync
 from analyzers.replay.changes import DropWait as DropWait
 from analyzers.replay.changes import Graph as Graph
+from analyzers.replay.changes import Level as Level
 from analyzers.replay.changes import MoreRoom as MoreRoom
 from analyzers.replay.changes import MoveWait as MoveWait
 from analyzers.replay.changes import OnTime as OnTime

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import label, rows_by_key
-from analyzers.arrays.intervals import Union
+from analyzers.arrays.intervals import Union, coverage
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError
 from analyzers.common.records import Record
@@ -28,6 +28,7 @@ from analyzers.replay.edits import (
     in_pieces,
     kept,
     late_hosts,
+    longer_than_others,
     moved_ahead,
     reordered,
     returning_at_once,
@@ -37,14 +38,14 @@ from analyzers.replay.edits import (
     with_gaps,
     without_host_work,
 )
-from analyzers.replay.model import Lists, Tasks, Units
+from analyzers.replay.model import HostCalls, Lists, Tasks, Units
 from analyzers.replay.named import host_call, issued, occurrences, selection_of, stretches, units_of
 from analyzers.select.language import in_plain_words, parse
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.regions import launched_in
-from analyzers.trace.steps import bounding_ranges, numbers_of_ops, step_index, step_of_ops
+from analyzers.trace.steps import bounding_ranges, find_steps, numbers_of_ops, step_index, step_of_ops
 from analyzers.trace.tables import Trace
 
 _MEMORY = re.compile(r"Alloc|Malloc|Free|Register")  # which wait for the GPU without being asked to
@@ -261,6 +262,32 @@ class OnTime(Change, frozen=True):
         return replace(tasks, calls=replace(tasks.calls, before_ns=tasks.calls.before_ns - less))
 
 
+class Level(Change, frozen=True):
+    """Host code of `where` takes no rank longer than it takes the median of the others."""
+
+    where: str
+    assumes: ClassVar[str] = "each rank's host can do it in the others' time"
+
+    def __str__(self) -> str:
+        return f"level {self.where}"
+
+    @property
+    def advice(self) -> str:
+        """The change as one would ask for it, with what it takes for granted."""
+        return f"bring the host code of {_called(self.where)} down to the other ranks' time"
+
+    def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
+        calls, gaps, named = tasks.calls, host_gaps(tasks.calls), stretches(trace, tasks, self.where)
+        inside = np.zeros(calls.call.size, np.int64)
+        for (thread,), rows in rows_by_key(calls.thread).items():
+            if thread in named:
+                inside[rows] = coverage(calls.start_ns[rows] - gaps[rows], calls.start_ns[rows], named[thread])
+        rank = np.array([one.rank for one in trace.processes], np.int64)[ints(trace.api, "process")[calls.call]]
+        less = longer_than_others(rank, _step_of_calls(trace, calls), inside)
+        _found(less > 0, self, "no rank's host takes longer there than the others'")
+        return replace(tasks, calls=with_gaps(calls, gaps - less))
+
+
 class Scale(Change, frozen=True):
     """Kernels of `where` take `factor` of their time alone."""
 
@@ -413,6 +440,13 @@ def _ahead(trace: Trace, process: int, a: Union, b: Union) -> Blocks:
     owner, thread = np.full(to.size, process), np.zeros(to.size, np.int64)
     behind = (last >= 0) & (index.innermost(owner, thread, a.starts) == index.innermost(owner, thread, to))
     return Blocks(a.starts[behind], a.ends[behind], to[behind])
+
+
+def _step_of_calls(trace: Trace, calls: HostCalls) -> Ints:
+    """The number of the step that each call is in, -1 where in none."""
+    process = ints(trace.api, "process")[calls.call]
+    at = step_index(trace).innermost(process, np.zeros(process.size, np.int64), calls.start_ns)
+    return np.append(find_steps(trace).numbers, -1)[at]
 
 
 def _called(selector: str) -> str:

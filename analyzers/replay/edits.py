@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
+import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import label, rows_by_key, runs
@@ -52,6 +53,27 @@ def in_order(units: Units, key: Ints | Floats) -> Units:
     same = units.lane[order][1:] == units.lane[order][:-1]
     previous[order[1:][same]] = order[:-1][same]
     return replace(units, previous=previous)
+
+
+def longer_than_others(rank: Ints, step: Ints, ns: Ints) -> Ints:
+    """By how much each time is longer than the median of the other ranks' of its place, the longest of a step first.
+
+    >>> longer_than_others(np.array([0, 0, 1, 2]), np.zeros(4, np.int64), np.array([1, 9, 3, 2])).tolist()
+    [1, 7, 0, 0]
+    """
+    some = np.flatnonzero(ns > 0)
+    table = pd.DataFrame({"rank": rank[some], "step": step[some], "ns": ns[some], "row": some})
+    table = table.sort_values("ns", ascending=False, kind="stable")
+    table["place"] = table.groupby(["rank", "step"]).cumcount()
+    found = np.zeros(ns.size, np.int64)
+    wide = table.pivot(index=["step", "place"], columns="rank", values="ns").fillna(0)
+    wide = wide.reindex(columns=np.unique(rank), fill_value=0)
+    for one in np.unique(table["rank"]):
+        mine, others = table[table["rank"] == one], wide.drop(columns=one)
+        if others.shape[1]:
+            median = others.median(axis=1).reindex(pd.MultiIndex.from_frame(mine[["step", "place"]])).to_numpy()
+            found[mine["row"].to_numpy()] = np.maximum(mine["ns"].to_numpy() - median, 0)
+    return found
 
 
 def host_gaps(calls: HostCalls) -> Ints:

@@ -5,8 +5,6 @@ Of a range, calls count that its threads make while it is open.
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
@@ -18,11 +16,9 @@ from analyzers.select.language import Atom, Or, Selector
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.select.select import Selection, select
 from analyzers.trace.columns import codes, ints, of_codes
+from analyzers.trace.host_calls import CALL, plain_call
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.tables import Trace
-
-CALL = "call:"  # before a host call's name, which is no selector: those pick ops
-_VERSION = re.compile(r"_v\d+$")  # of CUDA's, which nsys writes behind a call's name
 
 
 def host_call(where: str) -> str:
@@ -32,15 +28,6 @@ def host_call(where: str) -> str:
     ('cudaHostAlloc', '')
     """
     return where.removeprefix(CALL).strip() if where.startswith(CALL) else ""
-
-
-def plain_call(name: str) -> str:
-    """A host call's name as people write it.
-
-    >>> plain_call("cudaHostAlloc_v3020")
-    'cudaHostAlloc'
-    """
-    return _VERSION.sub("", name)
 
 
 def calls_named(trace: Trace, name: str) -> Mask:

@@ -7,7 +7,6 @@ what, hardly ever whether it had to.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
@@ -22,6 +21,7 @@ from analyzers.replay.changes import (
     DropSync,
     DropWait,
     Graph,
+    Level,
     MoreRoom,
     MoveWait,
     OnTime,
@@ -30,11 +30,10 @@ from analyzers.replay.changes import (
 )
 from analyzers.replay.edits import feeding
 from analyzers.replay.model import Tasks, Units
-from analyzers.replay.named import CALL, plain_call
 from analyzers.replay.room import DISPATCH_NS
 from analyzers.select.language import Atom, parse
 from analyzers.select.picking import RANGE_ATOMS
-from analyzers.syncs.points import host_syncs
+from analyzers.syncs.of_steps import groups_by_rank, step_syncs
 from analyzers.trace.columns import codes, ints, is_one_of, of_codes
 from analyzers.trace.kernels import is_communication, is_compute, operations
 from analyzers.trace.nesting import RangeIndex
@@ -87,9 +86,7 @@ def suggested(trace: Trace, tasks: Tasks, a: str, b: str, result: OverlapResult 
     result = result or check_overlap(trace, a, b, min_overlap=0.0)
     causes = {one.cause for rank in result.ranks for one in rank.missed}
     places = _places(trace.whole or trace, tasks)
-    found = [Suggestion(DropSync(*one), PERHAPS) for one in _syncing(trace)]
-    if "host-sync" in causes:
-        found += [Suggestion(DropSync(one), PERHAPS) for one in _outside_ranges(trace)]
+    found = [*_leveling(result), *_syncing(trace)]
     if (a, b) != ("comm", "compute"):
         found += _of_pair(a, b, causes)
     found += _moves(trace.whole or trace, tasks, places)
@@ -141,34 +138,20 @@ def _marks(trace: Trace) -> Mask:
     return is_one_of(trace.ranges, "kind", ("nvtx", "annotation")) & of_codes(code, own)
 
 
-def _syncing(trace: Trace) -> list[tuple[str, str]]:
-    """Ranges in which host syncs kept the GPU idle longest, then those in which the host was blocked longest.
-
-    With each the setting that makes its calls block, where they are launches.
-    """
-    table = trace.once(host_syncs).table
-    launching = {_of_any_step(name) for name in table["range"][table["kind"] == "launch"].astype(str)}
-    unset = _what_blocks_launches(trace)
-    idle: Counter[str] = Counter()
-    blocked: Counter[str] = Counter()
-    columns = table["range"].astype(str), *(table[name].to_numpy(np.int64) for name in ("gpu_idle_ns", "duration_ns"))
-    for name, idle_ns, blocked_ns in zip(*columns, strict=True):
-        if name:
-            idle[_of_any_step(name)] += int(idle_ns)
-            blocked[_of_any_step(name)] += int(blocked_ns)
-    ranked = sorted(blocked, key=lambda name: (-idle[name], -blocked[name]))
-    return [(str(Atom("nvtx", name)), unset if name in launching else "") for name in ranked[:MOST]]
+def _leveling(result: OverlapResult) -> list[Suggestion]:
+    """Ranges in which a rank's host works longer than the others'."""
+    places = dict.fromkeys(str(Atom("nvtx", one.where)) for one in result.own_work if one.where)
+    return [Suggestion(Level(place), LIKELY) for place in [*places][:MOST]]
 
 
-def _outside_ranges(trace: Trace) -> list[str]:
-    """Host calls that blocked while no range was open, as changes name them: those that kept the GPU idle longest."""
-    table = trace.once(host_syncs).table
-    here = table[table["range"].astype(str).eq("") & table["kind"].ne("launch")]
-    total = (
-        here.assign(api=[plain_call(name) for name in here["api"]]).groupby("api")[["gpu_idle_ns", "duration_ns"]].sum()
-    )
-    ranked = total.sort_values(["gpu_idle_ns", "duration_ns"], ascending=False, kind="stable")
-    return [f"{CALL}{name}" for name in ranked.index[:MOST]]
+def _syncing(trace: Trace) -> list[Suggestion]:
+    """Host syncs in the steps that count, by how long they leave the GPU idle, then by how long they block the host."""
+    used = None if trace.whole is None else np.unique(numbers_of_ops(trace)).tolist()
+    found: dict[str, DropSync] = {}
+    for one in step_syncs([groups_by_rank(trace, used)], 1):
+        where = one.change.partition(" ")[2]
+        found.setdefault(where, DropSync(where, _what_blocks_launches(trace) if one.kind == "launch" else ""))
+    return [Suggestion(change, PERHAPS) for change in [*found.values()][:MOST]]
 
 
 def _what_blocks_launches(trace: Trace) -> str:
@@ -176,16 +159,6 @@ def _what_blocks_launches(trace: Trace) -> str:
     stated = [setting_of(trace, process, BLOCKING_LAUNCHES) for process in range(len(trace.processes))]
     names = [one.partition("=")[0] for one in stated if one]
     return names[0] if names else f"{BLOCKING_LAUNCHES[trace.runtime == 'HIP']}, if it is set"
-
-
-def _of_any_step(name: str) -> str:
-    """The name of a range; of a step's mark that of all steps' marks.
-
-    >>> _of_any_step("ProfilerStep#12"), _of_any_step("lookup 12")
-    ('ProfilerStep#*', 'lookup 12')
-    """
-    mark = STEP.match(name)
-    return f"{name[: mark.start(1)]}*" if mark else name
 
 
 def _moves(trace: Trace, tasks: Tasks, places: _Places) -> list[Suggestion]:

@@ -15,6 +15,7 @@ from analyzers.common.wording import count_of, percent
 from analyzers.contention.cost import contention
 from analyzers.contention.timings import Timings
 from analyzers.counters.report import in_all, unread
+from analyzers.lateness.own_work import own_work
 from analyzers.overlap.job import Arrivals, Job, job_of, last_arrival_of
 from analyzers.overlap.measure import RankOverlap
 from analyzers.overlap.pairing import RULE_OF, RULES
@@ -22,6 +23,7 @@ from analyzers.select.absence import explain_nothing, launches_in, ranges_of, wo
 from analyzers.select.language import Selector, names_of, parse
 from analyzers.select.select import about_threads
 from analyzers.select.sides import ALL_SHARED, Shared, about_shared
+from analyzers.syncs.of_steps import of_weight, step_syncs
 from analyzers.trace.by_process import by_process
 from analyzers.trace.communication import COMMUNICATION
 from analyzers.trace.counted import CommunicationFacts, about_neither, about_suggested
@@ -319,6 +321,8 @@ def answer(
         runtime=run.runtime,
         agreed=agreed,
         steps=run.steps,
+        host_syncs=tuple(of_weight(step_syncs([part.syncs for part in parts], run.steps_looked_at), run.step_ns)),
+        own_work=own_work([part.gaps for part in parts if part.gaps is not None], run.step_ns, run.steps_looked_at),
     )
 
 

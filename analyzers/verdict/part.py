@@ -13,6 +13,7 @@ from operator import add
 
 import msgspec
 import numpy as np
+import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.types import Ints, Mask
@@ -23,6 +24,7 @@ from analyzers.common.records import Record
 from analyzers.contention.timings import Timings, timings
 from analyzers.counters.plateau import told_by_traffic
 from analyzers.counters.states import DeviceStates, device_states
+from analyzers.lateness.own_work import host_gaps
 from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.job import Arrivals, arrivals, is_matched
 from analyzers.overlap.lost import with_lost
@@ -42,6 +44,8 @@ from analyzers.overlap.peers import DeviceTime, device_times, steps_of_ranks
 from analyzers.select.language import Selector, atoms, names_of
 from analyzers.select.select import Selection, Threads, select
 from analyzers.select.sides import Shared, SharedOps, about_shared, count_shared, share_out
+from analyzers.syncs.groups import SyncGroup
+from analyzers.syncs.of_steps import groups_by_rank
 from analyzers.trace.columns import ints, repeated
 from analyzers.trace.counted import CommunicationFacts, communication_facts
 from analyzers.trace.devices import DeviceKey
@@ -103,7 +107,8 @@ class Part(msgspec.Struct, frozen=True):
     timings : how long the ops of both sides ran; None where that was not asked for. counters : what the hardware did.
     peers_absent : whether some waits are told by traffic, and so other ranks had part in the job.
     missing : see `missing_waits`; waited : `waited_for`; outside : `outside_steps`; steps : numbers of its steps;
-    worked : `worked_steps`; times : `device_times`, where causes were asked for, too.
+    worked : `worked_steps`; times : `device_times`, where causes were asked for, too; so, too, syncs :
+    host syncs of each rank in the steps that count, and gaps : `host_gaps`.
     everything : the same ranks over all that was captured, where that was asked for and is more; else empty.
     """
 
@@ -130,6 +135,8 @@ class Part(msgspec.Struct, frozen=True):
     communication: CommunicationFacts = msgspec.field(default_factory=CommunicationFacts)
     times: tuple[DeviceTime, ...] = ()
     everything: tuple[RankOverlap, ...] = ()
+    syncs: Mapping[int, list[SyncGroup]] = msgspec.field(default_factory=dict)
+    gaps: pd.DataFrame | None = None
 
 
 @keeping_freed_memory
@@ -181,12 +188,15 @@ def examine(
         )
     ranks = with_left_out(trace, ranks)
     missing: list[MissingWait] = []
+    syncs: dict[int, list[SyncGroup]] = {}
+    gaps: pd.DataFrame | None = None
     if explain:
         explainer = _explainer(trace, *sides, pairing)
         ranks = explain_missed(explainer, ranks, _names(sides))
         whole, of_either = explainer.trace, explainer.a | explainer.b
         del explainer  # which leaves its memory to what follows
         missing = missing_waits(whole, of_either, trace.rank_ids)
+        syncs, gaps = groups_by_rank(trace, of_steps), host_gaps(trace, of_steps)
         if not keep:
             whole.forget(Ordering)
     steps, of_pair = find_steps(trace), sides[0].picked | sides[1].picked
@@ -219,6 +229,8 @@ def examine(
         communication=communication_facts(trace),
         times=device_times(trace, sides[0].picked, sides[1].picked, steps_of_ranks(worked)) if explain else (),
         everything=_everything(trace, a, b, sharing) if beyond else (),
+        syncs=syncs,
+        gaps=gaps,
     )
 
 

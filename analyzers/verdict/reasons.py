@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+import numpy as np
 
 from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import count_of, duration, percent, percent_span, ranks_in_words
@@ -19,6 +20,7 @@ from analyzers.trace.narrow import Narrowing, steps_used
 from analyzers.trace.programs import DOUBTED
 from analyzers.trace.run import ALL
 from analyzers.trace.step_table import StepsUsed
+from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Process, Trace
 from analyzers.trace.unread import undecided_by_unread
 from analyzers.trace.without_work import in_words
@@ -34,7 +36,8 @@ class RunContext(msgspec.Struct, frozen=True):
     ranks_captured : of what was asked for, whether they have work in it or not. where : what was asked for, in words.
     doubt : why the captures may not be of one run, "" where nothing says so.
     ranks_known : that the job had, at least; None where nothing says.
-    unsure : collectives of several ranks that are not surely matched, and all such.
+    unsure : collectives of several ranks that are not surely matched, and all such. step_ns : how long the median
+        step of those that count takes on the host; all that was captured, where there are no steps.
     """
 
     clocks: Clocks | None
@@ -50,6 +53,7 @@ class RunContext(msgspec.Struct, frozen=True):
     ranks_captured: tuple[int, ...] = ()
     where: str = ""
     doubt: str = ""
+    step_ns: int = 0
 
     @staticmethod
     def of(trace: Trace, parts: Sequence[Part], narrowing: Narrowing = ALL) -> RunContext:
@@ -77,7 +81,15 @@ class RunContext(msgspec.Struct, frozen=True):
             captured,
             _where(narrowing),
             next((one.message for one in trace.warnings if one.code == DOUBTED), ""),
+            _median_step_ns(trace, steps_used(trace, narrowing)),
         )
+
+    @property
+    def steps_looked_at(self) -> int:
+        """How many steps the figures are of, 0 where there are none."""
+        if self.steps is None:
+            return 0
+        return self.steps.count if self.steps.numbers is None else len(self.steps.numbers)
 
     @property
     def absent(self) -> int:
@@ -87,6 +99,14 @@ class RunContext(msgspec.Struct, frozen=True):
     def without(self, ranks: Sequence[RankOverlap]) -> list[int]:
         """Ranks that were asked for, on which neither side ran."""
         return sorted(set(self.ranks_captured) - {one.rank for one in ranks})
+
+
+def _median_step_ns(trace: Trace, used: StepsUsed | None) -> int:
+    steps = find_steps(trace)
+    counts = np.ones(steps.size, bool) if used is None or used.numbers is None else np.isin(steps.numbers, used.numbers)
+    if counts.any():
+        return int(np.median((steps.end_ns - steps.start_ns)[counts]))
+    return max((one.last_ns - one.first_ns for one in trace.captures), default=0)
 
 
 def _where(narrowing: Narrowing) -> str:

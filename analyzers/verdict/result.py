@@ -14,10 +14,12 @@ from analyzers.common.records import Record
 from analyzers.common.wording import count_of, duration, part_of, percent, percent_span
 from analyzers.contention.cost import Contention, SideCost, in_words
 from analyzers.counters.limits import Contended
+from analyzers.lateness.own_work import OwnWork
 from analyzers.overlap.job import Job, LastArrival
 from analyzers.overlap.measure import RankOverlap
 from analyzers.overlap.peers import DeviceTime
 from analyzers.select.language import names_of
+from analyzers.syncs.of_steps import StepSync
 from analyzers.trace.alignment import Clocks
 from analyzers.trace.counted import Counted
 from analyzers.trace.devices import DeviceKey, DeviceLabels
@@ -49,7 +51,9 @@ class OverlapResult(Record, frozen=True):
     communication and by which rule, and what is on neither side.
     `claim` holds a stated speedup against the baseline; `claim_reason` says why it can't be told, "" where it can, or
     none was stated. `agreed` is how all parts of the run shared out ops, paired instances and moved B. `steps` are the
-    run's, and which of them the figures are of; None where nobody looked for steps.
+    run's, and which of them the figures are of; None where nobody looked for steps. `host_syncs` are those within them
+    that cost a share of a step that matters, `own_work` what a rank's host does and the others' don't, each the
+    costliest first; empty where causes were not asked for.
     """
 
     verdict: str
@@ -81,6 +85,8 @@ class OverlapResult(Record, frozen=True):
     claim_reason: str = ""
     agreed: PairingDecision = msgspec.field(default_factory=PairingDecision)
     steps: StepsUsed | None = None
+    host_syncs: tuple[StepSync, ...] = ()
+    own_work: tuple[OwnWork, ...] = ()
 
     @property
     def exit_code(self) -> int:

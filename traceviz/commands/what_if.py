@@ -28,6 +28,7 @@ scale SEL FACTOR: SEL's kernels take FACTOR of their time alone
 split SEL N: a collective in N pieces, each behind the piece of the work that feeds it
 graph SEL: SEL launched as one CUDA graph
 more-room SEL: SEL leaves room for others beside it, and takes no longer for it
+level SEL: host code of SEL takes no rank longer than the median of the others
 
 \b
 Exit code: 0 predicted, 2 bad input or usage, 3 nothing could be predicted: the reason is said."""

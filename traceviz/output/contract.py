@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from analyzers.replay.result import WhatIf
     from analyzers.show.result import Shown
     from analyzers.streams import StreamsResult
+    from analyzers.syncs.of_steps import StepSync
     from analyzers.syncs.report import OrderReport
     from analyzers.trace.alignment import Clocks
     from analyzers.trace.step_table import StepsUsed
@@ -65,6 +66,8 @@ def overlap(result: OverlapResult) -> Json:
         "pair": {"a": result.a, "b": result.b, "paired_by": result.paired_by},
         "bar": result.bar,
         "steps": _steps(result.steps),
+        "host_syncs": [_host_sync(one) for one in result.host_syncs],
+        "own_work": [{**values(one), "change": one.change, "words": one.words} for one in result.own_work],
         "ranks": [_rank(rank) for rank in result.ranks],
         "device_times": [_device_time(one) for one in result.times],
         **_fields(result, "ranks_given", "ranks_known"),
@@ -88,6 +91,11 @@ def overlap(result: OverlapResult) -> Json:
         "clocks": _clocks(result.clocks),
         "warnings": _warnings(result.warnings),
     }
+
+
+def _host_sync(one: StepSync) -> Json:
+    """Host syncs alike in the steps that count; `bytes` is null where no copy, or not the same one, was waited for."""
+    return {**values(one), "bytes": None if one.bytes < 0 else one.bytes, "words": one.words}
 
 
 def _steps(steps: StepsUsed | None) -> Json | None:

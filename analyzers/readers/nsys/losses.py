@@ -62,30 +62,41 @@ def unknown_work(file: NsysFile, unused: Mapping[str, int]) -> list[Loss]:
 
 def without_times(lost: Mapping[str, int], absurd: Mapping[str, int]) -> list[Loss]:
     """Rows left out because they say no times, or such as can't be, by what they are of."""
-    found = (
-        (lost, "no-times", "they have no start or end"),
-        (absurd, "absurd-times", "they last over a day or lie a day apart from the others"),
-    )
+
+    def counts(left: Mapping[str, int]) -> str:
+        return ", ".join(f"{count:,} {what}" for what, count in left.items())
+
+    def why(left: Mapping[str, int]) -> str:
+        return f"{count_of(left[OPS], 'GPU op')} without usable times" if left.get(OPS) else ""
+
     losses = []
-    for counts, code, because in found:
-        if counts:
-            text = ", ".join(f"{count:,} {what}" for what, count in counts.items())
-            why = count_of(ops, "GPU op") + " without usable times" if (ops := counts.get(OPS, 0)) else ""
-            losses.append(Loss(TraceWarning(code, f"left out, because {because}: {text}."), why))
+    if lost:
+        text = f"left out, because they have no start or end: {counts(lost)}."
+        losses.append(Loss(TraceWarning("no-times", text), why(lost)))
+    if absurd:
+        text = f"left out, because they last over a day or lie a day apart from the others: {counts(absurd)}."
+        losses.append(Loss(TraceWarning("absurd-times", text), why(absurd)))
     return losses
 
 
 def lost_names(lost: Mapping[str, int]) -> list[Loss]:
     """Rows whose names the export lacks, by what was named."""
-    found = (
-        (KERNELS, "names-lost", "which of them communicate can't be told"),
-        (RANGES, "range-names-lost", "which work is theirs can't be told"),
-        (CALLS, "call-names-lost", "what they launched or waited for can't be told"),
-    )
-    losses = []
-    for what, code, so in found:
-        if lost.get(what):
-            why = f"the names of {lost[what]:,} {what} are not in the export"
-            message = f"{why[0].upper()}{why[1:]} (StringIds lacks them): {so}."
-            losses.append(Loss(TraceWarning(code, message), why if what != CALLS else "", what == RANGES))
-    return losses
+
+    def nowhere(what: str, so: str) -> str:
+        return f"The names of {lost.get(what, 0):,} {what} are not in the export (StringIds lacks them): {so}."
+
+    def why(what: str) -> str:
+        return f"the names of {lost.get(what, 0):,} {what} are not in the export"
+
+    found = {
+        KERNELS: Loss(
+            TraceWarning("names-lost", nowhere(KERNELS, "which of them communicate can't be told")), why(KERNELS)
+        ),
+        RANGES: Loss(
+            TraceWarning("range-names-lost", nowhere(RANGES, "which work is theirs can't be told")),
+            why(RANGES),
+            of_ranges=True,
+        ),
+        CALLS: Loss(TraceWarning("call-names-lost", nowhere(CALLS, "what they launched or waited for can't be told"))),
+    }
+    return [loss for what, loss in found.items() if lost.get(what)]

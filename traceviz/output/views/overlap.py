@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from analyzers.causes.table import CAUSES
+from analyzers.lateness.own_work import OwnWork
 from analyzers.overlap.job import LastArrival
 from analyzers.overlap.measure import Missed, RankOverlap
 from analyzers.overlap.peers import DeviceTime
+from analyzers.syncs.of_steps import StepSync
 from analyzers.trace.overhead import DISTORTED
 from analyzers.verdict.findings import Finding, findings
 from analyzers.verdict.gain import Gain
@@ -25,6 +27,7 @@ FIRST = (DISTORTED, "window-decides")  # warnings that stand with the first line
 MOST_RANKS = 32
 FEW_RANKS = 8  # unless all is asked for
 MOST_INSTANCES = 8
+MOST_OF_HOSTS = 3
 FAR = 3.0  # times what steps typically differ from the median: those farther are listed
 
 
@@ -76,6 +79,7 @@ def figures(result: OverlapResult, *, verbose: bool = False) -> list[Block]:
         shown.append(_gain(result.gain))
     if any(rank.missed for rank in result.ranks):
         shown += _causes(result, verbose=verbose)
+    shown += _of_hosts(result, verbose=verbose)
     shown += communication(result.communication) if verbose else []
     if verbose and any(rank.instances for rank in result.ranks):
         shown.append(_instances(result))
@@ -259,6 +263,17 @@ def _causes(result: OverlapResult, *, verbose: bool) -> list[Block]:
             [_why(one) for one in findings(rank)],
         ),
     ]
+
+
+def _of_hosts(result: OverlapResult, *, verbose: bool) -> list[Block]:
+    """Host syncs in the steps, and what makes a rank late, whatever overlap they cost; the costliest first."""
+    most = None if verbose else MOST_OF_HOSTS
+    found = (("Host syncs in the steps", result.host_syncs), ("Late by work of its own", result.own_work))
+    return [Bullets(title, [_of_host(one) for one in some[:most]]) for title, some in found if some]
+
+
+def _of_host(one: StepSync | OwnWork) -> str:
+    return f"{one.words[0].upper()}{one.words[1:]}. What takes it out: {one.change}."
 
 
 def _worth(result: OverlapResult, rank: RankOverlap) -> Block:

@@ -1,0 +1,1 @@
+"""What makes one rank come later than the others: host work of its own."""
