@@ -15,12 +15,11 @@ from analyzers.common.progress import Progress
 from analyzers.readers import json_mend
 from analyzers.readers.json_mend import HINT_ESCAPE
 from analyzers.readers.json_stream import without_nan
-from analyzers.readers.kineto.events import GROUPS, BadTime, Batch, Heads, decode, join
+from analyzers.readers.kineto.events import GROUPS, PYTHON, Batch, Heads, decode, join
 
 MOST_KINDS = 5  # of broken events that are named
 _HOST = {"range", "api", "memory"}  # groups of what is no work of a device
 _NO_WORK = {"ac2g", "fwdbwd", "Trace", "overhead", "gpu_user_annotation", "external_correlation"}
-_PYTHON = "python_function"  # frames, which no selector knows
 _NAMES = "M"  # the phase of what names processes and threads, which has no category
 _PHASE = re.compile(rb'"ph"\s*:\s*"(\w)"')
 _CATEGORY = re.compile(rb'"cat"\s*:\s*"([^"]*)"')
@@ -55,7 +54,7 @@ def mended(path: Path, progress: Progress) -> Mended | None:
 
     Raises
     ------
-    TracevizError : no event is whole, or a time of one is no number.
+    TracevizError : no event is whole.
     """
     heads = Heads()
     found = json_mend.mended(path, progress, lambda text: _decoded(path, text, heads))
@@ -72,7 +71,7 @@ def _decoded(path: Path, text: bytes, heads: Heads) -> Batch:
             return decode(text, heads)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return decode(without_nan(text.decode(errors="replace").encode()), heads)
-    except (msgspec.DecodeError, BadTime) as error:
+    except msgspec.DecodeError as error:
         raise TracevizError(f"has an event that can't be read: {error}.", path=path, hint=HINT_ESCAPE) from None
 
 
@@ -84,7 +83,7 @@ def _broken(skipped: Sequence[bytes], section: bool) -> Broken:
         events.update(categories)
         events[""] += max((len(phases) or 1) - len(categories), 0)
         work += _may_be_work(phases, categories)
-        ranges += sum(GROUPS.get(one) == "range" and one != _PYTHON for one in categories)
+        ranges += sum(GROUPS.get(one) == "range" and one != PYTHON for one in categories)
     return Broken(+events, work, ranges, section)
 
 

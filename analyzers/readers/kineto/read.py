@@ -28,7 +28,7 @@ from analyzers.readers.json_stream import (
 )
 from analyzers.readers.kineto import header as headers
 from analyzers.readers.kineto import merged, tables
-from analyzers.readers.kineto.events import CALLS, FIELDS, BadTime, Batch, Head, Heads, Rows, decode, join, stack
+from analyzers.readers.kineto.events import CALLS, FIELDS, Batch, Head, Heads, Rows, decode, join, stack
 from analyzers.readers.kineto.fast import Known, scan
 from analyzers.readers.kineto.mend import NOTHING_BROKEN, Broken, about_broken, mended
 from analyzers.readers.kineto.vendor import Raw, Vendor
@@ -67,7 +67,7 @@ def read(path: Path, progress: Progress = silent) -> Trace:
     try:
         try:
             return _read(path, progress, exact=False)
-        except (NotAsWritten, BadTime, msgspec.DecodeError, UnicodeDecodeError):
+        except (NotAsWritten, Malformed, msgspec.DecodeError, UnicodeDecodeError):
             return _read_exactly(path, progress)
     except UnicodeDecodeError as error:
         raise TracevizError(f"is not valid UTF-8 ({error.reason}).", path=path, hint=HINT_AGAIN) from None
@@ -125,10 +125,6 @@ def _decode_patiently(piece: memoryview, stream: EventStream, heads: Heads) -> B
             return decode(piece, heads)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return decode(without_nan(bytes(piece).decode(errors="replace").encode()), heads)
-    except BadTime as error:
-        raise TracevizError(
-            f"has an event without a readable time: {error}.", path=stream.path, hint=HINT_AGAIN
-        ) from None
     except msgspec.DecodeError as error:
         raise malformed(stream.path, False, stream.events, str(error)) from None
 
@@ -236,7 +232,8 @@ def _of_rank(
     lacking = lacks(trace, vendor, bool(headers.number(header, "record_shapes")))
     unused = not_used(batch.unused, rows["span"], heads.all)
     trace = replace(trace, captures=(replace(capture, lacks=lacking, unused=unused),))
-    trace = with_unread(trace, *unread_work(batch.unread, broken), ranges=broken.ranges)
+    unread = unread_work(batch.unread, broken)
+    trace = with_unread(trace, *unread, ranges=broken.ranges + batch.unread_ranges)
     trace = counted_ranges(unknown_events(trace, rows["span"], heads.all), rows["span"], heads.all)
     return unrecorded_waits(odd_links(overhead(trace, rows["span"], heads.all, zero)), vendor)
 
@@ -288,7 +285,8 @@ def sound(batch: Batch, heads: Sequence[Head]) -> list[TraceWarning]:
         warnings.append(
             TraceWarning(
                 "unreadable-events",
-                f"{batch.unreadable:,} of {batch.events:,} events have no readable name or thread; they are left out.",
+                f"{batch.unreadable:,} of {batch.events:,} events have no readable name, thread or time; they are "
+                "left out.",
             )
         )
     return warnings + _known_syncs(batch, heads)

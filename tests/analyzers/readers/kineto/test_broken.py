@@ -110,9 +110,35 @@ def is_json(text: str) -> bool:
 
 @pytest.mark.parametrize("time", ["NaN", "-Infinity", "null", '"soon"', "{}"])
 @pytest.mark.parametrize("key", ["ts", "dur"])
-def test_a_time_that_is_no_number(path: Path, key: str, time: str) -> None:
-    text = json.dumps({"traceEvents": [EVENT, {**EVENT, key: "here"}]}).replace('"here"', time)
-    assert refused(path, text).startswith("has an event without a readable time")
+def test_an_event_with_a_time_that_is_no_number_is_left_out_and_leaves_the_verdict_open(
+    path: Path, key: str, time: str
+) -> None:
+    """Two kernels can be read, one can't: the figures are of two, and a process says what is missing."""
+    events = [EVENT, {**EVENT, key: "here"}, {**EVENT, "ts": 40}]
+    path.write_text(json.dumps({"traceEvents": events}).replace('"here"', time))
+    trace = read(path)
+    assert trace.ops["start_ns"].tolist() == [0, 1000 * (40 - EVENT["ts"])]
+    assert [warning.code for warning in trace.warnings] == ["unreadable-events", "unread-work"]
+    assert "1 of 3 events" in trace.warnings[0].message
+    assert "1 of 'kernel' without a readable time" in trace.processes[0].unread
+
+
+def test_a_kernel_without_a_start_is_left_out_and_said(path: Path) -> None:
+    without = {key: value for key, value in EVENT.items() if key != "ts"}
+    path.write_text(json.dumps([EVENT, without, EVENT]))
+    trace = read(path)
+    assert len(trace.ops) == 2
+    assert "1 of 'kernel' without a readable time" in trace.processes[0].unread
+
+
+@pytest.mark.parametrize(("category", "ranges"), [("cpu_op", True), ("python_function", False)])
+def test_a_range_without_a_time_matters_to_those_alone_who_pick_by_ranges(
+    path: Path, category: str, ranges: bool
+) -> None:
+    path.write_text(json.dumps([EVENT, {**EVENT, "cat": category, "ts": None}]))
+    (process,) = read(path).processes
+    assert not process.unread
+    assert process.unread_ranges == ("1 operators or annotations, by which a side is picked" if ranges else "")
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "inf", "-nan"])
