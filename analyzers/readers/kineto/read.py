@@ -89,7 +89,8 @@ def _read_exactly(path: Path, progress: Progress) -> Trace:
     except Malformed as error:
         found = mended(path, progress)
         if found is None:
-            error.hint = error.hint if error.is_cut else HINT_ESCAPE
+            if error.hint == HINT_AGAIN and not error.is_cut:
+                error.hint = HINT_ESCAPE
             raise
         return trace_of(path, found.header, found.batch, found.heads, found.broken)
 

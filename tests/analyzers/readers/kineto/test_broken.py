@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,20 +85,85 @@ def test_damaged_gzip(path: Path) -> None:
 
 @pytest.mark.parametrize("end", ["", "]", "]}", "}"])
 def test_every_prefix_of_a_trace_is_refused(path: Path, end: str) -> None:
-    """But where all events are whole: a comma behind the last one, or a section behind the list, costs none."""
+    """But where the list of events is closed: commas behind, a broken section or no brace at the end cost no event."""
     text = json.dumps({"schemaVersion": 1, "traceEvents": [EVENT, EVENT], "traceName": "x"})
-    list_end = text.index("]") + 1
+    list_end, event = text.index("]") + 1, re.escape(json.dumps(EVENT))
+    closed = re.compile(
+        rf'{{"schemaVersion": 1, "traceEvents": \[{event}(, {event})?(, ?)?\](, ?)?("traceName": "x")?}}?'
+    )
     for length in range(1, len(text)):
         prefix = text[:length]
-        comma_behind = prefix.rstrip().endswith("},") and end == "]}"
+        whole = closed.fullmatch(prefix + end)
         broken_section = re.match(r', "\w*":', prefix[list_end:]) and end.endswith("}")
         if prefix + end == text or is_json(prefix + end):
             continue
-        if comma_behind or broken_section:
+        if whole or broken_section:
             path.write_text(prefix + end)
-            assert len(read(path).ops) == (1 if comma_behind else 2)
+            assert len(read(path).ops) == (1 if whole and not whole[1] else 2)
         else:
             refused(path, prefix + end)
+
+
+@pytest.mark.parametrize("behind", ["", ",", ',\n"traceName": "x"'])
+def test_a_missing_last_brace_costs_no_event_and_is_said(path: Path, behind: str) -> None:
+    path.write_text('{"traceEvents": ' + json.dumps([EVENT, EVENT]) + behind)
+    trace = read(path)
+    assert len(trace.ops) == 2
+    assert [(one.code, one.message[:25]) for one in trace.warnings] == [
+        ("unreadable-section", "The file's end is missing")
+    ]
+
+
+LAST = {
+    "name": "Record Window End",
+    "ph": "i",
+    "s": "g",
+    "pid": "",
+    "tid": "",
+    "ts": 9,
+}  # as torch.profiler ends a file
+
+
+@pytest.mark.parametrize("begin", ["[", '{"traceEvents": ['])
+@pytest.mark.parametrize("behind", ["", ",", ",\n"])
+def test_a_list_without_its_bracket_is_whole_if_the_profilers_last_event_is_there(
+    path: Path, begin: str, behind: str
+) -> None:
+    """Without that event, more of them may have followed."""
+    path.write_text(begin + json.dumps(EVENT) + ", " + json.dumps(LAST) + behind)
+    trace = read(path)
+    assert len(trace.ops) == 1
+    assert [one.message[:25] for one in trace.warnings] == ["The file's end is missing"]
+    assert refused(path, begin + json.dumps(EVENT) + ", " + json.dumps(EVENT) + behind).startswith("is truncated")
+    assert refused(path, begin + json.dumps(EVENT) + ", " + json.dumps(LAST)[:-1]).startswith("is truncated")
+
+
+@pytest.mark.parametrize("front", ["\n[rank1]: warming up\n", "I1127 {0} start\r\n", 'loading "x"\n\n  '])
+@pytest.mark.parametrize("write", [lambda events: {"schemaVersion": 1, "traceEvents": events}, lambda events: events])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_log_in_front_of_the_json_is_passed_over_and_said(
+    path: Path, front: str, write: Callable[[Any], Any], indent: int | None
+) -> None:
+    path.write_text(front + json.dumps(write([EVENT, EVENT]), indent=indent))
+    trace = read(path)
+    assert len(trace.ops) == 2
+    (warning,) = trace.warnings
+    assert (warning.code, front.split()[0] in warning.message) == ("unreadable-section", True)
+
+
+def test_a_trailing_comma_anywhere_costs_nothing(path: Path) -> None:
+    """In the header, in an event's args, and behind the events; a comma within a name stays."""
+    odd = {**EVENT, "name": "f<a,]>(b,})", "args": {"correlation": 1, "more": [1]}}
+    text = json.dumps(
+        {"distributedInfo": {"rank": 3, "ranks": [0, 3]}, "traceEvents": [EVENT, odd, EVENT], "x": {"a": 1}}
+    )
+    for bracket in ("3]", "1]", "1}", "}]"):
+        text = text.replace(bracket, f"{bracket[0]},{bracket[1]}")
+    path.write_text(text[:-1] + ",}")
+    trace = read(path)
+    assert trace.ops["name"].tolist() == ["k", "f<a,]>(b,})", "k"]
+    assert trace.processes[0].claims == {"distributed": 3}
+    assert not trace.warnings
 
 
 def is_json(text: str) -> bool:
