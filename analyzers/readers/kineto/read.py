@@ -31,6 +31,7 @@ from analyzers.readers.kineto import merged, tables
 from analyzers.readers.kineto.events import CALLS, FIELDS, Batch, Head, Heads, Rows, decode, join, stack
 from analyzers.readers.kineto.fast import Known, scan
 from analyzers.readers.kineto.mend import NOTHING_BROKEN, Broken, about_broken, mended
+from analyzers.readers.kineto.nameless import with_nameless
 from analyzers.readers.kineto.vendor import Raw, Vendor
 from analyzers.readers.kineto.vendors import vendor_of
 from analyzers.trace.columns import codes, ints, is_one_of, of_codes, span
@@ -234,7 +235,7 @@ def _of_rank(
     unused = not_used(batch.unused, rows["span"], heads.all)
     trace = replace(trace, captures=(replace(capture, lacks=lacking, unused=unused),))
     unread = unread_work(batch.unread, broken)
-    trace = with_unread(trace, *unread, ranges=broken.ranges + batch.unread_ranges)
+    trace = with_nameless(with_unread(trace, *unread, ranges=broken.ranges + batch.unread_ranges))
     trace = counted_ranges(unknown_events(trace, rows["span"], heads.all), rows["span"], heads.all)
     return unrecorded_waits(odd_links(overhead(trace, rows["span"], heads.all, zero)), vendor)
 
