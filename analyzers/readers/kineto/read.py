@@ -167,6 +167,8 @@ def trace_of(
         (int(each.start.min()) for group, each in batch.rows.items() if len(each) and group != "memory"), default=0
     )
     owned = merged.split(path, batch, heads.all, lambda: merged.names_in(path))
+    for one in owned:
+        merged.refuse_mixed(path, one.rows["range"], heads.all)
     of_ranks = [_of_rank(path, header, one, heads, batch, broken, warnings, zero) for one in owned]
     return of_ranks[0] if len(of_ranks) == 1 else _in_one_capture(of_ranks)
 
