@@ -22,6 +22,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.common.wording import ranks_in_words
 from analyzers.trace.columns import ints_at, stored
@@ -158,15 +159,30 @@ def _check_apart(trace: Trace, before: int, after: int) -> None:
         )
 
 
-def same_times(trace: Trace, one: int, other: int) -> bool:
-    """Whether all ops of two processes start as long after the first of them, and run as long."""
-    process, times = stored(trace.ops, "process"), []
+def same_times(trace: Trace, one: int, other: int, *, part: bool = False) -> bool:
+    """Whether all ops of two processes start as long after the first of them, and run as long.
+
+    Parameters
+    ----------
+    part : whether the first or the last ops of the process with more of them may be all of the other.
+    """
+    process, times = stored(trace.ops, "process"), list[tuple[Ints, Ints]]()
     for number in (one, other):
         rows = np.flatnonzero(process == number)
         start, end = (ints_at(trace.ops, column, rows) for column in ("start_ns", "end_ns"))
         order = np.lexsort((end, start))
-        times.append((start[order] - start.min(), end[order] - start.min()))
-    return all(np.array_equal(first, second) for first, second in zip(*times, strict=True))
+        times.append((start[order], end[order]))
+    fewer, more = sorted(times, key=lambda one: one[0].size)
+    count = fewer[0].size
+    if count < more[0].size and not part:
+        return False
+    return any(_alike(fewer, (more[0][part], more[1][part])) for part in (slice(count), slice(-count, None)))
+
+
+def _alike(one: tuple[Ints, Ints], other: tuple[Ints, Ints]) -> bool:
+    return all(
+        np.array_equal(first - one[0][0], second - other[0][0]) for first, second in zip(one, other, strict=True)
+    )
 
 
 def _windows(trace: Trace, groups: Sequence[Sequence[int]]) -> dict[int, int]:
