@@ -12,7 +12,7 @@ from analyzers.common.errors import TracevizError
 from analyzers.trace.columns import codes, ints, ints_at, is_one_of, stored
 from analyzers.trace.programs import DOUBTED, check_programs
 from analyzers.trace.tables import Capture, Trace
-from analyzers.trace.windows import same_times, window_count
+from analyzers.trace.windows import refuse_divided, same_times, window_count
 
 APART_NS = 3600 * 10**9  # captures of one run lie within an hour
 MEET_FROM = 0.2  # of the shortest capture has to lie within all of them, for their times to meet well
@@ -27,10 +27,11 @@ def check_one_run(trace: Trace) -> Trace:
 
     Raises
     ------
-    TracevizError : they can't be: world sizes or process groups disagree, one was given twice, they run different
-        programs, or were taken hours apart.
+    TracevizError : they can't be: world sizes or process groups disagree, one was given twice or in two parts, they run
+        different programs, or were taken hours apart.
     """
     trace = _check_copies(trace)
+    refuse_divided(trace)
     _check_worlds(trace)
     _check_groups(trace)
     return _check_gpus(check_programs(_check_times(trace)))

@@ -17,11 +17,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import distinct, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.common.wording import ranks_in_words
@@ -132,6 +133,63 @@ def _may_be_one(trace: Trace, one: int, other: int) -> bool:
 def _meet(trace: Trace, before: int, after: int) -> bool:
     first, second = _capture(trace, before), _capture(trace, after)
     return None in (first.start_utc_ns, second.start_utc_ns) or second.first_ns <= first.last_ns
+
+
+def refuse_divided(trace: Trace) -> None:
+    """Refuse captures of one process that were named as ranks of their own; ranks have to be named.
+
+    Ranks of two containers may share pid and device, but run at the same time. Where one's work begins after all of the
+    other's has ended, and ids of its calls go on where the other's end, by no more than either has, both are of one
+    process.
+
+    Raises
+    ------
+    TracevizError : there are such captures.
+    """
+    by_pid: dict[int, list[_Part]] = {}
+    for (number,), rows in rows_by_key(stored(trace.ops, "process")).items():
+        if trace.processes[number].pid >= 0 and _capture(trace, number).start_utc_ns is not None:
+            by_pid.setdefault(trace.processes[number].pid, []).append(_part(trace, number, rows))
+    for parts in by_pid.values():
+        for before, after in pairwise(sorted(parts, key=lambda one: one.first_ns)):
+            if _goes_on(trace, before, after):
+                paths = [_capture(trace, one.process).path for one in (before, after)]
+                raise TracevizError(
+                    f"{paths[0]} and {paths[1]} are named as two ranks, but are of one process "
+                    f"({trace.processes[before.process].pid}), one after the other on the same device, and the ids of "
+                    "its calls go on from one to the other.",
+                    hint="Give each rank's own captures, and both under one rank if they are windows of it.",
+                )
+
+
+class _Part(NamedTuple):
+    """A process's GPU work: from when to when, on which devices, with which ids of calls (-1: none)."""
+
+    process: int
+    first_ns: int
+    last_ns: int
+    devices: frozenset[int]
+    lowest: int
+    highest: int
+
+
+def _part(trace: Trace, process: int, rows: Ints) -> _Part:
+    start, end, device, ids = (
+        ints_at(trace.ops, column, rows) for column in ("start_ns", "end_ns", "device", "correlation")
+    )
+    known = ids[ids > 0]
+    lowest, highest = (int(known.min()), int(known.max())) if known.size else (-1, -1)
+    devices = frozenset(distinct(device).tolist())
+    return _Part(process, int(start.min()), int(end.max()), devices, lowest, highest)
+
+
+def _goes_on(trace: Trace, before: _Part, after: _Part) -> bool:
+    first, second = trace.processes[before.process], trace.processes[after.process]
+    hosts = {host for host in (_capture(trace, one.process).machine for one in (before, after)) if host}
+    apart = first.capture != second.capture and first.rank != second.rank and len(hosts) < 2
+    in_turn = after.first_ns >= before.last_ns and bool(before.devices & after.devices)
+    ids = min(one.highest - one.lowest + 1 for one in (before, after))
+    return apart and in_turn and before.highest > 0 and 0 < after.lowest - before.highest <= ids
 
 
 def _claim_one_rank(trace: Trace, one: int, other: int) -> bool:
