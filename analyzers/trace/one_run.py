@@ -171,7 +171,7 @@ def doubt_apart(trace: Trace, as_captured: Trace) -> Trace:
         numbered = is_one_of(collectives, "matched_by", ("sequence",)) & collectives["sure"].to_numpy(bool)
         if numbered.any():
             return trace
-    return trace.warn(DOUBTED, f"{text[0].lower()}{text[1:]}")
+    return trace.warn(DOUBTED, text)
 
 
 def _apart(dated: list[Capture]) -> str:

@@ -13,6 +13,7 @@ from analyzers.load import load
 from analyzers.trace.one_run import check_one_run
 from analyzers.trace.ranks import assign_ranks
 from analyzers.trace.tables import Capture, Trace
+from analyzers.verdict.check import check_overlap
 from tests.support.builder import Builder
 from tests.support.kineto_files import KinetoFile
 
@@ -71,6 +72,15 @@ def test_captures_days_apart_are_refused_and_some_time_apart_a_warning(tmp_path:
     for apart_ns, odd in ((0, False), (100, False), (60 * 10**9, True)):
         trace = load(written(tmp_path, KinetoFile(0), KinetoFile(1, base_ns=BASE_NS + apart_ns)))
         assert ("captures-apart" in [one.code for one in trace.warnings]) is odd
+
+
+def test_a_relative_path_keeps_its_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "Runs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path / "Runs", KinetoFile(0), KinetoFile(1, base_ns=BASE_NS + 60 * 10**9))
+    result = check_overlap(load([Path("Runs/0.json"), Path("Runs/1.json")]), accept_apparent=True)
+    assert result.reason is not None
+    assert "Runs/1.json begins 60.0 s after Runs/0.json ends" in result.reason
 
 
 def test_times_that_hardly_meet_are_a_warning(tmp_path: Path) -> None:
