@@ -148,7 +148,7 @@ class EventStream:
             self._buffer = self._buffer[1:]
             return
         if self._buffer[:1] != b"{":
-            raise TracevizError("is not JSON.", path=self.path, hint="Give a torch.profiler trace (.json or .json.gz).")
+            raise Malformed("is not JSON.", path=self.path, hint="Give a torch.profiler trace (.json or .json.gz).")
         looked = 0
         while True:
             for match in EVENTS_KEY.finditer(self._buffer, looked):

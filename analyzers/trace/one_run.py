@@ -12,7 +12,7 @@ from analyzers.common.errors import TracevizError
 from analyzers.trace.columns import codes, ints, ints_at, is_one_of, stored
 from analyzers.trace.programs import DOUBTED, check_programs
 from analyzers.trace.tables import Capture, Trace
-from analyzers.trace.windows import same_times, window_count
+from analyzers.trace.windows import refuse_divided, same_times, window_count
 
 APART_NS = 3600 * 10**9  # captures of one run lie within an hour
 MEET_FROM = 0.2  # of the shortest capture has to lie within all of them, for their times to meet well
@@ -27,10 +27,11 @@ def check_one_run(trace: Trace) -> Trace:
 
     Raises
     ------
-    TracevizError : they can't be: world sizes or process groups disagree, one was given twice, they run different
-        programs, or were taken hours apart.
+    TracevizError : they can't be: world sizes or process groups disagree, one was given twice or in two parts, they run
+        different programs, or were taken hours apart.
     """
     trace = _check_copies(trace)
+    refuse_divided(trace)
     _check_worlds(trace)
     _check_groups(trace)
     return _check_gpus(check_programs(_check_times(trace)))
@@ -40,21 +41,42 @@ def _check_copies(trace: Trace) -> Trace:
     """A copy of a capture is another rank by its file's name, by order, or by a rank that was changed in it.
 
     Clocks of two GPUs never agree to the ns over many ops. Two processes of one pid and device with the same times are
-    one, moved or not; of two pids or devices that is odd, but for few ops, as in an example made up by hand.
+    one, moved or not; of two pids or devices that is odd, but for few ops, as in an example made up by hand. So it is
+    where all of one are the first of the other, or the last, and many.
     """
+    rows_of = {number: rows for (number,), rows in rows_by_key(stored(trace.ops, "process")).items()}
     seen: dict[tuple[int, ...], list[int]] = {}
-    for (number,), rows in rows_by_key(stored(trace.ops, "process")).items():
+    for number, rows in rows_of.items():
         if rows.size > FEW:
-            start, end = (ints_at(trace.ops, column, rows) for column in ("start_ns", "end_ns"))
-            key = rows.size, int((start - start.min()).sum()), int((end - start).sum())
-            seen.setdefault(key, []).append(number)
+            for key in _edges(trace, rows):
+                seen.setdefault(key, []).append(number)
+    pairs = set[tuple[int, int]]()
     for alike in seen.values():
-        first, *others = alike
-        for other in others:
-            one, two = trace.processes[first], trace.processes[other]
-            if one.capture != two.capture and one.rank != two.rank and same_times(trace, first, other):
-                trace = _about_copy(trace, first, other)
+        first, *others = sorted(alike, key=lambda number: -rows_of[number].size)
+        pairs.update((first, other) for other in others)
+    for first, other in sorted(pairs):
+        one, two = trace.processes[first], trace.processes[other]
+        is_many = rows_of[first].size == rows_of[other].size or rows_of[other].size >= MANY
+        if (
+            one.capture != two.capture
+            and one.rank != two.rank
+            and is_many
+            and same_times(trace, first, other, part=True)
+        ):
+            trace = _about_copy(trace, first, other)
     return trace
+
+
+def _edges(trace: Trace, rows: Ints) -> list[tuple[int, ...]]:
+    """The times of a process's first ops, and of its last ones, which its copy and a part of that share with it."""
+    start, end = (ints_at(trace.ops, column, rows) for column in ("start_ns", "end_ns"))
+    found = []
+    for which, kept in ((0, start <= np.partition(start, FEW)[FEW]), (-1, start >= np.partition(start, -FEW)[-FEW])):
+        order = np.lexsort((end[kept], start[kept]))
+        order = order[: FEW + 1] if which == 0 else order[-FEW:]
+        times = np.stack([start[kept][order], end[kept][order]])
+        found.append((which, *(times - times[0, 0]).ravel().tolist()))
+    return found
 
 
 def _about_copy(trace: Trace, one: int, other: int) -> Trace:
@@ -63,7 +85,7 @@ def _about_copy(trace: Trace, one: int, other: int) -> Trace:
     used = [distinct(stored(trace.ops, "device")[stored(trace.ops, "process") == each]) for each in (one, other)]
     if first.pid == second.pid and np.array_equal(used[0], used[1]):
         raise TracevizError(f"{paths[0]} holds the same work, to the ns, as {paths[1]}.", hint=HINT)
-    if np.count_nonzero(stored(trace.ops, "process") == one) < MANY:
+    if np.count_nonzero(stored(trace.ops, "process") == other) < MANY:
         return trace
     text = (
         f"all ops of rank {second.rank} in {paths[0]} start and end, to the ns, as those of rank {first.rank} in "
@@ -149,7 +171,7 @@ def doubt_apart(trace: Trace, as_captured: Trace) -> Trace:
         numbered = is_one_of(collectives, "matched_by", ("sequence",)) & collectives["sure"].to_numpy(bool)
         if numbered.any():
             return trace
-    return trace.warn(DOUBTED, f"{text[0].lower()}{text[1:]}")
+    return trace.warn(DOUBTED, text)
 
 
 def _apart(dated: list[Capture]) -> str:

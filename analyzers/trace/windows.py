@@ -17,11 +17,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import distinct, rows_by_key
+from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.common.wording import ranks_in_words
 from analyzers.trace.columns import ints_at, stored
@@ -133,6 +135,63 @@ def _meet(trace: Trace, before: int, after: int) -> bool:
     return None in (first.start_utc_ns, second.start_utc_ns) or second.first_ns <= first.last_ns
 
 
+def refuse_divided(trace: Trace) -> None:
+    """Refuse captures of one process that were named as ranks of their own; ranks have to be named.
+
+    Ranks of two containers may share pid and device, but run at the same time. Where one's work begins after all of the
+    other's has ended, and ids of its calls go on where the other's end, by no more than either has, both are of one
+    process.
+
+    Raises
+    ------
+    TracevizError : there are such captures.
+    """
+    by_pid: dict[int, list[_Part]] = {}
+    for (number,), rows in rows_by_key(stored(trace.ops, "process")).items():
+        if trace.processes[number].pid >= 0 and _capture(trace, number).start_utc_ns is not None:
+            by_pid.setdefault(trace.processes[number].pid, []).append(_part(trace, number, rows))
+    for parts in by_pid.values():
+        for before, after in pairwise(sorted(parts, key=lambda one: one.first_ns)):
+            if _goes_on(trace, before, after):
+                paths = [_capture(trace, one.process).path for one in (before, after)]
+                raise TracevizError(
+                    f"{paths[0]} and {paths[1]} are named as two ranks, but are of one process "
+                    f"({trace.processes[before.process].pid}), one after the other on the same device, and the ids of "
+                    "its calls go on from one to the other.",
+                    hint="Give each rank's own captures, and both under one rank if they are windows of it.",
+                )
+
+
+class _Part(NamedTuple):
+    """A process's GPU work: from when to when, on which devices, with which ids of calls (-1: none)."""
+
+    process: int
+    first_ns: int
+    last_ns: int
+    devices: frozenset[int]
+    lowest: int
+    highest: int
+
+
+def _part(trace: Trace, process: int, rows: Ints) -> _Part:
+    start, end, device, ids = (
+        ints_at(trace.ops, column, rows) for column in ("start_ns", "end_ns", "device", "correlation")
+    )
+    known = ids[ids > 0]
+    lowest, highest = (int(known.min()), int(known.max())) if known.size else (-1, -1)
+    devices = frozenset(distinct(device).tolist())
+    return _Part(process, int(start.min()), int(end.max()), devices, lowest, highest)
+
+
+def _goes_on(trace: Trace, before: _Part, after: _Part) -> bool:
+    first, second = trace.processes[before.process], trace.processes[after.process]
+    hosts = {host for host in (_capture(trace, one.process).machine for one in (before, after)) if host}
+    apart = first.capture != second.capture and first.rank != second.rank and len(hosts) < 2
+    in_turn = after.first_ns >= before.last_ns and bool(before.devices & after.devices)
+    ids = min(one.highest - one.lowest + 1 for one in (before, after))
+    return apart and in_turn and before.highest > 0 and 0 < after.lowest - before.highest <= ids
+
+
 def _claim_one_rank(trace: Trace, one: int, other: int) -> bool:
     """Whether a rule by which a rank is given once only says that both are the same rank."""
     first, second = trace.processes[one].claims, trace.processes[other].claims
@@ -158,15 +217,30 @@ def _check_apart(trace: Trace, before: int, after: int) -> None:
         )
 
 
-def same_times(trace: Trace, one: int, other: int) -> bool:
-    """Whether all ops of two processes start as long after the first of them, and run as long."""
-    process, times = stored(trace.ops, "process"), []
+def same_times(trace: Trace, one: int, other: int, *, part: bool = False) -> bool:
+    """Whether all ops of two processes start as long after the first of them, and run as long.
+
+    Parameters
+    ----------
+    part : whether the first or the last ops of the process with more of them may be all of the other.
+    """
+    process, times = stored(trace.ops, "process"), list[tuple[Ints, Ints]]()
     for number in (one, other):
         rows = np.flatnonzero(process == number)
         start, end = (ints_at(trace.ops, column, rows) for column in ("start_ns", "end_ns"))
         order = np.lexsort((end, start))
-        times.append((start[order] - start.min(), end[order] - start.min()))
-    return all(np.array_equal(first, second) for first, second in zip(*times, strict=True))
+        times.append((start[order], end[order]))
+    fewer, more = sorted(times, key=lambda one: one[0].size)
+    count = fewer[0].size
+    if count < more[0].size and not part:
+        return False
+    return any(_alike(fewer, (more[0][part], more[1][part])) for part in (slice(count), slice(-count, None)))
+
+
+def _alike(one: tuple[Ints, Ints], other: tuple[Ints, Ints]) -> bool:
+    return all(
+        np.array_equal(first - one[0][0], second - other[0][0]) for first, second in zip(one, other, strict=True)
+    )
 
 
 def _windows(trace: Trace, groups: Sequence[Sequence[int]]) -> dict[int, int]:

@@ -67,6 +67,7 @@ SYNC_TYPES = ("HOST_EVENT", "HOST_FENCE", "HOST_COMMAND_QUEUE")  # of Intel's, t
 TELLING = ("op", "range")  # groups whose args may tell about communication
 
 
+PYTHON = "python_function"  # frames, which no selector knows
 MEMORY_CHANGED = ("cpu_instant_event", "[memory]")  # category and name of the only instants that are kept
 
 SPANNING = "BEbeSTFp"  # phases of events that last but say so in two or more parts: none is read
@@ -167,9 +168,9 @@ class Rows(msgspec.Struct, frozen=True):
 class Batch(msgspec.Struct):
     """What one piece of the file held; `at` is each row's place among the piece's events.
 
-    unreadable : events whose name or thread is none.
+    unreadable : events whose name, thread or time is none.
     unused : events of other phases than those that are read, by phase. unread : of these and of the unreadable, those
-        that may be work of a device, in words.
+        that may be work of a device, in words. unread_ranges : those that name ranges.
     """
 
     rows: dict[str, Rows] = msgspec.field(default_factory=dict)
@@ -179,6 +180,7 @@ class Batch(msgspec.Struct):
     unreadable: int = 0
     unused: Counter[str] = msgspec.field(default_factory=Counter)
     unread: Counter[str] = msgspec.field(default_factory=Counter)
+    unread_ranges: int = 0
 
 
 class Head(msgspec.Struct, frozen=True, order=True):
@@ -226,10 +228,9 @@ def join(batches: list[Batch]) -> Batch:
 
     The batches lose their rows, so that what those of one group took is there for the next group.
     """
-    joined = Batch(events=sum(b.events for b in batches), unreadable=sum(b.unreadable for b in batches))
+    joined = Batch()
     for batch in batches:
-        joined.unused += batch.unused
-        joined.unread += batch.unread
+        _add_counts(joined, batch)
         batch.at.clear()
         for group in TELLING if joined.comms else ():
             if group in batch.rows:
@@ -252,11 +253,16 @@ def interleave(first: Batch, second: Batch) -> Batch:
         first.rows[group] = stack([first.rows[group], more], FIELDS[group])[order]
         first.at[group] = at[order]
     first.comms = second.comms
-    first.events += second.events
-    first.unreadable += second.unreadable
-    first.unused += second.unused
-    first.unread += second.unread
+    _add_counts(first, second)
     return first
+
+
+def _add_counts(total: Batch, more: Batch) -> None:
+    total.events += more.events
+    total.unreadable += more.unreadable
+    total.unused += more.unused
+    total.unread += more.unread
+    total.unread_ranges += more.unread_ranges
 
 
 def stack(parts: Sequence[Rows], fields: Sequence[str]) -> Rows:
@@ -278,10 +284,6 @@ def _stack(parts: list[Ints]) -> Ints:
 
 _NO_TEXT = msgspec.Raw(b"")
 NO_ARGS = Args()
-
-
-class BadTime(Exception):
-    """A time of an event is no number."""
 
 
 class Event(msgspec.Struct, gc=False):
@@ -315,20 +317,19 @@ _RAWS = msgspec.json.Decoder(list[msgspec.Raw])
 def decode(events: bytes | memoryview, heads: Heads) -> Batch:
     """Decode comma-separated events.
 
-    Events whose name or thread is neither text nor number are left out and counted.
+    Events whose name or thread is neither text nor number, or a time of which is none, are left out and counted.
 
     Raises
     ------
     msgspec.DecodeError : this is not JSON.
-    BadTime : a time is no number.
     """
-    text = b"[" + events + b"]"
+    text, unread = b"[" + events + b"]", Batch()
     try:
-        decoded, unreadable, unread = _EVENTS.decode(text), 0, Counter[str]()
+        decoded = _EVENTS.decode(text)
     except msgspec.ValidationError:
-        decoded, unreadable, unread = _decode_each(text)
-    batch = columns(decoded, heads, unreadable)
-    batch.unread += unread
+        decoded = _decode_each(text, unread)
+    batch = columns(decoded, heads)
+    _add_counts(batch, unread)
     return batch
 
 
@@ -342,18 +343,19 @@ def count_events(events: bytes) -> int:
     return len(_RAWS.decode(b"[" + events + b"]"))
 
 
-def _decode_each(text: bytes) -> tuple[list[Event], int, Counter[str]]:
-    decoded, unreadable, unread = [], 0, Counter[str]()
+def _decode_each(text: bytes, unread: Batch) -> list[Event]:
+    decoded = []
     for raw in _RAWS.decode(text):
         try:
             decoded.append(_EVENT.decode(raw))
         except msgspec.ValidationError:
-            unreadable += 1
+            unread.events += 1
+            unread.unreadable += 1
             with suppress(msgspec.ValidationError):
                 category = _CATEGORY.decode(raw).cat
                 if may_be_work(category):
-                    unread[f"of '{category}' without a readable name or thread"] += 1
-    return decoded, unreadable, unread
+                    unread.unread[f"of '{category}' without a readable name or thread"] += 1
+    return decoded
 
 
 def may_be_work(category: Any) -> bool:
@@ -361,10 +363,9 @@ def may_be_work(category: Any) -> bool:
     return isinstance(category, str) and GROUPS.get(category) == "op"
 
 
-def columns(events: list[Event], heads: Heads, unreadable: int) -> Batch:
-    """Columns of events; BadTime where a time is no number."""
-    readable = sum(event.ph != "" for event in events)
-    batch = Batch(events=readable + unreadable, unreadable=unreadable)
+def columns(events: list[Event], heads: Heads) -> Batch:
+    """Columns of events; those of which a time is no number are left out and counted."""
+    batch = Batch(events=sum(event.ph != "" for event in events))
     rows_of_group: dict[str, list[int]] = {group: [] for group in FIELDS}
     for row, event in enumerate(events):
         if is_kept(event):
@@ -374,24 +375,45 @@ def columns(events: list[Event], heads: Heads, unreadable: int) -> Batch:
             if event.ph in SPANNING and may_be_work(event.cat):
                 batch.unread[f"in phase '{event.ph}' of '{event.cat}'"] += 1
     for group, at in rows_of_group.items():
-        if at:
+        if not at:
+            continue
+        try:
             batch.rows[group] = _rows([events[row] for row in at], group, heads, batch.comms)
-            batch.at[group] = np.array(at, np.int64)
+        except ValueError:
+            at = _timed(events, at, group, batch)
+            batch.rows[group] = _rows([events[row] for row in at], group, heads, batch.comms)
+        batch.at[group] = np.array(at, np.int64)
     return batch
 
 
+def _timed(events: list[Event], at: list[int], group: str, batch: Batch) -> list[int]:
+    """Of one group's events those whose times are numbers; the others are counted."""
+    bad = {row for row in at if not _has_times(events[row])}
+    batch.unreadable += len(bad)
+    if group == "range":
+        batch.unread_ranges += sum(events[row].cat != PYTHON for row in bad)
+    if group == "op":
+        batch.unread += Counter(f"of '{events[row].cat}' without a readable time" for row in bad)
+    return [row for row in at if row not in bad]
+
+
+def _has_times(event: Event) -> bool:
+    with suppress(ValueError):
+        nanoseconds([event.ts, event.dur or b"0"])
+        return True
+    return False
+
+
 def _rows(events: list[Event], group: str, heads: Heads, comms: list[Args]) -> Rows:
+    """Rows of events; ValueError where a time is no number."""
+    start = nanoseconds([event.ts for event in events])
+    duration = nanoseconds([event.dur or b"0" for event in events])
     args = [event.args for event in events]
     comm = np.full(len(events), -1, np.int64)
     if group in TELLING:
         telling = [row for row, each in enumerate(args) if each.is_communication]
         comm[telling] = np.arange(len(comms), len(comms) + len(telling))
         comms += [args[row] for row in telling]
-    try:
-        start = nanoseconds([event.ts for event in events])
-        duration = nanoseconds([event.dur or b"0" for event in events])
-    except ValueError as error:
-        raise BadTime(str(error)) from error
     return Rows(
         head=_ints(heads.number(event.cat, event.name, event.pid, event.tid) for event in events),
         start=start,

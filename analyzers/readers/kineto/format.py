@@ -15,9 +15,9 @@ KEYS_WITHIN = 1 << 16  # bytes
 
 def _is_one(head: Head) -> bool:
     start = head.plain.removeprefix(BOM).lstrip()[:1]
-    return start in (b"{", b"[") or (
-        head.is_gzip and not start
-    )  # whose data are damaged or missing, as its reader says
+    if not start:
+        return head.is_gzip  # whose data are damaged or missing, as its reader says
+    return start in (b"{", b"[") or any(key in head.plain for key in KEYS)  # a log may stand in front
 
 
 def _is_likely(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""A Kineto file of which some names were not escaped: what is whole, and what of the rest may matter."""
+"""A Kineto file that is no valid JSON, as names were not escaped: what is whole, and what of the rest may matter."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress
 from analyzers.readers import json_mend
 from analyzers.readers.json_mend import HINT_ESCAPE
 from analyzers.readers.json_stream import without_nan
-from analyzers.readers.kineto.events import GROUPS, BadTime, Batch, Heads, decode, join
+from analyzers.readers.kineto.events import GROUPS, PYTHON, Batch, Heads, decode, join
 
 MOST_KINDS = 5  # of broken events that are named
 _HOST = {"range", "api", "memory"}  # groups of what is no work of a device
 _NO_WORK = {"ac2g", "fwdbwd", "Trace", "overhead", "gpu_user_annotation", "external_correlation"}
-_PYTHON = "python_function"  # frames, which no selector knows
 _NAMES = "M"  # the phase of what names processes and threads, which has no category
+_LAST = b'"Record Window End"'  # what torch.profiler writes last
+_MOST_FRONT = 60  # letters of what stood before the JSON that are shown
 _PHASE = re.compile(rb'"ph"\s*:\s*"(\w)"')
 _CATEGORY = re.compile(rb'"cat"\s*:\s*"([^"]*)"')
 
@@ -30,12 +32,15 @@ class Broken(msgspec.Struct, frozen=True):
     """Events that are no valid JSON, by category; of them, how many may be work of a GPU, and how many name ranges.
 
     section : whether something beside the events could not be read, either.
+    front : what stood before the JSON. open_end : whether its last bracket is missing.
     """
 
     events: Counter[str] = msgspec.field(default_factory=Counter)
     work: int = 0
     ranges: int = 0
     section: bool = False
+    front: str = ""
+    open_end: bool = False
 
 
 NOTHING_BROKEN = Broken()
@@ -55,15 +60,21 @@ def mended(path: Path, progress: Progress) -> Mended | None:
 
     Raises
     ------
-    TracevizError : no event is whole, or a time of one is no number.
+    TracevizError : no event is whole.
     """
     heads = Heads()
-    found = json_mend.mended(path, progress, lambda text: _decoded(path, text, heads))
+    found = json_mend.mended(path, progress, lambda text: _decoded(path, text, heads), _LAST)
     if found is None:
         return None
     if not found.pieces:
         raise TracevizError("is not valid JSON, and none of its events is whole.", path=path, hint=HINT_ESCAPE)
-    return Mended(found.header, join(found.pieces), heads, _broken(found.skipped, found.section_lost))
+    broken = replace(
+        _broken(found.skipped),
+        section=found.section_lost,
+        front=" ".join(found.front.decode(errors="replace").split()),
+        open_end=found.open_end,
+    )
+    return Mended(found.header, join(found.pieces), heads, broken)
 
 
 def _decoded(path: Path, text: bytes, heads: Heads) -> Batch:
@@ -72,11 +83,11 @@ def _decoded(path: Path, text: bytes, heads: Heads) -> Batch:
             return decode(text, heads)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return decode(without_nan(text.decode(errors="replace").encode()), heads)
-    except (msgspec.DecodeError, BadTime) as error:
+    except msgspec.DecodeError as error:
         raise TracevizError(f"has an event that can't be read: {error}.", path=path, hint=HINT_ESCAPE) from None
 
 
-def _broken(skipped: Sequence[bytes], section: bool) -> Broken:
+def _broken(skipped: Sequence[bytes]) -> Broken:
     events, work, ranges = Counter[str](), 0, 0
     for text in skipped:
         phases = [one.decode() for one in _PHASE.findall(text)]
@@ -84,8 +95,8 @@ def _broken(skipped: Sequence[bytes], section: bool) -> Broken:
         events.update(categories)
         events[""] += max((len(phases) or 1) - len(categories), 0)
         work += _may_be_work(phases, categories)
-        ranges += sum(GROUPS.get(one) == "range" and one != _PYTHON for one in categories)
-    return Broken(+events, work, ranges, section)
+        ranges += sum(GROUPS.get(one) == "range" and one != PYTHON for one in categories)
+    return Broken(+events, work, ranges)
 
 
 def _may_be_work(phases: Sequence[str], categories: Sequence[str]) -> int:
@@ -113,4 +124,15 @@ def about_broken(broken: Broken, whole: int) -> list[TraceWarning]:
             else "What stands beside the events is no valid JSON, either: versions, devices or the rank may be missing."
         )
         found.append(TraceWarning("unreadable-section", text))
+    return found + [TraceWarning("unreadable-section", text) for text in _about_edges(broken)]
+
+
+def _about_edges(broken: Broken) -> list[str]:
+    """Say what is odd before the JSON and at its end, which costs no event."""
+    found = []
+    if broken.front:
+        shown = broken.front[:_MOST_FRONT] + ("…" if len(broken.front) > _MOST_FRONT else "")
+        found.append(f"Text in front of the JSON is passed over: '{shown}'.")
+    if broken.open_end:
+        found.append("The file's end is missing, a bracket or more: its events are all there, and read.")
     return found

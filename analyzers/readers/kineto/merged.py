@@ -2,7 +2,8 @@
 
 SGLang puts a label before every pid, "[TP00] 5000"; others name the rank in the name or the labels of a process ("rank
 1 python"), or add so many times a large number to its pids as its rank says. Correlation ids, streams and threads
-begin anew in each rank's events: without labels nothing tells these apart.
+begin anew in each rank's events: without labels nothing tells these apart. That there are several in one process is
+sure where torch.profiler marks the same step twice at once: it runs once in a process, one step after the other.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ WORK = ("op", "api", "hip")  # groups whose rows must have an owner
 STEP = 10_000  # pids of ranks are at least so far apart where a rank's number is in them
 _DIMENSIONS = ("rank", "pp", "dp", "tp", "cp", "ep")  # the order in which ranks are counted
 _LABEL = re.compile(rf"(?<![a-z])({'|'.join(_DIMENSIONS)})[\s_\-:#=]*(\d{{1,9}})", re.IGNORECASE)
+_MARKS, _STEP = "user_annotation", re.compile(r"ProfilerStep#\d+")  # of torch.profiler's steps
 _NAMES = ("process_name", "process_labels")
 
 Label = tuple[tuple[str, int], ...]  # (("dp", 0), ("tp", 1))
@@ -102,6 +104,35 @@ def refuse_unlabelled(path: Path, pids: Sequence[int], ambiguous: int) -> None:
             path=path,
             hint="Give each rank's own file, or merge them with labels ([TP00] before the pids, as SGLang does).",
         )
+
+
+def refuse_mixed(path: Path, ranges: Rows, heads: Sequence[Head]) -> None:
+    """Refuse a file in which one process's events are those of several ranks: the same step twice at once.
+
+    On one thread two marks may lie within each other, as one that is written twice; on two threads they may not.
+
+    Raises
+    ------
+    TracevizError : there is such a step.
+    """
+    marks: dict[tuple[int | str, str], list[int]] = {}
+    for head in ranges.heads:
+        one = heads[head]
+        if one.category == _MARKS and _STEP.fullmatch(one.name):
+            marks.setdefault((one.pid, one.name), []).append(head)
+    for (pid, name), own in marks.items():
+        rows = np.flatnonzero(np.isin(ranges.head, own))
+        order = rows[np.argsort(ranges.start[rows], kind="stable")]
+        start, end = ranges.start[order], ranges.start[order] + ranges.duration[order]
+        crossing = (start[1:] > start[:-1]) & (end[1:] > end[:-1])
+        of_threads = ranges.head[order][1:] != ranges.head[order][:-1]
+        if ((start[1:] < end[:-1]) & (crossing | of_threads)).any():
+            raise TracevizError(
+                f"holds the events of several ranks under one process ({pid}), and no labels tell whose they are: "
+                f"{name} is marked again before it has ended.",
+                path=path,
+                hint="Give each rank's own file, or merge them with labels ([TP00] before the pids, as SGLang does).",
+            )
 
 
 def names_in(path: Path) -> dict[int | str, str]:

@@ -28,9 +28,10 @@ from analyzers.readers.json_stream import (
 )
 from analyzers.readers.kineto import header as headers
 from analyzers.readers.kineto import merged, tables
-from analyzers.readers.kineto.events import CALLS, FIELDS, BadTime, Batch, Head, Heads, Rows, decode, join, stack
+from analyzers.readers.kineto.events import CALLS, FIELDS, Batch, Head, Heads, Rows, decode, join, stack
 from analyzers.readers.kineto.fast import Known, scan
 from analyzers.readers.kineto.mend import NOTHING_BROKEN, Broken, about_broken, mended
+from analyzers.readers.kineto.nameless import with_nameless
 from analyzers.readers.kineto.vendor import Raw, Vendor
 from analyzers.readers.kineto.vendors import vendor_of
 from analyzers.trace.columns import codes, ints, is_one_of, of_codes, span
@@ -67,7 +68,7 @@ def read(path: Path, progress: Progress = silent) -> Trace:
     try:
         try:
             return _read(path, progress, exact=False)
-        except (NotAsWritten, BadTime, msgspec.DecodeError, UnicodeDecodeError):
+        except (NotAsWritten, Malformed, msgspec.DecodeError, UnicodeDecodeError):
             return _read_exactly(path, progress)
     except UnicodeDecodeError as error:
         raise TracevizError(f"is not valid UTF-8 ({error.reason}).", path=path, hint=HINT_AGAIN) from None
@@ -89,7 +90,8 @@ def _read_exactly(path: Path, progress: Progress) -> Trace:
     except Malformed as error:
         found = mended(path, progress)
         if found is None:
-            error.hint = error.hint if error.is_cut else HINT_ESCAPE
+            if error.hint == HINT_AGAIN and not error.is_cut:
+                error.hint = HINT_ESCAPE
             raise
         return trace_of(path, found.header, found.batch, found.heads, found.broken)
 
@@ -125,10 +127,6 @@ def _decode_patiently(piece: memoryview, stream: EventStream, heads: Heads) -> B
             return decode(piece, heads)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return decode(without_nan(bytes(piece).decode(errors="replace").encode()), heads)
-    except BadTime as error:
-        raise TracevizError(
-            f"has an event without a readable time: {error}.", path=stream.path, hint=HINT_AGAIN
-        ) from None
     except msgspec.DecodeError as error:
         raise malformed(stream.path, False, stream.events, str(error)) from None
 
@@ -169,6 +167,8 @@ def trace_of(
         (int(each.start.min()) for group, each in batch.rows.items() if len(each) and group != "memory"), default=0
     )
     owned = merged.split(path, batch, heads.all, lambda: merged.names_in(path))
+    for one in owned:
+        merged.refuse_mixed(path, one.rows["range"], heads.all)
     of_ranks = [_of_rank(path, header, one, heads, batch, broken, warnings, zero) for one in owned]
     return of_ranks[0] if len(of_ranks) == 1 else _in_one_capture(of_ranks)
 
@@ -236,7 +236,8 @@ def _of_rank(
     lacking = lacks(trace, vendor, bool(headers.number(header, "record_shapes")))
     unused = not_used(batch.unused, rows["span"], heads.all)
     trace = replace(trace, captures=(replace(capture, lacks=lacking, unused=unused),))
-    trace = with_unread(trace, *unread_work(batch.unread, broken), ranges=broken.ranges)
+    unread = unread_work(batch.unread, broken)
+    trace = with_nameless(with_unread(trace, *unread, ranges=broken.ranges + batch.unread_ranges))
     trace = counted_ranges(unknown_events(trace, rows["span"], heads.all), rows["span"], heads.all)
     return unrecorded_waits(odd_links(overhead(trace, rows["span"], heads.all, zero)), vendor)
 
@@ -288,7 +289,8 @@ def sound(batch: Batch, heads: Sequence[Head]) -> list[TraceWarning]:
         warnings.append(
             TraceWarning(
                 "unreadable-events",
-                f"{batch.unreadable:,} of {batch.events:,} events have no readable name or thread; they are left out.",
+                f"{batch.unreadable:,} of {batch.events:,} events have no readable name, thread or time; they are "
+                "left out.",
             )
         )
     return warnings + _known_syncs(batch, heads)

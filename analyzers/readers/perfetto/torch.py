@@ -41,7 +41,7 @@ _LACKS = (
 def trace(path: Path, found: Packets) -> Trace:
     """Make the Trace."""
     heads = Heads()
-    batch = join([columns([*_host(found), *_device(found)], heads, 0)])
+    batch = join([columns([*_host(found), *_device(found)], heads)])
     shapes = any("Input Dims" in one.said for one in found.slices)
     made = trace_of(path, {"record_shapes": 1} if shapes else {}, batch, heads)
     (capture,) = made.captures

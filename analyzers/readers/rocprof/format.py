@@ -9,7 +9,7 @@ from analyzers.readers.format import Format, Head, MemoryPerByte
 from analyzers.trace.tables import Trace
 
 CSV = "kernel_trace.csv"
-_COLUMNS = (b"agent_id", b"queue_id", b"kernel_name", b"start_timestamp", b"end_timestamp")
+_COLUMNS = (b"agent_id", b"queue_id", b"kernel_name")
 SIGN = b'"rocprofiler-sdk-tool"'
 
 

@@ -41,6 +41,7 @@ _LACKS = (
     LACKS_FULL,
     "which of the machine's GPUs a device is: it has its agent's number, in which CPUs count",
 )
+_NEEDED = ("Agent_Id", "Kernel_Name", "Start_Timestamp", "End_Timestamp")
 _NO_STREAM = "which HIP stream a kernel ran on: hardware queues are taken for streams, and several streams share one"
 _NUMBER = re.compile(r"(\d+)\s*$")
 _PID = re.compile(r"(\d+)_kernel_trace\.csv")  # as rocprofv3 names the file where nobody else does
@@ -52,11 +53,13 @@ def read(path: Path, progress: Progress) -> Trace:
 
     Raises
     ------
-    TracevizError : it can't be read, or holds no kernel.
+    TracevizError : it can't be read, lacks a column, or holds no kernel.
     """
     text = whole(path, progress, AGAIN).decode("utf-8-sig", errors="replace")
     rows = csv.reader(io.StringIO(text, newline=""))
     columns = [one.strip().lower() for one in next(rows, [])]
+    if lacking := [one for one in _NEEDED if one.lower() not in columns]:
+        raise TracevizError(f"is rocprofv3's table of kernels without {' and '.join(lacking)}.", path=path, hint=AGAIN)
     kernels: dict[str, int] = {}
     records, unread = [], 0
     for row in rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from analyzers.load import load
 from analyzers.trace.one_run import check_one_run
 from analyzers.trace.ranks import assign_ranks
 from analyzers.trace.tables import Capture, Trace
+from analyzers.verdict.check import check_overlap
 from tests.support.builder import Builder
 from tests.support.kineto_files import KinetoFile
 
@@ -72,6 +74,15 @@ def test_captures_days_apart_are_refused_and_some_time_apart_a_warning(tmp_path:
         assert ("captures-apart" in [one.code for one in trace.warnings]) is odd
 
 
+def test_a_relative_path_keeps_its_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "Runs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path / "Runs", KinetoFile(0), KinetoFile(1, base_ns=BASE_NS + 60 * 10**9))
+    result = check_overlap(load([Path("Runs/0.json"), Path("Runs/1.json")]), accept_apparent=True)
+    assert result.reason is not None
+    assert "Runs/1.json begins 60.0 s after Runs/0.json ends" in result.reason
+
+
 def test_times_that_hardly_meet_are_a_warning(tmp_path: Path) -> None:
     """Each lasts from 10 to 200 ns after its base: 38 ns are a fifth of that."""
     for apart_ns, odd in ((152, False), (153, True)):
@@ -95,6 +106,48 @@ def test_a_capture_given_twice_under_two_names_is_refused(tmp_path: Path) -> Non
             load(paths)
     load([paths[0], file(1_101).write(tmp_path / "c.rank2.json")])
     load([file(1_100, kernels=2).write(tmp_path / f"few.rank{rank}.json") for rank in (0, 1)])  # alike by chance
+
+
+def kernels(count: int, first: int = 0, *, seed: int = 0, moved_ns: int = 0, rank: int, device: int) -> KinetoFile:
+    """So many kernels from one on, of a program whose kernels last from 50 to 90 ns by chance."""
+    made = KinetoFile(rank, base_ns=BASE_NS + moved_ns)
+    draw = random.Random(seed)
+    lasting = [draw.randint(50, 90) for _ in range(first + count)]
+    for k in range(first, first + count):
+        made.kernel("gemm", 7, 100 + 100 * k, 100 + 100 * k + lasting[k], launch=10 + 100 * k)
+        made.events[-1]["args"]["device"] = device
+    return made
+
+
+@pytest.mark.parametrize("first", [0, 40], ids=["the first ops", "the last ops"])
+@pytest.mark.parametrize("moved_ns", [0, 3_500])
+@pytest.mark.parametrize("lengths", [(100, 60), (60, 100)])
+def test_a_part_of_a_capture_as_another_rank_is_told_to_the_ns(
+    tmp_path: Path, first: int, moved_ns: int, lengths: tuple[int, int]
+) -> None:
+    """Of one pid and device it is refused; where these differ, too, it leaves the verdict open."""
+
+    def files(device: int, seed: int = 0) -> list[Path]:
+        made = [
+            kernels(count, first if count == 60 else 0, rank=rank, device=rank * device, seed=rank * seed,
+                    moved_ns=rank * moved_ns)
+            for rank, count in enumerate(lengths)
+        ]  # fmt: skip
+        return [one.write(tmp_path / f"{rank}.json") for rank, one in enumerate(made)]
+
+    part = 1 if lengths[1] == 60 else 0
+    with pytest.raises(TracevizError, match=rf"{part}\.json holds the same work, to the ns, as .*{1 - part}\.json"):
+        load(files(0))
+    (doubt,) = [one.message for one in load(files(1)).warnings if one.code == "not-one-run"]
+    assert doubt.startswith(f"all ops of rank {part} in ")
+    for device in (0, 1):
+        assert "not-one-run" not in [one.code for one in load(files(device, seed=1)).warnings]
+
+
+def test_few_ops_that_another_rank_has_too_are_no_part(tmp_path: Path) -> None:
+    files = [kernels(count, rank=rank, device=0) for rank, count in enumerate((49, 100))]
+    trace = load([one.write(tmp_path / f"{rank}.json") for rank, one in enumerate(files)])
+    assert "not-one-run" not in [one.code for one in trace.warnings]
 
 
 def on_gpus(*claims: tuple[str, int]) -> Trace:

@@ -173,6 +173,40 @@ def test_ranks_of_containers_may_share_pid_and_device(tmp_path: Path) -> None:
     assert load(by_name).rank_ids == [0, 1]
 
 
+def divided(folder: Path, names: tuple[str, str], *, skipped: int = 0, device: int = 0, earlier: int = 0) -> list[Path]:
+    """Six kernels of one process, the first three in one file and the others in another; ids go from 101 to 106."""
+    paths = []
+    for half, name in enumerate(names):
+        made = KinetoFile(None)
+        made.correlation = 100 + half * (3 + skipped)
+        for k in range(3 * half, 3 * half + 3):
+            at = 1_000 * k - half * earlier
+            made.kernel("gemm", 7, at + 100, at + 1_050, launch=at + 10)
+            made.events[-1]["args"]["device"] = half * device
+        paths.append(made.write(folder / name))
+    return paths
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_halves_of_one_process_named_as_two_ranks_are_refused_by_name(tmp_path: Path, order: int) -> None:
+    """The later file's first call has id 104, after 103; its first kernel begins 50 ns after the other's last ends."""
+    divided(tmp_path, ("rank0.json", "rank1.json"))
+    with pytest.raises(
+        TracevizError, match=r"rank0\.json and .*rank1\.json are named as two ranks.* \(4242\)"
+    ) as refusal:
+        load([tmp_path / name for name in ("rank0.json", "rank1.json")[::order]])
+    assert refusal.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"skipped": 3}, {"skipped": -3}, {"device": 1}, {"earlier": 100}],
+    ids=["ids far apart", "ids begin anew", "another device", "at the same time"],
+)
+def test_ranks_of_containers_one_after_the_other_are_no_halves(tmp_path: Path, how: dict[str, int]) -> None:
+    assert load(divided(tmp_path, ("rank0.json", "rank1.json"), **how)).rank_ids == [0, 1]
+
+
 def test_numbers_that_go_on_in_the_next_window_stay(tmp_path: Path) -> None:
     paths = []
     for window, first in enumerate((3, 8)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,20 +85,85 @@ def test_damaged_gzip(path: Path) -> None:
 
 @pytest.mark.parametrize("end", ["", "]", "]}", "}"])
 def test_every_prefix_of_a_trace_is_refused(path: Path, end: str) -> None:
-    """But where all events are whole: a comma behind the last one, or a section behind the list, costs none."""
+    """But where the list of events is closed: commas behind, a broken section or no brace at the end cost no event."""
     text = json.dumps({"schemaVersion": 1, "traceEvents": [EVENT, EVENT], "traceName": "x"})
-    list_end = text.index("]") + 1
+    list_end, event = text.index("]") + 1, re.escape(json.dumps(EVENT))
+    closed = re.compile(
+        rf'{{"schemaVersion": 1, "traceEvents": \[{event}(, {event})?(, ?)?\](, ?)?("traceName": "x")?}}?'
+    )
     for length in range(1, len(text)):
         prefix = text[:length]
-        comma_behind = prefix.rstrip().endswith("},") and end == "]}"
+        whole = closed.fullmatch(prefix + end)
         broken_section = re.match(r', "\w*":', prefix[list_end:]) and end.endswith("}")
         if prefix + end == text or is_json(prefix + end):
             continue
-        if comma_behind or broken_section:
+        if whole or broken_section:
             path.write_text(prefix + end)
-            assert len(read(path).ops) == (1 if comma_behind else 2)
+            assert len(read(path).ops) == (1 if whole and not whole[1] else 2)
         else:
             refused(path, prefix + end)
+
+
+@pytest.mark.parametrize("behind", ["", ",", ',\n"traceName": "x"'])
+def test_a_missing_last_brace_costs_no_event_and_is_said(path: Path, behind: str) -> None:
+    path.write_text('{"traceEvents": ' + json.dumps([EVENT, EVENT]) + behind)
+    trace = read(path)
+    assert len(trace.ops) == 2
+    assert [(one.code, one.message[:25]) for one in trace.warnings] == [
+        ("unreadable-section", "The file's end is missing")
+    ]
+
+
+LAST = {
+    "name": "Record Window End",
+    "ph": "i",
+    "s": "g",
+    "pid": "",
+    "tid": "",
+    "ts": 9,
+}  # as torch.profiler ends a file
+
+
+@pytest.mark.parametrize("begin", ["[", '{"traceEvents": ['])
+@pytest.mark.parametrize("behind", ["", ",", ",\n"])
+def test_a_list_without_its_bracket_is_whole_if_the_profilers_last_event_is_there(
+    path: Path, begin: str, behind: str
+) -> None:
+    """Without that event, more of them may have followed."""
+    path.write_text(begin + json.dumps(EVENT) + ", " + json.dumps(LAST) + behind)
+    trace = read(path)
+    assert len(trace.ops) == 1
+    assert [one.message[:25] for one in trace.warnings] == ["The file's end is missing"]
+    assert refused(path, begin + json.dumps(EVENT) + ", " + json.dumps(EVENT) + behind).startswith("is truncated")
+    assert refused(path, begin + json.dumps(EVENT) + ", " + json.dumps(LAST)[:-1]).startswith("is truncated")
+
+
+@pytest.mark.parametrize("front", ["\n[rank1]: warming up\n", "I1127 {0} start\r\n", 'loading "x"\n\n  '])
+@pytest.mark.parametrize("write", [lambda events: {"schemaVersion": 1, "traceEvents": events}, lambda events: events])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_log_in_front_of_the_json_is_passed_over_and_said(
+    path: Path, front: str, write: Callable[[Any], Any], indent: int | None
+) -> None:
+    path.write_text(front + json.dumps(write([EVENT, EVENT]), indent=indent))
+    trace = read(path)
+    assert len(trace.ops) == 2
+    (warning,) = trace.warnings
+    assert (warning.code, front.split()[0] in warning.message) == ("unreadable-section", True)
+
+
+def test_a_trailing_comma_anywhere_costs_nothing(path: Path) -> None:
+    """In the header, in an event's args, and behind the events; a comma within a name stays."""
+    odd = {**EVENT, "name": "f<a,]>(b,})", "args": {"correlation": 1, "more": [1]}}
+    text = json.dumps(
+        {"distributedInfo": {"rank": 3, "ranks": [0, 3]}, "traceEvents": [EVENT, odd, EVENT], "x": {"a": 1}}
+    )
+    for bracket in ("3]", "1]", "1}", "}]"):
+        text = text.replace(bracket, f"{bracket[0]},{bracket[1]}")
+    path.write_text(text[:-1] + ",}")
+    trace = read(path)
+    assert trace.ops["name"].tolist() == ["k", "f<a,]>(b,})", "k"]
+    assert trace.processes[0].claims == {"distributed": 3}
+    assert not trace.warnings
 
 
 def is_json(text: str) -> bool:
@@ -110,9 +176,35 @@ def is_json(text: str) -> bool:
 
 @pytest.mark.parametrize("time", ["NaN", "-Infinity", "null", '"soon"', "{}"])
 @pytest.mark.parametrize("key", ["ts", "dur"])
-def test_a_time_that_is_no_number(path: Path, key: str, time: str) -> None:
-    text = json.dumps({"traceEvents": [EVENT, {**EVENT, key: "here"}]}).replace('"here"', time)
-    assert refused(path, text).startswith("has an event without a readable time")
+def test_an_event_with_a_time_that_is_no_number_is_left_out_and_leaves_the_verdict_open(
+    path: Path, key: str, time: str
+) -> None:
+    """Two kernels can be read, one can't: the figures are of two, and a process says what is missing."""
+    events = [EVENT, {**EVENT, key: "here"}, {**EVENT, "ts": 40}]
+    path.write_text(json.dumps({"traceEvents": events}).replace('"here"', time))
+    trace = read(path)
+    assert trace.ops["start_ns"].tolist() == [0, 1000 * (40 - EVENT["ts"])]
+    assert [warning.code for warning in trace.warnings] == ["unreadable-events", "unread-work"]
+    assert "1 of 3 events" in trace.warnings[0].message
+    assert "1 of 'kernel' without a readable time" in trace.processes[0].unread
+
+
+def test_a_kernel_without_a_start_is_left_out_and_said(path: Path) -> None:
+    without = {key: value for key, value in EVENT.items() if key != "ts"}
+    path.write_text(json.dumps([EVENT, without, EVENT]))
+    trace = read(path)
+    assert len(trace.ops) == 2
+    assert "1 of 'kernel' without a readable time" in trace.processes[0].unread
+
+
+@pytest.mark.parametrize(("category", "ranges"), [("cpu_op", True), ("python_function", False)])
+def test_a_range_without_a_time_matters_to_those_alone_who_pick_by_ranges(
+    path: Path, category: str, ranges: bool
+) -> None:
+    path.write_text(json.dumps([EVENT, {**EVENT, "cat": category, "ts": None}]))
+    (process,) = read(path).processes
+    assert not process.unread
+    assert process.unread_ranges == ("1 operators or annotations, by which a side is picked" if ranges else "")
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "inf", "-nan"])

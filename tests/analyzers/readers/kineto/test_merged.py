@@ -16,6 +16,7 @@ from analyzers.load import load
 from analyzers.readers.kineto.merged import label_of
 from analyzers.verdict.check import check_overlap
 from tests.support.captures import DATA
+from tests.support.kineto_files import KinetoFile
 
 PUBLIC = DATA / "public" / "merged-file-two-devices" / "merged.trace.json.gz"
 FILES = [DATA / "torch" / f"dpmp_overlap.rank{rank}.json.gz" for rank in (0, 1)]
@@ -113,6 +114,51 @@ def test_several_ranks_without_labels_are_refused_by_name(tmp_path: Path) -> Non
     trace = json.loads(path.read_text())
     path.write_text(json.dumps({**trace, "traceEvents": pinned(trace["traceEvents"])}))
     with pytest.raises(TracevizError, match=r"holds the work of 2 processes \(\d+, \d+\), and neither labels nor ids"):
+        load([path])
+
+
+def steps(path: Path, *marks: tuple[int, int, int, int]) -> Path:
+    """Marks of torch.profiler's steps in one process: number, thread, begin and end in ns."""
+    file = KinetoFile()
+    for number, thread, start, end in marks:
+        file.range(f"ProfilerStep#{number}", start, end)
+        file.events[-1]["tid"] = thread
+        file.kernel("gemm", 7, start + 10, end, launch=start + 1)
+    return file.write(path)
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        [(0, 1, 0, 1000), (0, 1, 300, 1400)],  # they cross on one thread
+        [(0, 1, 0, 1000), (0, 2, 300, 1400)],
+        [(0, 1, 0, 1000), (0, 2, 300, 800)],  # no thread has a step within another's
+        [(0, 1, 0, 1000), (0, 1, 1500, 2000), (1, 1, 2000, 3000), (1, 1, 2900, 3500)],
+    ],
+)
+def test_the_same_step_twice_at_once_in_one_process_is_of_two_ranks(tmp_path: Path, marks: list[Any]) -> None:
+    path = steps(tmp_path / "x.json", *marks)
+    with pytest.raises(TracevizError, match=r"holds the events of several ranks under one process \(4242\)") as refusal:
+        load([path])
+    assert refusal.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        [(0, 1, 0, 1000), (0, 1, 1000, 2000)],  # two cycles, each from 0
+        [(0, 1, 0, 1000), (1, 2, 300, 1400)],  # two numbers
+        [(0, 1, 0, 1000), (0, 1, 0, 1000)],  # one mark written twice
+        [(0, 1, 0, 1000), (0, 1, 200, 900)],
+    ],
+)
+def test_other_marks_of_one_process_are_of_one_rank(tmp_path: Path, marks: list[Any]) -> None:
+    assert len(load([steps(tmp_path / "x.json", *marks)]).rank_ids) == 1
+
+
+def test_ranks_under_one_pid_are_refused_by_name(tmp_path: Path) -> None:
+    path = merged(tmp_path / "merged.json", lambda rank, pid: 0 if isinstance(pid, int) and pid < 16 else 5000)
+    with pytest.raises(TracevizError, match=r"holds the events of several ranks under one process \(5000\)"):
         load([path])
 
 

@@ -114,3 +114,18 @@ def test_records_of_other_kinds_are_counted(tmp_path: Path) -> None:
     path.write_text(json.dumps(content))
     (capture,) = tv.info(load([path])).captures
     assert capture.unused["records of 'scratch_memory'"] == 3
+
+
+@pytest.mark.parametrize("lacking", ["Start_Timestamp", "End_Timestamp"])
+def test_a_table_without_times_is_refused_with_amds_tools(tmp_path: Path, lacking: str) -> None:
+    with PUBLIC.open(newline="") as file:
+        rows = [{name: value for name, value in row.items() if name != lacking} for row in csv.DictReader(file)]
+    path = tmp_path / "x_kernel_trace.csv"
+    with path.open("w", newline="") as file:
+        table = csv.DictWriter(file, rows[0])
+        table.writeheader()
+        table.writerows(rows)
+    with pytest.raises(TracevizError, match=f"is rocprofv3's table of kernels without {lacking}") as refusal:
+        load([path])
+    assert "rocprofv3 --sys-trace" in str(refusal.value)
+    assert "nsys" not in str(refusal.value)
