@@ -26,6 +26,7 @@ from analyzers.trace.kernels import function
 from analyzers.trace.process_rows import call_rows, op_rows
 from analyzers.trace.ranks import labels_of
 from analyzers.trace.settings import BLOCKING_LAUNCHES, ONE_QUEUE, setting_of
+from analyzers.trace.steps import numbers_of_ops
 from analyzers.trace.torch_seen import torch_seen
 
 LONGEST_NAME = 48  # letters of a kernel's name
@@ -337,7 +338,7 @@ class EvidenceWriter:
         )
 
     def queued_before(self, one: Explained, gap: int) -> tuple[int, int]:
-        """How many of the other side's ops in the instance come before a gap's op for sure, and of how many."""
+        """How many of the other side's ops in the instance come before a gap's op in its step, and of how many."""
         other_ops, queued_before = self._queued_before(one, gap)
         return int(np.count_nonzero(queued_before)), other_ops.size
 
@@ -352,7 +353,14 @@ class EvidenceWriter:
         other = self.pairing.b if one.gaps.side[gap] == 0 else self.pairing.a
         near = op_rows(self.trace, int(self.pairing.process[instance]))
         other_ops = near.start + np.flatnonzero(other[near] == instance)
+        step = self._step
+        if step[op] >= 0:  # an instance may be all of a capture
+            other_ops = other_ops[step[other_ops] == step[op]]
         return other_ops, self.ordering.before(other_ops, np.full(other_ops.size, op))
+
+    @cached_property
+    def _step(self) -> Ints:
+        return numbers_of_ops(self.trace)
 
     def in_queue_behind(self, one: Explained, gap: int) -> tuple[str, int]:
         """The op that had to begin, or end, before a gap's op in their hardware queue, and its stream."""

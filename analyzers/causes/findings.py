@@ -28,8 +28,8 @@ def late_launch(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> st
         )
     where, late = writer.thread_was_in(one, gap), duration(writer.late_ns(one, gap))
     if writer.full_queue_ns(one, gap):
-        return f"late launch: {side} was submitted {late} late, behind a full launch queue"
-    return f"late launch: {side} was submitted {late} late" + (f"; its thread was in {where}" if where else "")
+        return f"late launch: {side} was submitted up to {late} late, behind a full launch queue"
+    return f"late launch: {side} was submitted up to {late} late" + (f"; its thread was in {where}" if where else "")
 
 
 def same_stream(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> str:

@@ -13,20 +13,23 @@ from analyzers.arrays.shares import shares
 from analyzers.arrays.types import Ints
 from analyzers.causes.causes import Explained, Explainer
 from analyzers.causes.evidence import EvidenceWriter
-from analyzers.causes.table import CAUSES, TABLE, alone_by, cause_of_parts
+from analyzers.causes.table import CAUSES, TABLE, Cause, alone_by, cause_of_parts
 from analyzers.causes.without import gain_without
+from analyzers.common.wording import percent
 from analyzers.overlap.measure import Missed, RankOverlap
 from analyzers.trace.freed_memory import LARGE, give_back_freed_memory
 
 AT_ONCE = 1 << 18  # ops of both sides: what is worked out of so many stays in the processor's cache
 LATE = CAUSES.index("late-launch")
+LOOKED_AT = 32  # gaps of a cause, the longest, that tell what is most of it
+NEARLY_ALL, NAMED = 0.9, 0.25  # of a cause's time: from here on one place is all of it; below, none stands for it
 AFTER = len(CAUSES)  # late launches that follow a host sync are weighed apart, then added to the others
 
 NOTHING_SHOWS = "nothing in the capture shows why"
 
 
-class Longest(NamedTuple):
-    """The gap that a cause held longest; `most` is for how long alone, ns, and less the side."""
+class Held(NamedTuple):
+    """A gap that a cause held; `most` is for how long alone, ns, and less the side."""
 
     gap: Explained
     most: tuple[int, int]
@@ -45,7 +48,7 @@ def _explain_rank(explainer: Explainer, writer: EvidenceWriter, rank: RankOverla
         return rank
     numbers = rank.instances.index[some]
     weights = np.zeros((numbers.size, AFTER + 1), np.int64)
-    longest: dict[int, Longest] = {}
+    longest: dict[int, list[Held]] = {}
     count = 0
     for one in explainer.explain(rank.rank, rank.device, AT_ONCE):
         _weigh(one, numbers, weights, longest)
@@ -59,17 +62,26 @@ def _explain_rank(explainer: Explainer, writer: EvidenceWriter, rank: RankOverla
     total_ns = total_ns[:AFTER]
     total_ns[LATE] += after_sync_ns
     order = [int(cause) for cause in np.argsort(-total_ns, kind="stable") if total_ns[cause]]
+    alone_ns = weights.sum(axis=0)
+    alone_ns[LATE] += alone_ns[AFTER]
     # What that left fits badly what evidence takes.
     give_back_freed_memory(count, LARGE)
     by_cause = tuple(
-        _missed_by(writer, longest.get(cause), cause, int(total_ns[cause]), after_sync_ns if cause == LATE else 0)
+        _missed_by(
+            writer,
+            longest.get(cause, []),
+            cause,
+            int(total_ns[cause]),
+            after_sync_ns if cause == LATE else 0,
+            int(alone_ns[cause]),
+        )
         for cause in order
     )
     return replace(rank, missed=by_cause)
 
 
-def _weigh(one: Explained, numbers: Ints, weights: Ints, longest: dict[int, Longest]) -> None:
-    """Add the alone time of each gap to its instance's row, by cause; keep the gap that each cause held longest."""
+def _weigh(one: Explained, numbers: Ints, weights: Ints, longest: dict[int, list[Held]]) -> None:
+    """Add the alone time of each gap to its instance's row, by cause; keep the gaps that each cause held longest."""
     row = np.searchsorted(numbers, one.gaps.instance)
     row = np.minimum(row, numbers.size - 1)
     is_counted = numbers[row] == one.gaps.instance
@@ -79,17 +91,24 @@ def _weigh(one: Explained, numbers: Ints, weights: Ints, longest: dict[int, Long
         after_sync = one.after_sync & (cause == LATE)
         np.add.at(weights[:, cause], row, np.where(after_sync, 0, alone))
         np.add.at(weights[:, AFTER], row, np.where(after_sync, alone, 0))
-        gap = int(alone.argmax())
-        most = int(alone[gap]), -int(one.gaps.side[gap])  # of gaps held as long, A's first
-        if most[0] and (cause not in longest or most > longest[cause].most):
-            longest[cause] = Longest(one.only(gap), most)
+        known = longest.setdefault(cause, [])
+        least = known[-1].most if len(known) == LOOKED_AT else (0, -1)
+        order = np.lexsort((one.gaps.side, -alone))[:LOOKED_AT].tolist()  # of gaps held as long, A's first
+        found = ((gap, (int(alone[gap]), -int(one.gaps.side[gap]))) for gap in order)
+        known += [Held(one.only(gap), most) for gap, most in found if most[0] and most > least]
+        known.sort(key=lambda each: each.most, reverse=True)  # stable: of like ones the first stays first
+        del known[LOOKED_AT:]
 
 
-def _missed_by(writer: EvidenceWriter, longest: Longest | None, cause: int, ns: int, after_sync_ns: int) -> Missed:
-    """Tell one cause by the longest gap it held."""
-    if longest is None:
+def _missed_by(
+    writer: EvidenceWriter, held: Sequence[Held], cause: int, ns: int, after_sync_ns: int, alone_ns: int
+) -> Missed:
+    """Tell one cause by the gaps that it held longest: by the longest of those that most of its time is of one kind."""
+    if not held:
         return Missed(CAUSES[cause], ns, 0, NOTHING_SHOWS, "", None, None, "", 0, 0, -1, finding=NOTHING_SHOWS)
-    one, most, rule = longest.gap, longest.most[0], TABLE[cause]
+    rule = TABLE[cause]
+    chosen, share = _most_alike(writer, held, rule, alone_ns)
+    one, most = chosen.gap, chosen.most[0]
     gain = None if rule.removed is None else gain_without(writer.explainer, one, 0, rule.removed)
     return Missed(
         rule.name,
@@ -104,5 +123,33 @@ def _missed_by(writer: EvidenceWriter, longest: Longest | None, cause: int, ns: 
         int(one.gaps.end_ns[0]),
         int(one.gaps.op[0]),
         writer.inferred(one, 0, rule.removed),
-        finding=rule.finding(writer, one, 0, most),
+        finding=_of_so_much(rule.finding(writer, one, 0, most), share),
+        share=share,
     )
+
+
+def _most_alike(writer: EvidenceWriter, held: Sequence[Held], rule: Cause, alone_ns: int) -> tuple[Held, float]:
+    """The longest of the gaps that say the same and take most time, and how much of the cause's time they are."""
+    if len(held) == 1:
+        return held[0], 1.0
+    of_each: dict[str, list[Held]] = {}
+    for one in held:
+        of_each.setdefault(rule.alike(writer, one.gap, 0, one.most[0]), []).append(one)
+    alike = max(of_each.values(), key=lambda some: sum(one.most[0] for one in some))
+    return alike[0], min(sum(one.most[0] for one in alike) / max(alone_ns, 1), 1.0)
+
+
+def _of_so_much(finding: str, share: float) -> str:
+    """A finding that says how much of its cause it is; of little of it, that there is no one place.
+
+    >>> _of_so_much("late rank: Broadcast only waited for rank 1", 0.62)
+    'late rank, 62 % of it this one: Broadcast only waited for rank 1'
+    >>> _of_so_much("late rank: Broadcast only waited for rank 1", 0.12)
+    'late rank, in many places: the most is 12 % of it, Broadcast only waited for rank 1'
+    """
+    title, _, rest = finding.partition(": ")
+    if share >= NEARLY_ALL or not rest:
+        return finding
+    if share < NAMED:
+        return f"{title}, in many places: the most is {percent(share)} of it, {rest}"
+    return f"{title}, {percent(share)} of it this one: {rest}"

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.causes import findings
+from analyzers.causes import alike, findings
 from analyzers.causes.causes import (
     BEHIND_NEITHER,
     BEHIND_OTHER,
@@ -33,13 +33,14 @@ Words = Callable[[EvidenceWriter, Explained, int, int], str]
 class Cause(msgspec.Struct, frozen=True):
     """A cause; `removed` is what the op waits for no longer without it (`without`), None where that tells nothing.
 
-    evidence : the words of a gap at length; finding : in one sentence.
+    evidence : the words of a gap at length; finding : in one sentence; alike : what gaps of one kind share.
     """
 
     name: str
     claims: Callable[[Parts], Mask]
     evidence: Words
     finding: Words
+    alike: Words
     removed: int | None
 
 
@@ -63,21 +64,32 @@ def _what_is_left(parts: Parts) -> Mask:
     return np.ones(parts.gap.size, dtype=bool)
 
 
+_E, _F, _A = EvidenceWriter, findings, alike
 TABLE = (
-    Cause("host-sync", _host_sync, EvidenceWriter.host_sync, findings.host_sync, HOST_BLOCKED),
-    Cause("late-launch", _in(NOT_LAUNCHED), EvidenceWriter.late_launch, findings.late_launch, NOT_LAUNCHED),
+    Cause("host-sync", _host_sync, _E.host_sync, _F.host_sync, _A.host_sync, HOST_BLOCKED),
+    Cause("late-launch", _in(NOT_LAUNCHED), _E.late_launch, _F.late_launch, _A.late_launch, NOT_LAUNCHED),
     Cause(
-        "dependent-launch", _dependent_launch, EvidenceWriter.dependent_launch, findings.dependent_launch, BEHIND_OTHER
+        "dependent-launch",
+        _dependent_launch,
+        _E.dependent_launch,
+        _F.dependent_launch,
+        _A.dependent_launch,
+        BEHIND_OTHER,
     ),
-    Cause("same-stream", _same_stream, EvidenceWriter.same_stream, findings.same_stream, BEHIND_OTHER),
+    Cause("same-stream", _same_stream, _E.same_stream, _F.same_stream, _A.same_stream, BEHIND_OTHER),
     Cause(
-        "event-dependency", _in(BEHIND_OTHER), EvidenceWriter.event_dependency, findings.event_dependency, BEHIND_OTHER
+        "event-dependency",
+        _in(BEHIND_OTHER),
+        _E.event_dependency,
+        _F.event_dependency,
+        _A.event_dependency,
+        BEHIND_OTHER,
     ),
-    Cause("stream-busy", _in(BEHIND_NEITHER), EvidenceWriter.stream_busy, findings.stream_busy, BEHIND_NEITHER),
-    Cause("shared-queue", _in(IN_QUEUE), EvidenceWriter.shared_queue, findings.shared_queue, IN_QUEUE),
-    Cause("gpu-full", _in(NO_ROOM), EvidenceWriter.gpu_full, findings.gpu_full, NO_ROOM),
-    Cause("peer-wait", _in(PEER_WAITS), EvidenceWriter.peer_wait, findings.peer_wait, None),
-    Cause("unknown", _what_is_left, EvidenceWriter.unknown, findings.unknown, None),
+    Cause("stream-busy", _in(BEHIND_NEITHER), _E.stream_busy, _F.stream_busy, _A.stream_busy, BEHIND_NEITHER),
+    Cause("shared-queue", _in(IN_QUEUE), _E.shared_queue, _F.shared_queue, _A.shared_queue, IN_QUEUE),
+    Cause("gpu-full", _in(NO_ROOM), _E.gpu_full, _F.gpu_full, _A.gpu_full, NO_ROOM),
+    Cause("peer-wait", _in(PEER_WAITS), _E.peer_wait, _F.peer_wait, _A.peer_wait, None),
+    Cause("unknown", _what_is_left, _E.unknown, _F.unknown, _A.unknown, None),
 )
 CAUSES = tuple(cause.name for cause in TABLE)
 

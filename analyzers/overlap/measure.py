@@ -123,7 +123,8 @@ class Missed(Record, frozen=True):
 
     ns : its share; the shares of a rank sum exactly to `missed_ns`.
     after_sync_ns : how much of it follows a host sync after which the host never regained its lead (late launches).
-    finding : the cause in one sentence; evidence : the longest gap it held, in words; next_behind : what would have
+    finding : the cause in one sentence, with how much of its time is like that (`share`); evidence : the longest gap of
+        those, in words; next_behind : what would have
         bound there without it.
     sooner_ns, next_cause : the same as a number and a cause's name: how much sooner that gap's op would have started,
         None where that can't be told; what would have held it then, None where nothing in the capture would.
@@ -150,6 +151,7 @@ class Missed(Record, frozen=True):
     recoverable_low_ns: int | None = None
     recoverable_high_ns: int | None = None
     finding: str = ""
+    share: float = 1.0
 
 
 class Typical(Record, frozen=True):

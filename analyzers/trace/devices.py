@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
 from analyzers.arrays.groups import alike, grouped
 from analyzers.common.records import Record
-from analyzers.common.wording import ranks_in_words
+from analyzers.common.wording import percent, ranks_in_words
 from analyzers.trace.columns import stored
 
 DeviceKey = tuple[int, int]  # (rank, device)
+
+
+NAMED, OF_WEIGHT, NEARLY_ALL = 2, 0.25, 0.9  # ranks that are named as late: so many, from such shares of the waiting on
 
 
 class DeviceLabels(Record, frozen=True):
@@ -34,6 +37,26 @@ class DeviceLabels(Record, frozen=True):
     def name(self, rank: int, device: int) -> str:
         """A device in words."""
         return f"rank {self.short(rank, device)}"
+
+    def late(self, waited: Mapping[DeviceKey, int]) -> str:
+        """For whom others wait, with the share of each; nobody by name where none has a quarter of it.
+
+        waited : how long for each, ns.
+
+        >>> labels = DeviceLabels.of([(0, 0), (1, 0), (2, 0), (3, 0)])
+        >>> labels.late({(3, 0): 42, (1, 0): 31, (0, 0): 14, (2, 0): 13})
+        'rank 3 (42 %) and rank 1 (31 %)'
+        >>> labels.late({(3, 0): 95, (1, 0): 5}), labels.late({(one, 0): 20 for one in range(5)})
+        ('rank 3', 'late ranks')
+        """
+        total = sum(waited.values())
+        most = sorted(waited, key=lambda one: (-waited[one], one))
+        named = [one for one in most[:NAMED] if waited[one] >= OF_WEIGHT * total > 0]
+        if not named:
+            return "late ranks"
+        if waited[named[0]] >= NEARLY_ALL * total:
+            return self.name(*named[0])
+        return " and ".join(f"{self.name(*one)} ({percent(waited[one] / total)})" for one in named)
 
     def names(self, devices: Iterable[DeviceKey]) -> str:
         """Several devices in words.

@@ -314,7 +314,7 @@ def answer(
         reason=reason,
         gain=gain,
         stake=stake_of(job, ranks, (first, second), {one for part in parts for one in part.worked}),
-        late_rank=_late_rank(parts, job),
+        waited_for=_waited_for(parts, job),
         times=tuple(sorted((one for part in parts for one in part.times), key=lambda one: (one.rank, one.device))),
         warnings=tuple(_warnings(parts, run, names, ranks, job, notes)),
         communication=communication.counted,
@@ -350,10 +350,9 @@ def _about_communication(communication: CommunicationFacts, selectors: Sequence[
     return [*about_neither(counted), *about_suggested(communication.suggested)]
 
 
-def _late_rank(parts: Sequence[Part], job: Job) -> DeviceKey | None:
-    """What the collectives of the rank that decides waited for most; None where they waited for none."""
-    waited = {late: ns for part in parts for (rank, late), ns in part.waited.items() if rank == job.deciding and ns}
-    return min(waited, key=lambda late: (-waited[late], late)) if waited else None
+def _waited_for(parts: Sequence[Part], job: Job) -> dict[DeviceKey, int]:
+    """How long, ns, the collectives of the rank that decides waited for each (rank, device)."""
+    return {late: ns for part in parts for (rank, late), ns in part.waited.items() if rank == job.deciding and ns}
 
 
 def _warnings(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import PurePath
 
@@ -45,8 +46,8 @@ class OverlapResult(Record, frozen=True):
     to have had, None where nothing says. `contention` says what overlap cost, per rank and device where sides met.
     `remedy` is the change that would bring most, None where the bar is met or none is predicted to bring anything.
     `contended` says what the sides likely contend for, None where no GPU counters were captured.
-    `stake` is what is at stake on the rank that decides, `late_rank` what its collectives waited for most (rank and
-    device; None where they waited for none). `times` is where each device's time goes. `worth_unknown` says why nothing
+    `stake` is what is at stake on the rank that decides, `waited_for` how long its collectives waited for each (rank,
+    device), ns. `times` is where each device's time goes. `worth_unknown` says why nothing
     is predicted, "" where something is, or nobody asked (`analyzers.replay.worth`). `communication` is what counts as
     communication and by which rule, and what is on neither side.
     `claim` holds a stated speedup against the baseline; `claim_reason` says why it can't be told, "" where it can, or
@@ -78,7 +79,7 @@ class OverlapResult(Record, frozen=True):
     worth_unknown: str = ""
     communication: tuple[Counted, ...] = ()
     stake: Stake | None = None
-    late_rank: DeviceKey | None = None
+    waited_for: Mapping[DeviceKey, int] = msgspec.field(default_factory=dict)
     times: tuple[DeviceTime, ...] = ()
     runtime: str = "CUDA"
     claim: Claim | None = None
@@ -182,6 +183,11 @@ class OverlapResult(Record, frozen=True):
     def findings(self) -> list[Finding]:
         """What stopped overlap on the rank that decides, worst first."""
         return findings(self.deciding_rank) if self.deciding_rank else []
+
+    @property
+    def late_rank(self) -> DeviceKey | None:
+        """What its collectives waited for most; None where they waited for none."""
+        return min(self.waited_for, key=lambda late: (-self.waited_for[late], late), default=None)
 
     @property
     def names(self) -> tuple[str, str]:

@@ -199,11 +199,7 @@ def about_unseen_waits(labels: DeviceLabels, ranks: Sequence[RankOverlap]) -> li
 
 
 def _mostly_for(waited: Mapping[DeviceKey, int], labels: DeviceLabels) -> str:
-    total = sum(waited.values())
-    if not total:
-        return ""
-    rank, device = min(waited, key=lambda one: (-waited[one], one))
-    return f", {percent(waited[rank, device] / total)} of it for {labels.name(rank, device)}"
+    return f" for {labels.late(waited)}" if sum(waited.values()) else ""
 
 
 def worked_steps(trace: Trace, steps: Steps) -> frozenset[tuple[int, int]]:

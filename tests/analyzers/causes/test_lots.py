@@ -49,12 +49,13 @@ def test_of_gaps_held_as_long_that_of_a_is_told_whichever_comes_first(at_once: i
     # A is idle for the first 20 ns of the second instance, B for those of the first: the other runs alone then.
     a, b = np.array([0, -1, -1, 1]), np.array([-1, 0, 1, -1])
     pairing = Pairing("step", a, b, np.zeros(2, np.int64), ("0", "1"))
-    weights, longest = np.zeros((2, missed.AFTER + 1), np.int64), dict[int, missed.Longest]()
+    weights, longest = np.zeros((2, missed.AFTER + 1), np.int64), dict[int, list[missed.Held]]()
     lots = 0
     for one in Explainer(run.trace(), a >= 0, b >= 0, pairing).explain(0, 0, at_once):
         missed._weigh(one, np.arange(2), weights, longest)
         lots += 1
     assert lots == (1 if at_once is None else 2)
     assert weights.sum(axis=1).tolist() == [20, 20]
-    (told,) = longest.values()
+    ((told, other),) = longest.values()
+    assert (other.gap.gaps.side[0], other.gap.gaps.start_ns[0], other.most[0]) == (1, 0, 20)
     assert (told.gap.gaps.side[0], told.gap.gaps.start_ns[0], told.most[0]) == (0, 1000, 20)

@@ -67,7 +67,7 @@ def _apparent(result: OverlapResult, rank: RankOverlap) -> str:
 
 
 def _late(result: OverlapResult) -> str:
-    return result.device_labels.name(*result.late_rank) if result.late_rank else "late ranks"
+    return result.device_labels.late(result.waited_for)
 
 
 def _only_apparent(result: OverlapResult, rank: RankOverlap) -> str:
