@@ -41,3 +41,11 @@ def test_a_run_that_lost_a_rank_is_not_the_same(tmp_path: Path) -> None:
     assert first == "INCONCLUSIVE after: rank 1: launches recorded, no GPU work."
     assert second.startswith("after against before: step time ")
     assert not any(word in out for word in ("NO DIFFERENCE", "the same in every step,", "CHANGED"))
+
+
+def test_what_changed_is_said_where_the_step_time_is_within_noise(tmp_path: Path) -> None:
+    """Kernels of 400 ns take 440, and steps still end with the last one, 40 ns later each: 10,000 apart."""
+    before, after = ten_steps(tmp_path / "before.json"), ten_steps(tmp_path / "after.json", longer_ns=40)
+    result = compare([load([before]), load([after])], labels=("before", "after"))
+    assert result.runs[1].verdict == "changed"
+    assert headline(result).startswith("CHANGED: after against before: GPU busy 2.00 → 2.20 µs (+10 %), but step time")

@@ -66,6 +66,8 @@ def _verdict(result: Comparison, run: ComparedRun) -> Headline:
     step, first = run.changes["step_ns"], result.runs[0].label
     word = run.verdict.replace("-", " ").upper()
     moved = f"{_moved('step time', step)}, {_sure(step)}"
+    if run.verdict == "changed" and step.call not in (MORE, LESS):
+        moved = f"{_most_changed(result, run)}, but {moved}"
     if all(one.call == EQUAL for one in _all_changes(run)):
         moved = "every figure of every step is the same"
     text = f"{run.label} against {first}: {moved}, over {_over(result)}."
@@ -83,6 +85,27 @@ def _untold(result: Comparison, run: ComparedRun) -> Paragraph:
 def _moved(name: str, change: Change) -> str:
     by = percent(change.ratio, signed=True) if change.ratio is not None else _signed(change)
     return f"{name} {from_to(change.before_ns, change.after_ns)} ({by})"
+
+
+def _most_changed(result: Comparison, run: ComparedRun) -> str:
+    """What changed most of that which differs beyond noise: a mean figure, else a rank's, else a region's."""
+    named = [(_named(result, name), one) for name, one in run.changes.items()]
+    named += [
+        (f"rank {lane.rank}'s {_named(result, name)}", one) for lane in run.lanes for name, one in lane.changes.items()
+    ]
+    most = max(named, key=lambda each: _size(each[1])) if any(_size(one) for _, one in named) else None
+    if most is not None:
+        return _moved(*most)
+    region = next(one for one in run.regions_that_differ if one.change is None or one.change.call in (MORE, LESS))
+    name = f"'{region.name}' of rank {region.rank}"
+    if region.change is not None:
+        return _moved(name, region.change)
+    return f"{name} is {'gone' if region.after is None else 'new'}"
+
+
+def _size(change: Change) -> float:
+    """How large a change beyond noise is against what it was before; 0 of another."""
+    return max(abs(change.delta_ns), 1) / max(change.before_ns, 1) if change.call in (MORE, LESS) else 0.0
 
 
 def _all_changes(run: ComparedRun) -> list[Change]:
