@@ -43,7 +43,7 @@ from analyzers.trace.graphs import only_rows
 from analyzers.trace.memory import MemoryPeak, memory_peaks
 from analyzers.trace.narrow import Narrowing, steps_used
 from analyzers.trace.run import ALL, PartitionedRun, as_run
-from analyzers.trace.step_table import excluded
+from analyzers.trace.step_table import UNMARKED, excluded
 from analyzers.trace.tables import Trace
 from analyzers.trace.untrusted import untrusted
 from analyzers.verdict.check import OverlapResult, check_overlap
@@ -109,7 +109,8 @@ def compare(
     timed = [step_times_of(run, narrowing) for run in asked]
     groups = [one.groups for one in timed]
     left = [excluded(run.trace.steps, is_given=narrowing.is_given) for run in asked]
-    common = without_excluded(common_of(labels, groups), left)
+    unknown = [run.trace.steps.unknown if run.trace.steps else "" for run in asked]
+    common = without_excluded(common_of(labels, groups, unknown), left)
     if common.reason:
         return Comparison(tuple(compared), *pair, reason=common.reason)
     twins = _common_twins([twins_of([*run.ask(nested, narrowing).values()]) for run in asked])
@@ -414,8 +415,13 @@ class Common(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys(rank for rank, _ in self.lanes))
 
 
-def common_of(labels: Sequence[str], groups: Sequence[StepGroups]) -> Common:
-    """Find the devices all runs have, and the steps that have work on each of them in every run."""
+def common_of(labels: Sequence[str], groups: Sequence[StepGroups], unknown: Sequence[str] = ()) -> Common:
+    """Find the devices all runs have, and the steps that have work on each of them in every run.
+
+    Parameters
+    ----------
+    unknown : of each run why it has no steps, "" where that is for want of marks.
+    """
     lanes = tuple(lane for lane in groups[0].lanes if all(lane in one.lanes for one in groups))
     if not lanes:
         ranks = "; ".join(
@@ -429,7 +435,7 @@ def common_of(labels: Sequence[str], groups: Sequence[StepGroups]) -> Common:
     steps = tuple(sorted(set.intersection(*present)))
     if steps:
         return Common(lanes, steps)
-    return Common(lanes, (), _no_step(labels, groups, lanes))
+    return Common(lanes, (), _no_step(labels, groups, lanes, unknown or [""] * len(labels)))
 
 
 def without_excluded(common: Common, excluded: Sequence[Sequence[int]]) -> Common:
@@ -439,10 +445,13 @@ def without_excluded(common: Common, excluded: Sequence[Sequence[int]]) -> Commo
     return msgspec.structs.replace(common, steps=steps, excluded=tuple(sorted(numbers))) if steps else common
 
 
-def _no_step(labels: Sequence[str], groups: Sequence[StepGroups], lanes: Sequence[Lane]) -> str:
-    unmarked = [label for label, one in zip(labels, groups, strict=True) if WHOLE_CAPTURE in one.numbers]
+def _no_step(labels: Sequence[str], groups: Sequence[StepGroups], lanes: Sequence[Lane], unknown: Sequence[str]) -> str:
+    unmarked = [row for row, one in enumerate(groups) if WHOLE_CAPTURE in one.numbers]
     if unmarked and len(unmarked) < len(labels):
-        return f"{', '.join(unmarked)} has no step marks and the others have: there is no step to compare"
+        found = [f"{labels[row]}: {unknown[row]}" for row in unmarked if unknown[row] not in ("", UNMARKED)]
+        plain = ", ".join(labels[row] for row in unmarked if unknown[row] in ("", UNMARKED))
+        found += [f"{plain} has no step marks and the others have"] if plain else []
+        return f"{'; '.join(found)}: there is no step to compare"
     steps_of = "; ".join(
         f"{label} has {_listed(one.numbers.tolist())}" for label, one in zip(labels, groups, strict=True)
     )
