@@ -29,8 +29,14 @@ MATTERS = 0.02  # of launches, of links: from here on it is a loss
 MOST_NAMED = 4
 
 
-def untrusted(run: PartitionedRun, narrowing: Narrowing = ALL) -> str:
-    """Why no figure of a run, or of the part of it that is asked for, can be trusted; "" where they can."""
+def untrusted(run: PartitionedRun, narrowing: Narrowing = ALL, *, least: float = MATTERS) -> str:
+    """Why no figure of a run, or of the part of it that is asked for, can be trusted; "" where they can.
+
+    Parameters
+    ----------
+    least : from which share of a rank's launches on it matters that they have no op; 0 where a single one does, as
+        where it is said that there is nothing.
+    """
     trace = run.trace
     ranks = trace.ranks_asked if narrowing.ranks is None else narrowing.ranks
     asked = [one for one in trace.processes if ranks is None or one.rank in ranks]
@@ -38,7 +44,7 @@ def untrusted(run: PartitionedRun, narrowing: Narrowing = ALL) -> str:
         undecided_by_unread(trace.processes, ranks, by_ranges=False)
         or of_several_runs(trace)
         or "; ".join(in_words(trace, one) for one in asked if one.without_work)
-        or _lost(run, narrowing, asked)
+        or _lost(run, narrowing, asked, least)
     )
 
 
@@ -57,11 +63,11 @@ def without_links(processes: Sequence[Process]) -> str:
     return f"the links from GPU ops to their launches are missing ({counts}), so what ran in which step is unknown"
 
 
-def _lost(run: PartitionedRun, narrowing: Narrowing, asked: Sequence[Process]) -> str:
+def _lost(run: PartitionedRun, narrowing: Narrowing, asked: Sequence[Process], least: float) -> str:
     """Which ranks lack the work of too many of their launches."""
     lacking = [one for one in asked if one.lost + one.late]
     is_part = narrowing.is_given or run.trace.whole is not None
-    if not lacking or not (is_part or any(one.lost + one.late >= MATTERS * one.launches for one in lacking)):
+    if not lacking or not (is_part or any(one.lost + one.late >= least * one.launches for one in lacking)):
         return ""
     of_steps = None
     if speaks_by_step(run.trace, narrowing):
@@ -77,7 +83,7 @@ def _lost(run: PartitionedRun, narrowing: Narrowing, asked: Sequence[Process]) -
     found = [
         f"{lost:,} of {launches:,} of rank {rank}"
         for rank, (lost, launches) in sorted(counts.items())
-        if rank in ranks and lost >= MATTERS * launches
+        if rank in ranks and lost >= least * launches
     ]
     return f"launches have no GPU work on record: {_listed(found)}" if found else ""
 

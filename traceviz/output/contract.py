@@ -242,9 +242,13 @@ def _side(side: Side) -> Json:
 
 
 def collectives(result: Collectives) -> Json:
-    """`traceviz.collectives/1`: times are whole ns, sizes bytes, bandwidths GB/s (10⁹ bytes) or null."""
+    """`traceviz.collectives/1`: times are whole ns, sizes bytes, bandwidths GB/s (10⁹ bytes) or null.
+
+    `reason` says why not all collectives may be on record, "" where they are.
+    """
     return {
         "schema": "traceviz.collectives/1",
+        "reason": result.reason,
         "steps": _steps(result.steps),
         "collectives": [
             {
