@@ -42,7 +42,7 @@ from analyzers.trace.narrow import Narrowing
 from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.run import ALL, PartitionedRun
 from analyzers.trace.tables import Trace
-from analyzers.trace.untrusted import untrusted, without_links
+from analyzers.trace.untrusted import names_lost, untrusted, without_links
 
 MOST_OFF = 0.05  # of the step, of overlap, of the time streams stood idle: beyond, nothing is predicted
 SURE = 2.0  # standard errors
@@ -60,7 +60,7 @@ def cant_be_run_again(run: PartitionedRun, narrowing: Narrowing = ALL) -> str:
     """Why a run, or the part of it that is asked for, is not the program that ran; "" where it is."""
     ranks = run.trace.ranks_asked if narrowing.ranks is None else narrowing.ranks
     asked = [one for one in run.trace.processes if ranks is None or one.rank in ranks]
-    return untrusted(run, narrowing) or without_links(asked)
+    return untrusted(run, narrowing) or without_links(asked) or names_lost(run.trace)
 
 
 class Variant(msgspec.Struct, frozen=True):

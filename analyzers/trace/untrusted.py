@@ -9,13 +9,13 @@ Of 262 launches of rank 0 that are looked at 10 have no op, 3.8 %: nothing of th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import ints, ints_at, repeated
+from analyzers.trace.columns import ints, ints_at, is_one_of, repeated
 from analyzers.trace.lost import launching, unrecorded
 from analyzers.trace.narrow import Narrowing, speaks_by_step, steps_used
 from analyzers.trace.programs import DOUBTED
@@ -61,6 +61,33 @@ def without_links(processes: Sequence[Process]) -> str:
     if not found:
         return ""
     return f"the links from GPU ops to their launches are missing ({counts}), so what ran in which step is unknown"
+
+
+def calls_without_names(trace: Trace) -> dict[int, tuple[int, int]]:
+    """Of each rank that has some: how many of its calls lost their names, and how many calls it has."""
+    whole = trace.whole or trace
+    owner, size = ints(whole.api, "process"), len(whole.processes)
+    lost, every = (np.bincount(one, minlength=size) for one in (owner[is_one_of(whole.api, "name", ("",))], owner))
+    found: dict[int, tuple[int, int]] = {}
+    for one, unnamed, calls in zip(whole.processes, lost.tolist(), every.tolist(), strict=True):
+        if unnamed:
+            before = found.get(one.rank, (0, 0))
+            found[one.rank] = before[0] + unnamed, before[1] + calls
+    return found
+
+
+def names_lost(trace: Trace, *, least: float = MATTERS) -> str:
+    """As `without_names`, of the ranks of a trace, or of the part of it that is asked for."""
+    counts = calls_without_names(trace)
+    return without_names({rank: counts[rank] for rank in trace.rank_ids if rank in counts}, trace.runtime, least=least)
+
+
+def without_names(found: Mapping[int, tuple[int, int]], runtime: str, *, least: float = MATTERS) -> str:
+    """Why nothing tells what hosts did whose calls lost their names, as `found` counts them; "" where few did."""
+    counts = [f"{lost:,} of {calls:,} of rank {rank}" for rank, (lost, calls) in found.items() if lost >= least * calls]
+    if not counts:
+        return ""
+    return f"the names of {runtime} calls are lost ({_listed(counts)}), so nothing tells what blocked the host"
 
 
 def _lost(run: PartitionedRun, narrowing: Narrowing, asked: Sequence[Process], least: float) -> str:

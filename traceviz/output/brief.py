@@ -193,7 +193,7 @@ def _after_overlap(result: OverlapResult, line: CommandLine, gaps: Sequence[str]
 def syncs(result: OrderReport, line: CommandLine) -> Json:
     """`traceviz.syncs-brief/1`: host syncs, those from one place together, and what else the order of work tells."""
     groups = [_sync_group(one) for one in sync_groups(result.syncs)]
-    missing, unknown = result.crossings.missing, IDLE_UNKNOWN if result.without_work else {}
+    missing, unknown = result.crossings.missing, IDLE_UNKNOWN if result.idle_unknown else {}
     answer = {
         "schema": "traceviz.syncs-brief/1",
         "reason": result.reason,
