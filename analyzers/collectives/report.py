@@ -102,7 +102,7 @@ class Collectives(Record, frozen=True, dict=True):
         `member`, the number of each call's clock.
     summary : per operation and size. groups : per process group. copies : exchanges by copy engines.
     clocks : their residual is the error bar of every figure that compares ranks.
-    steps : those that the figures are of.
+    steps : those that the figures are of. untrusted : why not all collectives may be on record, "" where they are.
     """
 
     table: pd.DataFrame
@@ -113,6 +113,21 @@ class Collectives(Record, frozen=True, dict=True):
     clocks: Clocks
     warnings: tuple[TraceWarning, ...]
     steps: StepsUsed | None = None
+    untrusted: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Why it can't be told whether there were collectives; "" where there were some, or surely none."""
+        return (
+            f"whether there were collectives can't be told: {self.untrusted}"
+            if self.untrusted and not len(self)
+            else ""
+        )
+
+    @property
+    def exit_code(self) -> int:
+        """What a command ends with: 0, or 3 where not all can be told."""
+        return 3 if self.reason else 0
 
     def __len__(self) -> int:
         return len(self.table)
@@ -186,6 +201,7 @@ class Collectives(Record, frozen=True, dict=True):
             for kind in self.summary
         ]
         text = f"{len(self)} collectives; durations are the fastest rank's."
+        text += f" INCONCLUSIVE: {self.reason}." if self.reason else ""
         return card("collectives", text, headers, rows, texts=("operation",), warnings=self.warnings)
 
 

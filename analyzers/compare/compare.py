@@ -43,8 +43,9 @@ from analyzers.trace.graphs import only_rows
 from analyzers.trace.memory import MemoryPeak, memory_peaks
 from analyzers.trace.narrow import Narrowing, steps_used
 from analyzers.trace.run import ALL, PartitionedRun, as_run
-from analyzers.trace.step_table import excluded
+from analyzers.trace.step_table import UNMARKED, excluded
 from analyzers.trace.tables import Trace
+from analyzers.trace.untrusted import untrusted
 from analyzers.verdict.check import OverlapResult, check_overlap
 from analyzers.verdict.claim import check_claim
 from analyzers.verdict.part import PairingDecision, sides_of
@@ -108,29 +109,33 @@ def compare(
     timed = [step_times_of(run, narrowing) for run in asked]
     groups = [one.groups for one in timed]
     left = [excluded(run.trace.steps, is_given=narrowing.is_given) for run in asked]
-    common = without_excluded(common_of(labels, groups), left)
+    unknown = [run.trace.steps.unknown if run.trace.steps else "" for run in asked]
+    common = without_excluded(common_of(labels, groups, unknown), left)
     if common.reason:
         return Comparison(tuple(compared), *pair, reason=common.reason)
     twins = _common_twins([twins_of([*run.ask(nested, narrowing).values()]) for run in asked])
+    parts = [_part_of(run, narrowing, common) for run in asked]
+    losses = [untrusted(run, part) for run, part in zip(asked, parts, strict=True)]
     overlaps, measured = [], []
-    for run, grouped in zip(asked, groups, strict=True):
-        part = _part_of(run, narrowing, common)
+    for run, part, grouped in zip(asked, parts, groups, strict=True):
         overlaps.append(check_overlap(run, *pair, explain=False, accept_apparent=accept_apparent, narrowing=part))
         measured.append(_measured(run, narrowing, part, (grouped, common, twins), overlaps[-1]))
     done = tuple(
-        _compared(run, one, measured[0], common, (overlap, overlaps[0]))
-        for run, one, overlap in zip(compared, measured, overlaps, strict=True)
+        _compared(replace(run, untrusted=losses[0] or loss), one, measured[0], common, (overlap, overlaps[0]))
+        for run, loss, one, overlap in zip(compared, losses, measured, overlaps, strict=True)
     )
+    reason = _why_untrusted(labels, losses)
     rank = overlaps[0].job.rank
-    claim = (
-        None if claimed is None else check_claim(claimed, overlaps[0].ranks, rank, apparent=overlaps[0].job.apparent)
-    )
+    claim = None
+    if claimed is not None and not reason:
+        claim = check_claim(claimed, overlaps[0].ranks, rank, apparent=overlaps[0].job.apparent)
     speedups = [(one.gain.speedup, one.label) for one in done if one.gain and one.gain.speedup]
     if claim is not None and speedups:
         largest, where = max(speedups, key=lambda one: one[0])
         claim = replace(claim, measured=largest, measured_in=where)
     is_asked = any(one is not None for one in (a, b, claimed))
-    reason = _why_not_told(labels, overlaps, accept_apparent=accept_apparent) if is_asked else ""
+    if is_asked and not reason:
+        reason = _why_not_told(labels, overlaps, accept_apparent=accept_apparent)
     if claimed is not None and claim is None and not reason:
         reason = f"the claim can't be held against anything: no instance of {labels[0]} has both sides"
     if claim is not None and claim.possible and claim.measured is None and not reason:
@@ -270,11 +275,16 @@ def _compared(
         name: change(first_steps[name], own_steps[name], tests=1 if name == "step_ns" else len(FIGURES))
         for name in FIGURES
     }
-    return replace(
+    run = replace(
         run,
         changes=changes,
         lanes=tuple(_lane(own, first, common, i) for i in range(len(common.lanes))),
         regions=tuple(_regions(own, first, common)),
+    )
+    if run.untrusted:
+        return run
+    return replace(
+        run,
         gain=pair_gain(overlaps[1].ranks, overlaps[0].ranks, overlaps[1].job.rank),
         growth=(_growth(own, first, common, 0), _growth(own, first, common, 1)),
         contended=_contended(own, first, overlaps[0]),
@@ -336,6 +346,11 @@ def _regions(own: _Measured, first: _Measured, common: Common) -> list[Region]:
             )
         )
     return found
+
+
+def _why_untrusted(labels: Sequence[str], losses: Sequence[str]) -> str:
+    """Which runs have figures that can't be trusted, and why; "" where none has."""
+    return "; ".join(f"{label}: {loss}" for label, loss in zip(labels, losses, strict=True) if loss)
 
 
 def _why_not_told(labels: Sequence[str], overlaps: Sequence[OverlapResult], *, accept_apparent: bool) -> str:
@@ -400,8 +415,13 @@ class Common(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys(rank for rank, _ in self.lanes))
 
 
-def common_of(labels: Sequence[str], groups: Sequence[StepGroups]) -> Common:
-    """Find the devices all runs have, and the steps that have work on each of them in every run."""
+def common_of(labels: Sequence[str], groups: Sequence[StepGroups], unknown: Sequence[str] = ()) -> Common:
+    """Find the devices all runs have, and the steps that have work on each of them in every run.
+
+    Parameters
+    ----------
+    unknown : of each run why it has no steps, "" where that is for want of marks.
+    """
     lanes = tuple(lane for lane in groups[0].lanes if all(lane in one.lanes for one in groups))
     if not lanes:
         ranks = "; ".join(
@@ -415,7 +435,7 @@ def common_of(labels: Sequence[str], groups: Sequence[StepGroups]) -> Common:
     steps = tuple(sorted(set.intersection(*present)))
     if steps:
         return Common(lanes, steps)
-    return Common(lanes, (), _no_step(labels, groups, lanes))
+    return Common(lanes, (), _no_step(labels, groups, lanes, unknown or [""] * len(labels)))
 
 
 def without_excluded(common: Common, excluded: Sequence[Sequence[int]]) -> Common:
@@ -425,10 +445,13 @@ def without_excluded(common: Common, excluded: Sequence[Sequence[int]]) -> Commo
     return msgspec.structs.replace(common, steps=steps, excluded=tuple(sorted(numbers))) if steps else common
 
 
-def _no_step(labels: Sequence[str], groups: Sequence[StepGroups], lanes: Sequence[Lane]) -> str:
-    unmarked = [label for label, one in zip(labels, groups, strict=True) if WHOLE_CAPTURE in one.numbers]
+def _no_step(labels: Sequence[str], groups: Sequence[StepGroups], lanes: Sequence[Lane], unknown: Sequence[str]) -> str:
+    unmarked = [row for row, one in enumerate(groups) if WHOLE_CAPTURE in one.numbers]
     if unmarked and len(unmarked) < len(labels):
-        return f"{', '.join(unmarked)} has no step marks and the others have: there is no step to compare"
+        found = [f"{labels[row]}: {unknown[row]}" for row in unmarked if unknown[row] not in ("", UNMARKED)]
+        plain = ", ".join(labels[row] for row in unmarked if unknown[row] in ("", UNMARKED))
+        found += [f"{plain} has no step marks and the others have"] if plain else []
+        return f"{'; '.join(found)}: there is no step to compare"
     steps_of = "; ".join(
         f"{label} has {_listed(one.numbers.tolist())}" for label, one in zip(labels, groups, strict=True)
     )

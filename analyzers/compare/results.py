@@ -58,7 +58,8 @@ class ComparedRun(Record, frozen=True):
     first step where a late profiler made it long: it is in no figure, unless there is no other step; `steps` says which
     others are in none. `counters` are
     what the hardware did in the compared steps, where they were captured, and `contended` what A and B likely contend
-    for, each alone known from both runs; None in the first run, and where one of them has no counters.
+    for, each alone known from both runs; None in the first run, and where one of them has no counters. `untrusted` is
+    why no figure of this run, or of the first, can be trusted, "" where they can: then it has no gain and no growth.
     """
 
     label: str
@@ -76,6 +77,7 @@ class ComparedRun(Record, frozen=True):
     steps: StepsUsed | None = None
     counters: tuple[DeviceStates, ...] = ()
     contended: Contended | None = None
+    untrusted: str = ""
 
     @property
     def overlap_ratio_text(self) -> str:
@@ -102,10 +104,12 @@ class ComparedRun(Record, frozen=True):
 
     @property
     def verdict(self) -> str:
-        """faster, slower, changed, too-few-steps or no-difference, against the first run.
+        """faster, slower, changed, too-few-steps, no-difference or inconclusive, against the first run.
 
         "changed" where the step time differs by no more than that of captures of the same program, or another figure.
         """
+        if self.untrusted:
+            return "inconclusive"
         calls = [one.call for one in self.changes.values()]
         calls += [one.call for lane in self.lanes for one in lane.changes.values()]
         calls += [MORE if one.change is None else one.change.call for one in self.regions]

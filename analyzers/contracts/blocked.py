@@ -24,6 +24,7 @@ from analyzers.trace.columns import codes, ints
 from analyzers.trace.range_classes import range_classes
 from analyzers.trace.regions import launched_in, launches
 from analyzers.trace.tables import Trace
+from analyzers.trace.untrusted import names_lost
 
 BY_CHANCE = ("memory", "module")  # kinds of sync points
 
@@ -65,6 +66,7 @@ def blocked_in(trace: Trace, rule: NoHostSync) -> BlockedIn:
         ranks = ranks_in_words(whole.processes[process].rank for process in unknown.tolist())
         calls = f"no {whole.runtime} calls of {ranks} were recorded"
         return BlockedIn(reason=f"{calls}, so nothing tells what blocked the host")
+    lost = names_lost(trace, least=0.0)
     syncs = host_syncs(whole).table
     syncs = syncs[~syncs["kind"].isin(BY_CHANCE)]
     call = ints(syncs, "call")
@@ -93,7 +95,7 @@ def blocked_in(trace: Trace, rule: NoHostSync) -> BlockedIn:
         for at in found.tolist()
     )
     is_open = (inside < 0) & (elsewhere >= 0) & ~_excepted(whole, rule.excepted, call, point, around, elsewhere)
-    open_text = ""
+    open_text = lost
     if is_open.any():
         threads = ", ".join(map(str, np.unique(thread[is_open]).tolist()[:4]))
         open_text = f"thread {threads} blocked while '{rule.inside}' was open elsewhere, and nothing tells for whom"

@@ -35,8 +35,10 @@ from analyzers.syncs.crossings import missing_crossings
 from analyzers.trace.advice import records_waits
 from analyzers.trace.columns import ints, is_one_of
 from analyzers.trace.narrow import in_whole
+from analyzers.trace.run import as_run
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before
+from analyzers.trace.untrusted import names_lost, untrusted
 from analyzers.verdict.check import check_overlap
 
 NEXT_COPY = REASONS[0]
@@ -48,6 +50,8 @@ _ABOUT_ALL = ("lost-work", "skipped-bad", "launched-before", "unclosed-ranges", 
 
 def check_contract(trace: Trace, contract: Contract) -> ContractResult:
     """Hold each rule of a contract against a trace, or against a part of one.
+
+    Of what lost work or calls' names no rule is held, but for one about a figure, which says itself what that rests on.
 
     Raises
     ------
@@ -67,6 +71,7 @@ class Checker:
         self.ordering, self.lanes = self.order.ordering, self.order.lanes
         self.words = Words(self.whole)
         self.record = RECORD if records_waits(self.whole) else ""
+        self.lost = untrusted(as_run(trace)) or names_lost(trace)
 
     @property
     def warnings(self) -> tuple[TraceWarning, ...]:
@@ -85,9 +90,12 @@ class Checker:
             RealOverlap: self._real_overlap,
         }
         try:
-            return kinds[type(rule)](rule)
+            found = kinds[type(rule)](rule)
         except TracevizError as error:  # sides that share ops, above all
             raise TracevizError(f"rule {rule.name!r}: {error.message}", hint=error.hint) from error
+        if self.lost and found.outcome == HELD and not isinstance(rule, RealOverlap):
+            return replace(found, outcome=INCONCLUSIVE, reason=self.lost)
+        return found
 
     # May run beside.
     def _beside(self, rule: Beside) -> RuleResult:

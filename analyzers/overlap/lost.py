@@ -20,13 +20,10 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.overlap.measure import LostWork, RankOverlap, Side
 from analyzers.select.language import Selector
 from analyzers.select.unrecorded import may_pick
-from analyzers.trace.columns import ints, ints_at, repeated
-from analyzers.trace.lost import unrecorded
+from analyzers.trace.columns import ints_at
 from analyzers.trace.ranks import devices_of
-from analyzers.trace.steps import find_steps, step_index
 from analyzers.trace.tables import Trace
-
-MATTERS = 0.02  # of a process's launches that the end of a capture cut off: from here on it is a loss
+from analyzers.trace.untrusted import lost_in
 
 
 def with_lost(
@@ -44,7 +41,7 @@ def with_lost(
         some steps.
     """
     whole = trace.whole or trace
-    calls, step = _looked_at(trace, of_steps)
+    calls, step = lost_in(trace, of_steps)
     may_be = [may_pick(whole, one, calls) for one in selectors]
     kept = may_be[0] | may_be[1]
     if not kept.any():
@@ -57,27 +54,6 @@ def with_lost(
         own = of_rank == rank.rank
         found.append(_with(trace, rank, picked, [one[own] for one in may_be], step[own]) if own.any() else rank)
     return found + _of_nothing_else(trace, ranks, of_rank)
-
-
-def _looked_at(trace: Trace, of_steps: Collection[int] | None) -> tuple[Ints, Ints]:
-    """Launches without an op in what is looked at, rows of the whole trace's `api`, and the number of each's step."""
-    whole, lost = trace.whole or trace, unrecorded(trace)
-    calls, at_end = lost.call, lost.at_end
-    if not calls.size:
-        return calls, calls
-    process, start = (ints_at(whole.api, column, calls) for column in ("process", "start_ns"))
-    at = step_index(whole).innermost(process, repeated(0, np.int64, calls.size), start)
-    number = np.append(find_steps(whole).numbers, -1)[at]
-    if of_steps is not None:
-        kept = np.isin(number, list(of_steps)) & (number >= 0)
-    else:
-        launches = np.array([one.launches for one in whole.processes], np.int64)
-        late = np.bincount(process[at_end], minlength=launches.size)
-        kept = ~at_end | (late > MATTERS * launches)[process]
-        if trace.whole is not None and len(trace.ops):  # a window of time, or some ranks
-            low, high = ints(trace.ops, "start_ns").min(), ints(trace.ops, "end_ns").max()
-            kept &= (start >= low) & (start < high)
-    return calls[kept], number[kept]
 
 
 def _with(

@@ -12,12 +12,12 @@ from analyzers.common.records import values
 from analyzers.replay import loop
 from analyzers.replay.changes import Change, OnTime
 from analyzers.replay.named import calls_named, host_call
-from analyzers.replay.predict import CantReplayError, Replayed
+from analyzers.replay.predict import CantReplayError, Replayed, cant_be_run_again
 from analyzers.replay.result import LITTLE_MORE, CriticalPath, Prediction, WhatIf
 from analyzers.replay.suggest import Suggestion, suggested
 from analyzers.select.select import select
 from analyzers.trace.narrow import Narrowing, counted, speaks_by_step, steps_used
-from analyzers.trace.run import ALL
+from analyzers.trace.run import ALL, as_run
 from analyzers.trace.tables import Trace
 from analyzers.verdict.result import OverlapResult
 
@@ -52,12 +52,15 @@ def what_if(
     TracevizError : a selector can't be read, or the capture has nothing to change in a way that was asked for.
     """
     by_step, steps = speaks_by_step(trace, narrowing), steps_used(trace, narrowing)
+    lost = cant_be_run_again(as_run(trace), narrowing)
     trace = counted(trace, narrowing).of(trace)
     whole = trace.whole or trace
     empty = _empty_sides(whole, a, b)
     for change in changes:
         _refuse_misnamed(whole, change)
     given = bool(changes)
+    if lost:
+        return WhatIf(a, b, None, (), lost, given, warnings=(*empty, *trace.warnings), steps=steps)
     progress("Replaying", 0, 0)
     try:
         replayed = Replayed(trace, a, b, many_changes=not given, by_step=by_step)

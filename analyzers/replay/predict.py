@@ -38,8 +38,11 @@ from analyzers.select.sides import without_shared
 from analyzers.trace.advice import recording_waits, without_calls
 from analyzers.trace.columns import ints
 from analyzers.trace.kernels import is_communication, is_compute
+from analyzers.trace.narrow import Narrowing
 from analyzers.trace.ranks import ops_of_devices
+from analyzers.trace.run import ALL, PartitionedRun
 from analyzers.trace.tables import Trace
+from analyzers.trace.untrusted import names_lost, untrusted, without_links
 
 MOST_OFF = 0.05  # of the step, of overlap, of the time streams stood idle: beyond, nothing is predicted
 SURE = 2.0  # standard errors
@@ -51,6 +54,13 @@ _MEDIAN, _DEVIATION = 1.2533, 1.4826  # standard error of a median in those of a
 
 class CantReplayError(TracevizError):
     """A capture can't be run again, changed or not: the message says why."""
+
+
+def cant_be_run_again(run: PartitionedRun, narrowing: Narrowing = ALL) -> str:
+    """Why a run, or the part of it that is asked for, is not the program that ran; "" where it is."""
+    ranks = run.trace.ranks_asked if narrowing.ranks is None else narrowing.ranks
+    asked = [one for one in run.trace.processes if ranks is None or one.rank in ranks]
+    return untrusted(run, narrowing) or without_links(asked) or names_lost(run.trace)
 
 
 class Variant(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from analyzers.overlap.measure import Missed, RankOverlap
 from analyzers.replay.changes import Change
 from analyzers.replay.model import Tasks
 from analyzers.replay.outcomes import Outcome, Runs, share
-from analyzers.replay.predict import CantReplayError, Replayed
+from analyzers.replay.predict import CantReplayError, Replayed, cant_be_run_again
 from analyzers.replay.removals import without
 from analyzers.replay.result import Fidelity
 from analyzers.replay.suggest import LIKELY, PERHAPS, SELDOM, Suggestion, suggested
@@ -62,6 +62,8 @@ def with_worth(
     if not run.is_one_part:
         reason = "captures that are looked at one by one are not replayed"
         return replace(result, worth_unknown=f"{reason}; {_command(result)}")
+    if reason := cant_be_run_again(run, narrowing):
+        return replace(result, worth_unknown=reason)
     trace = counted(run.trace, narrowing).of(run.trace)
     try:
         replayed = Replayed(trace, result.a, result.b, by_step=speaks_by_step(run.trace, narrowing))

@@ -22,12 +22,14 @@ from analyzers.syncs.report import OrderReport
 from analyzers.trace.narrow import Narrowing, counted, steps_used
 from analyzers.trace.run import ALL, PartitionedRun
 from analyzers.trace.tables import Trace
+from analyzers.trace.untrusted import MATTERS, untrusted
 
 
 def collectives(run: PartitionedRun, narrowing: Narrowing = ALL) -> Collectives:
     """What each collective cost; see `analyzers.collectives.report`."""
     found = collectives_of(run.communication(counted(run.trace, narrowing)))
-    return replace(found, steps=steps_used(run.trace, narrowing))
+    lost = untrusted(run, narrowing, least=MATTERS if len(found) else 0.0)
+    return replace(found, steps=steps_used(run.trace, narrowing), untrusted=lost)
 
 
 def streams(run: PartitionedRun, narrowing: Narrowing = ALL) -> StreamsResult:

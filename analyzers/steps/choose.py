@@ -26,6 +26,7 @@ from analyzers.trace.columns import ints
 from analyzers.trace.step_table import GIVEN, INFERRED, NO_STEPS, UNMARKED, Steps, whole_on
 from analyzers.trace.steps import marked_steps
 from analyzers.trace.tables import Trace
+from analyzers.trace.untrusted import without_links
 from analyzers.trace.windows import has_windows
 from analyzers.trace.without_work import captured
 
@@ -45,6 +46,8 @@ def steps_of_run(trace: Trace, found: Candidates, given: str | None = None) -> S
     if unlaunched:
         ranks = ranks_in_words([trace.processes[process].rank for process in unlaunched])
         return replace(NO_STEPS, unknown=f"no launches of {ranks} are on record, so what ran in which step is unknown")
+    if lost := without_links(trace.processes):
+        return replace(NO_STEPS, unknown=lost)
     marked = marked_steps(trace)
     if not has_windows(trace):
         return _of_window(trace, marked, found, given, working)

@@ -32,6 +32,7 @@ from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, PartitionedRun, Question
 from analyzers.trace.tables import Trace
+from analyzers.trace.untrusted import calls_without_names, untrusted, without_names
 
 
 class OrderReport(Record, frozen=True):
@@ -39,6 +40,8 @@ class OrderReport(Record, frozen=True):
 
     calls_recorded : of each rank, whether its host calls were recorded; else nothing tells what blocked its host.
     only_launches : ranks of which no calls but launches were. runtime : whose calls those are.
+    unnamed : of ranks that have calls without a name, how many, and how many calls.
+    untrusted : why GPU work may be missing, so that nothing tells how long GPUs were idle; "" where all is there.
     """
 
     syncs: HostSyncs
@@ -49,6 +52,8 @@ class OrderReport(Record, frozen=True):
     calls_recorded: Mapping[int, bool] = msgspec.field(default_factory=dict)
     runtime: str = "CUDA"
     only_launches: frozenset[int] = frozenset()
+    unnamed: Mapping[int, tuple[int, int]] = msgspec.field(default_factory=dict)
+    untrusted: str = ""
 
     @property
     def without_work(self) -> bool:
@@ -56,14 +61,29 @@ class OrderReport(Record, frozen=True):
         return any(one.code == NO_ROWS for one in self.warnings)
 
     @property
+    def idle_unknown(self) -> str:
+        """Why nothing tells how long GPUs were idle; "" where it can be told."""
+        return "no GPU work was recorded" if self.without_work else self.untrusted
+
+    @property
     def reason(self) -> str:
         """Why nothing can be said of what blocked the host, or not of all ranks; "" where it can."""
+        if self._lost:
+            return self._lost
         unknown = sorted(rank for rank, recorded in self.calls_recorded.items() if not recorded)
         if not unknown:
             return ""
         of = "" if len(unknown) == len(self.calls_recorded) else f" of rank {', '.join(map(str, unknown))}"
         but = " but launches" if self.only_launches.intersection(unknown) else ""
         return f"no {self.runtime} calls{but}{of} were recorded, so nothing tells what blocked the host"
+
+    @property
+    def _lost(self) -> str:
+        """What of the calls or, where no sync point was found, of GPU work was lost, by which one would be known."""
+        if lost := without_names(self.unnamed, self.runtime, least=0.0):
+            return lost
+        unsure = self.untrusted and not len(self.syncs)
+        return f"whether anything blocked the host can't be told: {self.untrusted}" if unsure else ""
 
     @property
     def untold(self) -> str:
@@ -80,7 +100,9 @@ class OrderReport(Record, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """What a command ends with: 0, or 3 where no rank's host calls were recorded."""
+        """What a command ends with: 0, or 3 where no rank's host calls were recorded, or a loss leaves them open."""
+        if self._lost and (not len(self.syncs) or without_names(self.unnamed, self.runtime)):
+            return 3
         return 3 if self.calls_recorded and not any(self.calls_recorded.values()) else 0
 
     def to_frame(self) -> pd.DataFrame:
@@ -91,6 +113,7 @@ class OrderReport(Record, frozen=True):
         table, missing = self.syncs.table, self.crossings.missing
         hidden, idle = int(table["hidden"].sum()), int(table["gpu_idle_ns"].sum())
         text = f"{count_of(len(table), 'host sync')} ({hidden} implicit) left GPUs idle for {duration(idle)}; "
+        text = f"{self.idle_unknown}, so how long GPUs were idle can't be told; " if self.idle_unknown else text
         text += f"{self.untold}; " if self.untold else ""
         text = f"{self.reason}; " if self.exit_code else text
         copies = count_of(len(self.copies), "copy")
@@ -148,7 +171,8 @@ def order_report(trace: Trace, span: Span | None = None, *, missing_only: bool =
         found = Crossings(_part(trace, found.table, "at_ns", span))
         plan = StreamPlan(_part(trace, plan.table, "start_ns", span))
     recorded, launches = calls_recorded(trace)
-    return OrderReport(syncs, copies, found, plan, trace.warnings, recorded, whole.runtime, launches)
+    unnamed = {rank: counts for rank, counts in calls_without_names(trace).items() if rank in recorded}
+    return OrderReport(syncs, copies, found, plan, trace.warnings, recorded, whole.runtime, launches, unnamed)
 
 
 def order_of(run: PartitionedRun, narrowing: Narrowing = ALL, *, missing_only: bool = False) -> OrderReport:
@@ -159,7 +183,7 @@ def order_of(run: PartitionedRun, narrowing: Narrowing = ALL, *, missing_only: b
     missing_only : leave out the forks and joins that lack no wait.
     """
     question = order_question(run, narrowing, missing_only=missing_only)
-    return order_from(run, by_process(run).ask(question, narrowing))
+    return order_from(run, by_process(run).ask(question, narrowing), narrowing)
 
 
 def order_question(run: PartitionedRun, narrowing: Narrowing = ALL, *, missing_only: bool = False) -> Question:
@@ -172,15 +196,15 @@ def order_question(run: PartitionedRun, narrowing: Narrowing = ALL, *, missing_o
     return partial(order_report, span=span, missing_only=missing_only)
 
 
-def order_from(run: PartitionedRun, reports: Mapping[int, OrderReport]) -> OrderReport:
-    """The order of a run's work by what each part answers to `order_question`."""
+def order_from(run: PartitionedRun, reports: Mapping[int, OrderReport], narrowing: Narrowing = ALL) -> OrderReport:
+    """The order of a run's work, or of a part of it, by what its captures answer to `order_question`."""
     parts = by_process(run)
     if parts.is_one_part:
         joined = replace(reports[0], warnings=run.trace.warnings)
     else:
         joined = _joined([*reports.values()], run.trace.warnings, [partial(parts.rows, part) for part in reports])
     unrecorded = about_unrecorded(*(ints(joined.syncs.table, column) for column in ("rank", "unrecorded_ns")))
-    return replace(joined, warnings=(*joined.warnings, *unrecorded))
+    return replace(joined, warnings=(*joined.warnings, *unrecorded), untrusted=untrusted(run, narrowing))
 
 
 def calls_recorded(trace: Trace) -> tuple[dict[int, bool], frozenset[int]]:
@@ -242,6 +266,7 @@ def _joined(
         {rank: recorded for one in reports for rank, recorded in one.calls_recorded.items()},
         " or ".join(dict.fromkeys(one.runtime for one in reports)) or "CUDA",
         frozenset[int]().union(*(one.only_launches for one in reports)),
+        {rank: counts for one in reports for rank, counts in one.unnamed.items()},
     )
 
 

@@ -31,7 +31,7 @@ _NEVER = np.iinfo(np.int64).min
 
 
 def count_lost_work(trace: Trace) -> Trace:
-    """Note of each process how many launches amid its capture have no op."""
+    """Note of each process how many launches amid its capture have no op, and how many after its last one that has."""
     found = _Launches(trace)
     processes = list(trace.processes)
     for process, count in enumerate(found.count):
@@ -39,7 +39,8 @@ def count_lost_work(trace: Trace) -> Trace:
             last, without = found.of(process)
             unlinked = count_unlinked(trace, process, without)
             lost = 0 if unlinked else int(np.count_nonzero(without < last))
-            processes[process] = replace(processes[process], launches=count, lost=lost, unlinked=unlinked)
+            late = 0 if unlinked else without.size - lost
+            processes[process] = replace(processes[process], launches=count, lost=lost, late=late, unlinked=unlinked)
     return replace(trace, processes=tuple(processes))
 
 
@@ -128,7 +129,7 @@ class _Launches:
         self._has_op = np.zeros(len(trace.api) + 1, bool)
         self._has_op[stored(trace.ops, "launch")] = True  # the last is for ops without a launch
         self._has_op = self._has_op[:-1]
-        self._is_launch, self._process = _launching(trace), stored(trace.api, "process")
+        self._is_launch, self._process = launching(trace), stored(trace.api, "process")
         of = np.bincount(taken(self._process, np.flatnonzero(self._is_launch)), minlength=len(trace.processes))
         self.count: list[int] = of.tolist()
         self._without = np.flatnonzero(self._is_launch & ~self._has_op)
@@ -159,7 +160,7 @@ def about_lost_work(trace: Trace) -> Trace:
     )
 
 
-def _launching(trace: Trace) -> Mask:
+def launching(trace: Trace) -> Mask:
     """Calls that run a kernel, a copy or a memset."""
     code, texts = codes(trace.api, "name")
     is_launch = of_codes(code, [_LAUNCH.fullmatch(text) is not None for text in texts])

@@ -42,7 +42,6 @@ from analyzers.verdict.reasons import (
     RunContext,
     asked_for,
     gone,
-    not_of_one_run,
     undecidable,
     unsure,
     why_nothing_overlapped,
@@ -272,7 +271,7 @@ def answer(
     first, second = (reduce(add, (part.arrivals[side] for part in parts), Arrivals()) for side in (0, 1))
     without = run.without(ranks)  # where neither side ran, though it may elsewhere
     job = job_of(ranks, min_overlap, absent=run.absent > 0 or bool(without), accept_apparent=accept_apparent)
-    blocked = undecidable(parts, run, selectors) or not_of_one_run(run) or gone(run, parts, ranks, job)
+    blocked = undecidable(parts, run, selectors) or run.doubt or gone(run, parts, ranks, job)
     job = Job() if blocked else job
     last_arrival = None if blocked else last_arrival_of(first, second)
     passed = None if run.without_work else job.meets(min_overlap)

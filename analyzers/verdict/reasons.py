@@ -17,12 +17,12 @@ from analyzers.select.picking import RANGE_ATOMS
 from analyzers.trace.alignment import Clocks
 from analyzers.trace.migrations import held_kernels
 from analyzers.trace.narrow import Narrowing, steps_used
-from analyzers.trace.programs import DOUBTED
 from analyzers.trace.run import ALL
 from analyzers.trace.step_table import StepsUsed
 from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Process, Trace
 from analyzers.trace.unread import undecided_by_unread
+from analyzers.trace.untrusted import of_several_runs
 from analyzers.trace.without_work import in_words
 from analyzers.verdict.graphs import hidden_work
 from analyzers.verdict.part import Part
@@ -80,7 +80,7 @@ class RunContext(msgspec.Struct, frozen=True):
             tuple(in_words(trace, one) for one in trace.processes if one.without_work and _is_asked(one, narrowing)),
             captured,
             _where(narrowing),
-            next((one.message for one in trace.warnings if one.code == DOUBTED), ""),
+            of_several_runs(trace),
             _median_step_ns(trace, steps_used(trace, narrowing)),
         )
 
@@ -170,11 +170,6 @@ def why_nothing_overlapped(job: Job, ranks: Sequence[RankOverlap], *sides: tuple
 def _lost(rank: int, launches: int) -> str:
     has = "has" if launches == 1 else "have"
     return f"{count_of(launches, 'launch')} of rank {rank}, which may be of a side, {has} no GPU work"
-
-
-def not_of_one_run(run: RunContext) -> str:
-    """Why the captures may not be of one run, so that no answer is that of a job; "" where they may."""
-    return f"the captures may not be of one run: {run.doubt}" if run.doubt else ""
 
 
 def gone(run: RunContext, parts: Sequence[Part], ranks: Sequence[RankOverlap], job: Job) -> str:

@@ -29,7 +29,7 @@ def check_with_order(
     order = order_question(run, narrowing, missing_only=missing_only)
     beside = Beside(order if narrowing.is_given else partial(_of_all_given, question=order, narrowing=narrowing))
     result = check.check_overlap(run, a, b, narrowing=narrowing, beside=beside, **how)
-    return result, order_from(run, beside.answers)
+    return result, order_from(run, beside.answers, narrowing)
 
 
 def _of_all_given(trace: Trace, question: Question, narrowing: Narrowing) -> Any:

@@ -12,7 +12,10 @@ EPILOG = """\b
 Examples:
   traceviz collectives report.nsys-rep
   traceviz collectives rank*.json.gz --steps 10:13
-  traceviz collectives pasted-cuda_gpu_trace.txt --format md"""
+  traceviz collectives pasted-cuda_gpu_trace.txt --format md
+
+\b
+Exit code: 0, 2 bad input or usage, 3 work was lost, so that not all collectives may be on record."""
 
 
 def collectives(
@@ -51,3 +54,4 @@ def collectives(
         emit_brief(result, output, briefs.collective_headlines, briefs.collectives, CommandLine(context.params))
     else:
         emit(result, output, view.blocks, contract.collectives)
+    raise typer.Exit(result.exit_code)

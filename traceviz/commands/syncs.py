@@ -17,7 +17,7 @@ Examples:
   traceviz syncs captures/ --ranks 0 --format json
 
 \b
-Exit code: 0, 2 bad input or usage, 3 no CUDA calls but launches were recorded, so that nothing can be told."""
+Exit code: 0, 2 bad input or usage, 3 no CUDA calls but launches, or none with names, so that nothing can be told."""
 
 
 def syncs(

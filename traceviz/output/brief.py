@@ -193,7 +193,7 @@ def _after_overlap(result: OverlapResult, line: CommandLine, gaps: Sequence[str]
 def syncs(result: OrderReport, line: CommandLine) -> Json:
     """`traceviz.syncs-brief/1`: host syncs, those from one place together, and what else the order of work tells."""
     groups = [_sync_group(one) for one in sync_groups(result.syncs)]
-    missing, unknown = result.crossings.missing, IDLE_UNKNOWN if result.without_work else {}
+    missing, unknown = result.crossings.missing, IDLE_UNKNOWN if result.idle_unknown else {}
     answer = {
         "schema": "traceviz.syncs-brief/1",
         "reason": result.reason,
@@ -249,6 +249,7 @@ def collectives(result: Collectives, line: CommandLine) -> Json:
     ]
     answer = {
         "schema": "traceviz.collectives-brief/1",
+        "reason": result.reason,
         "lines": lines(collective_headlines(result)),
         "count": len(result),
         "summary": [
@@ -277,16 +278,19 @@ def collectives(result: Collectives, line: CommandLine) -> Json:
 
 def collective_headlines(result: Collectives) -> list[Block]:
     """What the collectives come to, in a line, and of which steps that is."""
+    from traceviz.output.views import collectives as view
+
     longest = int(result.calls["wait_ns"].max()) if len(result.calls) else 0
     took, waited = (int(result.calls[name].sum()) for name in ("duration_ns", "wait_ns"))
+    unsure = view.unsure(result)
     if not took:
-        return [Paragraph("No collectives were found.")]
+        return unsure or [Paragraph("No collectives were found.")]
     share = percent(waited / took)
     text = (
         f"{len(result)} collectives: of all ranks' {duration(took)} in them, {share} is waiting for the last rank; the "
         f"longest wait takes {duration(longest)}."
     )
-    return [Paragraph(text), *steps(result.steps)]
+    return [*unsure, Paragraph(text), *steps(result.steps)]
 
 
 def _steps(used: StepsUsed | None) -> Json | None:

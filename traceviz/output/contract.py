@@ -250,9 +250,13 @@ def _side(side: Side) -> Json:
 
 
 def collectives(result: Collectives) -> Json:
-    """`traceviz.collectives/1`: times are whole ns, sizes bytes, bandwidths GB/s (10⁹ bytes) or null."""
+    """`traceviz.collectives/1`: times are whole ns, sizes bytes, bandwidths GB/s (10⁹ bytes) or null.
+
+    `reason` says why not all collectives may be on record, "" where they are.
+    """
     return {
         "schema": "traceviz.collectives/1",
+        "reason": result.reason,
         "steps": _steps(result.steps),
         "collectives": [
             {
@@ -277,11 +281,12 @@ def syncs(result: OrderReport) -> Json:
     `groups` are sync points alike, in sums. `gpu_idle_ns` is from the drain to the call's return, `after_ns` from there
     to the next launch (`/1` had both in `gpu_idle_ns`). Where `unrecorded_ns` is more than 0, a CUDA graph ran what was
     not recorded for so long, and `gpu_idle_ns` is 0 and says nothing. `reason` says where no CUDA calls, or launches
-    alone, were recorded, so that no sync point could be found. Where no GPU work was, how long GPUs were idle is null.
+    alone, were recorded, or calls lost their names, so that no sync point could be found. Where GPU work was lost, or
+    none recorded, how long GPUs were idle is null.
     """
     from analyzers.syncs.groups import sync_groups
 
-    unknown = IDLE_UNKNOWN if result.without_work else {}
+    unknown = IDLE_UNKNOWN if result.idle_unknown else {}
 
     return {
         "schema": "traceviz.syncs/2",

@@ -27,13 +27,25 @@ def blocks(result: Collectives) -> list[Block]:
         text = "no kernel known as communication is in what was selected."
         if len(result.copies):
             text = "communication is by copies between GPUs alone."
-        return [Headline("NO COLLECTIVES", text, "middle"), *_copies(result), *caveats(result.warnings)]
-    shown: list[Block] = [*steps(result.steps), _summary(result), *_groups(result), _collectives(result)]
+        headline = unsure(result) or [Headline("NO COLLECTIVES", text, "middle")]
+        return [*headline, *_copies(result), *caveats(result.warnings)]
+    shown: list[Block] = [
+        *unsure(result),
+        *steps(result.steps),
+        _summary(result),
+        *_groups(result),
+        _collectives(result),
+    ]
     by_device = result.by_device()
     if len(by_device) > 1:
         shown.append(_by_rank(result, by_device))
     shown += _copies(result)
     return [*shown, *clocks(result.clocks), *caveats(result.warnings)]
+
+
+def unsure(result: Collectives) -> list[Block]:
+    """What can't be told, as a headline; nothing where all can."""
+    return [Headline("INCONCLUSIVE", f"{result.reason}.", "middle")] if result.reason else []
 
 
 def clocks(found: Clocks | None) -> list[Block]:

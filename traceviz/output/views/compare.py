@@ -44,7 +44,7 @@ def blocks(result: Comparison) -> list[Block]:
     if result.reason:
         shown.append(Headline("INCONCLUSIVE", f"{result.reason}.", "middle"))
     shown += claim.blocks(result.claim)
-    shown += [_verdict(result, run) for run in result.runs[1:]]
+    shown += [_untold(result, run) if run.untrusted else _verdict(result, run) for run in result.runs[1:]]
     shown += _steps(result)
     shown.append(_figures(result))
     shown += [_gain(result.runs[0], run, run.gain) for run in result.runs[1:] if run.gain]
@@ -58,21 +58,54 @@ def blocks(result: Comparison) -> list[Block]:
 
 def headline(result: Comparison) -> str:
     """All verdicts in one line."""
-    verdicts = [_verdict(result, run) for run in result.runs[1:] if run.changes]
+    verdicts = [_verdict(result, run) for run in result.runs[1:] if run.changes and not run.untrusted]
     return " ".join(f"{one.word}: {one.text}" for one in verdicts) or f"INCONCLUSIVE: {result.reason}."
 
 
 def _verdict(result: Comparison, run: ComparedRun) -> Headline:
     step, first = run.changes["step_ns"], result.runs[0].label
     word = run.verdict.replace("-", " ").upper()
-    change = percent(step.ratio, signed=True) if step.ratio is not None else _signed(step)
-    moved = f"step time {from_to(step.before_ns, step.after_ns)} ({change}), {_sure(step)}"
+    moved = f"{_moved('step time', step)}, {_sure(step)}"
+    if run.verdict == "changed" and step.call not in (MORE, LESS):
+        moved = f"{_most_changed(result, run)}, but {moved}"
     if all(one.call == EQUAL for one in _all_changes(run)):
         moved = "every figure of every step is the same"
     text = f"{run.label} against {first}: {moved}, over {_over(result)}."
     if step.call in (MORE, LESS) and not step.beyond_runs:
         text += f" Captures of one program differ by {percent(RUNS_APART)} as well: repeat both."
     return Headline(word, text, MOODS[run.verdict])
+
+
+def _untold(result: Comparison, run: ComparedRun) -> Paragraph:
+    """What is on record of a run's step time, where it can't be trusted."""
+    text = f"{_moved('step time', run.changes['step_ns'])} by what is on record, over {_over(result)}."
+    return Paragraph(text, f"{run.label} against {result.runs[0].label}")
+
+
+def _moved(name: str, change: Change) -> str:
+    by = percent(change.ratio, signed=True) if change.ratio is not None else _signed(change)
+    return f"{name} {from_to(change.before_ns, change.after_ns)} ({by})"
+
+
+def _most_changed(result: Comparison, run: ComparedRun) -> str:
+    """What changed most of that which differs beyond noise: a mean figure, else a rank's, else a region's."""
+    named = [(_named(result, name), one) for name, one in run.changes.items()]
+    named += [
+        (f"rank {lane.rank}'s {_named(result, name)}", one) for lane in run.lanes for name, one in lane.changes.items()
+    ]
+    most = max(named, key=lambda each: _size(each[1])) if any(_size(one) for _, one in named) else None
+    if most is not None:
+        return _moved(*most)
+    region = next(one for one in run.regions_that_differ if one.change is None or one.change.call in (MORE, LESS))
+    name = f"'{region.name}' of rank {region.rank}"
+    if region.change is not None:
+        return _moved(name, region.change)
+    return f"{name} is {'gone' if region.after is None else 'new'}"
+
+
+def _size(change: Change) -> float:
+    """How large a change beyond noise is against what it was before; 0 of another."""
+    return max(abs(change.delta_ns), 1) / max(change.before_ns, 1) if change.call in (MORE, LESS) else 0.0
 
 
 def _all_changes(run: ComparedRun) -> list[Change]:

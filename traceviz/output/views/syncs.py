@@ -25,6 +25,8 @@ def blocks(result: OrderReport, *, verbose: bool = False) -> list[Block]:
     Sync points that are alike are one row; verbose, each stands by itself below.
     """
     shown: list[Block] = [_headline(result)]
+    if result.exit_code and result.unnamed:  # which may have waited for what is looked for below
+        return worded(shown, result.runtime) + caveats(result.warnings, verbose=verbose, rest="--verbose has all")
     if len(result.syncs):
         shown.append(_groups(result))
         shown += [_syncs(result)] if verbose else []
@@ -49,8 +51,9 @@ def _headline(result: OrderReport) -> Headline:
     idle, after, hidden = (int(table[column].sum()) for column in ("gpu_idle_ns", "after_ns", "hidden"))
     blocked = duration(int(table["duration_ns"].sum()))
     text = f"{count_of(len(table), 'host sync')} ({hidden} implicit) blocked hosts for {blocked}"
-    if result.without_work:
-        return Headline("SYNCS", f"{text}; how long GPUs were idle can't be told: no GPU work was recorded.", "middle")
+    if result.idle_unknown:
+        text = f"{text}; how long GPUs were idle can't be told: {result.idle_unknown}{but}."
+        return Headline("SYNCS", text, "middle")
     if not table["unrecorded_ns"].all():
         text += f" and left GPUs idle {duration(idle)}"
     text += f", and the host left them idle {duration(after)} more before it launched again" if after else ""
@@ -66,7 +69,7 @@ def _groups(result: OrderReport) -> Table:
         "Sums over all of a row but for longest. GPU idle: from the device's drain to the call's return, its cost. "
         f"Idle after: from there to the next launch, the host's own time.\n{unshown(len(groups) - MOST)}"
     )
-    rows = [_group(one, idle_known=not result.without_work) for one in groups[:MOST]]
+    rows = [_group(one, idle_known=not result.idle_unknown) for one in groups[:MOST]]
     shown = [k for k in range(len(headers)) if k < 8 or any(row[k] != "–" for row in rows)]
     cells = [[row[k] for k in shown] for row in rows]
     title = "Host syncs, costliest first"
@@ -115,7 +118,7 @@ def _cut(name: str) -> str:
 
 def _syncs(result: OrderReport) -> Table:
     headers = ("rank", "at", "blocked", "GPU idle", "idle after", "kind", "call", "from", "in", "waited for", "delayed")
-    word, known = stream_word(result.runtime), not result.without_work
+    word, known = stream_word(result.runtime), not result.idle_unknown
     rows = [_sync(point, word, idle_known=known) for point in islice(result.syncs, MOST_VERBOSE)]
     note = unshown(len(result.syncs) - MOST_VERBOSE)
     return Table(headers, rows, "One by one", frozenset(headers[:5]), note)

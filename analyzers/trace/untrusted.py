@@ -1,0 +1,174 @@
+"""Why no figure of a run can be trusted, in one place for all commands: what its captures lack, or could not be read.
+
+Work that no reader could use, captures that may not be of one run, ranks without GPU work, launches without an op. Of
+these launches a few matter little: from 2 % of a rank's launches in what is looked at on they do. What they leave open
+of a pair alone is told more closely in `analyzers.overlap.lost`.
+
+Of 262 launches of rank 0 that are looked at 10 have no op, 3.8 %: nothing of the run is sure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from analyzers.arrays.types import Ints, Mask
+from analyzers.trace.columns import ints, ints_at, is_one_of, repeated
+from analyzers.trace.lost import launching, unrecorded
+from analyzers.trace.narrow import Narrowing, speaks_by_step, steps_used
+from analyzers.trace.programs import DOUBTED
+from analyzers.trace.run import ALL, PartitionedRun
+from analyzers.trace.steps import find_steps, step_index
+from analyzers.trace.tables import Process, Trace
+from analyzers.trace.unread import undecided_by_unread
+from analyzers.trace.without_work import in_words
+
+MATTERS = 0.02  # of launches, of links: from here on it is a loss
+MOST_NAMED = 4
+
+
+def untrusted(run: PartitionedRun, narrowing: Narrowing = ALL, *, least: float = MATTERS) -> str:
+    """Why no figure of a run, or of the part of it that is asked for, can be trusted; "" where they can.
+
+    Parameters
+    ----------
+    least : from which share of a rank's launches on it matters that they have no op; 0 where a single one does, as
+        where it is said that there is nothing.
+    """
+    trace = run.trace
+    ranks = trace.ranks_asked if narrowing.ranks is None else narrowing.ranks
+    asked = [one for one in trace.processes if ranks is None or one.rank in ranks]
+    return (
+        undecided_by_unread(trace.processes, ranks, by_ranges=False)
+        or of_several_runs(trace)
+        or "; ".join(in_words(trace, one) for one in asked if one.without_work)
+        or _lost(run, narrowing, asked, least)
+    )
+
+
+def of_several_runs(trace: Trace) -> str:
+    """Why the captures may not be of one run, so that no answer is that of a job; "" where they may."""
+    doubt = next((one.message for one in trace.warnings if one.code == DOUBTED), "")
+    return f"the captures may not be of one run: {doubt}" if doubt else ""
+
+
+def without_links(processes: Sequence[Process]) -> str:
+    """Why nothing tells which step or range work is of, where ops lost their links to launches; "" where few did."""
+    found = [one for one in processes if one.unlinked and one.unlinked >= MATTERS * one.ops]
+    counts = _listed([f"{one.unlinked:,} of {one.ops:,} of rank {one.rank}" for one in found])
+    if not found:
+        return ""
+    return f"the links from GPU ops to their launches are missing ({counts}), so what ran in which step is unknown"
+
+
+def calls_without_names(trace: Trace) -> dict[int, tuple[int, int]]:
+    """Of each rank that has some: how many of its calls lost their names, and how many calls it has."""
+    whole = trace.whole or trace
+    owner, size = ints(whole.api, "process"), len(whole.processes)
+    lost, every = (np.bincount(one, minlength=size) for one in (owner[is_one_of(whole.api, "name", ("",))], owner))
+    found: dict[int, tuple[int, int]] = {}
+    for one, unnamed, calls in zip(whole.processes, lost.tolist(), every.tolist(), strict=True):
+        if unnamed:
+            before = found.get(one.rank, (0, 0))
+            found[one.rank] = before[0] + unnamed, before[1] + calls
+    return found
+
+
+def names_lost(trace: Trace, *, least: float = MATTERS) -> str:
+    """As `without_names`, of the ranks of a trace, or of the part of it that is asked for."""
+    counts = calls_without_names(trace)
+    return without_names({rank: counts[rank] for rank in trace.rank_ids if rank in counts}, trace.runtime, least=least)
+
+
+def without_names(found: Mapping[int, tuple[int, int]], runtime: str, *, least: float = MATTERS) -> str:
+    """Why nothing tells what hosts did whose calls lost their names, as `found` counts them; "" where few did."""
+    counts = [f"{lost:,} of {calls:,} of rank {rank}" for rank, (lost, calls) in found.items() if lost >= least * calls]
+    if not counts:
+        return ""
+    return f"the names of {runtime} calls are lost ({_listed(counts)}), so nothing tells what blocked the host"
+
+
+def _lost(run: PartitionedRun, narrowing: Narrowing, asked: Sequence[Process], least: float) -> str:
+    """Which ranks lack the work of too many of their launches."""
+    lacking = [one for one in asked if one.lost + one.late]
+    is_part = narrowing.is_given or run.trace.whole is not None
+    if not lacking or not (is_part or any(one.lost + one.late >= least * one.launches for one in lacking)):
+        return ""
+    of_steps = None
+    if speaks_by_step(run.trace, narrowing):
+        used = steps_used(run.trace, narrowing)
+        of_steps = used.numbers if used is not None else None
+        narrowing = Narrowing(ranks=narrowing.ranks)
+    counts: dict[int, tuple[int, int]] = {}
+    for part in run.ask(partial(count_lost, of_steps=of_steps), narrowing).values():
+        for rank, lost, launches in part:
+            before = counts.get(rank, (0, 0))
+            counts[rank] = before[0] + lost, before[1] + launches
+    ranks = {one.rank for one in asked}
+    found = [
+        f"{lost:,} of {launches:,} of rank {rank}"
+        for rank, (lost, launches) in sorted(counts.items())
+        if rank in ranks and lost >= least * launches
+    ]
+    return f"launches have no GPU work on record: {_listed(found)}" if found else ""
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = f"; {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
+    return "; ".join(texts[:MOST_NAMED]) + more
+
+
+def count_lost(trace: Trace, of_steps: Collection[int] | None = None) -> list[tuple[int, int, int]]:
+    """Of each rank that lacks some: its launches without an op in what is looked at, and all its launches there."""
+    whole = trace.whole or trace
+    lost, _ = lost_in(trace, of_steps)
+    if not lost.size:
+        return []
+    every = np.flatnonzero(launching(whole))
+    every = every[_inside(trace, every, of_steps)[0]]
+    of_process = [
+        np.bincount(ints_at(whole.api, "process", calls), minlength=len(whole.processes)) for calls in (lost, every)
+    ]
+    return [
+        (one.rank, lacking, launches)
+        for one, lacking, launches in zip(whole.processes, *(counts.tolist() for counts in of_process), strict=True)
+        if lacking
+    ]
+
+
+def lost_in(trace: Trace, of_steps: Collection[int] | None) -> tuple[Ints, Ints]:
+    """Launches without an op in what is looked at, rows of the whole trace's `api`, and the number of each's step.
+
+    Those that the end of the capture cut off count from where they are many, and where their step is looked at.
+
+    Parameters
+    ----------
+    of_steps : numbers of the steps that are looked at; None where it is not some steps.
+    """
+    whole, lost = trace.whole or trace, unrecorded(trace)
+    calls, at_end = lost.call, lost.at_end
+    if not calls.size:
+        return calls, calls
+    kept, number = _inside(trace, calls, of_steps)
+    if of_steps is None:
+        process = ints_at(whole.api, "process", calls)
+        launches = np.array([one.launches for one in whole.processes], np.int64)
+        late = np.bincount(process[at_end], minlength=launches.size)
+        kept &= ~at_end | (late > MATTERS * launches)[process]
+    return calls[kept], number[kept]
+
+
+def _inside(trace: Trace, calls: Ints, of_steps: Collection[int] | None) -> tuple[Mask, Ints]:
+    """Which of some calls are in what is looked at, and the number of each's step, -1 where in none."""
+    whole = trace.whole or trace
+    process, start = (ints_at(whole.api, column, calls) for column in ("process", "start_ns"))
+    at = step_index(whole).innermost(process, repeated(0, np.int64, calls.size), start)
+    number = np.append(find_steps(whole).numbers, -1)[at]
+    if of_steps is not None:
+        return np.isin(number, list(of_steps)) & (number >= 0), number
+    if trace.whole is None or not len(trace.ops):
+        return np.ones(calls.size, bool), number
+    low, high = ints(trace.ops, "start_ns").min(), ints(trace.ops, "end_ns").max()  # a window of time, or some ranks
+    return (start >= low) & (start < high), number

@@ -1,0 +1,53 @@
+"""Why no figure of a run can be trusted: 2 % of the launches in what is looked at are the bound."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+from analyzers.load import load
+from analyzers.trace.narrow import Narrowing
+from analyzers.trace.run import ALL, as_run
+from analyzers.trace.untrusted import untrusted
+from tests.support.lossy_files import ten_steps
+
+
+@pytest.mark.parametrize(
+    ("lost", "narrowing", "why"),
+    [
+        ((), ALL, ""),
+        ((7,), ALL, "1 of 50 of rank 0"),  # 2 %
+        ((7,), Narrowing(steps=(0, 1)), ""),  # launch 7 is the third one of step 1
+        ((7,), Narrowing(steps=(1, 3)), "1 of 10 of rank 0"),
+        ((7, 8, 9, 5, 6), ALL, "5 of 50 of rank 0"),  # all of step 1
+        ((7, 8, 9, 5, 6), Narrowing(steps=(1, 3)), "5 of 10 of rank 0"),
+    ],
+)
+def test_launches_without_work_matter_from_a_fiftieth_of_what_is_looked_at(
+    tmp_path: Path, lost: Collection[int], narrowing: Narrowing, why: str
+) -> None:
+    run = as_run(load([ten_steps(tmp_path / "t.json", lost)]))
+    assert untrusted(run, narrowing) == (why and f"launches have no GPU work on record: {why}")
+
+
+def test_less_than_a_fiftieth_does_not_matter(tmp_path: Path) -> None:
+    """1 of 51 are 1.96 %: the last launch and its kernel are there twice, 1 µs apart."""
+    path = ten_steps(tmp_path / "t.json", (7,))
+    content = json.loads(path.read_text())
+    last = [dict(one, args=dict(one["args"])) for one in content["traceEvents"][-2:]]
+    for one in last:
+        one["ts"] += 1
+        one["args"]["correlation"] = 51
+    content["traceEvents"] += last
+    path.write_text(json.dumps(content))
+    assert untrusted(as_run(load([path]))) == ""
+
+
+def test_a_rank_without_work_is_named_unless_others_alone_are_asked_for(tmp_path: Path) -> None:
+    paths = [ten_steps(tmp_path / "t.rank0.json"), ten_steps(tmp_path / "t.rank1.json", range(50), rank=1)]
+    run = as_run(load(paths))
+    assert untrusted(run) == "rank 1: launches recorded, no GPU work"
+    assert untrusted(run, Narrowing(ranks=(0,))) == ""
