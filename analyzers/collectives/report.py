@@ -118,15 +118,13 @@ class Collectives(Record, frozen=True, dict=True):
     @property
     def reason(self) -> str:
         """Why it can't be told whether there were collectives; "" where there were some, or surely none."""
-        return (
-            f"whether there were collectives can't be told: {self.untrusted}"
-            if self.untrusted and not len(self)
-            else ""
-        )
+        if len(self) or not self.untrusted:
+            return ""
+        return f"whether there were collectives can't be told: {self.untrusted}"
 
     @property
     def exit_code(self) -> int:
-        """What a command ends with: 0, or 3 where not all can be told."""
+        """What a command ends with: 0, or 3 where it can't be told whether there were any."""
         return 3 if self.reason else 0
 
     def __len__(self) -> int:
