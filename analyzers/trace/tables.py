@@ -93,6 +93,7 @@ class Process(Record, frozen=True):
     rule: str = ""
     launches: int = 0  # of kernels, copies and memsets, and
     lost: int = 0  # those whose op the capture lacks
+    linked: int = 0  # ops that say no launch, and were linked to theirs by their order
     unlinked: int = 0  # ops that say no launch, as many as launches have no op: only their links are missing
     ops: int = 0  # where calls were recorded: how many ops there are, and
     unlaunched: int = 0  # those whose launch call the capture lacks, among them
