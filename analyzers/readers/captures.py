@@ -21,6 +21,7 @@ from analyzers.readers.formats import format_of
 from analyzers.readers.inputs import UNREADABLE, Input, kind_of
 from analyzers.readers.reading import Reading
 from analyzers.readers.remote import brought
+from analyzers.trace.durations import about_durations
 from analyzers.trace.lost import count_lost_work
 from analyzers.trace.ranks import rank_in_name
 from analyzers.trace.spoiled import cut_spoiled
@@ -162,7 +163,7 @@ def _read(one: Input, reading: Reading, progress: Progress) -> Trace:
     except OverflowError as error:  # texts hold numbers of any size
         text = "holds a number of over 64 bits, which no profiler writes."
         raise TracevizError(text, path=one.path, hint="Capture it again.") from error
-    return count_unlaunched(count_lost_work(cut_spoiled(about_units(trace))))
+    return count_unlaunched(count_lost_work(cut_spoiled(about_durations(about_units(trace)))))
 
 
 # Captures that were read before: found in the cache as tables, or read and kept there.

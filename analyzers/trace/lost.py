@@ -9,9 +9,11 @@ run nothing.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import msgspec
 import numpy as np
+import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key
@@ -19,7 +21,8 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.common.wording import count_of
 from analyzers.trace.columns import codes, ints, ints_at, is_one_of, of_codes, stored, taken
 from analyzers.trace.migrations import is_migration
-from analyzers.trace.tables import Trace
+from analyzers.trace.tables import Process, Trace
+from analyzers.trace.unread import noted
 
 _LAUNCH = re.compile(
     r"(cuda|cu|hip)(Ext)?(Module)?Launch(Cooperative)?Kernel(Ex|ExC)?|(cuda|cu)Mem(cpy|set).*|urEnqueueKernelLaunch"
@@ -41,7 +44,12 @@ def count_lost_work(trace: Trace) -> Trace:
             lost = 0 if unlinked else int(np.count_nonzero(without < last))
             late = 0 if unlinked else without.size - lost
             processes[process] = replace(processes[process], launches=count, lost=lost, late=late, unlinked=unlinked)
-    return replace(trace, processes=tuple(processes))
+    trace = replace(trace, processes=tuple(processes))
+    for process, one in enumerate(processes):
+        if one.unlinked:
+            why = f"the launches of {count_of(one.unlinked, 'GPU op')}, by which a side is picked"
+            trace = noted(trace, why, ranges=True, process=process)
+    return trace
 
 
 class Unrecorded(msgspec.Struct, frozen=True):
@@ -95,20 +103,27 @@ def count_unlinked(trace: Trace, process: int, without: Ints) -> int:
 
 
 def about_unlinked(trace: Trace) -> Trace:
-    """Say where ops and launches lost their links alone."""
-    counts = [
-        f"{count_of(one.unlinked, 'GPU op')} of {one.ops:,} on rank {one.rank}"
-        for one in trace.processes
-        if one.unlinked
-    ]
-    if not counts:
-        return trace
-    return trace.warn(
-        "missing-links",
-        f"Links from ops to their launches are missing: {'; '.join(counts)} have no number (correlation id 0), and as "
-        "many launches before them have no op. Nothing is lost, and all figures of the capture are whole; but such ops "
-        "belong to no range.",
-    )
+    """Say where ops and launches lost their links alone, and which were linked by their order."""
+    linked = _counted((one.linked, one) for one in trace.processes)
+    if linked:
+        trace = trace.warn(
+            "missing-links",
+            f"Links from ops to their launches are missing: {linked} have no number (correlation id 0), and as many "
+            "launches before them have no op. They are linked by their order on their stream; nothing is lost.",
+        )
+    unlinked = _counted((one.unlinked, one) for one in trace.processes)
+    if unlinked:
+        trace = trace.warn(
+            "missing-links",
+            f"Links from ops to their launches are missing: {unlinked} have no number (correlation id 0), and as many "
+            "launches before them have no op. No work is lost, but which op is of which launch nothing tells: they "
+            "belong to no range and no step, and figures are of everything.",
+        )
+    return trace
+
+
+def _counted(counts: Iterable[tuple[int, Process]]) -> str:
+    return "; ".join(f"{count_of(count, 'GPU op')} of {one.ops:,} on rank {one.rank}" for count, one in counts if count)
 
 
 def cut_off_at(trace: Trace) -> Ints:
@@ -129,7 +144,7 @@ class _Launches:
         self._has_op = np.zeros(len(trace.api) + 1, bool)
         self._has_op[stored(trace.ops, "launch")] = True  # the last is for ops without a launch
         self._has_op = self._has_op[:-1]
-        self._is_launch, self._process = launching(trace), stored(trace.api, "process")
+        self._is_launch, self._process = launching(trace.api), stored(trace.api, "process")
         of = np.bincount(taken(self._process, np.flatnonzero(self._is_launch)), minlength=len(trace.processes))
         self.count: list[int] = of.tolist()
         self._without = np.flatnonzero(self._is_launch & ~self._has_op)
@@ -160,21 +175,21 @@ def about_lost_work(trace: Trace) -> Trace:
     )
 
 
-def launching(trace: Trace) -> Mask:
+def launching(api: pd.DataFrame) -> Mask:
     """Calls that run a kernel, a copy or a memset."""
-    code, texts = codes(trace.api, "name")
+    code, texts = codes(api, "name")
     is_launch = of_codes(code, [_LAUNCH.fullmatch(text) is not None for text in texts])
-    begins, ends = is_one_of(trace.api, "name", _BEGIN), is_one_of(trace.api, "name", _END)
+    begins, ends = is_one_of(api, "name", _BEGIN), is_one_of(api, "name", _END)
     if begins.any():
-        is_launch &= ~_captured(trace, begins, ends)
+        is_launch &= ~_captured(api, begins, ends)
     return is_launch
 
 
-def _captured(trace: Trace, begins: Mask, ends: Mask) -> Mask:
+def _captured(api: pd.DataFrame, begins: Mask, ends: Mask) -> Mask:
     """Calls of a process between the begin of a stream's capture and its end, on whichever thread."""
-    captured = np.zeros(len(trace.api), bool)
-    start = ints(trace.api, "start_ns")
-    for rows in rows_by_key(ints(trace.api, "process")).values():
+    captured = np.zeros(len(api), bool)
+    start = ints(api, "start_ns")
+    for rows in rows_by_key(ints(api, "process")).values():
         order: Ints = rows[np.argsort(start[rows], kind="stable")]
         captured[order] = np.cumsum(begins[order].astype(np.int64) - ends[order]) > 0
     return captured

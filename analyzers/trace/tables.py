@@ -94,6 +94,7 @@ class Process(Record, frozen=True):
     launches: int = 0  # of kernels, copies and memsets, and
     lost: int = 0  # those whose op the capture lacks, and
     late: int = 0  # those of which it ended before their op did, which are no loss where they are few
+    linked: int = 0  # ops that say no launch, and were linked to theirs by their order
     unlinked: int = 0  # ops that say no launch, as many as launches have no op: only their links are missing
     ops: int = 0  # where calls were recorded: how many ops there are, and
     unlaunched: int = 0  # those whose launch call the capture lacks, among them

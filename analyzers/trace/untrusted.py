@@ -126,7 +126,7 @@ def count_lost(trace: Trace, of_steps: Collection[int] | None = None) -> list[tu
     lost, _ = lost_in(trace, of_steps)
     if not lost.size:
         return []
-    every = np.flatnonzero(launching(whole))
+    every = np.flatnonzero(launching(whole.api))
     every = every[_inside(trace, every, of_steps)[0]]
     of_process = [
         np.bincount(ints_at(whole.api, "process", calls), minlength=len(whole.processes)) for calls in (lost, every)

@@ -39,6 +39,7 @@ from analyzers.trace.freed_memory import freed_memory_kept
 from analyzers.trace.merge import merge
 from analyzers.trace.overhead import KINETO, with_overhead
 from analyzers.trace.tables import Capture, Process, Trace
+from analyzers.trace.unlinked import linked_by_order, with_linked
 from analyzers.trace.unread import UnreadWork, with_unread
 
 _EPOCH_SINCE = 10**18  # ns; a time beyond it counts from 1970, one below from some boot or program start
@@ -215,7 +216,7 @@ def _of_rank(
     syncs = tables.syncs(rows["sync"], heads.all, gpu_process["sync"], zero)
     api = tables.name_by_sync(tables.api(rows["api"], heads.all, api_process, zero), syncs)
     ranges = tables.ranges(rows["range"], heads.all, tables.process_of_heads(rows["range"], heads.all, pids), zero)
-    ops = tables.in_graphs(ops, api)
+    ops, linked = linked_by_order(tables.in_graphs(ops, api), api)
     trace = Trace(
         captures=(),
         processes=(),
@@ -231,7 +232,7 @@ def _of_rank(
     )
     raw = Raw(rows, heads.all, header, zero)
     vendor = vendor_of(raw)
-    trace = vendor.complete(_described(trace, path, raw, pids, vendor.runtime, owned.claims), raw)
+    trace = vendor.complete(with_linked(_described(trace, path, raw, pids, vendor.runtime, owned.claims), linked), raw)
     (capture,) = trace.captures
     lacking = lacks(trace, vendor, bool(headers.number(header, "record_shapes")))
     unused = not_used(batch.unused, rows["span"], heads.all)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress, silent
 from analyzers.readers.nsys.about import (
@@ -41,6 +42,7 @@ from analyzers.trace.graphs import about_rows
 from analyzers.trace.migrations import about_migrations
 from analyzers.trace.overhead import with_overhead
 from analyzers.trace.tables import Capture, Trace
+from analyzers.trace.unlinked import linked_by_order, with_linked
 
 STEPS = 4
 TABLES_AT_ONCE = 2
@@ -86,7 +88,7 @@ def _read_all(file: NsysFile, progress: Progress, path: Path, counters: bool) ->
 
 def _read(file: NsysFile, progress: Progress, path: Path, asked: bool) -> Trace:
     about = read_about(file)
-    tables, comms, keys, left_out = _tables(file, about, progress)
+    tables, comms, keys, left_out, linked = _tables(file, about, progress)
     ops = tables["ops"]
     used = ops[["process", "device"]].drop_duplicates().sort_values(["process", "device"])
     devices = read_devices(file, keys, list(used.itertuples(index=False, name=None)))
@@ -128,13 +130,13 @@ def _read(file: NsysFile, progress: Progress, path: Path, asked: bool) -> Trace:
     )
     said = map(Loss, warnings(file, tables, processes, contexts(file)))
     trace = with_losses(trace, (*left_out, *unknown_work(file, unused), *said))
-    return with_overhead(trace, *read_overhead(file, about.shift_ns, keys))
+    return with_overhead(with_linked(trace, linked), *read_overhead(file, about.shift_ns, keys))
 
 
 def _tables(
     file: NsysFile, about: About, progress: Progress
-) -> tuple[dict[str, Any], pd.DataFrame, list[int], list[Loss]]:
-    """Events by table, communication calls, the processes' global ids, and what had to be left out or assumed."""
+) -> tuple[dict[str, Any], pd.DataFrame, list[int], list[Loss], Ints]:
+    """Events by table, communication calls, processes' global ids, what was left out or assumed, ops linked."""
     names, numbering, lost, absurd = Names(file), Processes(), Counter[str](), Counter[str]()
     # SQLite steps through rows outside Python's lock: one table's rows are read while another's columns are made.
     with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
@@ -165,6 +167,7 @@ def _tables(
         for frame in (api, ops, ranges, syncs, records, memory):
             frame["process"] = narrowed(order[ints(frame, "process")], "key")
     ops["launch"] = narrowed(launches(ops, api), "id")
+    ops, linked = linked_by_order(ops, api)
     syncs = name_syncs(syncs, launches(syncs, api), api)
     ranges, unclosed = close_ranges(ranges, span(ops, api)[1])
     comms = read_comms(ranges, reading_payload.result(), ops, api)
@@ -175,7 +178,7 @@ def _tables(
     progress("joining calls to GPU work", STEPS, STEPS)
     tables = {"api": api, "ops": ops, "ranges": ranges.drop(columns=ROW), "syncs": syncs, "records": records}
     tables["memory"] = memory
-    return tables, comms, numbering.keys, left_out
+    return tables, comms, numbering.keys, left_out, linked
 
 
 def _timed(what: str, frame: pd.DataFrame, shift: int, lost: Counter[str], absurd: Counter[str]) -> pd.DataFrame:

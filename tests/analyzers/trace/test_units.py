@@ -68,6 +68,65 @@ def test_clocks_that_are_apart_are_no_other_unit(tmp_path: Path, offset: int) ->
     assert said(edited(EXPORT, tmp_path / "changed.sqlite", moved, calls)) == []
 
 
+def from_the_first_launch(
+    folder: Path, *, ops: float = 1, calls: float = 1, wait: bool = False, busy: float = 150.0, every: float = 100.0
+) -> Path:
+    """Twenty launches `every` µs from 0 on, that take 5 µs, each with a kernel of `busy` µs; all on one stream.
+
+    A kernel begins 10 µs behind its launch, or 1 µs behind the kernel before it. ops, calls : what times of either are
+    multiplied by. wait : whether the host then waits for the device.
+    """
+    events, end = [], 0.0
+    for number in range(1, 21):
+        at = every * (number - 1)
+        start, end = max(at + 10, end + 1), max(at + 10, end + 1) + busy
+        name = "ncclDevKernel_AllReduce" if number % 2 else "gemm"
+        call = {
+            "cat": "cuda_runtime",
+            "name": "cudaLaunchKernel",
+            "pid": 1,
+            "tid": 1,
+            "ts": at * calls,
+            "dur": 5 * calls,
+        }
+        kernel = {"cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": start * ops, "dur": busy * ops}
+        where = {"device": 0, "stream": 7, "correlation": number}
+        events += [{"ph": "X", **call, "args": {"correlation": number}}, {"ph": "X", **kernel, "args": where}]
+    last = every * 20
+    until = {"ts": last * calls, "dur": (max(end - last, 0) + 20) * calls, "args": {"correlation": 99}}
+    waits = {"ph": "X", "cat": "cuda_runtime", "name": "cudaDeviceSynchronize", "pid": 1, "tid": 1, **until}
+    path = folder / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events + [waits] * wait}), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("form", "begin", "factor"),
+    [
+        ({"ops": 1e-3, "every": 300.0}, "10 ns", "0.001"),  # launched by 5.7 ms, and all run by 5.9 µs
+        ({"ops": 1e-3}, "10 ns", "0.001"),
+        ({"ops": 1e3, "wait": True, "every": 300.0}, "10.0 ms", "1000"),  # run by 5.86 s, waited for until 6.02 ms
+        ({"calls": 1e-3, "every": 300.0}, "10.0 µs", "1000"),  # launches of 5 ns
+        ({"ops": 1e3}, "10.0 ms", "1000"),  # queued kernels begin 1 ms behind the one before them
+    ],
+)
+def test_units_are_told_where_both_begin_together(
+    tmp_path: Path, form: dict[str, float], begin: str, factor: str
+) -> None:
+    path = from_the_first_launch(tmp_path, **form)
+    (message,) = said(path)
+    assert f"its 20 kernels begin between {begin} and" in message
+    assert f"multiplied by {factor}." in message
+    assert check_overlap(load([path], reading=CALM), accept_apparent=True).passed is None
+
+
+@pytest.mark.parametrize("wait", [False, True])
+@pytest.mark.parametrize(("busy", "every"), [(150.0, 300.0), (150.0, 100.0), (10_000.0, 10.0), (2.0, 100.0)])
+def test_long_queues_are_no_other_unit(tmp_path: Path, *, wait: bool, busy: float, every: float) -> None:
+    """Kernels of 10 ms launched every 10 µs last a thousand times as long as their launches."""
+    assert said(from_the_first_launch(tmp_path, wait=wait, busy=busy, every=every)) == []
+
+
 @pytest.mark.parametrize("path", sorted((DATA / "nsys").glob("*.sqlite"))[::4], ids=lambda path: path.name)
 def test_no_real_capture_is_taken_for_one(path: Path) -> None:
     assert said(path) == []
