@@ -1,4 +1,8 @@
-"""Copies to pinned host memory that no host thread waits for: whoever reads the memory may read garbage."""
+"""Copies to pinned host memory that no host thread waits for before the next one like it, or at all.
+
+A trace holds no addresses: where each copy has memory of its own, nothing is wrong. So several copies that one wait of
+their step covers are none; others are told as what can't be known.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from analyzers.ordering.lanes import MAX_NS
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import Findings, ranges_around, table_of
 from analyzers.trace.columns import ints, ints_at, is_one_of, stored
+from analyzers.trace.steps import step_index
 from analyzers.trace.tables import Trace
 
 REASONS = ("next copy", "end of capture")
@@ -24,7 +29,8 @@ class UnwaitedCopy(Record, frozen=True):
     """A device-to-host copy into pinned memory that nothing had waited for by `until_ns`.
 
     `reason` says what happens then: the "next copy" of the same size on its stream, launched from the same range (but
-    for a number in its name), which would overwrite what this one brought; or it is the "end of capture". `end_ns` is
+    for a number in its name), which overwrites what this one brought if both have one place; or it is the "end of
+    capture". `end_ns` is
     when the copy was done on the GPU: a read before that reads garbage. `covered_ns` is the end of the first
     synchronization that covers it after all, -1 where none does. `exact` is False where that rests on an inferred link.
     `op` is the row in `Trace.ops`.
@@ -57,8 +63,9 @@ class UnwaitedCopies(Findings, frozen=True):
 def unwaited_copies(trace: Trace) -> UnwaitedCopies:
     """Find copies to pinned host memory which no event, stream or device synchronization covers in time.
 
-    In time is before the next copy of the same range, or the end of the capture. A synchronization of which the capture
-    does not say what it waited for may be for any copy that was launched before it and done when it returned.
+    In time is before the next copy of the same range, within its own step, or before the end of the capture. A
+    synchronization of which the capture does not say what it waited for may be for any copy that was launched before it
+    and done when it returned.
     """
     ordering = trace.once(Ordering)
     lanes = ordering.lanes
@@ -71,6 +78,7 @@ def unwaited_copies(trace: Trace) -> UnwaitedCopies:
     until, reason = _deadlines(trace, ordering, op, range_name, launched)
     known, _ = ordering.host_knows(op)
     late = (known > until) & ~_may_be_covered(ordering, op, launched, until)
+    late &= ~_within_its_step(trace, process, launched, known)
     exact = ~np.isin(process, ordering.guessed)
     columns: dict[str, Any] = {
         "rank": ints_at(trace.ops, "rank", op),
@@ -91,6 +99,13 @@ def unwaited_copies(trace: Trace) -> UnwaitedCopies:
     rows = np.flatnonzero(late)
     rows = rows[np.argsort(launched[rows], kind="stable")]
     return UnwaitedCopies(table_of(UnwaitedCopy, {name: values[rows] for name, values in columns.items()}))
+
+
+def _within_its_step(trace: Trace, process: Ints, launched: Ints, known: Ints) -> Mask:
+    """Which copies the host knows to be done in the step in which it launched them."""
+    index, none = step_index(trace), np.zeros(process.size, np.int64)
+    step = index.innermost(process, none, launched)
+    return (step >= 0) & (known < MAX_NS) & (index.innermost(process, none, known) == step)
 
 
 def _may_be_covered(ordering: Ordering, op: Ints, launched: Ints, until: Ints) -> Mask:

@@ -221,8 +221,8 @@ def test_a_reader_that_goes_away_leaves_the_exit_code(tmp_path: Path, kind: str)
     for k in range(500):  # more than a pipe holds
         file.range("A", 1000 * k, 1000 * k + 50)
         file.range("B", 1000 * k + 100, 1000 * k + 150)
-        file.kernel("kernel a", 7, 1000 * k + 200, 1000 * k + 300, launch=1000 * k + 10)
-        file.kernel("kernel b", 9, 1000 * k + 200, 1000 * k + 300, launch=1000 * k + 110)
+        file.kernel("kernel a", 7, 1000 * k + 200, 1000 * k + 900, launch=1000 * k + 10)
+        file.kernel("kernel b", 9, 1000 * k + 200, 1000 * k + 900, launch=1000 * k + 110)
     path = file.write(tmp_path / "t.json")
     words = [sys.executable, "-m", "traceviz", "check-overlap", str(path), *SIDES, "--format", kind]
     with subprocess.Popen(

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from analyzers.load import load
 from analyzers.syncs.copies import UnwaitedCopies, unwaited_copies
 from tests.support.builder import Builder, one_rank
 from tests.support.captures import one_capture
+
+DATA = Path(__file__).parents[2] / "data" / "real"
 
 
 def steps(cover: str) -> UnwaitedCopies:
@@ -65,6 +70,27 @@ def test_a_synchronization_of_an_unknown_stream_may_be_for_the_copy(start: int, 
     rank.call("cudaStreamSynchronize", start, end)
     rank.synchronize("device", 1950, 1960)
     assert len(unwaited_copies(run.trace())) == (0 if covers else 1)
+
+
+def test_several_copies_that_one_wait_of_their_step_covers_are_right() -> None:
+    """Each has memory of its own, which no trace shows; of a wait in the next step that can't be known."""
+    for behind, found in ((300, 0), (1_100, 3)):
+        run, rank = one_rank()
+        for step in range(2):
+            at = 1_000 * step
+            rank.range(f"step {step}", at, at + 999)
+            for copy in range(2):
+                begin = at + 100 * copy
+                launch = (begin + 5, begin + 8)
+                rank.copy("DtoH", 7, begin + 20, begin + 30, launch=launch, bytes=1, target_memory="pinned")
+            rank.synchronize("event", at + behind, at + behind + 5, record=rank.record(7, at + 290))
+        assert len(unwaited_copies(run.trace())) == found
+
+
+def test_two_checks_at_once_of_a_real_program_are_no_race() -> None:
+    """TorchRec's `a2a_async_twice`: each of two checks copies its result out, and one event covers both."""
+    trace = load(sorted(DATA.glob("trec_a2a_async_twice.rank*.json.gz")))
+    assert len(unwaited_copies(trace)) == 0
 
 
 def test_the_end_of_the_capture_is_the_last_chance() -> None:

@@ -157,9 +157,14 @@ def _copies(result: OrderReport) -> Table:
         )
         for one in result.copies.copies()[:MOST]
     ]
-    note = f"A read of the host memory before the copy is done reads garbage.\n{unshown(len(result.copies) - MOST)}"
+    note = "Whether they share memory can't be known: a trace holds no addresses. Where they do, a read before the "
+    note += f"copy is done, or behind the next one, finds other data.\n{unshown(len(result.copies) - MOST)}"
     return Table(
-        headers, rows, "Copies to pinned memory that nothing waits for", frozenset(headers) - {"in", "then"}, note
+        headers,
+        rows,
+        "Copies to pinned memory that nothing waits for before the next like them",
+        frozenset(headers) - {"in", "then"},
+        note,
     )
 
 
