@@ -16,10 +16,11 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.records import Record
 from analyzers.export.tables import filed, standalone
-from analyzers.syncs.report import Span, launch_span
+from analyzers.syncs.report import Span
 from analyzers.trace.alignment import Matches
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.narrow import Narrowing, clip, only_ops, whole_with_cuts
+from analyzers.trace.regions import launch_span
 from analyzers.trace.run import ALL, PartitionedRun, as_run
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace

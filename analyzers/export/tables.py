@@ -9,9 +9,10 @@ import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.types import Ints, Mask
-from analyzers.syncs.report import Span, launch_span
+from analyzers.syncs.report import Span
 from analyzers.trace.alignment import Clocks, Matches
 from analyzers.trace.columns import ints
+from analyzers.trace.regions import launch_span
 from analyzers.trace.schemas import OF_COLLECTIVES, TABLES, WAIT_RANGE
 from analyzers.trace.tables import Trace
 

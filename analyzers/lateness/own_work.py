@@ -24,6 +24,7 @@ from analyzers.syncs.context import Texts, around, ranges_around
 from analyzers.trace.columns import codes, ints, ints_at
 from analyzers.trace.range_classes import range_classes
 from analyzers.trace.ranks import devices_of
+from analyzers.trace.regions import launch_span
 from analyzers.trace.steps import STEP, find_steps, step_index
 from analyzers.trace.tables import Trace
 
@@ -83,12 +84,15 @@ def host_gaps(trace: Trace, of_steps: Collection[int] | None = None) -> pd.DataF
     launch = ints(whole.ops, "launch")
     process, thread = (ints(whole.api, column) for column in ("process", "thread"))
     launches = np.unique(np.stack([process, thread])[:, launch[launch >= 0]], axis=1)
-    found = [pd.DataFrame({name: [] for name in GAPS})]
+    found = [pd.DataFrame({name: [] for name in (*GAPS, "at")})]
     for number in np.unique(launches[0]).tolist():
         if whole.processes[number].rank in ranks:
             calls = np.flatnonzero((process == number) & np.isin(thread, launches[1][launches[0] == number]))
             found.append(_of_process(whole, number, calls))
     gaps = pd.concat(found[1:] or found, ignore_index=True)
+    if of_steps is None and trace.whole is not None and len(trace.ops):  # a window of time
+        gaps = gaps[gaps["at"].between(*launch_span(trace))]
+    gaps = gaps[GAPS]
     numbers = find_steps(whole).numbers
     if numbers.size:
         gaps = gaps[gaps["step"] >= 0]
@@ -117,11 +121,12 @@ def _of_process(trace: Trace, process: int, calls: Ints) -> pd.DataFrame:
             "of": _but_steps(behind.range)[piece],
             "where": _but_steps(ranges_around(trace, of[piece], thread[piece], middle)),
             "gap": piece,
+            "at": start[piece],
             "ns": high - low,
         }
     )
     whole = table.groupby([name for name in table.columns if name != "ns"], sort=False)["ns"].sum().reset_index()
-    return whole[whole["ns"] >= LEAST_NS][GAPS]
+    return whole[whole["ns"] >= LEAST_NS]
 
 
 def _cut_at_ranges(trace: Trace, process: int, thread: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:

@@ -18,6 +18,7 @@ from analyzers.syncs.points import HostSyncs, host_syncs
 from analyzers.trace.columns import ints
 from analyzers.trace.host_calls import CALL, plain_call
 from analyzers.trace.ranks import devices_of
+from analyzers.trace.regions import launch_span
 from analyzers.trace.steps import STEP, find_steps, step_index
 from analyzers.trace.tables import Trace
 
@@ -54,7 +55,7 @@ class StepSync(Record, frozen=True):
     @property
     def words(self) -> str:
         """In a sentence: what, where, how often, what it costs, what it delays."""
-        by = f"{self.origin} ({self.call})" if self.origin else self.call
+        by = self.origin if self.call in self.origin else f"{self.origin} ({self.call})" if self.origin else self.call
         where = f" in {self.range}" if self.range else ""
         at = f" at {self.frame}" if self.frame else ""
         each = " a step" if self.steps else ""
@@ -74,6 +75,8 @@ def groups_by_rank(trace: Trace, of_steps: Collection[int] | None = None) -> dic
     whole = trace.whole or trace
     table, steps = whole.once(host_syncs).table, find_steps(whole)
     table = table[table["rank"].isin({rank for rank, _ in devices_of(trace)})]
+    if of_steps is None and trace.whole is not None and len(trace.ops):  # a window of time
+        table = table[table["start_ns"].between(*launch_span(trace))]
     if steps.numbers.size and len(table):
         none = np.zeros(len(table), np.int64)
         at = step_index(whole).innermost(ints(table, "process"), none, ints(table, "start_ns"))

@@ -30,6 +30,7 @@ from analyzers.trace.by_process import by_process
 from analyzers.trace.columns import codes, ints, of_codes
 from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.narrow import Narrowing
+from analyzers.trace.regions import launch_span
 from analyzers.trace.run import ALL, PartitionedRun, Question
 from analyzers.trace.tables import Trace
 from analyzers.trace.untrusted import calls_without_names, untrusted, without_names
@@ -223,14 +224,6 @@ def calls_recorded(trace: Trace) -> tuple[dict[int, bool], frozenset[int]]:
             launches.add(one.rank)
             recorded[one.rank] |= bool(ordering[process]) or trace.captures[one.capture].waits_logged
     return recorded, frozenset(launches.difference(rank for rank, known in recorded.items() if known))
-
-
-def launch_span(trace: Trace) -> Span:
-    """From the first launch of a trace's ops to the last op's end, ns."""
-    launch = ints(trace.ops, "launch")
-    launched = ints(trace.api, "start_ns")[launch[launch >= 0]]
-    low = int(min(launched.min(initial=ints(trace.ops, "start_ns").min()), ints(trace.ops, "start_ns").min()))
-    return low, int(ints(trace.ops, "end_ns").max())
 
 
 def _joined(

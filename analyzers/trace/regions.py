@@ -177,3 +177,11 @@ def _one_to_one(pairs: pd.DataFrame) -> dict[tuple[int, int], int]:
         if rows.size == 1:
             owner[process, worker] = int(ints(pairs, "thread_forward")[rows[0]])
     return owner
+
+
+def launch_span(trace: Trace) -> tuple[int, int]:
+    """From the first launch of a trace's ops to the last op's end, ns."""
+    launch = ints(trace.ops, "launch")
+    launched = ints(trace.api, "start_ns")[launch[launch >= 0]]
+    low = int(min(launched.min(initial=ints(trace.ops, "start_ns").min()), ints(trace.ops, "start_ns").min()))
+    return low, int(ints(trace.ops, "end_ns").max())

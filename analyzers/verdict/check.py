@@ -284,6 +284,7 @@ def answer(
     reason = reason or unsure(job, passed, min_overlap, run, ranks)
     for side, selector in enumerate(selectors):
         notes += about_graphs(sum(part.sides[side].graphs for part in parts), selector)
+    steps = len({step for part in parts for _, step in part.worked if step >= 0})
     gain = None
     if baseline is not None:
         gain = gain_over(baseline.ranks, ranks, job.rank)
@@ -320,8 +321,8 @@ def answer(
         runtime=run.runtime,
         agreed=agreed,
         steps=run.steps,
-        host_syncs=tuple(of_weight(step_syncs([part.syncs for part in parts], run.steps_looked_at), run.step_ns)),
-        own_work=own_work([part.gaps for part in parts if part.gaps is not None], run.step_ns, run.steps_looked_at),
+        host_syncs=tuple(of_weight(step_syncs([part.syncs for part in parts], steps), run.step_ns)),
+        own_work=own_work([part.gaps for part in parts if part.gaps is not None], run.step_ns, steps),
     )
 
 

@@ -85,13 +85,6 @@ class RunContext(msgspec.Struct, frozen=True):
         )
 
     @property
-    def steps_looked_at(self) -> int:
-        """How many steps the figures are of, 0 where there are none."""
-        if self.steps is None:
-            return 0
-        return self.steps.count if self.steps.numbers is None else len(self.steps.numbers)
-
-    @property
     def absent(self) -> int:
         """How many ranks of the job were not given, where all of them were asked about."""
         return 0 if self.asked or self.ranks_known is None else max(self.ranks_known - len(self.ranks_captured), 0)

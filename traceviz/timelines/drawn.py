@@ -11,8 +11,9 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record, values
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.points import SyncPoint
-from analyzers.syncs.report import OrderReport, launch_span
+from analyzers.syncs.report import OrderReport
 from analyzers.trace.columns import ints, ints_at
+from analyzers.trace.regions import launch_span
 from analyzers.trace.run import First
 from analyzers.trace.steps import step_of_ops
 from analyzers.trace.tables import Trace

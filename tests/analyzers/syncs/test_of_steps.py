@@ -76,3 +76,11 @@ def test_check_overlap_names_them_whatever_overlap_they_cost() -> None:
         result = check_overlap(trace, "kernel:norm", "kernel:adam", narrowing=narrowing)
         assert [one.range for one in result.host_syncs] == ["clip"]
     assert not check_overlap(trace, "kernel:norm", "kernel:adam", explain=False).host_syncs
+
+
+def test_of_a_window_of_time_only_what_is_launched_there_counts() -> None:
+    """Step 1 lasts from 10 to 20 ms."""
+    trace = program()
+    narrowing = Narrowing(window=(10 * MS, 20 * MS - 1))
+    (one,) = check_overlap(trace, "kernel:norm", "kernel:adam", narrowing=narrowing).host_syncs
+    assert (one.count, one.steps, one.blocked_ns) == (1, 1, 4 * MS - 23 * US)
