@@ -58,8 +58,8 @@ def in_order(units: Units, key: Ints | Floats) -> Units:
 def longer_than_others(rank: Ints, step: Ints, ns: Ints) -> Ints:
     """By how much each time is longer than the median of the other ranks' of its place, the longest of a step first.
 
-    >>> longer_than_others(np.array([0, 0, 1, 2]), np.zeros(4, np.int64), np.array([1, 9, 3, 2])).tolist()
-    [1, 7, 0, 0]
+    >>> longer_than_others(np.array([0, 0, 1, 2]), np.zeros(4, np.int64), np.array([1, 9, 3, 3])).tolist()
+    [1, 6, 0, 0]
     """
     some = np.flatnonzero(ns > 0)
     table = pd.DataFrame({"rank": rank[some], "step": step[some], "ns": ns[some], "row": some})

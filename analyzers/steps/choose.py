@@ -42,19 +42,12 @@ def steps_of_run(trace: Trace, found: Candidates, given: str | None = None) -> S
     trace : of the run, its ranks named. found : candidates of all its processes, on the run's clock.
     """
     working = set(distinct(ints(trace.ops, "process")).tolist())
-    unlinked = sorted(process for process in working if trace.processes[process].unlinked)
-    if unlinked:
-        counts = [
-            f"{trace.processes[process].unlinked:,} on rank {trace.processes[process].rank}" for process in unlinked
-        ]
-        text = f"GPU ops whose launch nothing tells ({', '.join(counts)}) stand in no step"
-        return replace(NO_STEPS, unknown=text)
+    if lost := without_links(trace.processes):
+        return replace(NO_STEPS, unknown=lost)
     unlaunched = sorted(working - set(distinct(ints(trace.ops, "process")[ints(trace.ops, "launch") >= 0]).tolist()))
     if unlaunched:
         ranks = ranks_in_words([trace.processes[process].rank for process in unlaunched])
         return replace(NO_STEPS, unknown=f"no launches of {ranks} are on record, so what ran in which step is unknown")
-    if lost := without_links(trace.processes):
-        return replace(NO_STEPS, unknown=lost)
     marked = marked_steps(trace)
     if not has_windows(trace):
         return _of_window(trace, marked, found, given, working)

@@ -29,11 +29,16 @@ def test_a_program_that_lost_work_is_not_predicted(tmp_path: Path) -> None:
 
 
 def unlinked(path: Path, kernels: Collection[int]) -> Path:
-    """A capture some of whose kernels have correlation id 0, as CUPTI writes where it does not know."""
+    """A capture some of whose kernels have correlation id 0, as CUPTI writes where it does not know.
+
+    They run at the end, on two streams of their own: nothing tells which was launched by which call.
+    """
     content = json.loads(ten_steps(path).read_text())
     of_gpu = [one for one in content["traceEvents"] if one["cat"] == "kernel"]
     for number in kernels:
-        of_gpu[number]["args"]["correlation"] = 0
+        one = of_gpu[number]
+        stream = 8 + number // 5 % 2
+        one.update(ts=100 + number, tid=stream, args={**one["args"], "correlation": 0, "stream": stream})
     path.write_text(json.dumps(content))
     return path
 
