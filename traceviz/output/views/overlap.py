@@ -273,7 +273,8 @@ def _of_hosts(result: OverlapResult, *, verbose: bool) -> list[Block]:
 
 
 def _of_host(one: StepSync | OwnWork) -> str:
-    return f"{one.words[0].upper()}{one.words[1:]}. What takes it out: {one.change}."
+    words = one.words.removeprefix("rank")  # a call's name keeps its letters
+    return f"{'Rank' if words != one.words else ''}{words}. What takes it out: {one.change}."
 
 
 def _worth(result: OverlapResult, rank: RankOverlap) -> Block:
