@@ -107,7 +107,7 @@ def _missed_by(
     if not held:
         return Missed(CAUSES[cause], ns, 0, NOTHING_SHOWS, "", None, None, "", 0, 0, -1, finding=NOTHING_SHOWS)
     rule = TABLE[cause]
-    chosen, share = _most_alike(writer, held, rule, alone_ns)
+    chosen, share, seen = _most_alike(writer, held, rule, alone_ns)
     one, most = chosen.gap, chosen.most[0]
     gain = None if rule.removed is None else gain_without(writer.explainer, one, 0, rule.removed)
     return Missed(
@@ -123,33 +123,43 @@ def _missed_by(
         int(one.gaps.end_ns[0]),
         int(one.gaps.op[0]),
         writer.inferred(one, 0, rule.removed),
-        finding=_of_so_much(rule.finding(writer, one, 0, most), share),
+        finding=_of_so_much(rule.finding(writer, one, 0, most), share, seen),
         share=share,
     )
 
 
-def _most_alike(writer: EvidenceWriter, held: Sequence[Held], rule: Cause, alone_ns: int) -> tuple[Held, float]:
-    """The longest of the gaps that say the same and take most time, and how much of the cause's time they are."""
-    if len(held) == 1:
-        return held[0], 1.0
+def _most_alike(writer: EvidenceWriter, held: Sequence[Held], rule: Cause, alone_ns: int) -> tuple[Held, float, float]:
+    """The longest of the gaps that say the same and take most time.
+
+    Returns
+    -------
+    The gap; how much of the time of all that are looked at such gaps are; how much of the cause's time these are.
+    """
     of_each: dict[str, list[Held]] = {}
     for one in held:
-        of_each.setdefault(rule.alike(writer, one.gap, 0, one.most[0]), []).append(one)
+        label = rule.alike(writer, one.gap, 0, one.most[0]) if len(held) > 1 else ""
+        of_each.setdefault(label, []).append(one)
     alike = max(of_each.values(), key=lambda some: sum(one.most[0] for one in some))
-    return alike[0], min(sum(one.most[0] for one in alike) / max(alone_ns, 1), 1.0)
+    looked_at = sum(one.most[0] for one in held)
+    return alike[0], sum(one.most[0] for one in alike) / looked_at, min(looked_at / max(alone_ns, 1), 1.0)
 
 
-def _of_so_much(finding: str, share: float) -> str:
+def _of_so_much(finding: str, share: float, seen: float = 1.0) -> str:
     """A finding that says how much of its cause it is; of little of it, that there is no one place.
+
+    Parameters
+    ----------
+    seen : how much of the cause's time was looked at: where that is not nearly all, shares are of its longest gaps.
 
     >>> _of_so_much("late rank: Broadcast only waited for rank 1", 0.62)
     'late rank, 62 % of it this one: Broadcast only waited for rank 1'
-    >>> _of_so_much("late rank: Broadcast only waited for rank 1", 0.12)
-    'late rank, in many places: the most is 12 % of it, Broadcast only waited for rank 1'
+    >>> _of_so_much("late rank: Broadcast only waited for rank 1", 0.12, 0.4)
+    'late rank, in many places: the most is 12 % of its longest gaps, Broadcast only waited for rank 1'
     """
     title, _, rest = finding.partition(": ")
     if share >= NEARLY_ALL or not rest:
         return finding
+    of_it = f"{percent(share)} of {'it' if seen >= NEARLY_ALL else 'its longest gaps'}"
     if share < NAMED:
-        return f"{title}, in many places: the most is {percent(share)} of it, {rest}"
-    return f"{title}, {percent(share)} of it this one: {rest}"
+        return f"{title}, in many places: the most is {of_it}, {rest}"
+    return f"{title}, {of_it} this one: {rest}"

@@ -2,8 +2,8 @@
 
 A process's host works where none of its threads that launch is in a call. Such a gap belongs to the call behind it, by
 the operator that makes it and the range that it is in, and is cut where its thread enters and leaves ranges. In each
-step a rank's like pieces, the longest first, are held against the other ranks': what its longest takes longer than the
-median of their longest is its own.
+step a rank's like pieces, the longest first, are held against those of the other ranks that make the same call at all:
+what its longest takes longer than the median of their longest is its own. Ranks of a pipeline run other code.
 
 Before the copy of "load batch" rank 0 works 0.1 ms, rank 1 6.2, rank 2 0.2 and rank 3 0.1: 6.1 ms are rank 1's own.
 """
@@ -93,10 +93,20 @@ def host_gaps(trace: Trace, of_steps: Collection[int] | None = None) -> pd.DataF
     if of_steps is None and trace.whole is not None and len(trace.ops):  # a window of time
         gaps = gaps[gaps["at"].between(*launch_span(trace))]
     gaps = gaps[GAPS]
-    numbers = find_steps(whole).numbers
-    if numbers.size:
-        gaps = gaps[gaps["step"] >= 0]
-    return gaps if of_steps is None else gaps[gaps["step"].isin(list(of_steps))]
+    if of_steps is not None or find_steps(whole).size:
+        counts = gaps["step"] >= 0 if of_steps is None else gaps["step"].isin(list(of_steps))
+        gaps = gaps[counts]
+    return pd.concat([gaps, *(_made(whole, number) for number in np.unique(launches[0]).tolist())], ignore_index=True)
+
+
+def _made(trace: Trace, process: int) -> pd.DataFrame:
+    """Which operators and calls a process makes at all, a row each without time: others may run other code."""
+    names = set[str]()
+    for table in (trace.ranges, trace.api):
+        code, texts = codes(table, "name")
+        names.update(texts[one] for one in np.unique(code[ints(table, "process") == process]).tolist())
+    rank = trace.processes[process].rank
+    return pd.DataFrame({"rank": rank, "step": -1, "behind": sorted(names), "of": "", "where": "", "ns": 0})[GAPS]
 
 
 def _of_process(trace: Trace, process: int, calls: Ints) -> pd.DataFrame:
@@ -169,14 +179,18 @@ def own_work(tables: Sequence[pd.DataFrame], step_ns: int, of_steps: int) -> tup
     gaps = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
     if not len(gaps) or gaps["rank"].nunique() < 2 or not of_steps:
         return ()
+    is_gap = gaps["ns"] > 0
+    makes = pd.crosstab(gaps["behind"][~is_gap], gaps["rank"][~is_gap]) > 0
+    gaps = gaps[is_gap]
     place = ["of", "behind", "where"]
     like = ["step", *place]
     gaps = gaps.sort_values("ns", ascending=False, kind="stable")
     gaps["number"] = gaps.groupby([*like, "rank"]).cumcount()
     gaps = gaps[gaps["number"] < MOST_LIKE]
-    ns = gaps.pivot(index=[*like, "number"], columns="rank", values="ns").fillna(0).astype(np.int64)
-    values, ranks = ns.to_numpy(), ns.columns.to_numpy()
-    others = np.column_stack([np.median(np.delete(values, at, axis=1), axis=1) for at in range(ranks.size)])
+    ns = gaps.pivot(index=[*like, "number"], columns="rank", values="ns").reindex(columns=makes.columns).fillna(0)
+    values, ranks = ns.to_numpy(np.float64), ns.columns.to_numpy()
+    told = pd.DataFrame(values).where(makes.reindex(ns.index.get_level_values("behind"), fill_value=False).to_numpy())
+    others = np.column_stack([told.drop(columns=at).median(axis=1) for at in range(ranks.size)])  # NaN: none makes it
     rows, at = np.nonzero((values - others >= LEAST_NS) & (values >= TIMES * others))
     found = ns.index.to_frame(index=False).take(rows)
     found = found.assign(rank=ranks[at], ns=values[rows, at], others=others[rows, at])
@@ -185,6 +199,6 @@ def own_work(tables: Sequence[pd.DataFrame], step_ns: int, of_steps: int) -> tup
         steps = int(here["step"].nunique())
         took, elsewhere = (int(here[column].sum()) // steps for column in ("ns", "others"))
         one = OwnWork(int(str(rank)), str(where), str(behind), str(of), took, elsewhere, steps, of_steps)
-        if one.more_ns * steps >= OF_STEP * step_ns * of_steps and 2 * steps >= of_steps:
+        if one.more_ns * steps >= OF_STEP * step_ns * of_steps and 2 * steps > of_steps:
             work.append(one)
     return tuple(sorted(work, key=lambda one: -one.more_ns))

@@ -123,9 +123,8 @@ class Missed(Record, frozen=True):
 
     ns : its share; the shares of a rank sum exactly to `missed_ns`.
     after_sync_ns : how much of it follows a host sync after which the host never regained its lead (late launches).
-    finding : the cause in one sentence, with how much of its time is like that (`share`); evidence : the longest gap of
-        those, in words; next_behind : what would have
-        bound there without it.
+    finding : the cause in one sentence, with how much of its longest gaps is like that (`share`); evidence : the
+        longest of those, in words; next_behind : what would have bound there without it.
     sooner_ns, next_cause : the same as a number and a cause's name: how much sooner that gap's op would have started,
         None where that can't be told; what would have held it then, None where nothing in the capture would.
     inferred : where the evidence rests on a link that the capture does not state.

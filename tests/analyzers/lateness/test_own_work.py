@@ -73,6 +73,23 @@ def test_work_of_a_step_now_and_then_is_none() -> None:
     assert not own_work([gaps], 20 * MS, 4)
 
 
+def test_ranks_that_run_other_code_are_no_measure() -> None:
+    """Rank 2, the last of a pipeline, computes a loss behind 6 ms of host work; no other rank makes that call."""
+    trace = program({0: 1, 1: 1, 2: 6})
+    gaps = host_gaps(trace)
+    loss = gaps["behind"].eq("aten::copy_") & gaps["rank"].eq(2)
+    gaps.loc[loss, "behind"] = "aten::nll_loss"
+    assert not own_work([gaps], 20 * MS, 4)
+
+
+def test_a_rank_alone_with_long_gaps_is_found() -> None:
+    """The others have no gap that is long enough to be one."""
+    gaps = host_gaps(program({0: 1, 1: 6}))
+    gaps = gaps[gaps["rank"].eq(1) | gaps["ns"].eq(0)]
+    named = {one.where: (one.rank, one.ns, one.others_ns) for one in own_work([gaps], 20 * MS, 4)}
+    assert named["tokenize"] == (1, 6 * MS, 0)
+
+
 def test_parts_give_what_the_whole_does() -> None:
     trace = program({0: 1, 1: 1, 2: 6})
     gaps = host_gaps(trace)
