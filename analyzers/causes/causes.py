@@ -191,12 +191,16 @@ class Explainer:
         return self._ahead_of[launcher]
 
     def waiting_for(self, gaps: Gaps, gap: int) -> tuple[int, int, int] | None:
-        """Longest collective wait in a gap: (op, rank and device it waited for, or -1 twice); None if there is none."""
+        """The idle side's longest wait for a late rank in a gap; None if there is none.
+
+        Returns
+        -------
+        The op, and the rank and device it waited for, or -1 twice.
+        """
         ops = self.trace.ops
-        op = int(gaps.op[gap])
-        low = int(gaps.start_ns[gap])
-        high = sum(int(stored(ops, column)[op]) for column in ("start_ns", "wait_ns"))
-        rows = self._waiting.get((int(stored(ops, "process")[op]),), np.empty(0, np.int64))
+        low, high = int(gaps.start_ns[gap]), int(gaps.real_start_ns[gap])
+        rows = self._waiting.get((int(stored(ops, "process")[gaps.op[gap]]),), np.empty(0, np.int64))
+        rows = rows[(self.a, self.b)[int(gaps.side[gap])][rows]]
         start = ints_at(ops, "start_ns", rows)
         until = start + ints_at(ops, "wait_ns", rows)
         met = (start < high) & (until > low)

@@ -422,8 +422,11 @@ class EvidenceWriter:
     def peer_wait(self, one: Explained, gap: int, ns: int) -> str:
         """Which collective waited, and for which rank."""
         collective, late_rank = self.waits_for(one, gap)
-        longest = duration(int(one.gaps.peer_ns[gap]))
-        return f"{collective} only waited for {late_rank}, up to {longest} at a time: a kernel that spins hides nothing"
+        hidden = duration(int(one.gaps.peer_ns[gap]))
+        return (
+            f"{collective} only waited for {late_rank}, which hides nothing: on time it would have overlapped, in the "
+            f"longest case for {hidden}"
+        )
 
     def waits_for(self, one: Explained, gap: int) -> tuple[str, str]:
         """The collective that waited in a gap, and for which rank."""

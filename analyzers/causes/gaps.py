@@ -9,6 +9,8 @@ other side never runs in it, and neither waits, nothing is missed, and there is 
 
 A's gap is [10, 25), ending where its op begins: B runs alone for all 15 ns of it. The 5 ns from 25 to 30 are that gap's
 `peer_ns`. B has no gap behind 40: it has nothing more to start.
+
+Waiting counts where it cost overlap (`late_peers`): on time that op would run from 25 to 45, and overlap for 5 more.
 """
 
 from __future__ import annotations
@@ -20,9 +22,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import runs
-from analyzers.arrays.intervals import EMPTY, LIMIT, Union, coverage, either, intersect, meets, subtract, union
+from analyzers.arrays.intervals import EMPTY, LIMIT, Union, coverage, meets, subtract, union
 from analyzers.arrays.search import search, search_on
 from analyzers.arrays.types import Ids, Ints, Mask
+from analyzers.causes.late_peers import waited_in_vain
 from analyzers.overlap.pairing import Pairing, in_both
 from analyzers.trace.columns import ints, squeezed, stored
 from analyzers.trace.tables import Trace
@@ -34,7 +37,7 @@ class Gaps(msgspec.Struct, frozen=True):
     side : the idle side, 0 for A, 1 for B.
     op : row in `Trace.ops` of the op that side starts next.
     start_ns, end_ns : the gap; the op starts at its end.
-    peer_ns : how long, up to the op's real start, one side only waited for a late rank while the other ran or was idle.
+    peer_ns : how long, up to the op's real start, its side waited for a late rank, which cost overlap.
     real_start_ns : when the op really runs, behind its wait for a late rank.
     """
 
@@ -48,7 +51,7 @@ class Gaps(msgspec.Struct, frozen=True):
     _lift: Ints
     # Per idle side, instances laid one behind another:
     _running: tuple[Union, Union]  # when the other side really runs
-    _peer: tuple[Union, Union]  # when one side only waits for a late rank
+    _peer: tuple[Union, Union]  # when it waits for a late rank, which costs overlap
 
     @property
     def size(self) -> int:
@@ -89,7 +92,7 @@ class Gaps(msgspec.Struct, frozen=True):
         return low - self._lift[rows], high - self._lift[rows]
 
     def peer_spans(self) -> tuple[Ints, Ints, Ints]:
-        """(gap, from, to): when one side only waited for a late rank, up to each gap's op's real start."""
+        """(gap, from, to): when each gap's side waited for a late rank, which cost overlap."""
         found = []
         for side in (0, 1):
             peer, rows = self._peer[side], np.flatnonzero((self.side == side) & (self.peer_ns > 0))
@@ -163,7 +166,7 @@ def _find(trace: Trace, sides: list[tuple[Ints, ...]], instances: Ints, span: in
         idle, other = laid[side], laid[1 - side]
         alone = subtract(other.real, idle.waiting)
         running.append(alone)
-        peer_wait = either(intersect(other.real, idle.waiting), subtract(other.waiting, idle.plain))
+        peer_wait = waited_in_vain(idle.plain, idle.real, idle.waiting, other.real, span)
         peers.append(peer_wait)
         parts.append([*_gaps_of_side(idle, instance_start, alone, peer_wait, starts, base, span)])
     del laid, one, idle, other

@@ -20,7 +20,7 @@ from analyzers.overlap.measure import Missed, RankOverlap
 from analyzers.trace.freed_memory import LARGE, give_back_freed_memory
 
 AT_ONCE = 1 << 18  # ops of both sides: what is worked out of so many stays in the processor's cache
-LATE = CAUSES.index("late-launch")
+LATE, PEER = CAUSES.index("late-launch"), CAUSES.index("peer-wait")
 LOOKED_AT = 32  # gaps of a cause, the longest, that tell what is most of it
 NEARLY_ALL, NAMED = 0.9, 0.25  # of a cause's time: from here on one place is all of it; below, none stands for it
 AFTER = len(CAUSES)  # late launches that follow a host sync are weighed apart, then added to the others
@@ -55,7 +55,7 @@ def _explain_rank(explainer: Explainer, writer: EvidenceWriter, rank: RankOverla
         count += one.parts.gap.size
     unexplained = weights.sum(axis=1) == 0
     weights[unexplained, CAUSES.index("unknown")] = 1
-    total_ns = shares(missed_ns[some], weights).sum(axis=0)
+    total_ns = _shared(missed_ns[some], weights).sum(axis=0)
     if total_ns.sum() != rank.missed_ns:  # instances overlapped one another, as they do where pairs are moved by one
         total_ns = shares(np.array([rank.missed_ns]), total_ns[np.newaxis])[0]
     after_sync_ns = int(total_ns[AFTER])
@@ -78,6 +78,25 @@ def _explain_rank(explainer: Explainer, writer: EvidenceWriter, rank: RankOverla
         for cause in order
     )
     return replace(rank, missed=by_cause)
+
+
+def _shared(missed_ns: Ints, weights: Ints) -> Ints:
+    """What each instance missed, by cause: waiting for late ranks in full, what is left in proportion to alone time.
+
+    Each nanosecond of that waiting would, on time, have overlapped; the longer side is alone for more than is missed.
+
+    Parameters
+    ----------
+    missed_ns : of each instance.
+    weights : alone time of each instance by cause, ns.
+    """
+    waited = np.zeros_like(weights)
+    others = weights.copy()
+    others[:, PEER] = 0
+    waited[:, PEER] = np.where(
+        others.any(axis=1), np.minimum(missed_ns, weights[:, PEER]), missed_ns * (weights[:, PEER] > 0)
+    )
+    return waited + shares(missed_ns - waited[:, PEER], others)
 
 
 def _weigh(one: Explained, numbers: Ints, weights: Ints, longest: dict[int, list[Held]]) -> None:

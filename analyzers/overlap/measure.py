@@ -33,6 +33,7 @@ from analyzers.trace.unlaunched import launched_before
 
 MAX_NS, MIN_NS = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 SPOILS = 0.01  # of a side's busy time, by which cut durations may make it shorter, and no more
+ONLY = 4  # a cause that brings back less than one in so many of what it held was not alone in holding it
 APPARENT_FROM = 0.1  # of a side's busy time, from which on unseen waits make its figure an apparent one
 
 
@@ -152,6 +153,16 @@ class Missed(Record, frozen=True):
     finding: str = ""
     share: float = 1.0
 
+    @property
+    def weight_ns(self) -> int:
+        """By what causes are listed: what this one is worth, its share where that is not known."""
+        return self.ns if self.recoverable_ns is None else max(self.recoverable_ns, 0)
+
+    @property
+    def is_not_alone(self) -> bool:
+        """Whether without it something else would hold most of what it held: less than a quarter would be gained."""
+        return self.recoverable_ns is not None and self.recoverable_ns < self.ns // ONLY
+
 
 class Typical(Record, frozen=True):
     """What speaks for a device: real overlap of what could overlap, ns, and their ratio.
@@ -178,7 +189,7 @@ class RankOverlap(Record, frozen=True, dict=True):
     overlap_ns: int
     real_overlap_ns: int
     instances: Instances = msgspec.field(default_factory=Instances)
-    missed: tuple[Missed, ...] = ()  # filled by `analyzers.causes.missed`, worst first
+    missed: tuple[Missed, ...] = ()  # filled by `analyzers.causes.missed`, worst first (`Missed.weight_ns`)
     real_range: RealRange | None = None  # what clocks leave open of the real figures; None where nothing
     unseen: Unseen | None = None  # where peers that it may have waited for were not captured
     unaccounted_ns: int = 0  # of either side beside work without a launch in the capture, which may be the other's

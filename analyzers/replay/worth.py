@@ -108,9 +108,10 @@ class _Worth:
                 self.runs[cause] = None
 
     def of_rank(self, rank: RankOverlap) -> RankOverlap:
-        """A rank with what its causes are worth."""
+        """A rank with what its causes are worth, those first that are worth most."""
         device = rank.rank, rank.device
-        return replace(rank, missed=tuple(self._of_cause(one, device) for one in rank.missed))
+        found = [self._of_cause(one, device) for one in rank.missed]
+        return replace(rank, missed=tuple(sorted(found, key=lambda one: -one.weight_ns)))
 
     def _of_cause(self, one: Missed, device: DeviceKey) -> Missed:
         runs = self.runs.get(one.cause)

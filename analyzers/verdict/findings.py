@@ -15,7 +15,7 @@ class Finding(Record, frozen=True):
 
 
 def findings(rank: RankOverlap) -> list[Finding]:
-    """The findings of a rank's device, worst first; their ns sum to `missed_ns`.
+    """The findings of a rank's device, worst first (`Missed.weight_ns`); their ns sum to `missed_ns`.
 
     300 µs by host syncs and 500 µs by late launches, 450 of which follow a host sync, are 750 µs by syncs and 50 µs by
     late launches.
@@ -28,4 +28,9 @@ def findings(rank: RankOverlap) -> list[Finding]:
         ns = one.ns + followed_ns if one is sync else one.ns - followed_ns if one is late else one.ns
         if ns:
             found.append(Finding(ns, one.finding, one))
-    return sorted(found, key=lambda finding: -finding.ns)
+    return sorted(found, key=_weight, reverse=True)
+
+
+def _weight(one: Finding) -> tuple[int, int]:
+    """What a finding is worth, or holds where that is not known; of equal ones what it holds."""
+    return (one.ns if one.cause.recoverable_ns is None else one.cause.weight_ns), one.ns

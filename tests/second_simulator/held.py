@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 
 from tests.second_simulator.machine import LATENCY, Node, Ran, Run
 from tests.second_simulator.removal import overlap
+
+PAUSE = 3_000  # ns from the end of an op to the start of the next, at most, where this follows at once
 
 Parts = list[tuple[str, int, int]]  # cause, from, to
 
@@ -24,20 +27,16 @@ def held(run: Run, rank: int, steps: int) -> dict[str, int]:
         }
         for idle, runs in ("AB", "BA"):
             others = sides[runs]
-            waits = [node for node in others if node.last_arrival > node.start]
             for node, begin in _gaps(sides[idle]):
                 for cause, start, end in _why(node, begin, node.start, idle, launches, calls):
                     total[cause] += _alone(others, start, end)
-                total["peer-wait"] += sum(  # all that the other side did was to wait
-                    max(0, min(node.start, one.last_arrival) - max(begin, one.start))
-                    - _alone(others, max(begin, one.start), min(node.start, one.last_arrival))
-                    for one in waits
-                )
-            for node in sides[idle]:  # it came, and waits beside the other side's work
-                total["peer-wait"] += _alone(others, node.start, max(node.start, node.last_arrival))
+            total["peer-wait"] += _waited_in_vain(sides[idle], others)
         both, _, achievable = overlap(run, rank, range(step, step + 1))
+        waited, missed = total.pop("peer-wait", 0), achievable - both
+        waited = min(waited, missed) if any(total.values()) else missed * (waited > 0)
+        shares["peer-wait"] += waited
         for cause, ns in total.items():
-            shares[cause] += (achievable - both) * ns // max(1, sum(total.values()))
+            shares[cause] += (missed - waited) * ns // max(1, sum(total.values()))
     return {cause: ns for cause, ns in shares.items() if ns}
 
 
@@ -53,6 +52,34 @@ def _gaps(ops: list[Node]) -> list[tuple[Node, int]]:
             found.append((node, max(reach, 0)))
         reach = max(reach, node.end)
     return found
+
+
+def _waited_in_vain(mine: list[Node], others: list[Node]) -> int:
+    """How much more a side's ops would overlap, had they not waited for late ranks: those that follow at once moved
+    to where the first began, without their waits.
+    """
+    cost, at = 0, 0
+    while at < len(mine):
+        begin, reach, run = mine[at].start, mine[at].end, []
+        while at < len(mine) and mine[at].start <= reach + PAUSE:
+            reach = max(reach, mine[at].end)
+            run.append(mine[at])
+            at += 1
+        moments = sorted(
+            {begin, reach, *(t for node in run + others for t in (node.start, node.last_arrival, node.end))}
+        )
+        within = [(low, high) for low, high in itertools.pairwise(moments) if begin <= low and high <= reach]
+        now = sum(high - low for low, high in within if _alone(run, low, high) and _alone(others, low, high))
+        waits = sum(
+            high - low
+            for low, high in within
+            if any(node.start <= low and high <= node.last_arrival for node in run)
+            and not _alone(run, low, high)
+            and _alone(others, low, high)
+        )
+        then = _alone(others, begin, begin + _alone(run, begin, reach))
+        cost += min(max(0, then - now), waits)
+    return cost
 
 
 def _alone(ops: list[Node], start: int, end: int) -> int:

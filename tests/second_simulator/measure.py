@@ -31,14 +31,11 @@ class Answer:
     steps: int
     by_definition: dict[str, int]  # missed time shared out, from what the machine knows
     held: dict[str, int]  # missed time shared out, as named
+    named: str  # first
     worth: dict[str, int]
     worth_range: dict[str, tuple[int, int]]
     real_ns: int
     planted: tuple[str, ...]
-
-    @property
-    def named(self) -> str:
-        return max(self.held, key=lambda cause: self.held[cause], default="")
 
     @property
     def worth_most(self) -> str:
@@ -130,7 +127,8 @@ def _ask(seed: int, form: str, whole: Program, run: Run, found: list[Truth], fol
         told.append(
             Answer(
                 seed, form, found[one.rank], one.rank == result.job.rank, whole.steps, held(run, one.rank, whole.steps),
-                dict(shares), worth, spread, one.real_overlap_ns, whole.planted,
+                dict(shares), one.missed[0].cause if one.missed else "", worth, spread, one.real_overlap_ns,
+                whole.planted,
             )
         )  # fmt: skip
     return told

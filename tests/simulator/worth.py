@@ -27,6 +27,7 @@ from tests.simulator.truth import gone, overlap
 
 CAUSES = (*measure.REMOVABLE, "peer-wait")
 CLEAR, CLEAR_NS = 1.25, 5_000  # by how much the best removal has to be ahead of the second
+DOMINANT = 2  # as much as the second: then it is the cause to be named first
 NEAR = 0.05  # of what is possible
 SLACK = 0.01  # of what is possible, by which the truth may lie outside of a range
 
@@ -35,10 +36,12 @@ SLACK = 0.01  # of what is possible, by which the truth may lie outside of a ran
 class Worth:
     """Counts over ranks of programs, and over causes that were named.
 
-    best : whether the cause worth most is the one whose removal recovers most, where that is clear; unknown : in how
-    many of these nothing is predicted. near, within : whether a worth is near the truth, and the truth in its range.
+    named : whether the first cause is the one whose removal recovers most, where that is twice as much as the second.
+    best : whether the cause worth most is, where that is clear; unknown : in how many of these nothing is predicted.
+    near, within : whether a worth is near the truth, and the truth in its range.
     """
 
+    named: Counter[bool] = field(default_factory=Counter)
     best: Counter[bool] = field(default_factory=Counter)
     unknown: int = 0
     near: Counter[bool] = field(default_factory=Counter)
@@ -46,10 +49,14 @@ class Worth:
     wrong: list[str] = field(default_factory=list)
 
     def row(self) -> str:
-        return " | ".join([share(self.best), str(self.unknown), share(self.near), share(self.within)])
+        return " | ".join(
+            [share(self.named), share(self.best), str(self.unknown), share(self.near), share(self.within)]
+        )
 
 
-HEADER = "| format | cause worth most recovers most | of them unknown | near | in range |"
+HEADER = (
+    "| format | cause named first recovers most | cause worth most recovers most | of them unknown | near | in range |"
+)
 
 
 def programs(seeds: range) -> Iterator[tuple[int, Program]]:
@@ -91,6 +98,11 @@ def count(rank: RankOverlap, truth: dict[str, int], found: Worth, about: str, re
     held_here = {one.cause for one in rank.missed}
     ranked = sorted(((ns, cause) for cause, ns in truth.items() if cause in held_here), reverse=True)
     (most, best), (second, _) = [*ranked, (0, ""), (0, "")][:2]
+    if rank.missed and most > max(CLEAR_NS, DOMINANT * second):
+        found.named[rank.missed[0].cause == best] += 1
+        if rank.missed[0].cause != best:
+            held = {cause: (one.ns, one.recoverable_ns) for cause, one in worth.items()}
+            found.wrong.append(f"{about}: {rank.missed[0].cause} is named, {best} recovers most: {most}, of {held}")
     if rank.missed and most > max(CLEAR_NS, CLEAR * second):
         top = max(known, key=lambda cause: known[cause].recoverable_ns or 0, default="")
         found.best[top == best] += 1
@@ -123,7 +135,7 @@ def main() -> None:
     parser.add_argument("--wrong", type=int, default=0, help="show so many of the wrong ones, per format")
     given = parser.parse_args()
     print(HEADER)
-    print("|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for form in given.formats:
             found = measured(range(given.first, given.first + given.count), form, Path(folder))

@@ -145,11 +145,47 @@ def slices(device: Device, instance: Collection[int]) -> Iterator[tuple[int, int
     mine = {side: [op for op in instance if device.ops[op].side == side] for side in "ab"}
     if not mine["a"] or not mine["b"]:
         return
-    for low, high in itertools.pairwise(device.cuts()):
+    cuts = device.cuts()
+    vain = {idle: list(_waited_in_vain(device, mine[idle], mine[other], cuts)) for idle, other in ("ab", "ba")}
+    ends = {end for spans in vain.values() for _, end in spans}
+    for low, high in itertools.pairwise(sorted({*cuts, *ends})):
         for idle, other in ("ab", "ba"):
             cause = _cause(device, mine[idle], mine[other], low, high)
+            if cause == "peer-wait" and not any(start <= low and high <= end for start, end in vain[idle]):
+                continue
             if cause:
                 yield low, high, idle, cause
+
+
+def _waited_in_vain(device: Device, mine: list[int], others: list[int], cuts: list[int]) -> Iterator[tuple[int, int]]:
+    """When a side waited beside the other, for as long as its run of ops would overlap more, had it not waited."""
+    runs: list[list[Op]] = []
+    for op in sorted((device.ops[i] for i in mine), key=lambda op: op.start):
+        if runs and op.start <= max(before.end for before in runs[-1]) + CLOSE:
+            runs[-1].append(op)
+        else:
+            runs.append([op])
+    theirs = [device.ops[i] for i in others]
+    slices = list(itertools.pairwise(cuts))
+    for ops in runs:
+        begin, end = min(op.start for op in ops), max(op.end for op in ops)
+        within = [(low, high) for low, high in slices if begin <= low and high <= end]
+        real = [(low, high) for low, high in within if _any_runs(ops, low, high)]
+        on_time = begin + sum(high - low for low, high in real)
+        now = sum(high - low for low, high in real if _any_runs(theirs, low, high))
+        then = sum(
+            min(high, on_time) - low for low, high in slices if begin <= low < on_time and _any_runs(theirs, low, high)
+        )
+        more = then - now
+        for low, high in within:
+            waits = any(op.start <= low and high <= op.arrived for op in ops) and not _any_runs(ops, low, high)
+            if waits and _any_runs(theirs, low, high) and more > 0:
+                yield low, min(high, low + more)
+                more -= min(high - low, more)
+
+
+def _any_runs(ops: list[Op], low: int, high: int) -> bool:
+    return any(op.arrived <= low and high <= op.end for op in ops)
 
 
 def alone(device: Device, instance: Collection[int]) -> Counter[str]:
@@ -172,7 +208,7 @@ def _cause(device: Device, idle: list[int], other: list[int], low: int, high: in
     if runs["i"] or not to_start:
         return ""
     if not runs["o"]:
-        return "peer-wait" if spins["o"] and not spins["i"] else ""
+        return ""
     if spins["i"]:
         return "peer-wait"
     wanted = min(to_start, key=lambda i: (ops[i].arrived, ops[i].start, ops[i].end))
@@ -238,6 +274,10 @@ def _pieces(device: Device, wanted: int, low: int, high: int) -> Iterator[tuple[
 
 
 def fair(total: int, weights: Mapping[str, int]) -> dict[str, tuple[int, int]]:
-    """Cause -> (least, most) that may be its share: its exact part, rounded down or up."""
-    whole = sum(weights.values())
-    return {cause: (total * ns // whole, -(-total * ns // whole)) for cause, ns in weights.items() if ns}
+    """Cause -> (least, most) that may be its share: its exact part, rounded down or up; waits count in full."""
+    others = {cause: ns for cause, ns in weights.items() if ns and cause != "peer-wait"}
+    waits = weights.get("peer-wait", 0)
+    waits = min(total, waits) if others else total * (waits > 0)
+    rest, whole = total - waits, sum(others.values())
+    shares = {cause: (rest * ns // whole, -(-rest * ns // whole)) for cause, ns in others.items()}
+    return shares | ({"peer-wait": (waits, waits)} if waits else {})

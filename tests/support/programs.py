@@ -60,11 +60,15 @@ class Run:
 
 
 def execute(
-    program: list[Action], *, shift: int = 0, rename: int = 0, one_queue: bool = False, on_record: bool = True
+    program: list[Action], *, shift: int = 0, rename: int = 0, one_queue: bool = False, on_record: bool = False
 ) -> tuple[Trace, Device]:
     """Run a program; streams may be renamed and all times shifted, which must change nothing.
 
-    With `one_queue` all streams share a hardware queue, which may be on record: kernels begin as they were launched.
+    With `one_queue` all streams share a hardware queue: kernels begin as they were launched.
+
+    Parameters
+    ----------
+    on_record : what the device says of that setting; `causes_of.with_one_queue` says it in the trace.
     """
     run = Run(one_queue=one_queue)
     rank = run.builder.rank(0)

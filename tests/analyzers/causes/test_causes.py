@@ -403,12 +403,33 @@ def test_a_side_that_has_nothing_left_to_start_misses_nothing_there() -> None:
 def test_a_collective_that_only_waits_is_named_with_its_rank() -> None:
     run, rank = one_rank()
     rank.kernel("alpha", 8, 10 * US, 100 * US, launch=(0, 1 * US), wait_ns=60 * US)
-    rank.kernel("beta", 7, 50 * US, 75 * US, launch=(2 * US, 3 * US))
+    rank.kernel("beta", 7, 20 * US, 75 * US, launch=(2 * US, 3 * US))
     trace = run.trace()
-    # A spins to 70. 10 to 50: A only waits and B is to come; 50 to 70: B runs and A still waits.
-    assert causes(trace) == {"peer-wait": 60 * US}
+    # A spins to 70 and overlaps B for 5 µs. On time it would run from 10 to 40, of which B runs the last 20.
+    assert causes(trace) == {"peer-wait": 15 * US}
     (one,) = missed(trace).values()
     assert one.evidence.startswith("alpha only waited for a late rank")
+
+
+def test_waiting_of_a_side_whose_other_comes_later_is_no_cause() -> None:
+    """B is launched behind A, which waits for a late rank first: on time A would end sooner, and B still come later."""
+    run, rank = one_rank()
+    rank.kernel("alpha", 8, 10 * US, 100 * US, launch=(0, 1 * US), wait_ns=60 * US)
+    rank.kernel("beta", 7, 105 * US, 150 * US, launch=(102 * US, 104 * US))
+    # A really runs from 70 to 100, while B is not launched yet.
+    assert causes(run.trace()) == {"late-launch": 30 * US}
+
+
+def test_what_was_waited_for_in_vain_counts_in_full_and_before_what_is_shared() -> None:
+    """B runs 150 µs. A begins 100 µs after it, waits until it is done, and then runs for 20, and for 30 µs later on."""
+    run, rank = one_rank()
+    rank.kernel("beta", 7, 10 * US, 160 * US, launch=(0, 1 * US))
+    rank.kernel("alpha", 8, 110 * US, 180 * US, launch=(105 * US, 106 * US), wait_ns=50 * US)
+    rank.kernel("alpha", 8, 312 * US, 342 * US, launch=(300 * US, 311 * US))
+    trace = run.trace()
+    # B is alone for 100 µs. 50 are possible and missed. On time the first would run from 110 to 130.
+    assert causes(trace) == {"late-launch": 100 * US, "peer-wait": 20 * US}
+    assert {cause: one.ns for cause, one in missed(trace).items()} == {"peer-wait": 20 * US, "late-launch": 30 * US}
 
 
 def test_causes_sum_to_achievable_less_real_where_instances_overlap_one_another() -> None:

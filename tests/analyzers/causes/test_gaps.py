@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from analyzers.causes.gaps import find_gaps
+from analyzers.causes.late_peers import PAUSE_NS
 from analyzers.overlap.pairing import Pairing
 from analyzers.trace.tables import Trace
 from tests.support.builder import one_rank
@@ -57,9 +58,26 @@ def test_an_instance_with_one_side_has_no_gaps_and_instances_stay_apart() -> Non
 def test_a_wait_counts_apart_and_ends_the_gap_where_its_op_begins() -> None:
     # b spins from 20 to 50, a runs from 0 to 40 and again from 60.
     assert gaps(("a0", 0, 40, 0), ("a0", 60, 70, 0), ("b0", 20, 55, 30)) == [
-        ("a", 40, 60, 5, 10),  # b waits until 50, then runs until 55
-        ("b", 0, 20, 20, 20),  # a runs alone until 20, and beside the waiting b until 40
+        ("a", 40, 60, 5, 0),  # b waits until 50, which hides nothing, then runs until 55
+        ("b", 0, 20, 20, 5),  # a runs alone until 20; on time b would have run from 20 to 25
     ]
+
+
+def test_a_wait_counts_for_as_long_as_it_cost_overlap() -> None:
+    # b waits from 10 to 40 and from 50 to 55, runs from 40 to 50 and from 55 to 60: on time it would run from 10 to 25.
+    ops = ("b0", 10, 50, 30), ("b0", 50, 60, 5)
+    assert gaps(("a0", 0, 30, 0), *ops) == [("b", 0, 10, 10, 15)]
+    assert gaps(("a0", 0, 20, 0), *ops) == [("b", 0, 10, 10, 10)], "a runs for 10 of those 15"
+    assert gaps(("a0", 0, 45, 0), *ops) == [("b", 0, 10, 10, 10)], "5 it overlaps now"
+    assert gaps(("a0", 0, 100, 0), *ops) == [("b", 0, 10, 10, 0)], "all it overlaps now"
+    assert gaps(("a0", 0, 5, 0), ("a0", 30, 45, 0), *ops) == [("b", 0, 10, 5, 0)], "on time it would be done by 30"
+
+
+def test_ops_that_follow_at_once_would_be_on_time_together() -> None:
+    after, later = 50 + PAUSE_NS, 51 + PAUSE_NS
+    # On time the first would run from 10 to 20, of which a runs all; what follows at once from 20 on, too.
+    assert gaps(("a0", 0, 40, 0), ("b0", 10, 50, 30), ("b0", after, after + 8, 0)) == [("b", 0, 10, 10, 18)]
+    assert gaps(("a0", 0, 40, 0), ("b0", 10, 50, 30), ("b0", later, later + 8, 0)) == [("b", 0, 10, 10, 10)]
 
 
 def test_where_the_other_side_never_runs_there_is_no_gap() -> None:

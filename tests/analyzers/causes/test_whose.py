@@ -53,27 +53,21 @@ def test_each_rank_and_device_is_explained_by_its_own_ops() -> None:
         assert found == split
 
 
-def test_of_several_waits_the_longest_within_the_gap_is_named_with_who_came_last() -> None:
+def test_of_several_waits_the_idle_sides_longest_within_the_gap_is_named_with_who_came_last() -> None:
     run, rank = one_rank()
-    rank.kernel("beta", 7, 0, 100)
-    rank.kernel("alpha", 8, 10, 140, wait_ns=125)  # waits to 135: 35 of it in the gap that begins at 100
-    rank.kernel("alpha", 9, 130, 190, wait_ns=50)  # 130 to 180, all of it in the gap
-    rank.kernel("gamma", 10, 100, 190, wait_ns=90)  # of neither side
-    rank.kernel("beta", 7, 195, 300)
-    run.rank(1).kernel("alpha", 8, 100, 190, wait_ns=90)  # another process
+    rank.kernel("beta", 7, 0, 300)
+    rank.kernel("alpha", 8, 20, 140, wait_ns=115)  # waits to 135: 90 until the gap ends
+    rank.kernel("alpha", 9, 60, 190, wait_ns=50)  # really runs first, from 110 on, where the gap ends
+    rank.kernel("gamma", 10, 0, 190, wait_ns=110)  # of neither side
+    rank.kernel("beta", 11, 0, 190, wait_ns=110)  # of the side that runs
+    run.rank(1).kernel("alpha", 8, 0, 190, wait_ns=110)  # another process
     trace = run.trace()
     pairing = paired(trace, A, B)
     trace = replace(trace, ops=trace.ops.assign(last_rank=np.arange(6) + 20, last_device=np.arange(6) + 30))
     explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing)
     (gaps,) = [one.gaps for one in explainer.explain(0, 0)]
-    named = {
-        (int(gaps.side[gap]), int(gaps.start_ns[gap]), int(gaps.end_ns[gap])): explainer.waiting_for(gaps, gap)
-        for gap in range(gaps.size)
-    }
-    # A's first op waits from 10 on, its second from 130; B's second op starts at 195.
-    assert named[0, 0, 10] == (1, 21, 31), "alpha's own wait, until it really starts"
-    assert named[1, 100, 195] == (2, 22, 32)
-    assert all(found is None or found[0] in (1, 2) for found in named.values())
+    assert gaps.op.tolist() == [2]
+    assert explainer.waiting_for(gaps, 0) == (1, 21, 31)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -91,19 +85,19 @@ def test_what_runs_at_an_instant_is_found_in_whatever_order_the_capture_holds_op
         assert sorted(explainer.running_at(0, instant)) == running
 
 
-@pytest.mark.parametrize(("wait", "named"), [(0, None), (1, (2, -1, -1))])
-def test_a_gap_in_which_no_collective_waits_names_none(wait: int, named: tuple[int, int, int] | None) -> None:
+@pytest.mark.parametrize("wait", [0, 1])
+def test_a_gap_in_which_no_collective_of_the_idle_side_waits_names_none(wait: int) -> None:
     run, rank = one_rank()
     rank.kernel("beta", 7, 0, 100)
     rank.kernel("alpha", 8, 100, 140)
-    rank.kernel("beta", 9, 50, 90, wait_ns=wait)  # for nobody at 0
+    rank.kernel("beta", 9, 50, 90, wait_ns=wait)  # of the side that runs; for nobody at 0
     rank.kernel("beta", 10, 100, 240, wait_ns=50)  # begins only as the gap ends
     trace = run.trace()
     pairing = paired(trace, A, B)
     explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing)
     (gaps,) = [one.gaps for one in explainer.explain(0, 0)]
     assert (int(gaps.side[0]), int(gaps.start_ns[0]), int(gaps.end_ns[0])) == (0, 0, 100)
-    assert explainer.waiting_for(gaps, 0) == named
+    assert explainer.waiting_for(gaps, 0) is None
 
 
 @pytest.mark.parametrize(

@@ -279,14 +279,25 @@ def _of_host(one: StepSync | OwnWork) -> str:
 
 def _worth(result: OverlapResult, rank: RankOverlap) -> Block:
     """What each finding held, and is worth where that is known."""
-    told = any(one.cause.recoverable_ns is not None for one in findings(rank))
-    headers = ("cause", "held", *(("worth", "range") if told else ()))
-    rows = [(one.cause.cause, duration(one.ns), *(_gain_without(one.cause) if told else ())) for one in findings(rank)]
+    found = findings(rank)
+    told = any(one.cause.recoverable_ns is not None for one in found)
+    others = any(one.cause.is_not_alone for one in found)
+    headers = ("cause", "held", *(("worth", "range", *(("then",) if others else ())) if told else ()))
+    rows = []
+    for one in found:
+        gain = _gain_without(one.cause) if told else ()
+        rows.append((one.cause.cause, duration(one.ns), *gain, *((_then(one.cause),) if others else ())))
     note = "Worth: more real overlap if the cause were gone everywhere, on all ranks; predicted by replay."
+    note += " Then: what would hold most of it." if others else ""
     if not told:
         note = f"What each is worth is not known: {result.worth_unknown}." if result.worth_unknown else ""
     name = result.device_labels.name(rank.rank, rank.device)
     return Table(headers, rows, f"What stopped overlap on {name}", frozenset(headers[1:]), note)
+
+
+def _then(one: Missed) -> str:
+    """What comes next where a cause held much and is worth little: at its longest gap, if that is known."""
+    return (one.next_cause or "others") if one.is_not_alone else ""
 
 
 def _gain_without(one: Missed) -> tuple[str, str]:
