@@ -118,8 +118,12 @@ class Graph:
 
     def stated(self) -> Graph:
         """The same nodes and edges, but nothing is learned over inferred ones."""
+        return self.over(self.edges.exact)
+
+    def over(self, tells: Mask) -> Graph:
+        """The same nodes and edges, but something is learned over some edges only."""
         graph = copy(self)
-        graph._tells, graph._known = self.edges.exact, {}
+        graph._tells, graph._known = tells, {}
         return graph
 
     def node_of(self, edge: Ints) -> Ints:

@@ -177,9 +177,16 @@ class Ordering:
             (lane != second_lane) & (position < self.complete(lane, second_lane, second_position, exact=exact))
         )
 
-    def complete(self, source: Ints, lane: Ints, position: Ints, *, exact: bool = False) -> Ints:
-        """How many of each source lane's first units are complete before the unit at a position of another lane."""
-        graph = self.stated if exact else self.graph
+    def complete(
+        self, source: Ints, lane: Ints, position: Ints, *, exact: bool = False, graph: Graph | None = None
+    ) -> Ints:
+        """How many of each source lane's first units are complete before the unit at a position of another lane.
+
+        Parameters
+        ----------
+        graph : by which that is known, where it is another than this trace's (`Graph.over`).
+        """
+        graph = graph or (self.stated if exact else self.graph)
         node, count = graph.last_at(lane, position), np.zeros(lane.size, np.int64)
         for (which,), rows in rows_by_key(source).items():
             rows = rows[node[rows] >= 0]

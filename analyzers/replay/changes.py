@@ -7,6 +7,7 @@ Selectors are those of every command (`named`).
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -42,6 +43,7 @@ from analyzers.replay.model import HostCalls, Lists, Tasks, Units
 from analyzers.replay.named import host_call, issued, occurrences, selection_of, stretches, units_of
 from analyzers.select.language import in_plain_words, parse
 from analyzers.select.picking import RANGE_ATOMS
+from analyzers.syncs.rests import rests_on
 from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.regions import launched_in
@@ -70,6 +72,10 @@ class Change(Record, frozen=True):
     def at_best(self) -> Change:
         """The change as it gains most, of what the capture leaves open."""
         return self
+
+    def unsafe(self, trace: Trace, tasks: Tasks) -> str:
+        """What the change would put out of order, in a sentence; "" for nothing that is known."""
+        return ""
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         """The tasks of the changed program.
@@ -106,9 +112,21 @@ class DropSync(Change, frozen=True):
         return f"drop the host syncs in {_called(self.where)}, unless the host needs the result there"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
-        dropped = issued(trace, tasks, self.where) & (np.diff(tasks.calls.waits.first) > 0)
+        dropped = self._dropped(trace, tasks)
         _found(dropped, self, "no call that blocks its thread is made there")
         return returning_at_once(tasks, dropped)
+
+    def _dropped(self, trace: Trace, tasks: Tasks) -> Mask:
+        return issued(trace, tasks, self.where) & (np.diff(tasks.calls.waits.first) > 0)
+
+    def unsafe(self, trace: Trace, tasks: Tasks) -> str:
+        """Whose order rests on the dropped syncs alone."""
+        orders = rests_on(trace, tasks.calls.call[self._dropped(trace, tasks)])
+        sides = [side for side, _ in Counter(one.sides for one in orders).most_common()]
+        if not sides:
+            return ""
+        others = f" (and {len(sides) - 1} more)" if sides[1:] else ""
+        return f"nothing else orders {sides[0]}{others}: make that stream wait, or this is a possible race"
 
 
 class DropWait(Change, frozen=True):

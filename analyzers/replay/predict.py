@@ -386,7 +386,12 @@ class Replayed:
             step_low_ns=round(measured * low),
             step_high_ns=round(measured * high),
             ranks=tuple(self._of_rank(key, runs) for key in self.now.first.overlap),
-            assumptions=(*_assumed(changes), *_left_open(changes, runs), *self._assumptions(runs)),
+            assumptions=(
+                *(text for one in changes if (text := one.unsafe(self.trace, self.tasks))),
+                *_assumed(changes),
+                *_left_open(changes, runs),
+                *self._assumptions(runs),
+            ),
             next_cause=binds,
             next_share=most,
         )

@@ -223,7 +223,7 @@ class _Worth:
             step_low_ns=prediction.step_low_ns,
             step_high_ns=prediction.step_high_ns,
             assumes=change.assumes,
-            advice=change.advice,
+            advice="; ".join(filter(None, (change.advice, change.unsafe(self.replayed.trace, self.replayed.tasks)))),
         )
 
 

@@ -134,7 +134,7 @@ class _Found(msgspec.Struct, frozen=True):
 
 def _found(trace: Trace) -> _Found:
     ordering = trace.once(Ordering)
-    lanes, visitor = ordering.lanes, Visitor(trace, ordering)
+    lanes, visitor = ordering.lanes, trace.once(visitor_of)
     parts = [_forks(trace, ordering, visitor.visits), _joins(trace, ordering, visitor.visits)]
     host, is_join, unit, behind, status, ordered = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     status[(status > CHOSEN) & ~ordering.waits_recorded[host]] = OPEN
@@ -168,11 +168,11 @@ def _forks(trace: Trace, ordering: Ordering, visits: Visits) -> Columns:
     behind = lanes.unit(visits.parent, count - 1)
     running = take_or(lanes.end_ns, behind, MIN_NS) > queued_ns
     ordered = ordering.complete(visits.parent, visits.lane, position) >= count
-    chosen = _waits_ever(ordering, visits) | _from_host(trace, lanes.op[visits.first])
+    chosen = _waits_ever(ordering, visits) | from_host(trace, lanes.op[visits.first])
     turn = ordering.linked.places.turn
     chosen |= (visits.step >= 0) & (take_or(turn, behind) >= 0) & (take_or(turn, behind) < visits.step)
     chosen |= np.isin(lanes.process[visits.lane], ints_at(trace.api, "process", calls_of_kind(trace, "memory")))
-    chosen |= _in_graph(trace, ordering, visits.first) | _in_graph(trace, ordering, behind)
+    chosen |= in_graph(trace, ordering, visits.first) | in_graph(trace, ordering, behind)
     status = np.select([~running, ordered, chosen], [DONE, ORDERED, CHOSEN], UNORDERED)
     for (lane,), rows in rows_by_key(np.where(status == UNORDERED, visits.lane, -1)).items():
         if lane >= 0 and _learns(ordering, lane, visits.first[visits.lane == lane]):
@@ -190,7 +190,7 @@ def _joins(trace: Trace, ordering: Ordering, visits: Visits) -> Columns:
     joined, deadline = _joined(ordering, visits, count), _deadline(ordering, visits)
     too_late = (joined >= deadline) & (deadline < MAX_NS)
     too_late &= lanes.communication[visits.lane] & ordering.exact_waits[visits.host]
-    too_late &= ~_in_graph(trace, ordering, visits.last) & ~_in_graph(trace, ordering, visits.after)
+    too_late &= ~in_graph(trace, ordering, visits.last) & ~in_graph(trace, ordering, visits.after)
     status = np.select([~running, ordered, too_late, joined < MAX_NS], [DONE, ORDERED, UNORDERED, LATER], OPEN)
     status[_forgotten(trace, ordering, visits, status)] = UNORDERED
     returned = np.flatnonzero(came_back)
@@ -217,12 +217,12 @@ def _learns(ordering: Ordering, lane: int, units: Ints) -> bool:
     return bool(2 * grows.sum() >= max(grows.size, 1))
 
 
-def _from_host(trace: Trace, ops: Ints) -> Mask:
+def from_host(trace: Trace, ops: Ints) -> Mask:
     """Copies from the host, whose data no GPU made."""
     return is_one_of(trace.ops, "copy", ["HtoD"])[ops]
 
 
-def _in_graph(trace: Trace, ordering: Ordering, units: Ints) -> Mask:
+def in_graph(trace: Trace, ordering: Ordering, units: Ints) -> Mask:
     """Units that are a CUDA graph's, whose stream is the graph's own affair."""
     graph = ints(trace.ops, "graph")
     return take_or(graph, take_or(ordering.lanes.op, units)) >= 0
@@ -341,6 +341,15 @@ class Visits(msgspec.Struct, frozen=True):
     def size(self) -> int:
         """How many visits."""
         return self.host.size
+
+    def take(self, rows: Ints) -> Visits:
+        """Some of them."""
+        return Visits(*(getattr(self, name)[rows] for name in self.__struct_fields__))
+
+
+def visitor_of(trace: Trace) -> Visitor:
+    """The visits of a trace; `trace.once(visitor_of)` finds them once."""
+    return Visitor(trace, trace.once(Ordering))
 
 
 class Visitor:

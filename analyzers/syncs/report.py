@@ -24,6 +24,7 @@ from analyzers.syncs.copies import UnwaitedCopies, UnwaitedCopy, unwaited_copies
 from analyzers.syncs.crossings import Crossing, Crossings, crossings, missing_crossings
 from analyzers.syncs.loops import Chunk, StreamPlan, stream_plan
 from analyzers.syncs.points import HostSyncs, SyncPoint, host_syncs
+from analyzers.syncs.rests import RestingOrder, RestingOrders, in_sentences, resting_orders
 from analyzers.syncs.unrecorded import about_unrecorded
 from analyzers.trace.advice import NO_ROWS
 from analyzers.trace.by_process import by_process
@@ -39,6 +40,7 @@ from analyzers.trace.untrusted import calls_without_names, untrusted, without_na
 class OrderReport(Record, frozen=True):
     """Host sync points (costliest first), copies nobody waits for, forks and joins, and the plan of chunked loops.
 
+    resting : order that rests on host syncs alone.
     calls_recorded : of each rank, whether its host calls were recorded; else nothing tells what blocked its host.
     only_launches : ranks of which no calls but launches were. runtime : whose calls those are.
     unnamed : of ranks that have calls without a name, how many, and how many calls.
@@ -49,6 +51,7 @@ class OrderReport(Record, frozen=True):
     copies: UnwaitedCopies
     crossings: Crossings
     plan: StreamPlan
+    resting: RestingOrders
     warnings: tuple[TraceWarning, ...]
     calls_recorded: Mapping[int, bool] = msgspec.field(default_factory=dict)
     runtime: str = "CUDA"
@@ -134,7 +137,7 @@ class OrderReport(Record, frozen=True):
             )
             for one in self.syncs
         ]
-        notes = [one.message for one in missing]
+        notes = [*(one.message for one in missing), *in_sentences(self.resting)]
         mood = "bad" if missing or len(self.copies) or idle else "good"
         return card("order", text, headers, rows, mood=mood, texts=headers[5:], notes=notes, warnings=self.warnings)
 
@@ -164,16 +167,17 @@ def order_report(trace: Trace, span: Span | None = None, *, missing_only: bool =
     whole = trace.whole or trace
     # What takes most room comes first, while nothing else is kept.
     found, plan = whole.once(missing_crossings if missing_only else crossings), stream_plan(whole)
-    syncs, copies = whole.once(host_syncs), unwaited_copies(whole)
+    syncs, copies, resting = whole.once(host_syncs), unwaited_copies(whole), resting_orders(whole)
     if trace.whole is not None:
         span = span or launch_span(trace)
         syncs = HostSyncs(_part(trace, syncs.table, "start_ns", span))
         copies = UnwaitedCopies(_part(trace, copies.table, "launched_ns", span))
         found = Crossings(_part(trace, found.table, "at_ns", span))
         plan = StreamPlan(_part(trace, plan.table, "start_ns", span))
+        resting = RestingOrders(_part(trace, resting.table, "at_ns", span))
     recorded, launches = calls_recorded(trace)
     unnamed = {rank: counts for rank, counts in calls_without_names(trace).items() if rank in recorded}
-    return OrderReport(syncs, copies, found, plan, trace.warnings, recorded, whole.runtime, launches, unnamed)
+    return OrderReport(syncs, copies, found, plan, resting, trace.warnings, recorded, whole.runtime, launches, unnamed)
 
 
 def order_of(run: PartitionedRun, narrowing: Narrowing = ALL, *, missing_only: bool = False) -> OrderReport:
@@ -255,6 +259,7 @@ def _joined(
         UnwaitedCopies(stacked(UnwaitedCopy, (one.copies.table for one in reports), "launched_ns")),
         Crossings(stacked(Crossing, (one.crossings.table for one in reports), "at_ns", "what")),
         StreamPlan(stacked(Chunk, (one.plan.table for one in reports), "rank", "thread", "start_ns")),
+        RestingOrders(stacked(RestingOrder, (one.resting.table for one in reports), "at_ns")),
         warnings,
         {rank: recorded for one in reports for rank, recorded in one.calls_recorded.items()},
         " or ".join(dict.fromkeys(one.runtime for one in reports)) or "CUDA",

@@ -55,6 +55,7 @@ from analyzers.verdict.warnings import (
     about_missing_waits,
     about_outside,
     about_ranks,
+    about_resting,
     about_unmatched,
     about_unseen_waits,
     about_waits,
@@ -268,6 +269,7 @@ def answer(
     notes = about_shared(reduce(add, (part.shared for part in parts), Shared()), *names)
     ranks = sorted((rank for part in parts for rank in part.ranks), key=lambda one: (one.rank, one.device))
     notes += about_missing_waits(one for part in parts for one in part.missing)
+    notes += about_resting(one for part in parts for one in part.resting)
     first, second = (reduce(add, (part.arrivals[side] for part in parts), Arrivals()) for side in (0, 1))
     without = run.without(ranks)  # where neither side ran, though it may elsewhere
     job = job_of(ranks, min_overlap, absent=run.absent > 0 or bool(without), accept_apparent=accept_apparent)

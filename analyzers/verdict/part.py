@@ -46,6 +46,7 @@ from analyzers.select.select import Selection, Threads, select
 from analyzers.select.sides import Shared, SharedOps, about_shared, count_shared, share_out
 from analyzers.syncs.groups import SyncGroup
 from analyzers.syncs.of_steps import groups_by_rank
+from analyzers.syncs.rests import RestingOrder
 from analyzers.trace.columns import ints, repeated
 from analyzers.trace.counted import CommunicationFacts, communication_facts
 from analyzers.trace.devices import DeviceKey
@@ -58,7 +59,14 @@ from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import lacks_launch, launched_before
 from analyzers.verdict.graphs import claimed, unclaimed
-from analyzers.verdict.warnings import MissingWait, missing_waits, outside_steps, waited_for, worked_steps
+from analyzers.verdict.warnings import (
+    MissingWait,
+    missing_waits,
+    outside_steps,
+    resting_on_syncs,
+    waited_for,
+    worked_steps,
+)
 
 BY_LAUNCH = ("nvtx", "op")  # what picks ops by what launched them
 UNDECIDABLE = (SharedOps.SAME, SharedOps.DISAGREEING)
@@ -106,7 +114,8 @@ class Part(msgspec.Struct, frozen=True):
         matched with no other rank's.
     timings : how long the ops of both sides ran; None where that was not asked for. counters : what the hardware did.
     peers_absent : whether some waits are told by traffic, and so other ranks had part in the job.
-    missing : see `missing_waits`; waited : `waited_for`; outside : `outside_steps`; steps : numbers of its steps;
+    missing : see `missing_waits`; resting : `resting_on_syncs`; waited : `waited_for`; outside : `outside_steps`;
+    steps : numbers of its steps;
     worked : `worked_steps`; times : `device_times`, where causes were asked for, too; so, too, syncs :
     host syncs of each rank in the steps that count, and gaps : `host_gaps`.
     everything : the same ranks over all that was captured, where that was asked for and is more; else empty.
@@ -128,6 +137,7 @@ class Part(msgspec.Struct, frozen=True):
     counters: tuple[DeviceStates, ...] = ()
     peers_absent: bool = False
     missing: tuple[MissingWait, ...] = ()
+    resting: tuple[RestingOrder, ...] = ()
     waited: Mapping[tuple[DeviceKey, DeviceKey], int] = msgspec.field(default_factory=dict)
     outside: Mapping[DeviceKey, tuple[tuple[int, int], tuple[int, int]]] = msgspec.field(default_factory=dict)
     steps: tuple[int, ...] = ()
@@ -188,6 +198,7 @@ def examine(
         )
     ranks = with_left_out(trace, ranks)
     missing: list[MissingWait] = []
+    resting: tuple[RestingOrder, ...] = ()
     syncs: dict[int, list[SyncGroup]] = {}
     gaps: pd.DataFrame | None = None
     if explain:
@@ -196,6 +207,7 @@ def examine(
         whole, of_either = explainer.trace, explainer.a | explainer.b
         del explainer  # which leaves its memory to what follows
         missing = missing_waits(whole, of_either, trace.rank_ids)
+        resting = resting_on_syncs(whole, of_either, trace.rank_ids)
         syncs, gaps = groups_by_rank(trace, of_steps), host_gaps(trace, of_steps)
         if not keep:
             whole.forget(Ordering)
@@ -222,6 +234,7 @@ def examine(
         counters=device_states(trace, sides[0].picked, sides[1].picked) if timed else (),
         peers_absent=bool(np.any(of_pair & told_by_traffic(trace))),
         missing=tuple(missing),
+        resting=resting,
         waited=waited_for(trace, sides, ranks),
         outside=outside_steps(trace, sides, steps),
         steps=tuple(steps.present),

@@ -16,6 +16,7 @@ from analyzers.overlap.job import Job, is_matched
 from analyzers.overlap.measure import RankOverlap
 from analyzers.select.select import Selection
 from analyzers.syncs.crossings import missing_crossings
+from analyzers.syncs.rests import RestingOrder, in_sentences, resting_orders
 from analyzers.trace.by_start import ops_by_start, those
 from analyzers.trace.columns import ints, stored
 from analyzers.trace.devices import DeviceKey, DeviceLabels
@@ -97,6 +98,18 @@ def about_missing_waits(found: Iterable[MissingWait]) -> list[TraceWarning]:
         )
         for text, on in ranks.items()
     ]
+
+
+def resting_on_syncs(trace: Trace, of_either: Mask, ranks: Collection[int]) -> tuple[RestingOrder, ...]:
+    """Order of either side's work on these ranks that rests on host syncs alone."""
+    picked = np.append(of_either, False)
+    found = resting_orders(trace)
+    return tuple(one for one in found if one.rank in ranks and (picked[one.op] or picked[one.behind]))
+
+
+def about_resting(found: Iterable[RestingOrder]) -> list[TraceWarning]:
+    """Each place at which order rests on host syncs alone."""
+    return [TraceWarning("rests-on-host-sync", f"{text}.") for text in in_sentences(found)]
 
 
 def about_ranks(

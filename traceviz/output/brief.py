@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from analyzers.common.ids import collective_id, instance_id
 from analyzers.common.records import values
 from analyzers.syncs.groups import SyncGroup, sync_groups
+from analyzers.syncs.rests import in_sentences
 from traceviz.options.again import CommandLine
 from traceviz.output import contract
 from traceviz.output.contract import IDLE_UNKNOWN, gap_of
@@ -203,13 +204,14 @@ def syncs(result: OrderReport, line: CommandLine) -> Json:
         **({name: int(result.syncs.table[name].sum()) for name in IDLE_UNKNOWN} | unknown),
         "syncs": [{**one, **unknown} for one in groups],
         "missing_waits": [{"rank": one.rank, "at_ns": one.at_ns, "message": one.message} for one in missing],
+        "resting_on_host_syncs": in_sentences(result.resting),
         "unwaited_copies": len(result.copies),
         "caveats": caveats(result.warnings),
         "next": []
         if result.without_work
         else [*(line.again("show", one["id"]) for one in groups[:1]), line.again("check-overlap")],
     }
-    return fitted(answer, {"syncs": 6, "missing_waits": 4, "caveats": MOST_CAVEATS})
+    return fitted(answer, {"syncs": 6, "missing_waits": 4, "resting_on_host_syncs": 4, "caveats": MOST_CAVEATS})
 
 
 def sync_headlines(result: OrderReport) -> list[Block]:

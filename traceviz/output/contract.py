@@ -311,6 +311,7 @@ def syncs(result: OrderReport) -> Json:
             }
             for one in result.crossings.missing
         ],
+        "resting_on_host_syncs": _records(result.resting.table, "process", "op", "behind", "call"),
         "stream_plan": _records(result.plan.table, "process", unknown=("communication",)),
         "warnings": _warnings(result.warnings),
     }

@@ -10,6 +10,7 @@ from analyzers.syncs.groups import SyncGroup, sync_groups
 from analyzers.syncs.loops import Chunk
 from analyzers.syncs.points import SyncPoint
 from analyzers.syncs.report import OrderReport
+from analyzers.syncs.rests import in_sentences
 from analyzers.trace.kernels import function
 from traceviz.output.document import Block, Bullets, Headline, Table, worded
 from traceviz.output.quantities import count_of, duration, instant, size, unshown
@@ -35,6 +36,9 @@ def blocks(result: OrderReport, *, verbose: bool = False) -> list[Block]:
     missing = result.crossings.missing
     if missing:
         shown.append(Bullets("Missing waits, each a possible race: the trace can't see the data", _races(missing)))
+    if len(result.resting):
+        title = "Order that rests on host syncs alone: make the stream wait before you take them out"
+        shown.append(Bullets(title, [f"{text}." for text in in_sentences(result.resting)]))
     if len(result.plan):
         shown.append(_plan(result))
     return worded(shown, result.runtime) + caveats(result.warnings, verbose=verbose, rest="--verbose has all")
