@@ -77,7 +77,7 @@ def _explain_rank(explainer: Explainer, writer: EvidenceWriter, rank: RankOverla
         )
         for cause in order
     )
-    return replace(rank, missed=by_cause)
+    return replace(rank, missed=tuple(sorted(by_cause, key=lambda one: -one.weight_ns)))
 
 
 def _shared(missed_ns: Ints, weights: Ints) -> Ints:

@@ -155,8 +155,12 @@ class Missed(Record, frozen=True):
 
     @property
     def weight_ns(self) -> int:
-        """By what causes are listed: what this one is worth, its share where that is not known."""
-        return self.ns if self.recoverable_ns is None else max(self.recoverable_ns, 0)
+        """By what causes are listed: what this one is worth, its share where that is not known; half where it is unknown.
+
+        What can be named is named first, unless what can't be holds twice as much.
+        """
+        share = self.ns // 2 if self.cause == "unknown" else self.ns
+        return share if self.recoverable_ns is None else max(self.recoverable_ns, 0)
 
     @property
     def is_not_alone(self) -> bool:

@@ -32,5 +32,6 @@ def findings(rank: RankOverlap) -> list[Finding]:
 
 
 def _weight(one: Finding) -> tuple[int, int]:
-    """What a finding is worth, or holds where that is not known; of equal ones what it holds."""
-    return (one.ns if one.cause.recoverable_ns is None else one.cause.weight_ns), one.ns
+    """What a finding weighs as a cause, with the launches that it made late; of equal ones what it holds."""
+    late_ns = one.ns - one.cause.ns if one.cause.recoverable_ns is None else 0
+    return one.cause.weight_ns + late_ns, one.ns
