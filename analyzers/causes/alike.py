@@ -15,7 +15,10 @@ def host_sync(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> str:
 def late_launch(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> str:
     """The sync that it follows, or where the thread was."""
     call, _ = writer.last_sync(one, gap) if one.after_sync[gap] else (-1, 0)
-    return writer.call_in_range(call) if call >= 0 else writer.thread_was_in(one, gap)
+    if call >= 0:
+        return writer.call_in_range(call)
+    bound = writer.launch_bound(one, gap)
+    return f"{'' if bound is None else bound.thread} {writer.thread_was_in(one, gap)}"
 
 
 def same_stream(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> str:

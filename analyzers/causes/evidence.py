@@ -11,6 +11,7 @@ from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.causes.causes import BEHIND_NEITHER, BEHIND_OTHER, DISPATCH_NS, Explained, Explainer
 from analyzers.causes.inferred import how_surely, in_words
+from analyzers.causes.launch_bound import LaunchBound, launch_bound
 from analyzers.causes.occupancy import blocks_per_sm
 from analyzers.causes.queues import NEVER
 from analyzers.causes.without import Gain
@@ -205,6 +206,11 @@ class EvidenceWriter:
             busy += f"{duration(int(ends[longest] - starts[longest]))}: {self._call_name(int(calls[longest]))})"
         where = self.thread_was_in(one, gap)
         busy += f"; at the middle of the gap the thread was in {where}" if where else ""
+        if bound := self.launch_bound(one, gap):
+            busy += (
+                f"; meanwhile thread {bound.thread} launched {self._other(one, gap)} of {duration(bound.op_ns)} one "
+            )
+            busy += f"by one, every {duration(bound.every_ns)}"
         full = self.full_queue_ns(one, gap)
         if full:
             busy += f"; {duration(full)} of it its launch queue was full, so a faster host would gain nothing there"
@@ -221,6 +227,10 @@ class EvidenceWriter:
         if not where.range[0]:
             return str(where.op[0])
         return f"{where.op[0] or 'host code'} of '{where.range[0]}'"
+
+    def launch_bound(self, one: Explained, gap: int) -> LaunchBound | None:
+        """How the side that runs alone is launched, where that is what bounds it."""
+        return launch_bound(self.explainer, one.gaps, gap, self._late_op(one, gap))
 
     def full_queue_ns(self, one: Explained, gap: int) -> int:
         """For how long of a gap the launching thread waited for a place in its launch queue, ns."""

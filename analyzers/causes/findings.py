@@ -27,6 +27,13 @@ def late_launch(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> st
             f"behind the GPU when it launched {side}"
         )
     where, late = writer.thread_was_in(one, gap), duration(writer.late_ns(one, gap))
+    if bound := writer.launch_bound(one, gap):
+        _, other = writer.sides(one, gap)
+        meanwhile = f" meanwhile {side}'s thread was in {where}" if where else f" {side} was submitted {late} later"
+        return (
+            f"launch-bound: thread {bound.thread} launches {other} of {duration(bound.op_ns)}, one every "
+            f"{duration(bound.every_ns)};{meanwhile}"
+        )
     if writer.full_queue_ns(one, gap):
         return f"late launch: {side} was submitted up to {late} late, behind a full launch queue"
     return f"late launch: {side} was submitted up to {late} late" + (f"; its thread was in {where}" if where else "")

@@ -10,6 +10,9 @@ other side never runs in it, and neither waits, nothing is missed, and there is 
 A's gap is [10, 25), ending where its op begins: B runs alone for all 15 ns of it. The 5 ns from 25 to 30 are that gap's
 `peer_ns`. B has no gap behind 40: it has nothing more to start.
 
+Trivial ops end no gap: those under a hundredth of their side's longest op in the instance, where all of these take
+at most a twentieth of its time. A copy of 2 µs queued behind compute does not tell what held copies of 5 ms.
+
 Waiting counts where it cost overlap (`late_peers`): on time that op would run from 25 to 45, and overlap for 5 more.
 """
 
@@ -21,14 +24,16 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import runs
-from analyzers.arrays.intervals import EMPTY, LIMIT, Union, coverage, meets, subtract, union
+from analyzers.arrays.groups import run_heads, runs
+from analyzers.arrays.intervals import EMPTY, LIMIT, Union, coverage, either, meets, subtract, union
 from analyzers.arrays.search import search, search_on
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.causes.late_peers import waited_in_vain
 from analyzers.overlap.pairing import Pairing, in_both
 from analyzers.trace.columns import ints, squeezed, stored
 from analyzers.trace.tables import Trace
+
+SHORT, LITTLE = 100, 20  # one in so many: of the side's longest op, and of its time
 
 
 class Gaps(msgspec.Struct, frozen=True):
@@ -137,13 +142,18 @@ def _kept(rows: Mask, *columns: Ints) -> tuple[Ints, ...]:
 
 
 class _Laid(msgspec.Struct, frozen=True):
-    """One side, instances laid one behind another: its unions and its ops by real start."""
+    """One side, instances laid one behind another: its unions, and its ops that are not trivial by real start.
+
+    deciding : when those really ran. passing : when it only waited, or trivial ops ran.
+    """
 
     rows: Ids
     real_start_ns: Ints
+    deciding: Union
     real: Union
     plain: Union
     waiting: Union
+    passing: Union
 
 
 def _find(trace: Trace, sides: list[tuple[Ints, ...]], instances: Ints, span: int) -> Gaps:
@@ -156,7 +166,7 @@ def _find(trace: Trace, sides: list[tuple[Ints, ...]], instances: Ints, span: in
     laid = []
     while sides:
         rows, owner = sides.pop(0)
-        laid.append(_lay(starts, ends, waits, rows, _lift(instances, owner, span, base)))
+        laid.append(_lay(starts, ends, waits, rows, _lift(instances, owner, span, base), span))
     del rows, owner
     instance_start = np.full(instances.size, np.iinfo(np.int64).max)
     for one in laid:
@@ -164,7 +174,7 @@ def _find(trace: Trace, sides: list[tuple[Ints, ...]], instances: Ints, span: in
     running, peers, parts = [], [], []
     for side in (0, 1):
         idle, other = laid[side], laid[1 - side]
-        alone = subtract(other.real, idle.waiting)
+        alone = subtract(other.real, idle.passing)
         running.append(alone)
         peer_wait = waited_in_vain(idle.plain, idle.real, idle.waiting, other.real, span)
         peers.append(peer_wait)
@@ -187,7 +197,7 @@ def _lift(instances: Ints, owner: Ids, span: int, base: int) -> Ints:
     return lift_of.take(owner)
 
 
-def _lay(starts: Ints, ends: Ints, waits: Ints, rows: Ints, lift: Ints) -> _Laid:
+def _lay(starts: Ints, ends: Ints, waits: Ints, rows: Ints, lift: Ints, span: int) -> _Laid:
     begin, ended, waited = starts[rows], ends[rows], waits[rows]
     begin += lift
     ended += lift
@@ -202,20 +212,42 @@ def _lay(starts: Ints, ends: Ints, waits: Ints, rows: Ints, lift: Ints) -> _Laid
     if np.any(real_start[1:] == real_start[:-1]):
         order = np.lexsort((ended, begin, arrived))
     non_empty = (ended > arrived)[order]
-    del begin, arrived, ended, waited
     order, real_start = _kept(non_empty, order, real_start)
+    trivial = _trivial(real_start, ended[order] - real_start, span)
+    waiting = passing = subtract(plain, real) if any_waits else EMPTY
+    deciding = real
+    if trivial.any():
+        passing = either(waiting, union(real_start[trivial], ended[order[trivial]]))
+        order, real_start = order[~trivial], real_start[~trivial]
+        deciding = union(real_start, ended[order])
+        passing = subtract(passing, deciding)
+    del begin, arrived, ended, waited
     rows = rows[order].astype(np.int32)
     del order
-    return _Laid(rows, real_start, real, plain, subtract(plain, real) if any_waits else EMPTY)
+    return _Laid(rows, real_start, deciding, real, plain, waiting, passing)
+
+
+def _trivial(start: Ints, length: Ints, span: int) -> Mask:
+    """Which ops of one side, by real start, are trivial in their instance."""
+    if not start.size:
+        return np.zeros(0, dtype=bool)
+    group = start // span
+    heads = np.flatnonzero(run_heads(group))
+    number = np.repeat(np.arange(heads.size), np.diff(np.append(heads, start.size)))
+    short = length * SHORT < np.maximum.reduceat(length, heads)[number]
+    if not short.any():
+        return short
+    enough = np.add.reduceat(np.where(short, length, 0), heads) * LITTLE <= np.add.reduceat(length, heads)
+    return short & enough[number]
 
 
 def _gaps_of_side(
     idle: _Laid, instance_start: Ints, running: Union, peer: Union, starts: Ints, base: int, span: int
 ) -> tuple[Ints, ...]:
-    group = idle.real.starts // span
-    previous_end = np.append(np.iinfo(np.int64).min, idle.real.ends[:-1])
+    group = idle.deciding.starts // span
+    previous_end = np.append(np.iinfo(np.int64).min, idle.deciding.ends[:-1])
     begins_instance = np.append(True, group[1:] != group[:-1]) if group.size else np.zeros(0, dtype=bool)
-    low, high = np.where(begins_instance, instance_start[group], previous_end), idle.real.starts
+    low, high = np.where(begins_instance, instance_start[group], previous_end), idle.deciding.starts
     del previous_end, begins_instance
     missed = np.flatnonzero(meets(low, high, running) | meets(low, high, peer))
     low, high, group = low[missed], high[missed], group[missed]

@@ -155,7 +155,7 @@ class Missed(Record, frozen=True):
 
     @property
     def weight_ns(self) -> int:
-        """By what causes are listed: what this one is worth, its share where that is not known; half where it is unknown.
+        """By what causes are listed: what this one is worth, or its share where that is not known.
 
         What can be named is named first, unless what can't be holds twice as much.
         """

@@ -19,7 +19,7 @@ from analyzers.trace.kernels import is_communication
 from analyzers.trace.regions import launches
 from analyzers.trace.tables import Trace
 
-ROOM_NS = 1_000  # from when it has room to its start, where no op had to wait for it
+ROOM_NS = 800  # from when it has room to its start, where no op had to wait: sooner than the next on that stream begins
 TOLERANCE_NS = 1_000  # by which an op may seem to start before the end of what it waited for
 
 

@@ -171,20 +171,20 @@ def about_waits(
     waited: Mapping[tuple[DeviceKey, DeviceKey], int],
 ) -> list[TraceWarning]:
     """Where waiting for late ranks looks like overlap: what the two figures mean, and who was late."""
-    on_devices = [(rank, side) for rank in ranks if (side := waiting_side(rank)) is not None]
+    on_devices = [(rank, side) for rank in ranks if (side := waiting_side(rank)) is not None and not rank.is_apparent]
     if not on_devices:
         return []
     looking = {(rank.rank, rank.device) for rank, _ in on_devices}
     late: Counter[DeviceKey] = Counter()
     for (rank_waiting, last), ns in waited.items():
         late[last] += ns if rank_waiting in looking else 0
-    plain, real = (
-        [getattr(rank, name) or 0.0 for rank, _ in on_devices] for name in ("overlap_ratio", "real_overlap_ratio")
-    )
+    usual = [rank.typical for rank, _ in on_devices]
+    real = [one.ratio or 0.0 for one in usual]
+    with_waits = [min(one.overlap_ns / max(one.could_overlap_ns, 1), 1.0) for one in usual]
     sides = [(names[side], (rank.a, rank.b)[side]) for rank, side in on_devices]
     shares = [side.wait_ns / side.busy_ns for _, side in sides]
     text = (
-        f"{labels.names(looking)}: {_from_to(plain)} apparent, {_from_to(real)} real: "
+        f"{labels.names(looking)}: {_from_to(real)} is real, {_from_to(with_waits)} with waits counted: "
         f"{' or '.join(sorted({name for name, _ in sides}))} spends {_from_to(shares)} of its time waiting"
         f"{_mostly_for(late, labels)}. A collective that only waits for a late rank hides nothing."
     )

@@ -145,16 +145,31 @@ def slices(device: Device, instance: Collection[int]) -> Iterator[tuple[int, int
     mine = {side: [op for op in instance if device.ops[op].side == side] for side in "ab"}
     if not mine["a"] or not mine["b"]:
         return
+    telling = {side: _telling(device, mine[side]) for side in "ab"}
     cuts = device.cuts()
     vain = {idle: list(_waited_in_vain(device, mine[idle], mine[other], cuts)) for idle, other in ("ab", "ba")}
     ends = {end for spans in vain.values() for _, end in spans}
     for low, high in itertools.pairwise(sorted({*cuts, *ends})):
         for idle, other in ("ab", "ba"):
-            cause = _cause(device, mine[idle], mine[other], low, high)
+            cause = _cause(device, telling[idle], mine[other], low, high)
+            short = [device.ops[i] for i in set(mine[idle]) - set(telling[idle])]
+            if _any_runs(short, low, high):
+                continue
+            if cause and any(op.start <= low and high <= op.arrived for op in short):
+                cause = "peer-wait"
             if cause == "peer-wait" and not any(start <= low and high <= end for start, end in vain[idle]):
                 continue
             if cause:
                 yield low, high, idle, cause
+
+
+def _telling(device: Device, mine: list[int]) -> list[int]:
+    """A side's ops without those of no account: under a hundredth of the longest, if they take a twentieth of all."""
+    length = {i: device.ops[i].end - device.ops[i].arrived for i in mine}
+    short = [i for i in mine if 100 * length[i] < max(length.values())]
+    if 20 * sum(length[i] for i in short) > sum(length.values()):
+        return mine
+    return [i for i in mine if i not in short]
 
 
 def _waited_in_vain(device: Device, mine: list[int], others: list[int], cuts: list[int]) -> Iterator[tuple[int, int]]:

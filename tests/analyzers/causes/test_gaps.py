@@ -104,3 +104,12 @@ def test_times_far_from_zero_and_many_instances_overflow_nothing() -> None:
         ("b2", 4, 9, 0),
     ]
     assert gaps(*wide) == [("b", 0, 2**60, 2**60, 0), ("b", 0, 5, 1, 0), ("b", 3, 4, 1, 0)]
+
+
+def test_trivial_ops_end_no_gap_and_fill_none() -> None:
+    # a runs from 0 to 300. b's op of 1 at 100 is under a hundredth of the one of 150, and under a twentieth of all.
+    a, b = ("a0", 0, 300, 0), ("b0", 250, 400, 0)
+    assert gaps(a, ("b0", 100, 101, 0), b) == [("b", 0, 250, 249, 0)]
+    assert gaps(a, ("b0", 100, 102, 0), b) == [("b", 0, 100, 100, 0), ("b", 102, 250, 148, 0)], "2 of 150"
+    assert gaps(a, *(("b0", 100 + 2 * k, 101 + 2 * k, 0) for k in range(7)), b) == [("b", 0, 250, 243, 0)]
+    assert len(gaps(a, *(("b0", 100 + 2 * k, 101 + 2 * k, 0) for k in range(8)), b)) == 9, "they take 8 of 158"
