@@ -138,7 +138,7 @@ def compare(
         reason = _why_not_told(labels, overlaps, accept_apparent=accept_apparent)
     if claimed is not None and claim is None and not reason:
         reason = f"the claim can't be held against anything: no instance of {labels[0]} has both sides"
-    if claim is not None and claim.possible and claim.measured is None and not reason:
+    if claim is not None and not claim.impossible and claim.measured is None and not reason:
         reason = f"nothing shows the claim: no instance of {', '.join(labels[1:])} has both sides"
     return Comparison(
         runs=done,

@@ -149,7 +149,7 @@ class Comparison(Record, frozen=True):
 
         Too few steps are no way to tell, but a claim that was not reached was not reached, and one that can't be can't.
         """
-        if self.claim is not None and not self.claim.possible:
+        if self.claim is not None and self.claim.impossible:
             return 1
         if self.reason:
             return 3

@@ -15,12 +15,12 @@ from analyzers.causes.without import gain_without
 from analyzers.collectives.report import Collective, RankCall, collectives_of
 from analyzers.common.errors import TracevizError
 from analyzers.common.ids import FindingId, collective_id, gap_id, instance_id, read_id, sync_id
-from analyzers.common.wording import duration, size
+from analyzers.common.wording import count_of, duration, size
 from analyzers.matching.match import MATCHED_BY
 from analyzers.overlap.instances import Instance
 from analyzers.show.result import Piece, Related, Shown
 from analyzers.syncs.points import HostSyncs, SyncPoint, host_syncs
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import ints, ints_at
 from analyzers.trace.kernels import function
 from analyzers.trace.narrow import Narrowing, counted
 from analyzers.trace.ranks import labels_of
@@ -83,9 +83,9 @@ class _Pair:
         start, end = int(gaps.start_ns[gap]), int(gaps.end_ns[gap])
         causes = [int(cause) for cause in np.argsort(-by_cause, kind="stable") if by_cause[cause]]
         alone = int(by_cause.sum() - by_cause[PEER])
-        late = f", and one of the two only waited for a late rank for {duration(int(by_cause[PEER]))}"
+        late = f", and waiting for a late rank cost {duration(int(by_cause[PEER]))} of overlap"
         sentence = (
-            f"{self.names[side]} had nothing running for {duration(end - start)} on "
+            f"{self.names[side]} had nothing{self._but_trivial(one, gap)} running for {duration(end - start)} on "
             f"{self._named(wanted)}; {self.names[1 - side]} ran alone for {duration(alone)} of it"
             f"{late if by_cause[PEER] else ''}. Then {self.writer.op_name(op)} began on stream "
             f"{self._of(op, 'stream')}."
@@ -202,6 +202,16 @@ class _Pair:
         yield from _syncs_within(self.whole, wanted.rank, start, end, thread)
         if (number := self._of(op, "collective")) >= 0:
             yield Related(collective_id(number), "the collective whose op ended the gap")
+
+    def _but_trivial(self, one: Explained, gap: int) -> str:
+        """That short ops of the idle side ran in a gap, which end none; "" where none did."""
+        explainer, ops = self.writer.explainer, self.writer.trace.ops
+        low, high = int(one.gaps.start_ns[gap]), int(one.gaps.end_ns[gap])
+        rows = explainer.started_beside(int(one.gaps.op[gap]), low, high)
+        rows = rows[(explainer.a, explainer.b)[int(one.gaps.side[gap])][rows]]
+        start, end, wait = (ints_at(ops, column, rows) for column in ("start_ns", "end_ns", "wait_ns"))
+        ran_ns = (end - start - wait)[end <= high]
+        return f" but {count_of(ran_ns.size, 'short op')} ({duration(int(ran_ns.sum()))})" if ran_ns.size else ""
 
     def _link(self, link: Link, start: int) -> str:
         def when(instant: int) -> str:

@@ -88,13 +88,18 @@ class Claim(Record, frozen=True):
         """Whether what was measured reaches the claim; None where nothing was."""
         if self.measured is None:
             return None
-        return self.possible and self.claimed - self.half_digit <= self.measured
+        return self.claimed - self.half_digit <= self.measured
+
+    @property
+    def impossible(self) -> bool:
+        """Whether the claim is beyond the bound and beyond what was measured: what was seen is possible."""
+        return not self.possible and not self.shown
 
     @property
     def words(self) -> str:
         """What the claim is worth, in one sentence."""
         tasks = f"two tasks of {duration(self.a_ns)} and {duration(self.b_ns)} can gain at most {self.bound:.2f}x"
-        if not self.possible:
+        if self.impossible:
             return f"{tasks}; {self.stated} measures something else."
         if self.measured is not None:
             shown = "shown" if self.shown else "not shown"
@@ -172,14 +177,15 @@ def judge(
     claim = check_claim(claimed, baseline, rank, apparent=apparent)
     if claim is None:
         return JudgedClaim(None, "no instance of the baseline has both sides on the rank that decides")
-    if not claim.possible:
+    measured = replace(claim, measured=gain.speedup, measured_in="this run") if gain and gain.speedup else claim
+    if measured.impossible:
         return JudgedClaim(claim)
     if unseen:
         why = "not all ranks were captured, so waiting for peers can't be told from overlap. Capture all ranks"
         return JudgedClaim(claim, f"{unseen}: {why}; --accept-apparent takes the apparent figures")
     if gain is None or gain.speedup is None:
         return JudgedClaim(claim, "no instance has both sides on the same rank in both runs")
-    claim = replace(claim, measured=gain.speedup, measured_in="this run")
+    claim = measured
     fewest = min(gain.instances, gain.baseline_instances)
     if claim.shown and fewest < LEAST_STEPS:
         is_few = "instance is" if fewest == 1 else "instances are"

@@ -98,7 +98,7 @@ class OverlapResult(Record, frozen=True):
     @property
     def claim_code(self) -> int:
         """0 a claim that is shown, or none; 1 one that can't be or was not reached; 3 no way to tell."""
-        if self.claim is not None and (not self.claim.possible or self.claim.shown is False):
+        if self.claim is not None and (self.claim.impossible or self.claim.shown is False):
             return 1
         return 3 if self.claim_reason else 0
 

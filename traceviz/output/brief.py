@@ -166,7 +166,7 @@ def _claim(claim: Claim | None) -> Json | None:
     return {
         "claimed": claim.claimed,
         "bound": _ratio(claim.bound),
-        "possible": claim.possible,
+        "possible": not claim.impossible,
         "measured": _ratio(claim.measured),
         "shown": claim.shown,
     }

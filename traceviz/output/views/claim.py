@@ -15,7 +15,7 @@ def blocks(claim: Claim | None, reason: str = "") -> list[Headline]:
     """
     if claim is None:
         return [Headline("CLAIM NOT CHECKED", f"{reason}.", "middle")] if reason else []
-    if not claim.possible:
+    if claim.impossible:
         return [Headline("IMPOSSIBLE CLAIM", claim.words, "bad")]
     more = f" {reason[0].upper()}{reason[1:]}." if reason else ""
     if claim.shown is None:

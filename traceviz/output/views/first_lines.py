@@ -119,7 +119,10 @@ def _remedy(result: OverlapResult, rank: RankOverlap) -> str:
     missed = rank.missed_ns  # a start that comes sooner by more than that gains no more
     gains = f"Fixing only this gains at most {duration(cause.sooner_ns)} in its longest gap"
     if cause.sooner_ns >= missed:
-        return f"Fixing only this may gain all {duration(missed)}."
+        steps = result.stake.steps if result.stake else 0
+        return (
+            f"Fixing only this may gain all {duration(round(missed / max(steps, 1)))}{' a step' if steps > 1 else ''}."
+        )
     return f"{gains}; then {_holder(cause)} holds it." if cause.next_cause else f"{gains}; nothing else held it there."
 
 
