@@ -16,6 +16,8 @@ from analyzers.trace.columns import ints_at
 
 FEW = 16  # ops in a gap, below which their intervals tell nothing
 MOSTLY = 0.8  # of them are launched by one thread, and begin as they are launched
+LEAST, MOST = 0.2, 0.85  # of the time that its stream is busy: below, its thread does other things; above, it keeps up
+SELDOM = 0.1  # of the time its thread may be blocked: else it waits for the GPU
 
 
 class LaunchBound(NamedTuple):
@@ -43,4 +45,6 @@ def launch_bound(explainer: Explainer, gaps: Gaps, gap: int, late: int) -> Launc
     start, end = (ints_at(trace.ops, column, rows) for column in ("start_ns", "end_ns"))
     length, every = int(np.median(end - start)), int(np.median(np.diff(np.sort(began))))
     is_prompt = np.mean(start - returned <= DISPATCH_NS) >= MOSTLY
-    return LaunchBound(one, length, every) if is_prompt and length < every else None
+    busy, blocked_ns = length / max(every, 1), explainer.blocked_ns(int(rows[0]), int(began.min()), int(began.max()))
+    is_bound = is_prompt and LEAST <= busy <= MOST and blocked_ns <= SELDOM * (began.max() - began.min())
+    return LaunchBound(one, length, every) if is_bound else None

@@ -20,7 +20,7 @@ from analyzers.overlap.measure import Missed, RankOverlap
 from analyzers.trace.freed_memory import LARGE, give_back_freed_memory
 
 AT_ONCE = 1 << 18  # ops of both sides: what is worked out of so many stays in the processor's cache
-LATE, PEER = CAUSES.index("late-launch"), CAUSES.index("peer-wait")
+LATE, PEER, UNKNOWN = (CAUSES.index(name) for name in ("late-launch", "peer-wait", "unknown"))
 LOOKED_AT = 32  # gaps of a cause, the longest, that tell what is most of it
 NEARLY_ALL, NAMED = 0.9, 0.25  # of a cause's time: from here on one place is all of it; below, none stands for it
 AFTER = len(CAUSES)  # late launches that follow a host sync are weighed apart, then added to the others
@@ -53,8 +53,6 @@ def _explain_rank(explainer: Explainer, writer: EvidenceWriter, rank: RankOverla
     for one in explainer.explain(rank.rank, rank.device, AT_ONCE):
         _weigh(one, numbers, weights, longest)
         count += one.parts.gap.size
-    unexplained = weights.sum(axis=1) == 0
-    weights[unexplained, CAUSES.index("unknown")] = 1
     total_ns = _shared(missed_ns[some], weights).sum(axis=0)
     if total_ns.sum() != rank.missed_ns:  # instances overlapped one another, as they do where pairs are moved by one
         total_ns = shares(np.array([rank.missed_ns]), total_ns[np.newaxis])[0]
@@ -90,12 +88,9 @@ def _shared(missed_ns: Ints, weights: Ints) -> Ints:
     missed_ns : of each instance.
     weights : alone time of each instance by cause, ns.
     """
-    waited = np.zeros_like(weights)
-    others = weights.copy()
-    others[:, PEER] = 0
-    waited[:, PEER] = np.where(
-        others.any(axis=1), np.minimum(missed_ns, weights[:, PEER]), missed_ns * (weights[:, PEER] > 0)
-    )
+    waited, others = np.zeros_like(weights), weights.copy()
+    waited[:, PEER], others[:, PEER] = np.minimum(missed_ns, weights[:, PEER]), 0
+    others[~others.any(axis=1), UNKNOWN] = 1
     return waited + shares(missed_ns - waited[:, PEER], others)
 
 

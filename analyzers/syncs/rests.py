@@ -180,6 +180,7 @@ def _could_wait(trace: Trace, ordering: Ordering, visits: Visits) -> Mask:
     """Visits of streams that, if anything orders them, a wait on record would."""
     lanes = ordering.lanes
     found = ordering.waits_recorded[visits.host] & (visits.parent >= 0) & (visits.parent != visits.lane)
+    found &= take_or(np.diff(lanes.first), visits.parent, 0) > 0
     found &= ~(lanes.communication[visits.lane] | take_or(lanes.communication, visits.parent, True))
     found &= ~np.isin(lanes.process[visits.lane], ints_at(trace.api, "process", calls_of_kind(trace, "memory")))
     return found & ~from_host(trace, lanes.op[visits.first]) & ~in_graph(trace, ordering, visits.first)
@@ -199,7 +200,9 @@ def _implicit_calls(trace: Trace, ordering: Ordering) -> Ints:
     calls = np.unique(ordering.graph.edges.call)
     calls = calls[calls >= 0]
     points = trace.once(host_syncs).table
-    points = points[points["hidden"]]
+    # Without operators nothing tells a synchronize that someone wrote behind a copy from one that came with it.
+    unsure = (points["op"] == "") & points["api"].str.contains("Synchronize")
+    points = points[points["hidden"] & ~unsure]
     within, at_ns = np.zeros(calls.size, dtype=bool), ints_at(trace.api, "start_ns", calls)
     of_thread = rows_by_key(*(ints_at(trace.api, name, calls) for name in ("process", "thread")))
     for key, rows in rows_by_key(ints(points, "process"), ints(points, "thread")).items():

@@ -33,7 +33,8 @@ def held(run: Run, rank: int, steps: int) -> dict[str, int]:
             total["peer-wait"] += _waited_in_vain(sides[idle], others)
         both, _, achievable = overlap(run, rank, range(step, step + 1))
         waited, missed = total.pop("peer-wait", 0), achievable - both
-        waited = min(waited, missed) if any(total.values()) else missed * (waited > 0)
+        waited = min(waited, missed)
+        total = total if any(total.values()) else {"unknown": 1}
         shares["peer-wait"] += waited
         for cause, ns in total.items():
             shares[cause] += (missed - waited) * ns // max(1, sum(total.values()))

@@ -290,9 +290,8 @@ def _pieces(device: Device, wanted: int, low: int, high: int) -> Iterator[tuple[
 
 def fair(total: int, weights: Mapping[str, int]) -> dict[str, tuple[int, int]]:
     """Cause -> (least, most) that may be its share: its exact part, rounded down or up; waits count in full."""
-    others = {cause: ns for cause, ns in weights.items() if ns and cause != "peer-wait"}
-    waits = weights.get("peer-wait", 0)
-    waits = min(total, waits) if others else total * (waits > 0)
+    waits = min(total, weights.get("peer-wait", 0))
+    others = {cause: ns for cause, ns in weights.items() if ns and cause != "peer-wait"} or {"unknown": 1}
     rest, whole = total - waits, sum(others.values())
     shares = {cause: (rest * ns // whole, -(-rest * ns // whole)) for cause, ns in others.items()}
     return shares | ({"peer-wait": (waits, waits)} if waits else {})
