@@ -207,10 +207,8 @@ class EvidenceWriter:
         where = self.thread_was_in(one, gap)
         busy += f"; at the middle of the gap the thread was in {where}" if where else ""
         if bound := self.launch_bound(one, gap):
-            busy += (
-                f"; meanwhile thread {bound.thread} launched {self._other(one, gap)} of {duration(bound.op_ns)} one "
-            )
-            busy += f"by one, every {duration(bound.every_ns)}"
+            busy += f"; meanwhile thread {bound.thread} launched {self._other(one, gap)} of {duration(bound.op_ns)}, "
+            busy += f"one every {duration(bound.every_ns)}"
         full = self.full_queue_ns(one, gap)
         if full:
             busy += f"; {duration(full)} of it its launch queue was full, so a faster host would gain nothing there"

@@ -150,10 +150,10 @@ def percent(ratio: float | None, *, apparent: bool = False, signed: bool = False
 def percent_span(low: float | None, high: float | None) -> str:
     """From one ratio to another.
 
-    >>> percent_span(0.224, 1.0), percent_span(0.0, 0.4), percent_span(0.4, 0.4)
+    >>> percent_span(0.224, 1.0), percent_span(0.0, 0.4), percent_span(0.4, 0.40001)
     ('22.4–100 %', '0–40 %', '40 %')
     """
-    if low == high or low is None or high is None:
+    if low is None or high is None or percent(low) == percent(high):
         return percent(low)
     return f"{percent(low).removesuffix(' %')}–{percent(high)}"
 

@@ -210,7 +210,7 @@ class _Pair:
         rows = explainer.started_beside(int(one.gaps.op[gap]), low, high)
         rows = rows[(explainer.a, explainer.b)[int(one.gaps.side[gap])][rows]]
         start, end, wait = (ints_at(ops, column, rows) for column in ("start_ns", "end_ns", "wait_ns"))
-        ran_ns = (end - start - wait)[end <= high]
+        ran_ns = (end - start - wait)[(end <= high) & (end > start + wait)]
         return f" but {count_of(ran_ns.size, 'short op')} ({duration(int(ran_ns.sum()))})" if ran_ns.size else ""
 
     def _link(self, link: Link, start: int) -> str:

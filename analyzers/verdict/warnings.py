@@ -179,12 +179,11 @@ def about_waits(
     for (rank_waiting, last), ns in waited.items():
         late[last] += ns if rank_waiting in looking else 0
     usual = [rank.typical for rank, _ in on_devices]
-    real = [one.ratio or 0.0 for one in usual]
-    with_waits = [min(one.overlap_ns / max(one.could_overlap_ns, 1), 1.0) for one in usual]
+    real = [one.real_overlap_ns / max(one.overlap_ns, 1) for one in usual]
     sides = [(names[side], (rank.a, rank.b)[side]) for rank, side in on_devices]
     shares = [side.wait_ns / side.busy_ns for _, side in sides]
     text = (
-        f"{labels.names(looking)}: {_from_to(real)} is real, {_from_to(with_waits)} with waits counted: "
+        f"{labels.names(looking)}: {_from_to(real)} of what overlapped is real: "
         f"{' or '.join(sorted({name for name, _ in sides}))} spends {_from_to(shares)} of its time waiting"
         f"{_mostly_for(late, labels)}. A collective that only waits for a late rank hides nothing."
     )

@@ -28,6 +28,10 @@ def _print_form(form: str, every: list[Answer]) -> None:
     worth = sum(answer.worth_most == answer.truth.cause for answer in known)
     print(f"{form}: {named} of {len(clear)} named as true; worth most {worth} of {len(known)}")
     print(f"  truths: {dict(Counter(answer.truth.cause for answer in clear))}")
+    large = [(answer, *each) for answer in every if answer.critical for each in answer.large]
+    brings = sum(back for *_, back in large)
+    says = sum(not back and cause in answer.then for answer, cause, back in large)
+    print(f"  of {len(large)} causes that hold over 30 %: {brings} bring back a quarter, {says} say what comes next")
     apart = [abs(answer.real_ns - answer.truth.real_ns) for answer in every]
     print(f"  real overlap: {apart.count(0)} of {len(apart)} ranks to the nanosecond, at most {max(apart)} ns apart")
     wrong = [answer for answer in clear if answer.named != answer.truth.cause]

@@ -32,10 +32,20 @@ class Answer:
     by_definition: dict[str, int]  # missed time shared out, from what the machine knows
     held: dict[str, int]  # missed time shared out, as named
     named: str  # first
+    then: tuple[str, ...]  # causes of which it says what comes next
     worth: dict[str, int]
     worth_range: dict[str, tuple[int, int]]
     real_ns: int
     planted: tuple[str, ...]
+
+    @property
+    def large(self) -> list[tuple[str, bool]]:
+        """Causes that hold over 30 % of what was missed, and whether their removal brings back a quarter of it."""
+        return [
+            (cause, max(self.truth.everywhere[cause], self.truth.recovered.get(cause, (0,))[0]) >= ns / 4)
+            for cause, ns in self.held.items()
+            if ns > 0.3 * sum(self.held.values()) and cause != "unknown"
+        ]
 
     @property
     def worth_most(self) -> str:
@@ -127,8 +137,9 @@ def _ask(seed: int, form: str, whole: Program, run: Run, found: list[Truth], fol
         told.append(
             Answer(
                 seed, form, found[one.rank], one.rank == result.job.rank, whole.steps, held(run, one.rank, whole.steps),
-                dict(shares), one.missed[0].cause if one.missed else "", worth, spread, one.real_overlap_ns,
-                whole.planted,
+                dict(shares), one.missed[0].cause if one.missed else "",
+                tuple(each.cause for each in one.missed if each.next_cause or each.is_not_alone), worth, spread,
+                one.real_overlap_ns, whole.planted,
             )
         )  # fmt: skip
     return told

@@ -147,6 +147,13 @@ def test_ranks_that_wait_speak_for_nothing_although_they_look_hidden() -> None:
     assert "waiting-is-not-overlap" in [warning.code for warning in result.warnings]
 
 
+def test_the_caveat_on_waits_is_a_share_of_what_overlapped() -> None:
+    """Rank 0's collective waits for 60 of its 100, compute runs from 10 to 80: 20 of 70 that overlapped are real."""
+    trace = job_run([{0: (0, 100), 1: (60, 100)}], {0: [(10, 80)], 1: [(110, 150)]})
+    (text,) = [one.message for one in check_overlap(trace).warnings if one.code == "waiting-is-not-overlap"]
+    assert text.startswith("Rank 0: 28.6 % of what overlapped is real: communication spends 60 % of its time waiting")
+
+
 def test_waits_are_taken_out_on_both_sides() -> None:
     """Two collectives against each other: the heads of both are waits."""
     run, rank = one_rank()
