@@ -8,5 +8,6 @@ from analyzers.replay.changes import MoreRoom as MoreRoom
 from analyzers.replay.changes import MoveWait as MoveWait
 from analyzers.replay.changes import OnTime as OnTime
 from analyzers.replay.changes import OwnStream as OwnStream
+from analyzers.replay.changes import Pin as Pin
 from analyzers.replay.changes import Scale as Scale
 from analyzers.replay.changes import Split as Split

@@ -10,15 +10,18 @@ from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress, silent
 from analyzers.common.records import values
 from analyzers.replay import loop
-from analyzers.replay.changes import Change, OnTime
+from analyzers.replay.changes import Change
+from analyzers.replay.fixes import MOST_UNITS, Explored, explored, worst
 from analyzers.replay.named import calls_named, host_call
 from analyzers.replay.predict import CantReplayError, Replayed, cant_be_run_again
-from analyzers.replay.result import LITTLE_MORE, CriticalPath, Prediction, WhatIf
-from analyzers.replay.suggest import Suggestion, suggested
+from analyzers.replay.result import CriticalPath, WhatIf
+from analyzers.replay.safety import safety_of
+from analyzers.replay.suggest import suggested
 from analyzers.select.select import select
 from analyzers.trace.narrow import Narrowing, counted, speaks_by_step, steps_used
 from analyzers.trace.run import ALL, as_run
 from analyzers.trace.tables import Trace
+from analyzers.verdict.check import check_overlap
 from analyzers.verdict.result import OverlapResult
 
 NOTHING_SUGGESTED = "no cause that was found suggests a change that this capture could show; name one with --change"
@@ -53,6 +56,7 @@ def what_if(
     """
     by_step, steps = speaks_by_step(trace, narrowing), steps_used(trace, narrowing)
     lost = cant_be_run_again(as_run(trace), narrowing)
+    run = trace
     trace = counted(trace, narrowing).of(trace)
     whole = trace.whole or trace
     empty = _empty_sides(whole, a, b)
@@ -63,26 +67,30 @@ def what_if(
         return WhatIf(a, b, None, (), lost, given, warnings=(*empty, *trace.warnings), steps=steps)
     progress("Replaying", 0, 0)
     try:
-        replayed = Replayed(trace, a, b, many_changes=not given, by_step=by_step)
+        replayed = Replayed(trace, a, b, many_changes=not given, by_step=by_step, most_units=MOST_UNITS)
     except CantReplayError as error:
         return WhatIf(a, b, None, (), error.message, given, warnings=(*empty, *trace.warnings), steps=steps)
-    fidelity = replayed.fidelity()
-    found: list[Prediction] = []
+    fidelity = replayed.fidelity
+    found = Explored(())
     reason = fidelity.reason
     if not reason and given:
         try:
-            found = [replayed.predict(changes, fidelity.error)]
+            one = replayed.predict(changes, fidelity.error)
+            safety = worst([safety_of(each, replayed.trace, replayed.tasks) for each in changes])
+            found = Explored((replace(one, safety=safety.named, likely=1.0),))
         except CantReplayError as error:
             reason = f"with {' + '.join(map(str, changes))}, {error.message}"
     elif not reason:
-        found = _of_suggestions(replayed, suggested(trace, replayed.tasks, a, b, overlap), fidelity.error, progress)
+        overlap = overlap or check_overlap(run, a, b, min_overlap=0.0, narrowing=narrowing)
+        found = explored(replayed, suggested(trace, replayed.tasks, a, b, overlap), fidelity.error, progress)
     path: CriticalPath | None = replayed.path(replayed.now.first) if critical_path and not fidelity.reason else None
     return WhatIf(
         a=a,
         b=b,
         replay=fidelity,
-        changes=tuple(sorted(found, key=lambda one: one.step_ns)),
-        reason=reason or ("" if found else NOTHING_SUGGESTED),
+        changes=tuple(sorted(found.predictions, key=lambda one: one.step_ns)),
+        more=found.more,
+        reason=reason or ("" if found.predictions else NOTHING_SUGGESTED),
         given=given,
         path=path,
         warnings=(*empty, *trace.warnings, *_slow(replayed)),
@@ -116,39 +124,6 @@ def _refuse_misnamed(trace: Trace, change: Change) -> None:
         selection = select(trace, text)
         if selection.reason and not selection.ranges.any() and not selection.before.any():
             raise TracevizError(f"{change}: {selection.reason}{'' if selection.reason.endswith('?') else '.'}")
-
-
-def _of_suggestions(
-    replayed: Replayed, suggestions: Sequence[Suggestion], error: float, progress: Progress
-) -> list[Prediction]:
-    """Each suggestion that finds something to change, in the order to try; the first two that gain, together."""
-    found: list[tuple[Prediction, Change]] = []
-    for done, one in enumerate(suggestions):
-        progress("Replaying with changes", done, len(suggestions) + 1)
-        try:
-            found.append((replace(replayed.predict([one.change], error), likely=one.likely), one.change))
-        except TracevizError:  # the capture has nothing to change in this way
-            continue
-    found = sorted(_without_repeated(found), key=lambda each: -each[0].worth_ns)
-    alone = [replace(one, suggested=number) for number, (one, _) in enumerate(found, 1)]
-    gaining = [each for each in found if each[0].tells and each[0].gain_ns > 0][:2]
-    if len(gaining) < 2:
-        return alone
-    try:
-        both = replayed.predict([change for _, change in gaining], error)
-    except TracevizError:  # what one does leaves the other nothing to change
-        return alone
-    return [*alone, replace(both, likely=min(one.likely for one, _ in gaining))]
-
-
-def _without_repeated(found: list[tuple[Prediction, Change]]) -> list[tuple[Prediction, Change]]:
-    """Without all ranks on time, where one rank that is on time brings as much."""
-    of_one = [one.gain_ns for one, change in found if isinstance(change, OnTime) and change.rank is not None]
-    return [
-        (one, change)
-        for one, change in found
-        if change != OnTime() or not of_one or one.gain_ns - of_one[0] > LITTLE_MORE * one.now_ns
-    ]
 
 
 def _slow(replayed: Replayed) -> list[TraceWarning]:

@@ -112,21 +112,57 @@ class DropSync(Change, frozen=True):
         return f"drop the host syncs in {_called(self.where)}, unless the host needs the result there"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
-        dropped = self._dropped(trace, tasks)
+        dropped = self.dropped(trace, tasks)
         _found(dropped, self, "no call that blocks its thread is made there")
         return returning_at_once(tasks, dropped)
 
-    def _dropped(self, trace: Trace, tasks: Tasks) -> Mask:
+    def dropped(self, trace: Trace, tasks: Tasks) -> Mask:
+        """Which of `tasks.calls` wait no longer."""
         return issued(trace, tasks, self.where) & (np.diff(tasks.calls.waits.first) > 0)
 
     def unsafe(self, trace: Trace, tasks: Tasks) -> str:
         """Whose order rests on the dropped syncs alone."""
-        orders = rests_on(trace, tasks.calls.call[self._dropped(trace, tasks)])
+        orders = rests_on(trace, tasks.calls.call[self.dropped(trace, tasks)])
         sides = [side for side, _ in Counter(one.sides for one in orders).most_common()]
         if not sides:
             return ""
         others = f" (and {len(sides) - 1} more)" if sides[1:] else ""
         return f"nothing else orders {sides[0]}{others}: make that stream wait, or this is a possible race"
+
+
+class Pin(Change, frozen=True):
+    """Copies of `where` from and to pageable memory are of pinned memory and non-blocking: their calls return at once.
+
+    They take as long on the GPU: how much faster pinned memory is nothing tells.
+    """
+
+    where: str
+    assumes: ClassVar[str] = "the host waits for what is copied to it where it reads it"
+
+    def __str__(self) -> str:
+        return f"pin {self.where}"
+
+    @property
+    def advice(self) -> str:
+        """The change as one would ask for it, with what it takes for granted."""
+        return f"copy from and to pinned memory, non_blocking=True, in {_called(self.where)}"
+
+    def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
+        blocking = self.dropped(trace, tasks)
+        _found(blocking, self, "no copy from or to pageable memory blocks its thread there")
+        return returning_at_once(tasks, blocking)
+
+    def dropped(self, trace: Trace, tasks: Tasks) -> Mask:
+        """Which of `tasks.calls` wait no longer: of the copies, and what waits right after one for nothing but it."""
+        calls, units = tasks.calls, tasks.units
+        pageable = np.zeros(units.op.size, dtype=bool)
+        for column in ("source_memory", "target_memory"):
+            pageable |= is_one_of(trace.ops, column, ("pageable",))[units.op]
+        waits = np.diff(calls.waits.first) > 0
+        for_copies = np.zeros(calls.call.size, dtype=bool)
+        for_copies[units.call[pageable & (units.call >= 0)]] = True
+        for_copies[calls.waits.owner[pageable[calls.waits.items]]] = True
+        return issued(trace, tasks, self.where) & waits & for_copies
 
 
 class DropWait(Change, frozen=True):
@@ -148,13 +184,18 @@ class DropWait(Change, frozen=True):
         return f"drop the wait of {_called(self.a)} for {_called(self.b)}, unless it needs the result"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
+        units, dropped = tasks.units, self.dropped(trace, tasks)
+        _found(dropped, self, "no such wait is on record")
+        return replace(tasks, units=replace(units, waits=kept(units.waits, ~dropped)))
+
+    def dropped(self, trace: Trace, tasks: Tasks) -> Mask:
+        """Which items of `tasks.units.waits` go."""
         units, of_a, of_b = tasks.units, units_of(trace, tasks, self.a), units_of(trace, tasks, self.b)
         # A wait may stand before the memset or copy that comes right before A on its stream.
         behind = right_before(units, of_a) & ~is_one_of(trace.ops, "kind", ("kernel",))[units.op]
         owner, item = units.waits.owner, units.waits.items
-        dropped = (of_a[owner] | (behind[owner] & ~of_b[owner])) & of_b[item]
-        _found(dropped, self, "no such wait is on record")
-        return replace(tasks, units=replace(units, waits=kept(units.waits, ~dropped)))
+        found: Mask = (of_a[owner] | (behind[owner] & ~of_b[owner])) & of_b[item]
+        return found
 
 
 class MoveWait(Change, frozen=True):
@@ -301,7 +342,7 @@ class Level(Change, frozen=True):
             if thread in named:
                 inside[rows] = coverage(calls.start_ns[rows] - gaps[rows], calls.start_ns[rows], named[thread])
         rank = np.array([one.rank for one in trace.processes], np.int64)[ints(trace.api, "process")[calls.call]]
-        less = longer_than_others(rank, _step_of_calls(trace, calls), inside)
+        less = longer_than_others(rank, step_of_calls(trace, calls), inside)
         _found(less > 0, self, "no rank's host takes longer there than the others'")
         return replace(tasks, calls=with_gaps(calls, gaps - less))
 
@@ -460,7 +501,7 @@ def _ahead(trace: Trace, process: int, a: Union, b: Union) -> Blocks:
     return Blocks(a.starts[behind], a.ends[behind], to[behind])
 
 
-def _step_of_calls(trace: Trace, calls: HostCalls) -> Ints:
+def step_of_calls(trace: Trace, calls: HostCalls) -> Ints:
     """The number of the step that each call is in, -1 where in none."""
     process = ints(trace.api, "process")[calls.call]
     at = step_index(trace).innermost(process, np.zeros(process.size, np.int64), calls.start_ns)

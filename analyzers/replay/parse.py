@@ -15,6 +15,7 @@ from analyzers.replay.changes import (
     MoveWait,
     OnTime,
     OwnStream,
+    Pin,
     Scale,
     Split,
 )
@@ -81,6 +82,7 @@ def _on_time(rest: str) -> OnTime:
 
 FORMS: dict[str, tuple[str, Callable[[str], Change]]] = {
     "drop-sync": ("drop-sync SEL", lambda rest: DropSync(_one(rest))),
+    "pin": ("pin SEL", lambda rest: Pin(_one(rest))),
     "drop-wait": ("drop-wait A on B", lambda rest: DropWait(*_two(rest, "on"))),
     "move-wait": ("move-wait A before B", lambda rest: MoveWait(*_two(rest, "before"))),
     "own-stream": ("own-stream SEL [join-before SEL]", _own_stream),

@@ -22,8 +22,9 @@ from analyzers.compare.steps import StepGroups, group_steps, slowest, step_times
 from analyzers.matching.peers import ranks_given, ranks_known, waits_seen
 from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.per_step import median_row
-from analyzers.replay.changes import Change, combined
+from analyzers.replay.changes import Change, combined, step_of_calls
 from analyzers.replay.engine import Layout, Times, run
+from analyzers.replay.fewer import cut, stretch_of
 from analyzers.replay.freed import freed, origins, shifted, waits_for_less
 from analyzers.replay.loop import loop_for
 from analyzers.replay.model import Tasks
@@ -41,10 +42,11 @@ from analyzers.trace.kernels import is_communication, is_compute
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.run import ALL, PartitionedRun
+from analyzers.trace.steps import numbers_of_ops
 from analyzers.trace.tables import Trace
 from analyzers.trace.untrusted import names_lost, untrusted, without_links
 
-MOST_OFF = 0.05  # of the step, of overlap, of the time streams stood idle: beyond, nothing is predicted
+MOST_OFF = 0.05  # of the step, of overlap: beyond, neither is predicted
 SURE = 2.0  # standard errors
 NEVER_SURER = 0.025  # of a step: runs of one program differ by as much
 TIE_NS = 4_000  # by which what is released at once may begin sooner or later
@@ -78,19 +80,31 @@ class Replayed:
 
     All of it is run; of a part of a trace, only that part's ranks and steps count, and overlap of its ops.
     `many_changes`: whether it will be run with a dozen of changes, some 50 times: that pays for a quicker loop sooner.
-    `size`: units, which then count twice. `by_step`: whether the median step speaks for overlap, as in `check_overlap`.
+    `size`: units, which then count twice. `most_units`: of a larger run fewer steps are run, in a row, and `stretch`
+    says which. `by_step`: whether the median step speaks for overlap, as in `check_overlap`.
     """
 
-    def __init__(self, trace: Trace, a: str, b: str, *, many_changes: bool = False, by_step: bool = False) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        a: str,
+        b: str,
+        *,
+        many_changes: bool = False,
+        by_step: bool = False,
+        most_units: int | None = None,
+    ) -> None:
         part, trace = trace, trace.whole or trace
         if not len(trace.api) or not (ints(trace.ops, "launch") >= 0).any():
             raise CantReplayError(without_calls(trace))
-        self.trace, self.tasks = trace, tasks(trace)
+        self.trace, self.tasks, self.stretch = trace, tasks(trace), None
         one, other, _ = without_shared(trace, select(trace, a), select(trace, b))
         here = np.ones(len(trace.ops), dtype=bool)
         if part.rows is not None:
             here = np.isin(np.arange(here.size), part.rows)
         self.picked = one.picked, other.picked
+        if most_units is not None:
+            here = self._fewer_steps(here, most_units)
         self.sides = one.picked & here, other.picked & here
         self.on_tensor_cores = on_tensor_cores(trace)
         self.pace: Pace = pace(trace, self.tasks.units, self.tasks.room)
@@ -107,6 +121,20 @@ class Replayed:
         self._own = Layout(self.tasks)
         self._last = self.tasks, self._own  # of the tasks that ran last
         self.now = self.runs(self.tasks)
+
+    def _fewer_steps(self, here: Mask, most: int) -> Mask:
+        """Keep the tasks of as many steps as are quickly run; which ops of those looked at count then."""
+        numbers = numbers_of_ops(self.trace)
+        units = self.tasks.units
+        step = numbers[units.op]
+        ends = {int(one): int(units.end_ns[step == one].max()) for one in np.unique(step[(step >= 0) & here[units.op]])}
+        took = dict(zip(ends, np.diff([units.start_ns.min(initial=0), *ends.values()]).tolist(), strict=True))
+        self.stretch = stretch_of(step, took, most)
+        if self.stretch is None:
+            return here
+        kept = [self.stretch.lead_in, *self.stretch.numbers]
+        self.tasks = cut(self.tasks, np.isin(step_of_calls(self.trace, self.tasks.calls), kept))
+        return here & np.isin(numbers, self.stretch.numbers)
 
     def _counted(self, here: Mask) -> tuple[Mask, Mask]:
         """Lanes and steps that count: of what is looked at, whole steps that all ranks have."""
@@ -234,6 +262,12 @@ class Replayed:
         devices = ops_of_devices(self.trace)
         return {key: [rows[side[rows]] for side in self.sides] for key, rows in devices.items() if key[0] in ranks}
 
+    @property
+    def tells_overlap(self) -> bool:
+        """Whether the unchanged replay gives the overlap of the capture."""
+        return not self.fidelity.overlap_reason
+
+    @cached_property
     def fidelity(self) -> Fidelity:
         """How well the replay does."""
         begin = ints(self.trace.ops, "start_ns") + ints(self.trace.ops, "wait_ns")
@@ -249,28 +283,15 @@ class Replayed:
         ]
         units = self.tasks.units
         unexplained = float(units.unexplained_ns.sum() / max(int(units.idle_ns.sum()), 1))
-        overlap_error = max(ratio, default=0.0)
-        reasons = [
-            f"{what} by {percent(off)} of {of}"
-            for what, off, of in (("step times", error, "a step"), ("real overlap", overlap_error, "what is possible"))
-            if off > MOST_OFF
-        ]
-        most = f"more than {percent(MOST_OFF)}"
-        reason = (
-            f"run again unchanged, the program misses its captured {' and '.join(reasons)}: {most}" if reasons else ""
-        )
-        if unexplained > MOST_OFF:
-            idle = f"{percent(unexplained)} of the time streams stood idle"
-            reason = f"for {idle} the capture gives no reason: {most}"
-        reason = self._not_on_record() or reason
-        steps = self.now.first.steps
+        overlap_error, steps = max(ratio, default=0.0), self.now.first.steps
         return Fidelity(
             round(float(np.median(steps))),
             round(float(np.median(self.measured))),
             error,
             overlap_error,
             unexplained,
-            reason,
+            self._not_on_record() or _missed("step times", error, "a step"),
+            _missed("real overlap", overlap_error, "what is achievable"),
         )
 
     def _not_on_record(self) -> str:
@@ -385,7 +406,7 @@ class Replayed:
             step_ns=round(measured * part),
             step_low_ns=round(measured * low),
             step_high_ns=round(measured * high),
-            ranks=tuple(self._of_rank(key, runs) for key in self.now.first.overlap),
+            ranks=tuple(self._of_rank(key, runs) for key in self.now.first.overlap) if self.tells_overlap else (),
             assumptions=(
                 *(text for one in changes if (text := one.unsafe(self.trace, self.tasks))),
                 *_assumed(changes),
@@ -466,9 +487,20 @@ class Replayed:
         if self.not_launched:
             stay = "stays where it was, and ends" if self.not_launched == 1 else "stay where they were, and end"
             assumed.append(f"{count_of(self.not_launched, 'op')} without a launch on record {stay} no step")
+        if self.stretch is not None:
+            assumed.append(self.stretch.words)
         if np.count_nonzero(self.counted) == 1:
             assumed.append("only one step counts: the range leaves out how steps scatter")
         return tuple(assumed)
+
+
+def _missed(what: str, off: float, of: str) -> str:
+    """That an unchanged replay is too far off to predict something; "" where it is not."""
+    if off <= MOST_OFF:
+        return ""
+    return f"run again unchanged, the program misses its captured {what} by {percent(off)} of {of}: more than " + (
+        percent(MOST_OFF)
+    )
 
 
 def _assumed(changes: Sequence[Change]) -> list[str]:

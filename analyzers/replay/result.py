@@ -17,6 +17,7 @@ from analyzers.replay.path import Segment, by_kind
 from analyzers.select.language import names_of
 from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.step_table import StepsUsed
+from analyzers.verdict.fix import GAINS, Fix
 
 LITTLE_ELSE = 0.1  # of the critical path, beside computation
 LITTLE_MORE = 0.01  # of the step: no gain to speak of, of one change, or of a second one beyond the first
@@ -31,7 +32,7 @@ class Fidelity(Record, frozen=True):
     step_ns, measured_step_ns : median step time, replayed and captured. error : of the steps, mean of how far each is
     off, over the captured one. overlap_error : the same of the ratio of real overlap, of the worst rank. unexplained :
     part of the time that streams stood idle before an op, for which no rule gives a reason. reason : why nothing is
-    predicted, "" where something is.
+    predicted, "" where something is. overlap_reason : why no overlap is, "" where it is.
     """
 
     step_ns: int
@@ -40,6 +41,7 @@ class Fidelity(Record, frozen=True):
     overlap_error: float
     unexplained: float
     reason: str
+    overlap_reason: str = ""
 
     @property
     def sentence(self) -> str:
@@ -81,9 +83,10 @@ class Prediction(Record, frozen=True):
 
     changes : as the command line writes them. now_ns : the step time as captured. next_cause : the kind of task that,
     computation aside, has most of the critical path of the predicted run, or computation, where all else has less than
-    a tenth of it; next_share : how much of the path it has. ranks : real overlap. likely : how much of the gain counts,
-    by whether what is taken for granted mostly holds; 1 for changes that were asked for. suggested : which one to try
-    first, second, …; None for several together, and those that were asked for.
+    a tenth of it; next_share : how much of the path it has. ranks : real overlap, empty where the replay misses that of the
+    capture. likely : how much of the gain counts in the order to try them, by safety. suggested : which one to try
+    first, second, …; None for several together, and those that were asked for. safety : the class, as in `Fix`, where
+    and advice, too.
     """
 
     changes: tuple[str, ...]
@@ -97,6 +100,9 @@ class Prediction(Record, frozen=True):
     next_share: float
     likely: float = 1.0
     suggested: int | None = None
+    safety: str = ""
+    where: str = ""
+    advice: str = ""
 
     @property
     def change(self) -> str:
@@ -110,7 +116,7 @@ class Prediction(Record, frozen=True):
 
     @property
     def worth_ns(self) -> float:
-        """The gain, weighed by how likely that holds which is taken for granted."""
+        """The gain, weighed by whether the change may be made."""
         return self.gain_ns * self.likely if self.gain_ns > 0 else self.gain_ns
 
     @property
@@ -201,7 +207,7 @@ class WhatIf(Record, frozen=True):
     """The answer of `what_if`: how well the replay does, and predictions, the largest gain first.
 
     reason : why nothing is predicted, "" where something is. replay : None where there was nothing to replay. given :
-    whether changes were asked for, not suggested.
+    whether changes were asked for, not suggested. more : further suggestions, predicted to be worth less.
     """
 
     a: str
@@ -213,6 +219,7 @@ class WhatIf(Record, frozen=True):
     path: CriticalPath | None = None
     warnings: tuple[TraceWarning, ...] = ()
     steps: StepsUsed | None = None  # those that the figures are of
+    more: int = 0
 
     @property
     def exit_code(self) -> int:
@@ -221,11 +228,14 @@ class WhatIf(Record, frozen=True):
 
     @property
     def best(self) -> Prediction | None:
-        """The prediction worth most whose range tells something; one change before two that add little."""
-        told = [one for one in self.changes if one.tells] or list(self.changes)
-        most = max((one.worth_ns for one in told), default=0.0)
-        near = [one for one in told if most - one.worth_ns <= LITTLE_MORE * one.now_ns]
-        return min(near, key=lambda one: (len(one.changes), -one.worth_ns), default=None)
+        """What was asked for; else the change to try first, which is the fix where there is one."""
+        return next(iter(self.to_try), None)
+
+    @property
+    def fix(self) -> Fix | None:
+        """The change to name: the one to try first, if it gains enough of a step and is not unsafe; None where none."""
+        best = self.best
+        return None if best is None or self.given or not is_fix(best) else as_fix(best)
 
     @property
     def to_try(self) -> list[Prediction]:
@@ -243,18 +253,18 @@ class WhatIf(Record, frozen=True):
         best = self.best
         if best is None:
             return "no prediction"
+        if not self.given and self.fix is None:
+            return "no gain"
         if not best.tells:
             return "can't tell"
-        if best.step_high_ns < best.now_ns or best.step_low_ns > best.now_ns:
-            return "faster" if best.gain_ns > 0 else "slower"
         if abs(best.gain_ns) <= LITTLE_MORE * best.now_ns:
             return "no gain"
-        return "perhaps faster" if best.gain_ns > 0 else "perhaps slower"
+        return "predicted faster" if best.gain_ns > 0 else "predicted slower"
 
     @property
     def mood(self) -> str:
         """Of `word`."""
-        return {"faster": "good", "slower": "bad"}.get(self.word, "middle")
+        return {"predicted faster": "good", "predicted slower": "bad"}.get(self.word, "middle")
 
     @property
     def sentence(self) -> str:
@@ -343,6 +353,27 @@ class WhatIf(Record, frozen=True):
     def __repr__(self) -> str:
         replay = f"replay error {percent(self.replay.error)}; " if self.replay else ""
         return f"<what if; {replay}{self.word}; {self.sentence}>"
+
+
+def is_fix(one: Prediction) -> bool:
+    """Whether a change may be named: it may be made, and gains enough of a step."""
+    return one.worth_ns > 0 and one.gain_ns >= GAINS * one.now_ns
+
+
+def as_fix(one: Prediction) -> Fix:
+    """A prediction as a fix."""
+    assumes = one.assumptions[0] if one.assumptions else ""
+    return Fix(
+        change=one.change,
+        safety=one.safety,
+        now_step_ns=one.now_ns,
+        step_ns=one.step_ns,
+        step_low_ns=one.step_low_ns,
+        step_high_ns=one.step_high_ns,
+        assumes=assumes,
+        advice=one.advice,
+        where=one.where,
+    )
 
 
 def change_in_words(one: Prediction) -> str:

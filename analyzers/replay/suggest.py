@@ -1,8 +1,7 @@
 """Changes worth a try: named by the ranges that the program marks, found by what a capture shows to be waited for.
 
-Of each kind of change the few places are tried where most could be gained if all that it waits for were gone. What a
-prediction then says is weighed by how likely that is which a change takes for granted: a trace tells what waited for
-what, hardly ever whether it had to.
+Of each kind of change the few places are tried where most could be gained if all that it waits for were gone. A trace
+tells what waited for what, hardly ever whether it had to: what each takes away decides its class (`safety`).
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
-from analyzers.ordering.lanes import MAX_NS, take_or
-from analyzers.ordering.ordering import Ordering
+from analyzers.ordering.lanes import take_or
 from analyzers.replay.changes import (
     Change,
     DropSync,
@@ -26,11 +24,13 @@ from analyzers.replay.changes import (
     MoveWait,
     OnTime,
     OwnStream,
+    Pin,
     Split,
 )
 from analyzers.replay.edits import feeding
 from analyzers.replay.model import Tasks, Units
 from analyzers.replay.room import DISPATCH_NS
+from analyzers.replay.safety import Safety, comes_later, held_by_waits, is_for_result, safety_of, waited_for_again
 from analyzers.select.language import Atom, parse
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.syncs.of_steps import groups_by_rank, step_syncs
@@ -41,7 +41,6 @@ from analyzers.trace.regions import launched_in
 from analyzers.trace.settings import BLOCKING_LAUNCHES, setting_of
 from analyzers.trace.steps import STEP, numbers_of_ops
 from analyzers.trace.tables import Trace
-from analyzers.verdict.check import check_overlap
 from analyzers.verdict.result import OverlapResult
 
 MOST = 3  # places tried of each kind of change
@@ -49,16 +48,13 @@ PIECES = 4
 FEW_LAUNCHES = 4  # a graph of fewer saves nothing
 POINT_TO_POINT = ("send", "recv", "send_recv")
 
-# How much of a predicted gain counts, by whether what a change takes for granted mostly holds.
-LIKELY, PERHAPS, SELDOM = 1.0, 0.5, 0.1
-WORDS = {LIKELY: "likely", PERHAPS: "perhaps", SELDOM: "seldom"}
-
 
 class Suggestion(msgspec.Struct, frozen=True):
-    """A change to try, and how likely that holds which it takes for granted: `LIKELY`, `PERHAPS` or `SELDOM`."""
+    """A change to try, whether it may be made (`safety`), and where in the program that is, in words."""
 
     change: Change
-    likely: float
+    safety: Safety
+    where: str = ""
 
 
 class _Places(msgspec.Struct, frozen=True):
@@ -81,39 +77,54 @@ class _Places(msgspec.Struct, frozen=True):
         return [int(one) for one in np.argsort(-total, kind="stable") if total[one] > 0]
 
 
-def suggested(trace: Trace, tasks: Tasks, a: str, b: str, result: OverlapResult | None = None) -> list[Suggestion]:
+def suggested(trace: Trace, tasks: Tasks, a: str, b: str, result: OverlapResult) -> list[Suggestion]:
     """What to try; `a` and `b` are the pair whose overlap is asked about, `result` what is known of it."""
-    result = result or check_overlap(trace, a, b, min_overlap=0.0)
     causes = {one.cause for rank in result.ranks for one in rank.missed}
-    places = _places(trace.whole or trace, tasks)
-    found = [*_leveling(result), *_syncing(trace)]
+    whole = trace.whole or trace
+    places = _places(whole, tasks)
+    late = [Level(str(Atom("nvtx", one.where))) for one in result.own_work if one.where]
+    found: list[Change] = [*late[:MOST], *_syncing(trace)]
     if (a, b) != ("comm", "compute"):
         found += _of_pair(a, b, causes)
-    found += _moves(trace.whole or trace, tasks, places)
-    found += _waits(trace.whole or trace, tasks, places)
-    found += _own_streams(trace.whole or trace, tasks, places)
-    found += [Suggestion(Split(where, PIECES), LIKELY) for where in _fed(trace.whole or trace, tasks, places)]
-    found += [Suggestion(Graph(where), PERHAPS) for where in _launch_bound(tasks, places)]
+    found += _moves(whole, tasks, places)
+    found += _waits(whole, tasks, places)
+    found += _own_streams(whole, tasks, places)
+    found += [Split(where, PIECES) for where in _fed(whole, tasks, places)]
+    found += [Graph(where) for where in _launch_bound(tasks, places)]
     if "gpu-full" in causes:
-        found += [Suggestion(MoreRoom(side), SELDOM) for side in (a, b)]
-    late = _last(trace)
-    if late is not None and ("peer-wait" in causes or _any_wait(result)):
-        found += [Suggestion(OnTime(late), LIKELY), Suggestion(OnTime(), LIKELY)]
-    return list({str(one.change): one for one in reversed(found)}.values())[::-1]
+        found += [MoreRoom(side) for side in (a, b)]
+    last = _last(trace)
+    if last is not None and ("peer-wait" in causes or _any_wait(result)):
+        found += [OnTime(last), OnTime()]
+    where = _places_of_syncs(result)
+    distinct = {str(one): one for one in reversed(found)}
+    return [
+        Suggestion(one, safety_of(one, whole, tasks), where.get(text, "")) for text, one in reversed(distinct.items())
+    ]
 
 
-def _of_pair(a: str, b: str, causes: set[str]) -> Iterator[Suggestion]:
+def _of_pair(a: str, b: str, causes: set[str]) -> Iterator[Change]:
     """What the causes of missed overlap suggest of two sides that were named."""
     pairs = [(a, b), (b, a)]
     if causes & {"event-dependency", "late-launch", "host-sync"}:
-        yield from (Suggestion(MoveWait(*pair), PERHAPS) for pair in pairs if all(map(_is_range, pair)))
+        yield from (MoveWait(*pair) for pair in pairs if all(map(_is_range, pair)))
     if "event-dependency" in causes:
-        yield from (Suggestion(DropWait(*pair), SELDOM) for pair in pairs)
-        yield from (Suggestion(Split(side, PIECES), LIKELY) for side in (a, b) if _is_communication(side))
+        yield from (DropWait(*pair) for pair in pairs)
+        yield from (Split(side, PIECES) for side in (a, b) if _is_communication(side))
     if "same-stream" in causes:
-        yield from (Suggestion(OwnStream(side), SELDOM) for side in (a, b))
+        yield from (OwnStream(side) for side in (a, b))
     if "late-launch" in causes:
-        yield from (Suggestion(Graph(side), PERHAPS) for side in (a, b) if _is_range(side))
+        yield from (Graph(side) for side in (a, b) if _is_range(side))
+
+
+def _places_of_syncs(result: OverlapResult) -> dict[str, str]:
+    """Where the syncs are that changes take out, in words, by the change."""
+    found: dict[str, str] = {}
+    for one in result.host_syncs:
+        what = one.change.partition(" ")[2]
+        for verb in ("drop-sync", "pin"):
+            found.setdefault(f"{verb} {what}", one.place)
+    return found
 
 
 def _places(trace: Trace, tasks: Tasks) -> _Places:
@@ -138,20 +149,20 @@ def _marks(trace: Trace) -> Mask:
     return is_one_of(trace.ranges, "kind", ("nvtx", "annotation")) & of_codes(code, own)
 
 
-def _leveling(result: OverlapResult) -> list[Suggestion]:
-    """Ranges in which a rank's host works longer than the others'."""
-    places = dict.fromkeys(str(Atom("nvtx", one.where)) for one in result.own_work if one.where)
-    return [Suggestion(Level(place), LIKELY) for place in [*places][:MOST]]
+def _syncing(trace: Trace) -> list[Change]:
+    """Host syncs in the steps that count, by how long they leave the GPU idle, then by how long they block the host.
 
-
-def _syncing(trace: Trace) -> list[Suggestion]:
-    """Host syncs in the steps that count, by how long they leave the GPU idle, then by how long they block the host."""
+    Copies of pageable memory are pinned, where no operator reads a single value.
+    """
     used = None if trace.whole is None else np.unique(numbers_of_ops(trace)).tolist()
-    found: dict[str, DropSync] = {}
+    found: dict[str, Change] = {}
     for one in step_syncs([groups_by_rank(trace, used)], 1):
         where = one.change.partition(" ")[2]
-        found.setdefault(where, DropSync(where, _what_blocks_launches(trace) if one.kind == "launch" else ""))
-    return [Suggestion(change, PERHAPS) for change in [*found.values()][:MOST]]
+        if one.is_pageable and where not in found:
+            found[where] = Pin(where)
+        else:
+            found.setdefault(where, DropSync(where, _what_blocks_launches(trace) if one.kind == "launch" else ""))
+    return [*found.values()][:MOST]
 
 
 def _what_blocks_launches(trace: Trace) -> str:
@@ -161,12 +172,11 @@ def _what_blocks_launches(trace: Trace) -> str:
     return names[0] if names else f"{BLOCKING_LAUNCHES[trace.runtime == 'HIP']}, if it is set"
 
 
-def _moves(trace: Trace, tasks: Tasks, places: _Places) -> list[Suggestion]:
+def _moves(trace: Trace, tasks: Tasks, places: _Places) -> list[Change]:
     """A range's work ahead of the range right before it on its thread, where that blocks the host, or is on other
-    streams; by how long the host is in it.
+    streams; by how long the host is in it, what surely needs the other last.
 
-    Seldom right is that of a collective, which sends what was computed before it, and of what waits for a side stream:
-    for its result. A wait for the stream that steps begin on stands for all that was launched there until then.
+    None of a phase of the step before the phase that it needs, and none out of the range that it is in, or around it.
     """
     calls, units = tasks.calls, tasks.units
     new = np.append(True, (np.diff(places.occurrence) != 0) | (np.diff(calls.thread) != 0))[: calls.call.size]
@@ -184,95 +194,50 @@ def _moves(trace: Trace, tasks: Tasks, places: _Places) -> list[Suggestion]:
     fits = (first >= 0) & (second >= 0) & (first != second) & np.isin(after, launched[0])
     fits &= blocks[after - 1] | ~np.isin(after, shares)
     fits &= calls.thread[heads[after - 1]] == calls.thread[heads[after]]
-    needed = _results(trace, tasks, places)
-    found: list[tuple[float, Suggestion]] = []
+    fits &= ~_nested(trace, places.occurrence[heads[after - 1]], places.occurrence[heads[after]])
+    owner, item = (places.of_unit[one[is_for_result(trace, tasks)]] for one in (units.waits.owner, units.waits.items))
+    needed = set(zip(item.tolist(), owner.tolist(), strict=True))
+    found: list[tuple[bool, float, Change]] = []
     for (y, x), rows in rows_by_key(first[fits], second[fits]).items():
         change = MoveWait(places.selectors[x], places.selectors[y])
-        found.append(
-            (host_ns[after[fits][rows] - 1].sum(), Suggestion(change, SELDOM if (y, x) in needed else PERHAPS))
-        )
-    found.sort(key=lambda each: (-each[1].likely, -each[0]))
-    return [each for _, each in found[:MOST]]
+        if not comes_later(change.b, change.a):
+            found.append(((y, x) in needed, -float(host_ns[after[fits][rows] - 1].sum()), change))
+    found.sort(key=lambda each: each[:2])
+    return [each for *_, each in found[:MOST]]
 
 
-def _results(trace: Trace, tasks: Tasks, places: _Places) -> set[tuple[int, int]]:
-    """Places whose work the second of each pair waits for, and surely for its result."""
+def _nested(trace: Trace, first: Ints, second: Ints) -> Mask:
+    """Of two ranges each, rows of `Trace.ranges`, whether one lies in the other."""
+    start, end = (take_or(ints(trace.ranges, name), np.stack([first, second]), 0) for name in ("start_ns", "end_ns"))
+    found: Mask = (start[0] <= start[1]) & (end[1] <= end[0]) | (start[1] <= start[0]) & (end[0] <= end[1])
+    return found
+
+
+def _waits(trace: Trace, tasks: Tasks, places: _Places) -> list[Change]:
+    """Waits that held streams up longest, first those that the program waits for once more later."""
     units = tasks.units
     owner, item = units.waits.owner, units.waits.items
-    sends = (units.collective[owner] >= 0) & ~np.isin(operations(trace), ("recv",))[units.op[owner]]
-    joins = ~np.isin(units.lane[item], _main_streams(trace, units))
-    return set(zip(*(places.of_unit[one[sends | joins]].tolist() for one in (item, owner)), strict=True))
-
-
-def _main_streams(trace: Trace, units: Units) -> Ints:
-    """The lane of each rank that most steps begin their computation on."""
-    step = numbers_of_ops(trace)[units.op]
-    computes = np.flatnonzero((units.collective < 0) & (units.call >= 0))
-    ordered = computes[np.argsort(units.call[computes], kind="stable")]
-    first = [
-        ordered[rows[0]] for rows in rows_by_key(units.rank[ordered], units.device[ordered], step[ordered]).values()
-    ]
-    lane = units.lane[np.array(first, np.int64)]
-    found = [np.bincount(lane[rows]).argmax() for rows in rows_by_key(units.rank[np.array(first, np.int64)]).values()]
-    return np.array(found, np.int64)
-
-
-def _waits(trace: Trace, tasks: Tasks, places: _Places) -> list[Suggestion]:
-    """Waits that held streams up longest. That the program waits for the same again later shows where it is needed."""
-    units = tasks.units
-    owner, item = units.waits.owner, units.waits.items
-    ready = np.where(units.call[owner] >= 0, take_or(tasks.calls.start_ns, units.call[owner], 0), 0)
-    ready = np.maximum(ready + units.submitted_ns[owner], take_or(units.end_ns, units.previous[owner], 0))
-    held = np.maximum(units.end_ns[item] - ready, 0)
+    held = held_by_waits(tasks)
     held[units.start_ns[owner] - units.end_ns[item] > DISPATCH_NS] = 0
-    again = _waited_for_again(trace, tasks)[owner]
-    found: list[tuple[int, Suggestion]] = []
+    again = waited_for_again(trace, tasks)[owner]
+    found: list[tuple[bool, int, Change]] = []
     waiting, awaited = places.of_unit[owner], places.of_unit[item]
     known = (waiting >= 0) & (awaited >= 0) & (held > 0)
     for (a, b), rows in rows_by_key(waiting[known], awaited[known]).items():
         of = np.flatnonzero(known)[rows]
-        likely = LIKELY if held[of][again[of]].sum() > held[of].sum() / 2 else SELDOM
         texts = [places.selectors[a], places.selectors[b]]
         if a == b:
             ends = units.op[[owner[of[0]], item[of[0]]]]
             sides = ["comm" if one else "compute" for one in is_communication(trace)[ends]]
             texts = [f"{text}+{side}" for text, side in zip(texts, sides, strict=True)]
         if texts[0] != texts[1]:
-            found.append((int(held[of].sum()), Suggestion(DropWait(*texts), likely)))
-    found.sort(key=lambda each: (-each[1].likely, -each[0]))
-    return [each for _, each in found[:MOST]]
+            is_again = bool(held[of][again[of]].sum() > held[of].sum() / 2)
+            found.append((not is_again, -int(held[of].sum()), DropWait(*texts)))
+    found.sort(key=lambda each: each[:2])
+    return [each for *_, each in found[:MOST]]
 
 
-def _waited_for_again(trace: Trace, tasks: Tasks) -> Mask:
-    """Units that wait for a collective, which their stream is told to wait for once more later.
-
-    Of three sends, of which two are waited for one by one, and before an op later all three: the first two.
-    """
-    ordering = trace.once(Ordering)
-    linked, lanes = ordering.linked, ordering.lanes
-    known = np.flatnonzero((linked.wait_lane >= 0) & (linked.waits.source >= 0) & (linked.waits.record >= 0))
-    lane, source, exact = linked.wait_lane[known], linked.waits.source[known], linked.waits.exact[known]
-    unit = lanes.unit(lane, lanes.queued_before(lane, linked.calls.waits.start_ns[known]))
-    sent = lanes.queued_before(source, linked.calls.records.start_ns[linked.waits.record[known]])
-    awaited = lanes.unit(source, sent - 1)
-    collective = ints(trace.ops, "collective")[lanes.op]
-    of_collectives = (unit >= 0) & (awaited >= 0) & (take_or(collective, awaited) >= 0)
-    found = np.zeros(lanes.op.size, dtype=bool)
-    for rows in rows_by_key(np.where(of_collectives, lane, -1), source).values():
-        if not of_collectives[rows[0]]:
-            continue
-        rows = rows[np.argsort(unit[rows], kind="stable")]
-        heads = np.flatnonzero(np.append(True, np.diff(unit[rows]) != 0))
-        upto, earliest = np.maximum.reduceat(sent[rows], heads), np.minimum.reduceat(sent[rows], heads) - 1
-        times = np.diff(np.append(heads, rows.size))
-        stated = np.logical_and.reduceat(exact[rows], heads)
-        since = np.where(stated, earliest, upto - times)  # where nothing names them, each is for one more collective
-        later = np.append(np.minimum.accumulate(since[:0:-1])[::-1], MAX_NS)
-        found[unit[rows[heads]]] = upto > later
-    return found[lanes.unit_of_op[tasks.units.op]]
-
-
-def _own_streams(trace: Trace, tasks: Tasks, places: _Places) -> list[Suggestion]:
+def _own_streams(trace: Trace, tasks: Tasks, places: _Places) -> list[Change]:
     """Work that other work of its step is queued behind, by how long the shorter of the two takes.
 
     What only copies to the host writes nothing that a later op reads.
@@ -292,11 +257,7 @@ def _own_streams(trace: Trace, tasks: Tasks, places: _Places) -> list[Suggestion
     others = np.unique(places.of_unit[placed[~to_host]])
     sure = [one for one in ranked if one not in others]
     rest = [one for one in ranked if one in others]
-    return [
-        Suggestion(OwnStream(places.selectors[one]), likely)
-        for some, likely in ((sure, LIKELY), (rest, SELDOM))
-        for one in some[:MOST]
-    ]
+    return [OwnStream(places.selectors[one]) for some in (sure, rest) for one in some[:MOST]]
 
 
 def _fed(trace: Trace, tasks: Tasks, places: _Places) -> list[str]:

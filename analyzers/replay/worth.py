@@ -9,34 +9,30 @@ Now 60 µs of a side's 100 µs overlap; without the cause 114 µs of 120 µs, fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
 from analyzers.arrays.types import Mask
-from analyzers.common.errors import TracevizError
 from analyzers.overlap.measure import Missed, RankOverlap
-from analyzers.replay.changes import Change
-from analyzers.replay.model import Tasks
-from analyzers.replay.outcomes import Outcome, Runs, share
+from analyzers.replay.fixes import MANY_UNITS, MOST_UNITS, explored, first_fix
+from analyzers.replay.outcomes import Outcome, Runs
 from analyzers.replay.predict import CantReplayError, Replayed, cant_be_run_again
 from analyzers.replay.removals import without
-from analyzers.replay.result import Fidelity
-from analyzers.replay.suggest import LIKELY, PERHAPS, SELDOM, Suggestion, suggested
+from analyzers.replay.result import Prediction, as_fix
+from analyzers.replay.suggest import suggested
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.narrow import Narrowing, counted, speaks_by_step
 from analyzers.trace.run import ALL, PartitionedRun, as_run
 from analyzers.trace.tables import Trace
-from analyzers.verdict.remedy import Remedy
+from analyzers.verdict.fix import Fix
 from analyzers.verdict.result import OverlapResult
 
-MOST_OPS = 1_500  # of the whole run: their replays take some 2 s in plain Python
+MOST_OPS = 200_000  # of the whole run: to lay out more takes longer than all else of an answer
 UNSURE = 0.02  # of what is possible: the replay of a program is never surer
-ALIKE = 0.01  # of what is possible: of changes that recover as much, the one with the shortest step is named
-LIKELIEST_FIRST = LIKELY, PERHAPS, SELDOM
+FEW = 3  # causes of a large run, whose worth is found
 _DEFAULT = "comm", "compute"
 
 Measure = Callable[[Sequence[Outcome], Outcome, DeviceKey], float]  # of runs, with the one before the change
@@ -53,8 +49,6 @@ def with_worth(
     everywhere : all causes of every rank; else the findings of the rank that decides, where one does: a text tells of
     no others.
     """
-    if not any(rank.missed for rank in result.ranks):
-        return result
     run = as_run(run)
     if run.size > MOST_OPS:
         reason = f"more than {MOST_OPS:,} ops ({run.size:,}) are not replayed here"
@@ -66,18 +60,32 @@ def with_worth(
         return replace(result, worth_unknown=reason)
     trace = counted(run.trace, narrowing).of(run.trace)
     try:
-        replayed = Replayed(trace, result.a, result.b, by_step=speaks_by_step(run.trace, narrowing))
+        by_step = speaks_by_step(run.trace, narrowing)
+        replayed = Replayed(trace, result.a, result.b, by_step=by_step, most_units=MOST_UNITS)
     except CantReplayError as error:
         return replace(result, worth_unknown=error.message)
-    fidelity = replayed.fidelity()
-    if reason := fidelity.reason:
+    if reason := replayed.fidelity.reason:
         return replace(result, worth_unknown=reason)
-    if everywhere or not result.deciding_rank:
-        causes = {one.cause for rank in result.ranks for one in rank.missed}
-    else:
-        causes = {one.cause.cause for one in result.findings}
-    found = _Worth(replayed, fidelity, result, causes)
-    return replace(result, ranks=tuple(map(found.of_rank, result.ranks)), remedy=found.remedy(trace))
+    suggestions = suggested(trace, replayed.tasks, result.a, result.b, result)
+    tried = explored(replayed, suggestions, replayed.fidelity.error, few=True)
+    found = _Worth(replayed, result, _causes(result, replayed, everywhere=everywhere))
+    return replace(
+        result,
+        ranks=tuple(map(found.of_rank, result.ranks)),
+        fix=found.fix(first_fix(tried.predictions)),
+        worth_unknown=replayed.fidelity.overlap_reason,
+    )
+
+
+def _causes(result: OverlapResult, replayed: Replayed, *, everywhere: bool) -> list[str]:
+    """The causes whose worth is to be found, of a large run the first few of the rank that decides."""
+    if replayed.fidelity.overlap_reason:
+        return []
+    large = replayed.tasks.units.op.size >= MANY_UNITS
+    if result.deciding_rank is None or (everywhere and not large):
+        return list(dict.fromkeys(one.cause for rank in result.ranks for one in rank.missed))
+    causes = [one.cause.cause for one in result.findings]
+    return causes[:FEW] if large else causes
 
 
 def _command(result: OverlapResult) -> str:
@@ -90,8 +98,8 @@ def _command(result: OverlapResult) -> str:
 class _Worth:
     """Replays of one run without this or that, each run once for all ranks."""
 
-    def __init__(self, replayed: Replayed, fidelity: Fidelity, result: OverlapResult, causes: Iterable[str]) -> None:
-        self.replayed, self.fidelity, self.result = replayed, fidelity, result
+    def __init__(self, replayed: Replayed, result: OverlapResult, causes: Iterable[str]) -> None:
+        self.replayed, self.fidelity, self.result = replayed, replayed.fidelity, result
         self.possible_ns = {(rank.rank, rank.device): rank.could_overlap_ns for rank in result.ranks}
         ops = replayed.trace.ops
         self.shorter: dict[DeviceKey, Mask] = {}  # ops of the side that is busy for less
@@ -142,104 +150,26 @@ class _Worth:
         each = [run.overlap[device][0] * took / one if one else 0.0 for run, one in zip(runs, takes, strict=True)]
         return float(np.mean(each))
 
-    def _share(self, runs: Sequence[Outcome], _: Outcome, device: DeviceKey) -> float:
-        """The same by its ratio, as `what_if` has it: a change may cut ops into pieces, with time between them."""
-        return share(runs, device) * self.possible_ns[device]
-
     def _took(self, run: Outcome, device: DeviceKey) -> float:
         """How long the ops of a device's shorter side take in all, ns."""
         which = self.shorter[device][run.tasks.units.op]
         return float((run.times.unit_end - run.times.unit_began)[which].sum())
 
-    def remedy(self, trace: Trace) -> Remedy | None:
-        """Of the changes that the causes suggest the one that recovers most on the rank that decides.
-
-        What a change recovers counts for as much as it is likely that it may be made. None where the bar is met, where
-        nothing surely recovers any overlap, or only what surely makes steps longer.
-        """
+    def fix(self, one: Prediction | None) -> Fix | None:
+        """The fix with what it brings of overlap on the rank that decides, where that is predicted."""
+        if one is None:
+            return None
         device = self.result.job.deciding
-        if self.result.passed or device is None or device not in self.replayed.now.first.overlap:
-            return None
-        to_gain = 1 - share([self.replayed.now.first], device)
-        found = suggested(trace, self.replayed.tasks, self.result.a, self.result.b, self.result)
-        tried: list[_Tried] = []
-        for likely, then in zip(LIKELIEST_FIRST, (*LIKELIEST_FIRST[1:], 0.0), strict=True):
-            tried += self._tried([one for one in enumerate(found) if one[1].likely == likely], device)
-            tried.sort(key=lambda one: (-one.points, one.step_ns, one.place))
-            while tried and (not then or tried[0].points > _points(to_gain, then)):  # what comes has no more points
-                if remedy := self._told(tried.pop(0), device):
-                    return remedy
-        return None
-
-    def _tried(self, suggestions: Sequence[tuple[int, Suggestion]], device: DeviceKey) -> Iterator[_Tried]:
-        """Runs with suggested changes, of those that recover anything."""
-        for place, one in suggestions:
-            try:
-                tasks, at_best = self.replayed.changed([one.change])
-                known = self._known(tasks)
-                likely = known.likely if known else self.replayed.likely(tasks, at_best)
-            except TracevizError:  # the capture has nothing to change in this way
-                continue
-            gained = share(likely, device) - share([self.replayed.now.first], device)
-            if gained > UNSURE:
-                step_ns = float(np.mean([np.median(run.steps) for run in likely]))
-                yield _Tried(one.change, place, _points(gained, one.likely), step_ns, tasks, likely, known)
-
-    def _known(self, tasks: Tasks) -> Runs | None:
-        """Runs of the same tasks: to drop the only host syncs is what it takes to be without that cause."""
-        return next((runs for runs in self.runs.values() if runs and runs.tasks.same_as(tasks)), None)
-
-    def _told(self, tried: _Tried, device: DeviceKey) -> Remedy | None:
-        """A change in figures; None where it surely makes steps longer, or may recover nothing.
-
-        That it recovers nothing where others begin first does not count: for some of the pieces they do.
-        """
-        change = tried.change
-        try:
-            runs = tried.known or self.replayed.runs(tried.tasks, tried.likely)
-        except CantReplayError:  # with more or less slowdown it would wait for itself
-            return None
-        likely, low, high = self._recovered(runs, device, self._share)
-        now = self.replayed.now
-        in_order = (
-            self._gained([one], before, device, self._share)
-            for one, before in ((runs.most, now.most), (runs.least, now.least))
-        )
-        prediction = self.replayed.predict([change], self.fidelity.error, runs)
-        if min(likely, *in_order) <= self._unsure(likely, device) or prediction.step_low_ns > prediction.now_ns:
-            return None
-        (rank,) = (one for one in prediction.ranks if (one.rank, one.device) == device)
-        return Remedy(
-            change=str(change),
+        of_rank = next((rank for rank in one.ranks if (rank.rank, rank.device) == device), None)
+        if device is None or of_rank is None:
+            return as_fix(one)
+        return replace(
+            as_fix(one),
             rank=device[0],
             device=device[1],
-            recoverable_ns=likely,
-            recoverable_low_ns=low,
-            recoverable_high_ns=high,
-            now_ratio=rank.now_ratio or 0.0,
-            ratio=rank.ratio or 0.0,
-            now_step_ns=prediction.now_ns,
-            step_ns=prediction.step_ns,
-            step_low_ns=prediction.step_low_ns,
-            step_high_ns=prediction.step_high_ns,
-            assumes=change.assumes,
-            advice="; ".join(filter(None, (change.advice, change.unsafe(self.replayed.trace, self.replayed.tasks)))),
+            recoverable_ns=of_rank.real_overlap_ns - of_rank.now_ns,
+            recoverable_low_ns=of_rank.low_ns - of_rank.now_ns,
+            recoverable_high_ns=of_rank.high_ns - of_rank.now_ns,
+            now_ratio=of_rank.now_ratio or 0.0,
+            ratio=of_rank.ratio or 0.0,
         )
-
-
-class _Tried(msgspec.Struct, frozen=True):
-    """A change, which of the suggested it is, what it recovers by how likely that is, a step, its tasks, likely runs,
-    and all that may be of them, if that is known.
-    """
-
-    change: Change
-    place: int
-    points: int
-    step_ns: float
-    tasks: Tasks
-    likely: tuple[Outcome, ...]
-    known: Runs | None
-
-
-def _points(gained: float, likely: float) -> int:
-    return round(gained * likely / ALIKE)

@@ -6,6 +6,7 @@ is what it costs the GPU. It is told of the rank where it costs most.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
@@ -22,6 +23,7 @@ from analyzers.trace.regions import launch_span
 from analyzers.trace.steps import STEP, find_steps, step_index
 from analyzers.trace.tables import Trace
 
+SINGLE_VALUE = re.compile(r"aten::(item|_local_scalar_dense|is_nonzero|equal|nonzero)")  # which the host reads at once
 MATTERS = 0.005  # of a step: one that blocks, or leaves its GPU idle, for less is none to look for
 BetweenRanks = Mapping[int, list[SyncGroup]]
 
@@ -31,7 +33,7 @@ class StepSync(Record, frozen=True):
 
     call : that blocks. kind, hidden, range, origin, frame, copy, bytes, waited, delayed : as in `SyncGroup`. count : a
     step. blocked_ns : the host; idle_ns : its GPU, within and after it. steps : that are averaged over, 0 where there
-    are none, and figures are sums. change : what takes it out, as `traceviz what-if` has it.
+    are none, and figures are sums. memory : the host's that the copy is from or to. change : what takes it out, as `traceviz what-if` has it.
     """
 
     call: str
@@ -51,18 +53,29 @@ class StepSync(Record, frozen=True):
     idle_ns: int
     steps: int
     change: str
+    memory: str = ""
+
+    @property
+    def is_pageable(self) -> bool:
+        """Whether copies of pageable memory block, which pinned memory and `non_blocking=True` would not."""
+        return self.memory == "pageable" and not SINGLE_VALUE.search(self.origin)
+
+    @property
+    def place(self) -> str:
+        """What blocks, and where."""
+        by = self.origin if self.call in self.origin else f"{self.origin} ({self.call})" if self.origin else self.call
+        where = f" in {self.range}" if self.range else ""
+        at = f" at {self.frame}" if self.frame else ""
+        return f"{by}{where}{at}"
 
     @property
     def words(self) -> str:
         """In a sentence: what, where, how often, what it costs, what it delays."""
-        by = self.origin if self.call in self.origin else f"{self.origin} ({self.call})" if self.origin else self.call
-        where = f" in {self.range}" if self.range else ""
-        at = f" at {self.frame}" if self.frame else ""
         each = " a step" if self.steps else ""
         delayed = f", which delays {self.delayed}" if self.delayed else ""
         times = f"{self.count:.3g} time{'' if self.count == 1 else 's'}{each} on {ranks_in_words(self.ranks)}"
         cost = f"blocks the host {duration(self.blocked_ns)} and leaves the GPU idle {duration(self.idle_ns)}"
-        return f"{by}{where}{at}: {times}, {cost}{delayed}"
+        return f"{self.place}: {times}, {cost}{delayed}"
 
 
 def groups_by_rank(trace: Trace, of_steps: Collection[int] | None = None) -> dict[int, list[SyncGroup]]:
@@ -124,6 +137,7 @@ def _of_all(groups: list[tuple[int, SyncGroup]], steps: int) -> StepSync:
         blocked_ns=sum(one.duration_ns for one in mine) // over,
         idle_ns=sum(one.gpu_idle_ns + one.after_ns for one in mine) // over,
         steps=steps,
+        memory=worst.memory,
         change=f"drop-sync {place_of(worst.range, worst.origin, worst.api, worst.kind)}",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import msgspec
@@ -19,7 +20,7 @@ from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
 from analyzers.syncs.context import Findings, Texts, around, ranges_around, table_of
 from analyzers.syncs.unrecorded import OUTLASTS_NS, behind_graphs
-from analyzers.trace.columns import codes, ints, ints_at
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of
 from analyzers.trace.tables import Trace
 from analyzers.trace.torch_seen import torch_seen
 
@@ -40,7 +41,7 @@ class SyncPoint(Record, frozen=True):
 
     `range` is the innermost range, `op` the outermost operator inside it, `chain` the operators from there on, `frame`
     the Python line; `pattern` what the calls look like where no operator is on record. `copy` and `bytes` are of the
-    copy that was waited for; `waited_stream`, `waited_event` and `waited_op` (the last op needed, a row of `Trace.ops`,
+    copy that was waited for, `memory` the host's that it is from or to ("pageable", "pinned", ""); `waited_stream`, `waited_event` and `waited_op` (the last op needed, a row of `Trace.ops`,
     `waited_name` its name) what the call waited for. `gpu_idle_ns` is what it cost: idle time of its device from the
     drain to the call's return. `after_ns` is what was idle from there to the device's next launch: the host's time, not
     the call's. `delayed` is the range of the next op that the thread launched, "" where the device was idle in neither.
@@ -73,6 +74,7 @@ class SyncPoint(Record, frozen=True):
     delayed: str
     call: int
     unrecorded_ns: int = 0
+    memory: str = ""
 
 
 class HostSyncs(Findings, frozen=True):
@@ -172,9 +174,18 @@ def host_syncs(trace: Trace) -> HostSyncs:
         "delayed": np.where(idle + cost_of.after_ns > 0, next_range, ""),
         "call": call.astype(np.int64),
         "unrecorded_ns": unrecorded,
+        "memory": _host_memory(trace, copy),
     }
     order = np.lexsort((start, start - end, -idle))
     return HostSyncs(table_of(SyncPoint, {name: values[order] for name, values in columns.items()}))
+
+
+def _host_memory(trace: Trace, copy: Ints) -> Texts:
+    """The kind of host memory that each copy is from or to."""
+    found = np.full(copy.size, "", object)
+    for column, kind in itertools.product(("source_memory", "target_memory"), ("pageable", "pinned")):
+        found[take_or(is_one_of(trace.ops, column, (kind,)), copy, False)] = kind
+    return found
 
 
 def _points(trace: Trace, ordering: Ordering, blocking: Blocking) -> tuple[Ints, Ints]:

@@ -27,9 +27,9 @@ from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.step_table import StepsUsed
 from analyzers.verdict.claim import Claim
 from analyzers.verdict.findings import Finding, findings
+from analyzers.verdict.fix import Fix
 from analyzers.verdict.gain import Gain
 from analyzers.verdict.part import PairingDecision
-from analyzers.verdict.remedy import Remedy
 from analyzers.verdict.stake import Stake
 
 MOODS = {"overlapped": "good", "partial": "middle", "serialized": "bad", "inconclusive": "middle"}
@@ -44,7 +44,7 @@ class OverlapResult(Record, frozen=True):
     `last_arrival` is None unless a side is communication that is nearly all matched over ranks. `ranks_given` counts
     the ranks that were given (or asked for, where that is fewer: `ranks_asked`), `ranks_known` those the job is known
     to have had, None where nothing says. `contention` says what overlap cost, per rank and device where sides met.
-    `remedy` is the change that would bring most, None where the bar is met or none is predicted to bring anything.
+    `fix` is the change that is predicted to shorten a step most, None where none gains enough and may be made.
     `contended` says what the sides likely contend for, None where no GPU counters were captured.
     `stake` is what is at stake on the rank that decides, `waited_for` how long its collectives waited for each (rank,
     device), ns. `times` is where each device's time goes. `worth_unknown` says why nothing
@@ -75,7 +75,7 @@ class OverlapResult(Record, frozen=True):
     ranks_given: int = 0
     ranks_known: int | None = None
     ranks_asked: bool = False
-    remedy: Remedy | None = None
+    fix: Fix | None = None
     worth_unknown: str = ""
     communication: tuple[Counted, ...] = ()
     stake: Stake | None = None
@@ -225,12 +225,6 @@ class OverlapResult(Record, frozen=True):
         return f"{in_words(self.cost, *self.names, has_baseline=self.gain is not None)} ({named})."
 
     @property
-    def remedy_sentence(self) -> str:
-        """The change that would bring most, and what, in words; empty where there is none."""
-        one = self.remedy
-        return one.sentence(self.device_labels.name(one.rank, one.device)) if one else ""
-
-    @property
     def device_labels(self) -> DeviceLabels:
         """What the devices of the ranks are called."""
         return DeviceLabels.of((rank.rank, rank.device) for rank in self.ranks)
@@ -292,7 +286,7 @@ class OverlapResult(Record, frozen=True):
         ]
         text = f"A = {self.a}, B = {self.b}. {self.sentence}"
         mood = MOODS[self.verdict]
-        notes = [f"worth most: {self.remedy_sentence}"] if self.remedy else []
+        notes = [f"fix: {self.fix.advice}: predicted {self.fix.step_in_words}"] if self.fix else []
         notes += [f"overlap costs: {self.cost_sentence}"] if self.cost_sentence else []
         notes += [f"claim: {self.claim.words}"] if self.claim else []
         return card(

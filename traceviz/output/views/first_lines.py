@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from analyzers.overlap.measure import Missed, RankOverlap
-from analyzers.verdict.remedy import Remedy
 from analyzers.verdict.result import OverlapResult
 from analyzers.verdict.stake import BOTH, LATE_RANKS, TRANSFER, Stake
 from traceviz.output.quantities import count_of, duration, part_of, percent, span
@@ -108,9 +107,9 @@ def _held(part: int, whole: int) -> str:
 
 def _remedy(result: OverlapResult, rank: RankOverlap) -> str:
     """The change worth most, as the replay has it; else what removing the largest cause gains at its longest gap."""
-    one, found = result.remedy, result.findings
+    one, found = result.fix, result.findings
     if one is not None:
-        return f"Fix: {one.advice} – predicted: {_gained(result, one)}."
+        return f"Fix: {one.advice}: predicted {one.step_in_words}."
     if result.passed or not found or found[0].cause.sooner_ns is None:
         return ""
     cause = found[0].cause
@@ -128,16 +127,6 @@ def _remedy(result: OverlapResult, rank: RankOverlap) -> str:
 
 def _holder(cause: Missed) -> str:
     return _HOLDERS.get(cause.next_cause or "", "something else")
-
-
-def _gained(result: OverlapResult, one: Remedy) -> str:
-    """Overlap gained, a step where steps are marked; and the ratio, unless an inconclusive answer leaves that open."""
-    steps = result.stake.steps if result.stake else 0
-    likely, low, high = (
-        round(ns / max(steps, 1)) for ns in (one.recoverable_ns, one.recoverable_low_ns, one.recoverable_high_ns)
-    )
-    text = f"{duration(likely)} more overlap{' a step' if steps else ''} ({span(low, high)})"
-    return text if result.passed is None else f"{text}, {percent(one.now_ratio)} → {percent(one.ratio)}"
 
 
 def _at_stake(result: OverlapResult) -> str:

@@ -1,0 +1,126 @@
+"""Which change is worth most: each that a capture suggests is run, the likeliest way first, the best in every way.
+
+One order for all answers: by how much shorter a step gets, of which all counts where a change is safe, half where it is
+asked as a question, a tenth where nothing says that it may be made, and nothing where it is unsafe (`safety`). So a
+conditional change is named before a safe one where it gains over twice as much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from analyzers.common.errors import TracevizError
+from analyzers.common.progress import Progress, silent
+from analyzers.replay.changes import Change, OnTime
+from analyzers.replay.model import Tasks
+from analyzers.replay.outcomes import Outcome
+from analyzers.replay.predict import Replayed
+from analyzers.replay.result import LITTLE_MORE, Prediction, is_fix
+from analyzers.replay.safety import WORST_FIRST, Safety
+from analyzers.replay.suggest import Suggestion
+
+MOST_UNITS = 10_000  # that are run again: of a larger run fewer steps, in a row
+MANY_UNITS = 4_000  # from here on only the best are run in every way
+BEST = 4
+
+
+class Explored(msgspec.Struct, frozen=True):
+    """Predictions of suggested changes, in the order to try; how many more were run in the likeliest way alone."""
+
+    predictions: tuple[Prediction, ...]
+    more: int = 0
+
+
+class _Screened(msgspec.Struct, frozen=True):
+    """A suggestion with its tasks, the likeliest runs of them, and what they gain of a step, weighed."""
+
+    suggestion: Suggestion
+    tasks: Tasks
+    likely: tuple[Outcome, ...]
+    worth: float
+
+
+def explored(
+    replayed: Replayed, suggestions: Sequence[Suggestion], error: float, progress: Progress = silent, *, few: bool = False
+) -> Explored:
+    """What suggested changes are worth, the one to try first first; of two that gain the most, also both together.
+
+    Parameters
+    ----------
+    error : of the unchanged replay's steps. few : whether the best alone are asked for.
+    """
+    screened = []
+    for done, one in enumerate(suggestions):
+        progress("Replaying with changes", done, len(suggestions) + BEST)
+        screened += _screened(replayed, one)
+    screened.sort(key=lambda one: -one.worth)
+    many = few or replayed.tasks.units.op.size >= MANY_UNITS
+    chosen = screened[:BEST] if many else screened
+    found: list[tuple[Prediction, Change]] = []
+    for done, each in enumerate(chosen):
+        progress("Replaying with changes", len(suggestions) + done, len(suggestions) + len(chosen))
+        found += _predicted(replayed, each, error)
+    found.sort(key=lambda each: -each[0].worth_ns)
+    found = _without_repeated(found)
+    alone = [replace(one, suggested=number) for number, (one, _) in enumerate(found, 1)]
+    together = [] if few else _both(replayed, found, error)
+    return Explored((*alone, *together), len(screened) - len(chosen))
+
+
+def _screened(replayed: Replayed, one: Suggestion) -> Iterator[_Screened]:
+    """A suggestion run in the likeliest way; nothing where the capture has nothing to change in this way."""
+    try:
+        tasks, at_best = replayed.changed([one.change])
+        likely = replayed.likely(tasks, at_best)
+    except TracevizError:
+        return
+    now = max(float(np.median(replayed.now.first.steps)), 1.0)
+    gain = 1 - float(np.mean([np.median(run.steps) for run in likely])) / now
+    yield _Screened(one, tasks, likely, gain * one.safety.weight if gain > 0 else gain)
+
+
+def _predicted(replayed: Replayed, one: _Screened, error: float) -> Iterator[tuple[Prediction, Change]]:
+    change, safety = one.suggestion.change, one.suggestion.safety
+    try:
+        found = replayed.predict([change], error, replayed.runs(one.tasks, one.likely))
+    except TracevizError:  # with more or less slowdown it would wait for itself
+        return
+    yield replace(found, safety=safety.named, likely=safety.weight, where=one.suggestion.where, advice=change.advice), change
+
+
+def _both(replayed: Replayed, found: list[tuple[Prediction, Change]], error: float) -> list[Prediction]:
+    """The first two that gain, together."""
+    gaining = [each for each in found if each[0].tells and each[0].gain_ns > 0][:2]
+    if len(gaining) < 2:
+        return []
+    try:
+        both = replayed.predict([change for _, change in gaining], error)
+    except TracevizError:  # what one does leaves the other nothing to change
+        return []
+    first = min((one for one, _ in gaining), key=lambda one: one.likely)
+    return [replace(both, safety=first.safety, likely=first.likely)]
+
+
+def _without_repeated(found: list[tuple[Prediction, Change]]) -> list[tuple[Prediction, Change]]:
+    """Without all ranks on time, where one rank that is on time brings as much."""
+    of_one = [one.gain_ns for one, change in found if isinstance(change, OnTime) and change.rank is not None]
+    return [
+        (one, change)
+        for one, change in found
+        if change != OnTime() or not of_one or one.gain_ns - of_one[0] > LITTLE_MORE * one.now_ns
+    ]
+
+
+def first_fix(predictions: Sequence[Prediction]) -> Prediction | None:
+    """The one to name: the first to try, if it gains enough of a step and may be made; None where there is none."""
+    first = min((one for one in predictions if one.suggested), key=lambda one: one.suggested or 0, default=None)
+    return first if first is not None and is_fix(first) else None
+
+
+def worst(classes: Sequence[Safety]) -> Safety:
+    """The class of several changes together."""
+    return min(classes, key=WORST_FIRST.index)

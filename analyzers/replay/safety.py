@@ -1,0 +1,236 @@
+"""Whether a change may be made: what orders it takes away, and what of that a capture can tell.
+
+- *Safe*: no order goes: work is submitted earlier with its waits, host syncs go on which no order rests alone, copies
+  are pinned, launches are fewer, pieces stay behind the pieces that feed them.
+- *Conditional*: an order goes whose purpose the capture doesn't tell, so it is asked for as a question. *Doubtful* is
+  such a one of which nothing in the capture says that it may go.
+- *Unsafe*: data surely flows there, or the program itself forked work and waits for it at a join.
+- *Diagnosis*: a rank is late, and nothing that it does itself says why: that is no change of the program.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+
+import numpy as np
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ints, Mask
+from analyzers.ordering.lanes import MAX_NS, take_or
+from analyzers.ordering.ordering import Ordering
+from analyzers.replay.changes import Change, DropSync, DropWait, MoreRoom, MoveWait, OnTime, OwnStream
+from analyzers.replay.model import Tasks, Units
+from analyzers.replay.named import units_of
+from analyzers.syncs.context import around
+from analyzers.trace.columns import ints, is_one_of
+from analyzers.trace.kernels import operations
+from analyzers.trace.steps import numbers_of_ops
+from analyzers.trace.tables import Trace
+
+LITTLE = 0.1  # of the time that waits held their streams: an unsafe part below that does not make a change unsafe
+_PHASES = (  # of a training step, each of which needs the one before it
+    r"forward|fwd",
+    r"loss|criterion",
+    r"backward|bwd|autograd",
+    r"clip|unscale",
+    r"optimi[sz]er|opt[._ ]?step|zero[._ ]?grad",
+)
+
+
+class Safety(Enum):
+    """The class of a change, as text and JSON have it, and how much of its gain counts where one is named first."""
+
+    SAFE = "safe", 1.0
+    CONDITIONAL = "conditional", 0.5
+    DOUBTFUL = "doubtful", 0.1
+    DIAGNOSIS = "diagnosis", 0.0
+    UNSAFE = "unsafe", -0.0
+
+    def __init__(self, text: str, weight: float) -> None:
+        self.text, self.weight = text, weight
+
+    @property
+    def named(self) -> str:
+        """The class as answers have it: what is doubtful is conditional, too."""
+        return Safety.CONDITIONAL.text if self is Safety.DOUBTFUL else self.text
+
+
+WORST_FIRST = (Safety.UNSAFE, Safety.DIAGNOSIS, Safety.DOUBTFUL, Safety.CONDITIONAL, Safety.SAFE)
+
+
+def safety_of(change: Change, trace: Trace, tasks: Tasks) -> Safety:
+    """The class of a change of a capture's tasks."""
+    match change:
+        case DropSync():
+            return _of_sync(change, trace, tasks)
+        case DropWait():
+            return _of_wait(change, trace, tasks)
+        case MoveWait():
+            return _of_move(change, trace, tasks)
+        case OwnStream():
+            return _of_stream(change, trace, tasks)
+        case OnTime():
+            return Safety.DIAGNOSIS
+        case MoreRoom():
+            return Safety.DOUBTFUL
+    return Safety.SAFE
+
+
+def _of_sync(change: DropSync, trace: Trace, tasks: Tasks) -> Safety:
+    """Unsafe where an order rests on it alone; a question where it is written to wait for a copy to pinned memory.
+
+    Reading a value (`.item()`) goes by pinned memory, too: that an operator waits is no statement of the program's.
+    """
+    if change.unsafe(trace, tasks):
+        return Safety.UNSAFE
+    calls, units = tasks.calls, tasks.units
+    dropped = change.dropped(trace, tasks)
+    launching = np.zeros(dropped.size, dtype=bool)
+    launching[units.call[units.call >= 0]] = True
+    row = calls.call
+    process, thread, start = (ints(trace.api, name)[row] for name in ("process", "thread", "start_ns"))
+    written = dropped & ~launching
+    written[written] = around(trace, process[written], thread[written], start[written]).op == ""
+    waits = written[calls.waits.owner]
+    op = units.op[calls.waits.items[waits]]
+    pinned = is_one_of(trace.ops, "copy", ("DtoH",)) & is_one_of(trace.ops, "target_memory", ("pinned",))
+    return Safety.CONDITIONAL if pinned[op].any() else Safety.SAFE
+
+
+def _of_wait(change: DropWait, trace: Trace, tasks: Tasks) -> Safety:
+    """By what each wait is for: most of the time for which streams were held decides."""
+    units = tasks.units
+    rows = np.flatnonzero(change.dropped(trace, tasks))
+    owner, item = units.waits.owner[rows], units.waits.items[rows]
+    held = np.maximum(held_by_waits(tasks)[rows], 1)
+    of_collective, by_collective = units.collective[item] >= 0, units.collective[owner] >= 0
+    received = np.isin(operations(trace), ("recv",))[units.op[item]]
+    given = is_one_of(trace.ops, "copy", ("HtoD",))[units.op[item]]
+    copied = is_one_of(trace.ops, "kind", ("memcpy",))[units.op[item]]
+    flows = received | given | (by_collective & ~of_collective) | (~of_collective & ~copied)
+    if held[flows].sum() > LITTLE * held.sum():
+        return Safety.UNSAFE
+    asked = of_collective & (waited_for_again(trace, tasks)[owner] | _waits_at_once(trace, tasks)[item])
+    return Safety.CONDITIONAL if held[asked].sum() > held.sum() / 2 else Safety.DOUBTFUL
+
+
+def _of_move(change: MoveWait, trace: Trace, tasks: Tasks) -> Safety:
+    """Unsafe where the first surely needs the second; a question where it waits for it, or comes behind on a stream."""
+    units = tasks.units
+    if comes_later(change.b, change.a):
+        return Safety.UNSAFE
+    a, b = units_of(trace, tasks, change.a), units_of(trace, tasks, change.b)
+    owner, item = units.waits.owner, units.waits.items
+    between = a[owner] & b[item]
+    if (between & is_for_result(trace, tasks)).any():
+        return Safety.UNSAFE
+    shares = np.isin(units.lane[a], units.lane[b]).any()
+    return Safety.CONDITIONAL if between.any() or shares else Safety.SAFE
+
+
+def _of_stream(change: OwnStream, trace: Trace, tasks: Tasks) -> Safety:
+    """A question; of computation nothing says that what comes behind it on its stream does not need it."""
+    units = tasks.units
+    moved = units_of(trace, tasks, change.where)
+    moves_data = (units.collective >= 0) | is_one_of(trace.ops, "kind", ("memcpy",))[units.op]
+    return Safety.CONDITIONAL if moves_data[moved].all() else Safety.DOUBTFUL
+
+
+def comes_later(first: str, then: str) -> bool:
+    """Whether names say that `then` needs `first`: phases of a training step.
+
+    >>> comes_later("nvtx:forward", "nvtx:backward"), comes_later("nvtx:lookup", "nvtx:backward")
+    (True, False)
+    """
+    phases = [next((at for at, one in enumerate(_PHASES) if re.search(one, name, re.I)), -1) for name in (first, then)]
+    return min(phases) >= 0 and phases[0] < phases[1]
+
+
+def is_for_result(trace: Trace, tasks: Tasks) -> Mask:
+    """Of each wait of a unit for another, whether it is surely for its result.
+
+    A collective sends what was computed before it; who waits for a side stream waits for what was forked there. A wait
+    for the stream that steps begin on stands for all that was launched there until then.
+    """
+    units = tasks.units
+    owner, item = units.waits.owner, units.waits.items
+    sends = (units.collective[owner] >= 0) & ~np.isin(operations(trace), ("recv",))[units.op[owner]]
+    joins = ~np.isin(units.lane[item], main_streams(trace, units))
+    found: Mask = sends | joins
+    return found
+
+
+def main_streams(trace: Trace, units: Units) -> Ints:
+    """The lane of each rank that most steps begin their computation on."""
+    step = numbers_of_ops(trace)[units.op]
+    computes = np.flatnonzero((units.collective < 0) & (units.call >= 0))
+    ordered = computes[np.argsort(units.call[computes], kind="stable")]
+    first = [
+        ordered[rows[0]] for rows in rows_by_key(units.rank[ordered], units.device[ordered], step[ordered]).values()
+    ]
+    lane = units.lane[np.array(first, np.int64)]
+    found = [np.bincount(lane[rows]).argmax() for rows in rows_by_key(units.rank[np.array(first, np.int64)]).values()]
+    return np.array(found, np.int64)
+
+
+def held_by_waits(tasks: Tasks) -> Ints:
+    """How long each wait of a unit for another held its stream up, ns."""
+    units = tasks.units
+    owner, item = units.waits.owner, units.waits.items
+    ready = np.where(units.call[owner] >= 0, take_or(tasks.calls.start_ns, units.call[owner], 0), 0)
+    ready = np.maximum(ready + units.submitted_ns[owner], take_or(units.end_ns, units.previous[owner], 0))
+    return np.maximum(units.end_ns[item] - ready, 0)
+
+
+def _waits_at_once(trace: Trace, tasks: Tasks) -> Mask:
+    """Of each unit whether its thread made a stream wait for it before it launched anything else.
+
+    So do synchronous collectives; what is waited for later is waited for where the program needs it.
+    """
+    units, calls = tasks.units, tasks.calls
+    linked = trace.once(Ordering).linked
+    found = np.zeros(units.op.size, dtype=bool)
+    if not linked.wait_lane.size:
+        return found
+    launched = np.flatnonzero(units.call >= 0)
+    for (lane,), rows in rows_by_key(units.lane[launched]).items():
+        waits = np.sort(linked.calls.waits.start_ns[linked.waits.source == lane])
+        if waits.size:
+            call = units.call[launched[rows]]
+            at = np.searchsorted(waits, calls.start_ns[call])
+            waited = np.append(waits, MAX_NS)[at]
+            following = np.minimum(call + 1, calls.call.size - 1)
+            same = (following > call) & (calls.thread[following] == calls.thread[call])
+            then = np.where(same, calls.start_ns[following], MAX_NS)
+            found[launched[rows]] = waited < then
+    return found
+
+
+def waited_for_again(trace: Trace, tasks: Tasks) -> Mask:
+    """Units that wait for a collective, which their stream is told to wait for once more later.
+
+    Of three sends, of which two are waited for one by one, and before an op later all three: the first two.
+    """
+    ordering = trace.once(Ordering)
+    linked, lanes = ordering.linked, ordering.lanes
+    known = np.flatnonzero((linked.wait_lane >= 0) & (linked.waits.source >= 0) & (linked.waits.record >= 0))
+    lane, source, exact = linked.wait_lane[known], linked.waits.source[known], linked.waits.exact[known]
+    unit = lanes.unit(lane, lanes.queued_before(lane, linked.calls.waits.start_ns[known]))
+    sent = lanes.queued_before(source, linked.calls.records.start_ns[linked.waits.record[known]])
+    awaited = lanes.unit(source, sent - 1)
+    collective = ints(trace.ops, "collective")[lanes.op]
+    of_collectives = (unit >= 0) & (awaited >= 0) & (take_or(collective, awaited) >= 0)
+    found = np.zeros(lanes.op.size, dtype=bool)
+    for rows in rows_by_key(np.where(of_collectives, lane, -1), source).values():
+        if not of_collectives[rows[0]]:
+            continue
+        rows = rows[np.argsort(unit[rows], kind="stable")]
+        heads = np.flatnonzero(np.append(True, np.diff(unit[rows]) != 0))
+        upto, earliest = np.maximum.reduceat(sent[rows], heads), np.minimum.reduceat(sent[rows], heads) - 1
+        times = np.diff(np.append(heads, rows.size))
+        stated = np.logical_and.reduceat(exact[rows], heads)
+        since = np.where(stated, earliest, upto - times)  # where nothing names them, each is for one more collective
+        later = np.append(np.minimum.accumulate(since[:0:-1])[::-1], MAX_NS)
+        found[unit[rows[heads]]] = upto > later
+    return found[lanes.unit_of_op[tasks.units.op]]
