@@ -2,7 +2,8 @@
 
 One order for all answers: by how much shorter a step gets, of which all counts where a change is safe, half where it is
 asked as a question, a tenth where nothing says that it may be made, and nothing where it is unsafe (`safety`). So a
-conditional change is named before a safe one where it gains over twice as much.
+conditional change is named before a safe one where it gains over twice as much. Of those worth about as much, which no
+replay tells apart, the one comes first that takes least for granted (`LEAST_ASSUMED_FIRST`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress, silent
-from analyzers.replay.changes import Change, OnTime
+from analyzers.replay.changes import Change, DropSync, DropWait, Graph, Level, MoveWait, OnTime, OwnStream, Pin, Split
 from analyzers.replay.model import Tasks
 from analyzers.replay.outcomes import Outcome
 from analyzers.replay.predict import Replayed
@@ -24,6 +25,8 @@ from analyzers.replay.safety import WORST_FIRST, Safety
 from analyzers.replay.suggest import Suggestion
 
 MOST_UNITS = 10_000  # that are run again: of a larger run fewer steps, in a row
+ALIKE = 0.1  # of what the first is worth: by so much a replay does not tell changes apart
+LEAST_ASSUMED_FIRST = (Level, Pin, Graph, Split, DropSync, MoveWait, DropWait, OwnStream)
 MANY_UNITS = 4_000  # from here on only the best are run in every way
 BEST = 4
 
@@ -64,11 +67,28 @@ def explored(
     for done, each in enumerate(chosen):
         progress("Replaying with changes", len(suggestions) + done, len(suggestions) + len(chosen))
         found += _predicted(replayed, each, error)
-    found.sort(key=lambda each: -each[0].worth_ns)
-    found = _without_repeated(found)
+    found = in_order(_without_repeated(found))
     alone = [replace(one, suggested=number) for number, (one, _) in enumerate(found, 1)]
     together = [] if few else _both(replayed, found, error)
     return Explored((*alone, *together), len(screened) - len(chosen))
+
+
+def in_order(found: Sequence[tuple[Prediction, Change]]) -> list[tuple[Prediction, Change]]:
+    """The order to try: by worth, of what is alike by how much it takes for granted."""
+    left = sorted(found, key=lambda each: -each[0].worth_ns)
+    ordered = []
+    while left:
+        most = left[0][0].worth_ns
+        alike = [each for each in left if each[0].worth_ns >= most * (1 - ALIKE)] if most > 0 else left[:1]
+        first = min(alike, key=lambda each: _assumed(each[1]))
+        ordered.append(first)
+        left.remove(first)
+    return ordered
+
+
+def _assumed(change: Change) -> int:
+    kinds = [at for at, kind in enumerate(LEAST_ASSUMED_FIRST) if isinstance(change, kind)]
+    return kinds[0] if kinds else len(LEAST_ASSUMED_FIRST)
 
 
 def _screened(replayed: Replayed, one: Suggestion) -> Iterator[_Screened]:

@@ -296,8 +296,6 @@ class Replayed:
 
     def _not_on_record(self) -> str:
         """What the capture lacks, so that nothing tells what depends on what."""
-        if not self.trace.once(Ordering).waits_recorded.all():
-            return f"the capture does not say which streams wait for what: {recording_waits(self.trace)}"
         communication = is_communication(self.trace) & self.in_counted_steps()
         took = (ints(self.trace.ops, "end_ns") - ints(self.trace.ops, "start_ns"))[communication]
         absent = ~self._peers_given()[communication] & (ints(self.trace.ops, "wait_seen")[communication] == 0)
@@ -487,6 +485,8 @@ class Replayed:
         if self.not_launched:
             stay = "stays where it was, and ends" if self.not_launched == 1 else "stay where they were, and end"
             assumed.append(f"{count_of(self.not_launched, 'op')} without a launch on record {stay} no step")
+        if not self.trace.once(Ordering).waits_recorded.all():
+            assumed.append(f"streams wait as inferred: the capture does not say ({recording_waits(self.trace)})")
         if self.stretch is not None:
             assumed.append(self.stretch.words)
         if np.count_nonzero(self.counted) == 1:

@@ -1,7 +1,7 @@
 """Whether a change may be made: what orders it takes away, and what of that a capture can tell.
 
 - *Safe*: no order goes: work is submitted earlier with its waits, host syncs go on which no order rests alone, copies
-  are pinned, launches are fewer, pieces stay behind the pieces that feed them.
+  are pinned, launches are fewer, pieces stay behind the pieces that feed them, a wait goes that is made again later.
 - *Conditional*: an order goes whose purpose the capture doesn't tell, so it is asked for as a question. *Doubtful* is
   such a one of which nothing in the capture says that it may go.
 - *Unsafe*: data surely flows there, or the program itself forked work and waits for it at a join.
@@ -99,7 +99,10 @@ def _of_sync(change: DropSync, trace: Trace, tasks: Tasks) -> Safety:
 
 
 def _of_wait(change: DropWait, trace: Trace, tasks: Tasks) -> Safety:
-    """By what each wait is for: most of the time for which streams were held decides."""
+    """By what each wait is for: most of the time for which streams were held decides.
+
+    Where the program waits for the same again later, that later wait says where it is needed.
+    """
     units = tasks.units
     rows = np.flatnonzero(change.dropped(trace, tasks))
     owner, item = units.waits.owner[rows], units.waits.items[rows]
@@ -111,7 +114,9 @@ def _of_wait(change: DropWait, trace: Trace, tasks: Tasks) -> Safety:
     flows = received | given | (by_collective & ~of_collective) | (~of_collective & ~copied)
     if held[flows].sum() > LITTLE * held.sum():
         return Safety.UNSAFE
-    asked = of_collective & (waited_for_again(trace, tasks)[owner] | _waits_at_once(trace, tasks)[item])
+    if waited_for_again(trace, tasks)[owner].all():
+        return Safety.SAFE
+    asked = of_collective & _waits_at_once(trace, tasks)[item]
     return Safety.CONDITIONAL if held[asked].sum() > held.sum() / 2 else Safety.DOUBTFUL
 
 
@@ -130,11 +135,11 @@ def _of_move(change: MoveWait, trace: Trace, tasks: Tasks) -> Safety:
 
 
 def _of_stream(change: OwnStream, trace: Trace, tasks: Tasks) -> Safety:
-    """A question; of computation nothing says that what comes behind it on its stream does not need it."""
+    """A question; but of copies nothing says that what comes behind it on its stream does not need it."""
     units = tasks.units
     moved = units_of(trace, tasks, change.where)
-    moves_data = (units.collective >= 0) | is_one_of(trace.ops, "kind", ("memcpy",))[units.op]
-    return Safety.CONDITIONAL if moves_data[moved].all() else Safety.DOUBTFUL
+    copies = is_one_of(trace.ops, "kind", ("memcpy",))[units.op]
+    return Safety.CONDITIONAL if copies[moved].all() else Safety.DOUBTFUL
 
 
 def comes_later(first: str, then: str) -> bool:
