@@ -8,12 +8,12 @@ from analyzers.common.wording import duration
 
 
 def host_sync(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> str:
-    """Which call held the thread that launches, and for how long."""
+    """Which call blocked the thread that launches, and for how long."""
     call, blocked_ns = writer.blocked_in(one, gap)
     side, _ = writer.sides(one, gap)
     if call < 0:
-        return f"late launch: the host was blocked for {duration(ns)}, in which call the capture does not show"
-    held = f"late launch: {writer.call_in_range(call)} held the thread {duration(blocked_ns)} before it launched {side}"
+        return f"launched late: the host was blocked for {duration(ns)}, in which call the capture does not show"
+    held = f"launched late: {writer.call_in_range(call)} blocked the thread {duration(blocked_ns)} before it launched {side}"
     return held + writer.why_launch_blocks(call)
 
 
@@ -23,7 +23,7 @@ def late_launch(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> st
     call, blocked_ns = writer.last_sync(one, gap) if one.after_sync[gap] else (-1, 0)
     if call >= 0:
         return (
-            f"late launch: {writer.call_in_range(call)} held the thread {duration(blocked_ns)}; the host was still "
+            f"launched late: {writer.call_in_range(call)} blocked the thread {duration(blocked_ns)}; the host was still "
             f"behind the GPU when it launched {side}"
         )
     where, late = writer.thread_was_in(one, gap), duration(writer.late_ns(one, gap))
@@ -35,8 +35,8 @@ def late_launch(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> st
             f"{duration(bound.every_ns)};{meanwhile}"
         )
     if writer.full_queue_ns(one, gap):
-        return f"late launch: {side} was submitted up to {late} late, behind a full launch queue"
-    return f"late launch: {side} was submitted up to {late} late" + (f"; its thread was in {where}" if where else "")
+        return f"launched late: {side} was submitted up to {late} late, behind a full launch queue"
+    return f"launched late: {side} was submitted up to {late} late" + (f"; its thread was in {where}" if where else "")
 
 
 def same_stream(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> str:

@@ -44,11 +44,11 @@ def error(ns: int) -> Times:
     return Times("± {} {unit}", ns)
 
 
-def part_of(part: int, whole: int, between: str = "of a possible") -> Times:
+def part_of(part: int, whole: int, between: str = "of") -> Times:
     """A time and what it is part of, in one unit.
 
     >>> print(part_of(161_600, 1_012_000), part_of(0, 986_600), part_of(498, 851_000, "of the"), sep="; ")
-    0.16 of a possible 1.01 ms; 0 of a possible 987 µs; <1 of the 851 µs
+    0.16 of 1.01 ms; 0 of 987 µs; <1 of the 851 µs
     """
     return Times(f"{{}} {between} {{}} {{unit}}", part, whole)
 
@@ -165,6 +165,15 @@ def count_of(count: int, noun: str) -> str:
     ('1 step', '1,200 copies', '0 ranks')
     """
     return f"{count:,} {noun if count == 1 else _plural(noun)}"
+
+
+def shortened(text: str, most: int) -> str:
+    """A text of so many letters at most.
+
+    >>> shortened("a long name", 6)
+    'a lon…'
+    """
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
 def size(count: int) -> str:

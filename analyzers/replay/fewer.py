@@ -13,7 +13,18 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.lanes import take_or
 from analyzers.replay.model import Lists, Tasks
 
-_OF_UNITS = ("op", "lane", "rank", "device", "start_ns", "end_ns", "ready_ns", "submitted_ns", "dispatch_ns", "room_ns")
+_OF_UNITS: tuple[str, ...] = (
+    "op",
+    "lane",
+    "rank",
+    "device",
+    "start_ns",
+    "end_ns",
+    "ready_ns",
+    "submitted_ns",
+    "dispatch_ns",
+    "room_ns",
+)
 _OF_UNITS += ("collective", "transfer_ns", "unexplained_ns", "idle_ns")
 _OF_CALLS = ("call", "thread", "start_ns", "end_ns", "handed_ns", "cost_ns", "after_ns")
 _OF_ROOM = ("load", "gpu", "needed", "taken", "fills", "until", "roomy", "rest")

@@ -21,7 +21,7 @@ from analyzers.replay.model import Tasks
 from analyzers.replay.outcomes import Outcome
 from analyzers.replay.predict import Replayed
 from analyzers.replay.result import LITTLE_MORE, Prediction, is_fix
-from analyzers.replay.safety import WORST_FIRST, Safety
+from analyzers.replay.safety import Safety
 from analyzers.replay.suggest import Suggestion
 
 MOST_UNITS = 10_000  # that are run again: of a larger run fewer steps, in a row
@@ -48,7 +48,12 @@ class _Screened(msgspec.Struct, frozen=True):
 
 
 def explored(
-    replayed: Replayed, suggestions: Sequence[Suggestion], error: float, progress: Progress = silent, *, few: bool = False
+    replayed: Replayed,
+    suggestions: Sequence[Suggestion],
+    error: float,
+    progress: Progress = silent,
+    *,
+    few: bool = False,
 ) -> Explored:
     """What suggested changes are worth, the one to try first first; of two that gain the most, also both together.
 
@@ -56,7 +61,7 @@ def explored(
     ----------
     error : of the unchanged replay's steps. few : whether the best alone are asked for.
     """
-    screened = []
+    screened: list[_Screened] = []
     for done, one in enumerate(suggestions):
         progress("Replaying with changes", done, len(suggestions) + BEST)
         screened += _screened(replayed, one)
@@ -109,7 +114,10 @@ def _predicted(replayed: Replayed, one: _Screened, error: float) -> Iterator[tup
         found = replayed.predict([change], error, replayed.runs(one.tasks, one.likely))
     except TracevizError:  # with more or less slowdown it would wait for itself
         return
-    yield replace(found, safety=safety.named, likely=safety.weight, where=one.suggestion.where, advice=change.advice), change
+    yield (
+        replace(found, safety=safety.named, likely=safety.weight, where=one.suggestion.where, advice=change.advice),
+        change,
+    )
 
 
 def _both(replayed: Replayed, found: list[tuple[Prediction, Change]], error: float) -> list[Prediction]:
@@ -143,4 +151,4 @@ def first_fix(predictions: Sequence[Prediction]) -> Prediction | None:
 
 def worst(classes: Sequence[Safety]) -> Safety:
     """The class of several changes together."""
-    return min(classes, key=WORST_FIRST.index)
+    return max(classes, key=lambda one: one.place)

@@ -11,6 +11,7 @@ from analyzers.ordering.lanes import MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.replay.model import HostCalls, Lists
 from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
+from analyzers.syncs.points import copies_waited_for
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 
@@ -155,7 +156,9 @@ def _waited_for(trace: Trace, ordering: Ordering, blocking: Blocking, blocked: I
     of = blocked[rows]
     is_device = blocking.kind[of] == KINDS.index("device")
     unit = take_or(lanes.unit_of_op, blocking.op[of])
-    copy = take_or(lanes.unit_of_op, blocking.copy[of])
+    copy = take_or(
+        lanes.unit_of_op, np.where(blocking.op[of] < 0, trace.once(copies_waited_for)[of], blocking.copy[of])
+    )
     owner, items = [rows, rows], [unit, copy]
     for lane in np.flatnonzero((lanes.thread == -1) & (np.diff(lanes.first) > 0)):
         here = np.flatnonzero(is_device & (ints(trace.api, "process")[blocking.call[of]] == lanes.process[lane]))

@@ -24,7 +24,7 @@ from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.per_step import median_row
 from analyzers.replay.changes import Change, combined, step_of_calls
 from analyzers.replay.engine import Layout, Times, run
-from analyzers.replay.fewer import cut, stretch_of
+from analyzers.replay.fewer import Stretch, cut, stretch_of
 from analyzers.replay.freed import freed, origins, shifted, waits_for_less
 from analyzers.replay.loop import loop_for
 from analyzers.replay.model import Tasks
@@ -97,7 +97,8 @@ class Replayed:
         part, trace = trace, trace.whole or trace
         if not len(trace.api) or not (ints(trace.ops, "launch") >= 0).any():
             raise CantReplayError(without_calls(trace))
-        self.trace, self.tasks, self.stretch = trace, tasks(trace), None
+        self.trace, self.tasks = trace, tasks(trace)
+        self.stretch: Stretch | None = None
         one, other, _ = without_shared(trace, select(trace, a), select(trace, b))
         here = np.ones(len(trace.ops), dtype=bool)
         if part.rows is not None:
@@ -215,10 +216,12 @@ class Replayed:
 
     def _outcome(self, times: Times, changed: Tasks) -> Outcome:
         """Times of ops, those of the pieces of one together."""
-        units = self.tasks.units
+        units, ops = self.tasks.units, self.trace.ops
         origin = origins(self.tasks, changed)
-        starts, began = (np.full(units.op.size, np.iinfo(np.int64).max) for _ in range(2))
-        ends = np.full(units.op.size, np.iinfo(np.int64).min)
+        starts, ends = ints(ops, "start_ns").copy(), ints(ops, "end_ns").copy()  # what is not run again stays
+        began = starts + ints(ops, "wait_ns")
+        starts[units.op] = began[units.op] = np.iinfo(np.int64).max
+        ends[units.op] = np.iinfo(np.int64).min
         np.minimum.at(starts, units.op[origin], times.unit_start)
         np.minimum.at(began, units.op[origin], times.unit_began)
         np.maximum.at(ends, units.op[origin], times.unit_end)

@@ -17,7 +17,7 @@ from analyzers.replay.path import Segment, by_kind
 from analyzers.select.language import names_of
 from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.step_table import StepsUsed
-from analyzers.verdict.fix import GAINS, Fix
+from analyzers.verdict.fix import GAINS, SAFE, Fix
 
 LITTLE_ELSE = 0.1  # of the critical path, beside computation
 LITTLE_MORE = 0.01  # of the step: no gain to speak of, of one change, or of a second one beyond the first
@@ -83,8 +83,8 @@ class Prediction(Record, frozen=True):
 
     changes : as the command line writes them. now_ns : the step time as captured. next_cause : the kind of task that,
     computation aside, has most of the critical path of the predicted run, or computation, where all else has less than
-    a tenth of it; next_share : how much of the path it has. ranks : real overlap, empty where the replay misses that of the
-    capture. likely : how much of the gain counts in the order to try them, by safety. suggested : which one to try
+    a tenth of it; next_share : how much of the path it has. ranks : real overlap, empty where the replay misses that of
+    the capture. likely : how much of the gain counts in the order to try them, by safety. suggested : which one to try
     first, second, …; None for several together, and those that were asked for. safety : the class, as in `Fix`, where
     and advice, too.
     """
@@ -356,8 +356,9 @@ class WhatIf(Record, frozen=True):
 
 
 def is_fix(one: Prediction) -> bool:
-    """Whether a change may be named: it may be made, and gains enough of a step."""
-    return one.worth_ns > 0 and one.gain_ns >= GAINS * one.now_ns
+    """Whether a change may be named: it may be made, and gains enough of a step; a question twice as much."""
+    least = GAINS if one.safety == SAFE else 2 * GAINS
+    return one.worth_ns > 0 and one.gain_ns >= least * one.now_ns
 
 
 def as_fix(one: Prediction) -> Fix:

@@ -27,6 +27,7 @@ from analyzers.trace.columns import ints, is_one_of
 from analyzers.trace.kernels import operations
 from analyzers.trace.steps import numbers_of_ops
 from analyzers.trace.tables import Trace
+from analyzers.verdict import fix
 
 LITTLE = 0.1  # of the time that waits held their streams: an unsafe part below that does not make a change unsafe
 _PHASES = (  # of a training step, each of which needs the one before it
@@ -39,24 +40,19 @@ _PHASES = (  # of a training step, each of which needs the one before it
 
 
 class Safety(Enum):
-    """The class of a change, as text and JSON have it, and how much of its gain counts where one is named first."""
+    """The class of a change, the worst last: what answers call it, and how much of its gain counts in the order to try.
 
-    SAFE = "safe", 1.0
-    CONDITIONAL = "conditional", 0.5
-    DOUBTFUL = "doubtful", 0.1
-    DIAGNOSIS = "diagnosis", 0.0
-    UNSAFE = "unsafe", -0.0
+    What is doubtful is asked as a question, too.
+    """
 
-    def __init__(self, text: str, weight: float) -> None:
-        self.text, self.weight = text, weight
+    SAFE = 0, fix.SAFE, 1.0
+    CONDITIONAL = 1, fix.CONDITIONAL, 0.5
+    DOUBTFUL = 2, fix.CONDITIONAL, 0.1
+    DIAGNOSIS = 3, fix.DIAGNOSIS, 0.0
+    UNSAFE = 4, fix.UNSAFE, 0.0
 
-    @property
-    def named(self) -> str:
-        """The class as answers have it: what is doubtful is conditional, too."""
-        return Safety.CONDITIONAL.text if self is Safety.DOUBTFUL else self.text
-
-
-WORST_FIRST = (Safety.UNSAFE, Safety.DIAGNOSIS, Safety.DOUBTFUL, Safety.CONDITIONAL, Safety.SAFE)
+    def __init__(self, place: int, named: str, weight: float) -> None:
+        self.place, self.named, self.weight = place, named, weight
 
 
 def safety_of(change: Change, trace: Trace, tasks: Tasks) -> Safety:
@@ -135,10 +131,18 @@ def _of_move(change: MoveWait, trace: Trace, tasks: Tasks) -> Safety:
 
 
 def _of_stream(change: OwnStream, trace: Trace, tasks: Tasks) -> Safety:
-    """A question; but of copies nothing says that what comes behind it on its stream does not need it."""
+    """A question: but of copies nothing says that what comes behind it on its stream does not need it.
+
+    Unsafe where a collective comes right behind it on its stream: that sends what it computed.
+    """
     units = tasks.units
     moved = units_of(trace, tasks, change.where)
     copies = is_one_of(trace.ops, "kind", ("memcpy",))[units.op]
+    behind = (units.previous >= 0) & ~moved & take_or(moved, units.previous, False)
+    ends = np.unique(units.previous[behind])
+    sends = behind & (units.collective >= 0) & ~np.isin(operations(trace), ("recv",))[units.op]
+    if np.count_nonzero(sends) > ends.size / 2:
+        return Safety.UNSAFE
     return Safety.CONDITIONAL if copies[moved].all() else Safety.DOUBTFUL
 
 

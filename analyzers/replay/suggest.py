@@ -28,7 +28,7 @@ from analyzers.replay.changes import (
     Split,
 )
 from analyzers.replay.edits import feeding
-from analyzers.replay.model import Tasks, Units
+from analyzers.replay.model import Tasks
 from analyzers.replay.room import DISPATCH_NS
 from analyzers.replay.safety import Safety, comes_later, held_by_waits, is_for_result, safety_of, waited_for_again
 from analyzers.select.language import Atom, parse

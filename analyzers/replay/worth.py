@@ -74,6 +74,7 @@ def with_worth(
         ranks=tuple(map(found.of_rank, result.ranks)),
         fix=found.fix(first_fix(tried.predictions)),
         worth_unknown=replayed.fidelity.overlap_reason,
+        was_replayed=True,
     )
 
 

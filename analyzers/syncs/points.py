@@ -127,6 +127,13 @@ def _joined(trace: Trace, blocking: Blocking) -> Joined:
     return Joined(replace(first, lane=lane, op=op), copy, *_spans(trace, blocking, point))
 
 
+def copies_waited_for(trace: Trace) -> Ints:
+    """The copy, row of `Trace.ops`, that each of `blocking_calls` is about, -1 for none: also of a synchronize behind
+    one of which the capture does not say what it waited for.
+    """
+    return _points(trace, trace.once(Ordering), trace.once(blocking_calls))[1].astype(np.int64)
+
+
 def host_syncs(trace: Trace) -> HostSyncs:
     """Find every host sync point of a trace, ranked by the GPU idle time it cost, then by how long it blocked."""
     ordering = trace.once(Ordering)

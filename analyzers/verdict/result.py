@@ -29,6 +29,7 @@ from analyzers.verdict.claim import Claim
 from analyzers.verdict.findings import Finding, findings
 from analyzers.verdict.fix import Fix
 from analyzers.verdict.gain import Gain
+from analyzers.verdict.lines import Line, lines_of
 from analyzers.verdict.part import PairingDecision
 from analyzers.verdict.stake import Stake
 
@@ -54,7 +55,7 @@ class OverlapResult(Record, frozen=True):
     none was stated. `agreed` is how all parts of the run shared out ops, paired instances and moved B. `steps` are the
     run's, and which of them the figures are of; None where nobody looked for steps. `host_syncs` are those within them
     that cost a share of a step that matters, `own_work` what a rank's host does and the others' don't, each the
-    costliest first; empty where causes were not asked for.
+    costliest first; empty where causes were not asked for. `was_replayed`: whether fixes were looked for.
     """
 
     verdict: str
@@ -88,6 +89,12 @@ class OverlapResult(Record, frozen=True):
     steps: StepsUsed | None = None
     host_syncs: tuple[StepSync, ...] = ()
     own_work: tuple[OwnWork, ...] = ()
+    was_replayed: bool = False
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """What a reviewer reads first."""
+        return lines_of(self)
 
     @property
     def exit_code(self) -> int:
@@ -233,23 +240,23 @@ class OverlapResult(Record, frozen=True):
     def sentence(self) -> str:
         """The verdict in one sentence, with the ratio's numerator and denominator."""
         if self.passed is None:
-            pair = f"{self.names[0]} beside {self.names[1]}: " if self.job.deciding else ""
+            pair = f"{self.names[0]} and {self.names[1]}: " if self.job.deciding else ""
             return f"{pair}{self.reason}{'' if self.reason.endswith('?') else '.'}"
-        return f"{self.figure}, bar {percent(self.bar)} ({self.whose})."
+        return f"{self.figure}, threshold {percent(self.bar)} ({self.whose})."
 
     @property
     def figure(self) -> str:
-        """What ran beside what for how long on the rank that decides, of what could have."""
+        """What overlapped what for how long on the rank that decides, of what could have."""
         job = self.job
-        of_possible = part_of(job.real_overlap_ns, job.achievable_ns)
+        achieved = part_of(job.real_overlap_ns, job.achievable_ns)
         ratio = percent(job.real_overlap_ratio, apparent=job.apparent)
         if self.passed is False and ratio == percent(self.bar):
             ratio = f"just under {ratio}"
         more = ""
         if self.verdict == "partial" and job.unaccounted_ns:
             more = f", at most {percent(job.ratio_high)} with work whose launch was not captured"
-        each = f" in the median of {count_of(job.steps, 'step')}" if job.steps > 1 else ""
-        return f"{self.names[0]} ran beside {self.names[1]} for {of_possible}{each}: {ratio}{more}"
+        each = " a step" if job.steps > 1 else ""
+        return f"{self.names[0]} overlapped {self.names[1]} for {achieved} achievable{each}: {ratio}{more}"
 
     @property
     def whose(self) -> str:
@@ -263,7 +270,7 @@ class OverlapResult(Record, frozen=True):
         count, known = job.ranks_deciding, self.ranks_known
         short = known is not None and known > self.ranks_given
         which = f"{'asked for' if self.ranks_asked else 'given'}, of {known}" if short else ""
-        met = f"; {_share(job.ranks_met, count)} it" if count > 1 else ""
+        met = f"; {_share(job.ranks_met, count)}" if count > 1 else ""
         if self.ranks_given < 2:
             only = f", the only one {which}" if short else ""
             return f"worst of {count} GPUs: {name}{met}{only}" if count > 1 else f"{name}{only}"
@@ -286,7 +293,7 @@ class OverlapResult(Record, frozen=True):
         ]
         text = f"A = {self.a}, B = {self.b}. {self.sentence}"
         mood = MOODS[self.verdict]
-        notes = [f"fix: {self.fix.advice}: predicted {self.fix.step_in_words}"] if self.fix else []
+        notes = [one.text for one in self.lines[1:]]
         notes += [f"overlap costs: {self.cost_sentence}"] if self.cost_sentence else []
         notes += [f"claim: {self.claim.words}"] if self.claim else []
         return card(
@@ -305,4 +312,4 @@ class OverlapResult(Record, frozen=True):
 
 def _share(met: int, count: int) -> str:
     """How many ranks' devices meet the bar."""
-    return "none meets" if not met else "all meet" if met == count else f"{met} of {count} meet"
+    return "all below" if not met else "all meet it" if met == count else f"{met} of {count} meet it"

@@ -43,7 +43,11 @@ ON_H100 = {
         "move-wait nvtx:DP tower before nvtx:MP lookup",
     ),
     "rank": ("on-time 3", "level nvtx:load batch", "drop-sync nvtx:load batch"),
-    "contend": ("drop-wait nvtx:compute on nvtx:reduce", "drop-wait compute on nvtx:reduce", "drop-wait compute on comm"),
+    "contend": (
+        "drop-wait nvtx:compute on nvtx:reduce",
+        "drop-wait compute on nvtx:reduce",
+        "drop-wait compute on comm",
+    ),
     "ring": (),
     "asynctp": ("split nvtx:tp matmul", "split comm", "split collective:all_gather"),
 }
@@ -124,7 +128,9 @@ def main() -> None:
     only = [one for one in sys.argv[1:] if not one.startswith("/")]
     found = []
     for one in pairs(only, os.environ.get("PAIRS_H100")):
-        marks = ["·" if not one.counts else "✓" if one.is_right(each) else "✗" for each in (one.check_overlap, one.what_if)]
+        marks = [
+            "·" if not one.counts else "✓" if one.is_right(each) else "✗" for each in (one.check_overlap, one.what_if)
+        ]
         print(
             f"{one.name:20} {one.form:8} {-one.gain:+6.1%}  {one.made:45} {marks[0]} {one.check_overlap:45} "
             f"{marks[1]} {one.what_if:45} {'LENGTHENS' * one.lengthens} {'UNSAFE' * one.unsafe}",

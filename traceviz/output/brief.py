@@ -21,7 +21,6 @@ from traceviz.output.document import Block, Headline, Paragraph
 from traceviz.output.fitting import MOST_NEXT, cut, fitted
 from traceviz.output.quantities import duration, percent
 from traceviz.output.views.caveats import MAY_CHANGE_IT
-from traceviz.output.views.first_lines import first_lines
 from traceviz.output.views.steps import steps
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def overlap(result: OverlapResult, line: CommandLine) -> Json:
         "verdict": result.verdict,
         "passed": result.passed,
         "reason": result.reason,
-        "lines": [*first_lines(result), *([result.steps.sentence] if result.steps and result.steps.sentence else [])],
+        "lines": [*(one.text for one in result.lines), *([result.steps.sentence] if result.steps and result.steps.sentence else [])],
         "pair": {"a": result.a, "b": result.b, "paired_by": result.paired_by},
         "bar": result.bar,
         "steps": _steps(result.steps),
@@ -110,7 +109,7 @@ def overlap(result: OverlapResult, line: CommandLine) -> Json:
             if deciding is not None and one.missed_ns > 0
         ],
         "counters": _counters(result),
-        "remedy": _remedy(result),
+        "fix": contract.fix(result.fix),
         "claim": _claim(result.claim),
         "claim_reason": result.claim_reason,
         "caveats": caveats(result.warnings),
@@ -149,14 +148,6 @@ def _counters(result: OverlapResult) -> Json | None:
     """What the sides likely contend for; null where no GPU counters were captured."""
     found = result.contended
     return None if found is None else {"sentence": found.sentence, "likely": [one.contention for one in found.likely]}
-
-
-def _remedy(result: OverlapResult) -> Json | None:
-    one = result.remedy
-    if one is None:
-        return None
-    names = ("change", "recoverable_ns", "recoverable_low_ns", "recoverable_high_ns", "now_step_ns", "step_ns")
-    return {**{name: getattr(one, name) for name in names}, "assumes": one.assumes}
 
 
 def _claim(claim: Claim | None) -> Json | None:

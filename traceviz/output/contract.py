@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from analyzers.trace.step_table import StepsUsed
     from analyzers.verdict.check import OverlapResult
     from analyzers.verdict.claim import Claim
+    from analyzers.verdict.fix import Fix
     from analyzers.verdict.gain import Gain
     from traceviz.history.trends import PairTrend
 
@@ -79,7 +80,9 @@ def overlap(result: OverlapResult) -> Json:
             "real_overlap_ratio_high": job.ratio_high,
         },
         "last_arrival": _last_arrival(result.last_arrival),
-        "remedy": values(result.remedy) if result.remedy else None,
+        "lines": [values(one) for one in result.lines],
+        "fix": fix(result.fix),
+        "remedy": _remedy(result.fix),
         "worth_unknown": result.worth_unknown,
         "communication": [values(one) for one in result.communication],
         "stake": {**values(result.stake), "dominates": result.stake.dominates} if result.stake else None,
@@ -91,6 +94,22 @@ def overlap(result: OverlapResult) -> Json:
         "clocks": _clocks(result.clocks),
         "warnings": _warnings(result.warnings),
     }
+
+
+def fix(one: Fix | None) -> Json | None:
+    """The change named first, and what a step takes with it; null where none gains enough and may be made."""
+    if one is None:
+        return None
+    steps = _fields(one, "now_step_ns", "step_ns", "step_low_ns", "step_high_ns")
+    return {"change": one.change, "class": one.safety, **steps, **_fields(one, "assumes", "where", "advice")}
+
+
+def _remedy(one: Fix | None) -> Json | None:
+    """The same with what it brings of overlap on the rank that decides; null where that is not predicted."""
+    if one is None or one.recoverable_ns is None:
+        return None
+    names = (*_RECOVERABLE, "now_ratio", "ratio", "now_step_ns", "step_ns", "step_low_ns", "step_high_ns")
+    return _fields(one, "change", "rank", "device", *names, "assumes", "advice")
 
 
 def _host_sync(one: StepSync) -> Json:

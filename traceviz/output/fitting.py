@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from typing import Any
 
+from analyzers.common.wording import shortened
 from traceviz.output.document import plain
 
 Json = dict[str, Any]
@@ -20,13 +21,8 @@ _TOKEN = re.compile(r"[A-Za-z]{1,4}|[0-9]{1,3}|[^A-Za-z0-9\s]")
 
 
 def cut(text: str, most: int) -> str:
-    """A text of so many letters at most.
-
-    >>> cut("a long name", 6)
-    'a lon…'
-    """
-    text = plain(text)
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    """A plain text of so many letters at most."""
+    return shortened(plain(text), most)
 
 
 def fitted(answer: Json, most: dict[str, int], left_out: dict[str, int] | None = None) -> Json:

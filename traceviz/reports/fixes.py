@@ -6,9 +6,8 @@ from html import escape
 
 from msgspec.structs import replace
 
-from analyzers.common.wording import duration, from_to, span
+from analyzers.common.wording import duration, span
 from analyzers.replay.result import LITTLE_MORE, Prediction, WhatIf, change_in_words
-from analyzers.verdict.remedy import Remedy
 from traceviz.output.document import Block, Paragraph, Table, plain
 from traceviz.output.views.what_if import blocks as view
 
@@ -23,33 +22,21 @@ def best_fixes(result: WhatIf) -> list[Prediction]:
     return [one for one in result.to_try if one.tells and one.gain_ns > LITTLE_MORE * one.now_ns][:MOST_FIXES]
 
 
-def beside_the_fix(result: WhatIf, remedy: Remedy | None) -> str:
-    """Why the fix that the verdict names is not the best one here; "" where it is, or none is named."""
-    if remedy is None or result.best is None or result.best.change == remedy.change:
-        return ""
-    best = "these changes together are" if len(result.best.changes) > 1 else "this one is"
-    return (
-        f"The fix named with the verdict, {remedy.change}, is the single change to try for overlap (step "
-        f"{from_to(remedy.now_step_ns, remedy.step_ns)}); for step time {best} worth most."
-    )
-
-
-def blocks(result: WhatIf, remedy: Remedy | None = None) -> list[Block]:
+def blocks(result: WhatIf) -> list[Block]:
     """For the page: all that `what-if` says, but for warnings, which the verdict has."""
-    why = beside_the_fix(result, remedy)
-    return [*view(replace(result, warnings=())), *([Paragraph(why)] if why else [])]
+    return view(replace(result, warnings=()))
 
 
-def short_blocks(result: WhatIf, remedy: Remedy | None = None) -> list[Block]:
+def short_blocks(result: WhatIf) -> list[Block]:
     """For the summary: the best fixes, or why there are none."""
-    best, why = best_fixes(result), beside_the_fix(result, remedy)
+    best = best_fixes(result)
     if not best:
-        return [Paragraph(f"{result.sentence} {why}".rstrip(), "What a fix is worth")]
+        return [Paragraph(result.sentence, "What a fix is worth")]
     shown = next(one for one in blocks(result) if isinstance(one, Table))
-    wanted = {one.change for one in best} | ({remedy.change} if remedy else set())
+    wanted = {one.change for one in best}
     rows = [row for row in shown.rows if row[0] in wanted or row is shown.rows[0]]
     assumed = [*result.best.assumptions] if result.best else []
-    text = f"predicted by replay, not measured. {result.sentence}" + (f" {why}" if why else "")
+    text = f"predicted by replay, not measured. {result.sentence}"
     text += f" Assumed: {'; '.join(assumed)}." if assumed else ""
     return [Paragraph(text, "What a fix is worth"), Table(shown.headers, rows, "", shown.numeric, shown.note)]
 

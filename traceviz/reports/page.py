@@ -43,7 +43,7 @@ def html(report: Report) -> str:
 
 def panel_of_fixes(report: Report) -> str:
     """What the fixes that the capture suggests are worth; how to read that is in the manual."""
-    return rendered(fixes.blocks(report.what_if, report.overlap.remedy)) + fixes.panel(report.what_if)
+    return rendered(fixes.blocks(report.what_if)) + fixes.panel(report.what_if)
 
 
 def _without_repeats(blocks: Sequence[Block], already_shown: set[str]) -> list[Block]:

@@ -11,7 +11,6 @@ from analyzers.verdict.result import OverlapResult
 from traceviz.output.document import Block, Bullets, Paragraph, Table, markdown, plain, quoted
 from traceviz.output.quantities import duration, listing
 from traceviz.output.views import claim, collectives, overlap
-from traceviz.output.views.first_lines import first_lines
 from traceviz.output.views.steps import steps
 from traceviz.reports import fixes
 from traceviz.reports.gantt import gantt, legend
@@ -39,7 +38,7 @@ def summary(report: Report, *, with_image: bool) -> str:
     head = "\n".join(part for part in parts if part)
     folded = [
         *(markdown([_short(block)]) for block in overlap.figures(result, verbose=True)),
-        markdown([_short(block) for block in fixes.short_blocks(report.what_if, report.overlap.remedy)]),
+        markdown([_short(block) for block in fixes.short_blocks(report.what_if)]),
         markdown(conditions(report)),
     ]
     kept = [_unbroken(part) for part in folded if part]
@@ -53,7 +52,7 @@ def summary(report: Report, *, with_image: bool) -> str:
 
 def first(result: OverlapResult) -> str:
     """The first lines, the verdict as a heading that is seen from afar."""
-    verdict, *more = (quoted(_cut(line)) for line in first_lines(result))
+    verdict, *more = (quoted(_cut(line)) for line in (one.text for one in result.lines))
     return "\n".join([f"### {ICONS[result.passed]} {verdict}", "", *(f"- {line}" for line in more)]) + "\n"
 
 

@@ -20,7 +20,7 @@ from traceviz.output.views import claim
 from traceviz.output.views.caveats import caveats
 from traceviz.output.views.communication import communication
 from traceviz.output.views.contended import contended
-from traceviz.output.views.first_lines import after_the_verdict
+from traceviz.output.views.at_stake import at_stake
 from traceviz.output.views.steps import steps
 
 FIRST = (DISTORTED, "window-decides")  # warnings that stand with the first lines
@@ -39,7 +39,7 @@ def brief(result: OverlapResult) -> list[Block]:
 
 def head(result: OverlapResult) -> list[Block]:
     """The first lines, and what a claim comes to."""
-    lines = after_the_verdict(result)
+    lines = [one.text for one in result.lines[1:]]
     return [
         Headline(result.verdict.upper(), result.sentence, MOODS[result.verdict]),
         *([Bullets("", lines)] if lines else []),
@@ -70,6 +70,8 @@ def figures(result: OverlapResult, *, verbose: bool = False) -> list[Block]:
         shown.append(_real(result, most))
         shown += _windows(result, most)
         shown += [_busy(result), *_other_tools(result)] if verbose else []
+    if stake := at_stake(result):
+        shown.append(Paragraph(stake, "At stake"))
     if result.last_arrival is not None:
         shown.append(_last_arrival(result, result.last_arrival))
     if result.cost_sentence:

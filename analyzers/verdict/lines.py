@@ -1,0 +1,156 @@
+"""The first lines of an answer, what a reviewer reads in thirty seconds; text, Markdown, JSON and notebooks have these.
+
+In this order, each at most two rows of a terminal: the verdict; what is apparent only; a race or a loss; the step
+against a baseline's; what bounds the step, and what perfect overlap would save; the profiler's weight; the cause; host
+syncs; the fix. What is not known is left out. All figures are a step's, where the run has steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from analyzers.common.records import Record
+from analyzers.common.wording import count_of, duration, part_of, percent, shortened, size
+from analyzers.overlap.measure import RankOverlap
+from analyzers.syncs.of_steps import StepSync
+from analyzers.verdict.fix import GAINS, SAFE, Fix
+
+if TYPE_CHECKING:
+    from analyzers.verdict.result import OverlapResult
+
+DIFFER = 0.01  # of what could overlap: apparent and real times that differ by less are told as one
+LITTLE = 0.05  # of what is achievable: where the threshold is met, why less than this was missed is not told
+RACES = {"missing-wait": "Possible race", "rests-on-host-sync": "Order at risk"}
+LOSSES = dict.fromkeys(("lost-work", "unread-work", "unreadable-events", "dropped-events", "skipped-bad"), "Lost")
+LONGEST = 172  # letters of a line: two rows
+LONGEST_NAME = 40  # letters of a range's name
+
+
+class Line(Record, frozen=True):
+    """One of the first lines: its kind, such as "verdict", "race", "loss", "bound", "cause" or "fix", and its text."""
+
+    kind: str
+    text: str
+
+
+def lines_of(result: OverlapResult) -> tuple[Line, ...]:
+    """The first lines of an answer."""
+    found = [Line("verdict", f"{result.verdict.upper()}: {result.sentence}")]
+    return (*found, *(Line(kind, text) for kind, text in _after_the_verdict(result) if text))
+
+
+def _after_the_verdict(result: OverlapResult) -> Iterator[tuple[str, str]]:
+    rank = result.deciding_rank
+    if rank is not None:
+        yield "apparent", _apparent(result, result.deciding_window or rank)
+    yield "race", _first_of(result, RACES)
+    yield "loss", _first_of(result, LOSSES)
+    if rank is None:
+        return
+    if result.bound is not None:
+        yield "bound", f"{result.bound.sentence} {result.bound.ceiling_sentence(result.names)}".strip()
+    if result.profiler is not None and result.profiler.matters:
+        yield "profiler", result.profiler.sentence
+    yield "cause", _cause(result, rank)
+    yield "sync", _sync(result)
+    yield "fix", _fix(result)
+
+
+def _first_of(result: OverlapResult, titles: Mapping[str, str]) -> str:
+    """The first warning of some codes, under the title of its code, and how many more there are."""
+    found = [one for code in titles for one in result.warnings if one.code == code]
+    if not found:
+        return ""
+    title = titles[found[0].code]
+    more = f" (and {len(found) - 1} more)" if found[1:] else ""
+    first = shortened(found[0].message.rstrip("."), LONGEST - len(title) - len(more) - 3)
+    return f"{title}: {first}{more}."
+
+
+def _apparent(result: OverlapResult, rank: RankOverlap) -> str:
+    """Apparent overlap beside real, and for whom a side waits."""
+    if rank.is_apparent:
+        return _only_apparent(result, rank)
+    one = rank.typical
+    if one.overlap_ns - one.real_overlap_ns < DIFFER * one.could_overlap_ns:
+        return ""
+    side, name = max(zip((rank.a, rank.b), result.names, strict=True), key=lambda one: one[0].wait_ns)
+    waiting = percent(side.wait_ns / side.busy_ns)
+    late = result.device_labels.late(result.waited_for)
+    real = f"{duration(one.overlap_ns)} overlapped, {duration(one.real_overlap_ns)} of it real"
+    return f"{real}: {name} spends {waiting} of its time waiting for {late}."
+
+
+def _only_apparent(result: OverlapResult, rank: RankOverlap) -> str:
+    """That waits are not seen, and about how much of the communication they are."""
+    waiting = rank.unseen.waiting if rank.unseen else None
+    about = f"; probably about {percent(waiting)} of its communication is waiting" if waiting is not None else ""
+    where = result.device_labels.name(rank.rank, rank.device)
+    if result.ranks_given > 1 and result.ranks_given >= (result.ranks_known or 0):
+        unmatched = f"some communication of {where} matches no other rank's, so its waits are not seen"
+        return f"Apparent only: {unmatched}{about}."
+    return f"Apparent only: the ranks that {where} may have waited for were not captured{about}."
+
+
+def _cause(result: OverlapResult, rank: RankOverlap) -> str:
+    """What stopped most overlap, and how much of what was missed it is."""
+    found = result.findings
+    if not found or (result.passed and rank.missed_ns < LITTLE * rank.could_overlap_ns):
+        return ""
+    steps = max(result.stake.steps if result.stake else 0, 1)
+    ns, missed_ns = (round(each / steps) for each in (found[0].ns, rank.missed_ns))
+    all_of_it = duration(missed_ns) == duration(ns)
+    share = f"all {duration(ns)}" if all_of_it else part_of(ns, missed_ns, "of the")
+    of = f" ({share} missed{' a step' if steps > 1 else ''})."
+    marked = " (perhaps the profiler's)" if _is_profilers(result, found[0].cause.cause) else ""
+    text = f"{'Still missed: ' if result.passed else 'Cause: '}{found[0].text}{marked}"
+    return shortened(text, LONGEST - len(of)) + of
+
+
+def _is_profilers(result: OverlapResult, cause: str) -> bool:
+    """Whether the profiler slows the program so much that it may have made what is late late."""
+    return result.profiler is not None and result.profiler.is_heavy and cause in ("late-launch", "peer-wait")
+
+
+def costliest_syncs(result: OverlapResult) -> list[StepSync]:
+    """Host syncs by what they cost a step: of a host-bound one the host's time, else the GPU's."""
+    host_bound = result.bound is not None and result.bound.kind == "host-bound"
+
+    def cost(one: StepSync) -> int:
+        return max(one.blocked_ns, one.idle_ns) if host_bound else one.idle_ns
+
+    return sorted(result.host_syncs, key=lambda one: (-cost(one), -one.blocked_ns))
+
+
+def _sync(result: OverlapResult) -> str:
+    """The host sync that costs most, where it blocks what for how long, and how many more there are."""
+    found = [one for one in costliest_syncs(result) if one.hidden]
+    if not found:
+        return ""
+    one = found[0]
+    what = one.origin.split(" → ")[0] or one.call
+    copied = f" ({size(one.bytes)} {one.copy}, {one.memory or 'host'} memory)" if one.copy else ""
+    where = f" in {shortened(one.range, LONGEST_NAME)}" if one.range else ""
+    at = f" at {one.frame}" if one.frame else ""
+    cost = f"blocks the host {duration(one.blocked_ns)}{' a step' if one.steps else ''}, GPU idle {duration(one.idle_ns)}"
+    more = f"; {count_of(len(found) - 1, 'more hidden sync')}" if found[1:] else ""
+    return shortened(f"Hidden sync: {what}{copied}{where}{at} {cost}{more}.", LONGEST)
+
+
+def _fix(result: OverlapResult) -> str:
+    """The fix in a sentence, or that there is none, and what bounds the step instead."""
+    one = result.fix
+    if one is not None:
+        return fix_sentence(one)
+    if not result.was_replayed:
+        return ""
+    bound = f" The step is {result.bound.kind}." if result.bound is not None else ""
+    return f"No fix: nothing that the capture suggests saves {percent(GAINS)} of the step.{bound}"
+
+
+def fix_sentence(one: Fix) -> str:
+    """A fix with the step now and then; what is not surely safe as a question."""
+    named = "Fix" if one.safety == SAFE else "Perhaps"
+    ends = f": predicted {one.step_in_words}."
+    return shortened(f"{named}: {one.advice}", LONGEST - len(ends)) + ends
