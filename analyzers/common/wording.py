@@ -53,6 +53,16 @@ def part_of(part: int, whole: int, between: str = "of a possible") -> Times:
     return Times(f"{{}} {between} {{}} {{unit}}", part, whole)
 
 
+def in_unit_of(ns: int, longer: int) -> str:
+    """A time in the unit of a longer one that stands near it.
+
+    >>> in_unit_of(18_200, 12_400_000), in_unit_of(3_400_000, 12_400_000), in_unit_of(400, 12_400_000)
+    ('0.02 ms', '3.40 ms', '<0.01 ms')
+    """
+    size, unit = _unit_of(longer)
+    return f"{_digits(ns, size, max(ns, size))} {unit}"
+
+
 def span(low: int, high: int) -> Times:
     """From one time to another, in one unit.
 
@@ -179,6 +189,15 @@ def size(count: int) -> str:
             break
         value, unit = value / 1024, larger
     return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def shortened(name: str, letters: int) -> str:
+    """A name of so many letters at most.
+
+    >>> shortened("DP Embedding", 50), shortened("DP Embedding", 6)
+    ('DP Embedding', 'DP Em…')
+    """
+    return name if len(name) <= letters else f"{name[: letters - 1]}…"
 
 
 def stream_word(runtime: str) -> str:
