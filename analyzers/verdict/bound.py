@@ -445,7 +445,8 @@ def _measured(
     for one in (computes, transfers, waiting_comm, copies):
         layers.append(subtract(one, busy))
         busy = either(busy, one)
-    idle = complement(busy, int(starts.min()), int(ends.max()))
+    begin = min(int(starts.min()), int(launched.submitted_ns[lane].min()))  # before its first op it is idle, too
+    idle = complement(busy, begin, int(ends.max()))
     waiting, profiler, host, untold = _idle_parts(trace, lane, idle, launched, process)
 
     def within(one: Union) -> Ints:
