@@ -53,6 +53,16 @@ def part_of(part: int, whole: int, between: str = "of") -> Times:
     return Times(f"{{}} {between} {{}} {{unit}}", part, whole)
 
 
+def in_unit_of(ns: int, longer: int) -> str:
+    """A time in the unit of a longer one that stands near it.
+
+    >>> in_unit_of(18_200, 12_400_000), in_unit_of(3_400_000, 12_400_000), in_unit_of(400, 12_400_000)
+    ('0.02 ms', '3.40 ms', '<0.01 ms')
+    """
+    size, unit = _unit_of(longer)
+    return f"{_digits(ns, size, max(ns, size))} {unit}"
+
+
 def span(low: int, high: int) -> Times:
     """From one time to another, in one unit.
 

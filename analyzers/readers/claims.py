@@ -28,7 +28,19 @@ def claimed(trace: Trace, one: Input) -> Trace:
     if settings := kept(one.settings):
         captures = (replace(each, metadata={**settings, **each.metadata}) for each in trace.captures)
         trace = replace(trace, captures=tuple(captures))
-    return _claim_pids(trace, one.pids) if one.rank is None else _claim(trace, one.path, one.rank)
+    trace = _claim_pids(trace, one.pids) if one.rank is None else _claim(trace, one.path, one.rank)
+    return _with_step_times(trace, one.step_ns)
+
+
+def _with_step_times(trace: Trace, step_ns: Mapping[int, tuple[int, int]]) -> Trace:
+    """Add how long steps took, without the profiler and with it, to the processes of which a manifest says so."""
+    if not step_ns:
+        return trace
+    processes = []
+    for process in trace.processes:
+        before, captured = step_ns.get(process.claims.get("manifest", -1), (-1, -1))
+        processes.append(replace(process, unprofiled_step_ns=before, profiled_step_ns=captured))
+    return replace(trace, processes=tuple(processes))
 
 
 def _claim_pids(trace: Trace, pids: Mapping[int, int]) -> Trace:

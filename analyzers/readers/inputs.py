@@ -29,6 +29,7 @@ EXPORT_ABOUT = "trace.json"  # names the tables of a folder that `export` wrote
 HEAD_BYTES = 4096  # of a file, by which its kind is told
 MOST_BYTES = 1 << 26  # of a manifest, and of other files that name captures or tables
 GZIP_FOLD = 12  # bytes of JSON in one of .gz
+MOST_MS = 10**9  # that a step may take
 UNREADABLE = "unreadable"  # kind of a file that can't be told, where such are to be left out
 
 
@@ -36,8 +37,9 @@ class Input(msgspec.Struct, frozen=True):
     """One capture file to read; `kind` is what its content says it is, `rank` what a manifest says.
 
     `pids` are the ranks of the processes in a file that holds several, by pid, `world_size` the ranks of the whole job,
-    and `settings` variables of its environment, as far as a manifest knows them. `url` is where a file lies that is not
-    on this machine, `path` then its name.
+    and `settings` variables of its environment, as far as a manifest knows them. `step_ns` is how long a step of each
+    rank took just before the profiler began, and while it captured, -1 where nobody timed that. `url` is where a file
+    lies that is not on this machine, `path` then its name.
     """
 
     path: Path
@@ -47,6 +49,7 @@ class Input(msgspec.Struct, frozen=True):
     url: str = ""
     world_size: int | None = None
     settings: Mapping[str, str] = msgspec.field(default_factory=dict)
+    step_ns: Mapping[int, tuple[int, int]] = msgspec.field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
@@ -234,6 +237,7 @@ def _in_manifest(path: Path, keep_bad: bool) -> list[Input]:
         entries = [(str(entry["path"]), entry.get("rank")) for entry in content["captures"]]
         ranks, world = content.get("ranks", []), content.get("world_size")
         pids, settings = _ranks_by_pid(ranks), [_settings(content, ranks, rank) for _, rank in entries]
+        step_ns = _step_ns(ranks)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise TracevizError(f"This manifest can't be read ({error!r}).", path=path, hint="Collect again.") from error
     inputs = []
@@ -247,7 +251,8 @@ def _in_manifest(path: Path, keep_bad: bool) -> list[Input]:
             raise TracevizError(f"The manifest names {name}, which {why}.", path=path)
         size = world if type(world) is int and world > 0 else None
         of_file = pids if rank is None else {}
-        inputs.append(Input(file, kind, rank, of_file, world_size=size, settings=environment))
+        steps = {of: taken for of, taken in step_ns.items() if rank in (None, of)}
+        inputs.append(Input(file, kind, rank, of_file, world_size=size, settings=environment, step_ns=steps))
     return inputs
 
 
@@ -258,6 +263,24 @@ def _settings(content: Mapping[str, Any], ranks: list[Mapping[str, Any]], rank: 
     if stated and all(one == stated[0] for one in stated):
         found |= {str(name): str(value) for name, value in stated[0].items()}
     return found
+
+
+def _step_ns(ranks: list[Mapping[str, Any]]) -> dict[int, tuple[int, int]]:
+    """How long a step of each rank took before the profiler began, and while it captured; of a rank told once."""
+    told = [(one.get("rank"), dict(one.get("step_ms") or {})) for one in ranks]
+    count = Counter(rank for rank, _ in told)
+    return {
+        rank: (_ns(times.get("unprofiled")), _ns(times.get("profiled")))
+        for rank, times in told
+        if type(rank) is int and count[rank] == 1 and times
+    }
+
+
+def _ns(milliseconds: object) -> int:
+    """A time in ns; -1 where it is none."""
+    if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float):
+        return -1
+    return round(milliseconds * 1e6) if 0 < milliseconds < MOST_MS else -1
 
 
 def _ranks_by_pid(ranks: list[Mapping[str, object]]) -> dict[int, int]:

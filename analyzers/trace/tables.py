@@ -108,6 +108,8 @@ class Process(Record, frozen=True):
     without_work: str = ""
     window: int = 0  # of the run's, where captures of its ranks are several that follow each other, and
     first_window: int = -1  # the process that this is a later window of, -1 where it is none's
+    unprofiled_step_ns: int = -1  # how long a step took just before the profiler began, as the collector timed it, and
+    profiled_step_ns: int = -1  # while it captured, alike
 
 
 class Trace(Record, frozen=True, dict=True, weakref=True, eq=False):

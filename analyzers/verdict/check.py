@@ -34,10 +34,12 @@ from analyzers.trace.overhead import distorted_steps
 from analyzers.trace.run import ALL, Beside, PartitionedRun, as_run, ask_along
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import LAUNCHED_BEFORE
+from analyzers.verdict.bound import bound_of, ceiling_of
 from analyzers.verdict.claim import judge, read_speedup
 from analyzers.verdict.gain import Gain, gain_over
 from analyzers.verdict.graphs import about_graphs
 from analyzers.verdict.part import PairingDecision, Part, agree, examine, of_run, reconcile
+from analyzers.verdict.profiler import profiler_weight
 from analyzers.verdict.reasons import (
     RunContext,
     asked_for,
@@ -297,6 +299,10 @@ def answer(
             notes.append(TraceWarning("few-instances", _few_instances(gain)))
     if passed is not None and not any(one.code == "few-instances" for one in notes):
         notes += about_instances(ranks)
+    bound = bound_of((one for part in parts for one in part.device_steps), None)
+    if bound is not None and not blocked:
+        exposed = {device: ns for part in parts for device, ns in part.exposed.items()}
+        bound = replace(bound, ceiling_ns=ceiling_of(ranks, exposed, bound.steps))
     communication = reduce(add, (part.communication for part in parts), CommunicationFacts())
     notes += _about_communication(communication, selectors)
     return OverlapResult(
@@ -325,6 +331,8 @@ def answer(
         steps=run.steps,
         host_syncs=tuple(of_weight(step_syncs([part.syncs for part in parts], steps), run.step_ns)),
         own_work=own_work([part.gaps for part in parts if part.gaps is not None], run.step_ns, steps),
+        bound=bound,
+        profiler=profiler_weight(run.processes, bound.ranks if bound else ()),
     )
 
 

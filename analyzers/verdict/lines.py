@@ -23,6 +23,7 @@ DIFFER = 0.01  # of what could overlap: apparent and real times that differ by l
 LITTLE = 0.05  # of what is achievable: where the threshold is met, why less than this was missed is not told
 RACES = {"missing-wait": "Possible race", "rests-on-host-sync": "Order at risk"}
 LOSSES = dict.fromkeys(("lost-work", "unread-work", "unreadable-events", "dropped-events", "skipped-bad"), "Lost")
+TELLING = 1.1  # times the real step: a lighter profiler is not told of
 LONGEST = 172  # letters of a line: two rows
 LONGEST_NAME = 40  # letters of a range's name
 
@@ -50,7 +51,7 @@ def _after_the_verdict(result: OverlapResult) -> Iterator[tuple[str, str]]:
         return
     if result.bound is not None:
         yield "bound", f"{result.bound.sentence} {result.bound.ceiling_sentence(result.names)}".strip()
-    if result.profiler is not None and result.profiler.matters:
+    if result.profiler is not None and result.profiler.weight >= TELLING:
         yield "profiler", result.profiler.sentence
     yield "cause", _cause(result, rank)
     yield "sync", _sync(result)

@@ -58,6 +58,7 @@ from analyzers.trace.ranks import devices_of
 from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import lacks_launch, launched_before
+from analyzers.verdict.bound import DeviceSteps, device_steps, exposed_of_pair
 from analyzers.verdict.graphs import claimed, unclaimed
 from analyzers.verdict.warnings import (
     MissingWait,
@@ -119,6 +120,8 @@ class Part(msgspec.Struct, frozen=True):
     worked : `worked_steps`; times : `device_times`, where causes were asked for, too; so, too, syncs :
     host syncs of each rank in the steps that count, and gaps : `host_gaps`.
     everything : the same ranks over all that was captured, where that was asked for and is more; else empty.
+    device_steps : where the time of each device's steps goes, and exposed : `exposed_of_pair`, where causes were asked
+    for.
     """
 
     agreed: PairingDecision
@@ -147,6 +150,8 @@ class Part(msgspec.Struct, frozen=True):
     everything: tuple[RankOverlap, ...] = ()
     syncs: Mapping[int, list[SyncGroup]] = msgspec.field(default_factory=dict)
     gaps: pd.DataFrame | None = None
+    device_steps: tuple[DeviceSteps, ...] = ()
+    exposed: Mapping[DeviceKey, int] = msgspec.field(default_factory=dict)
 
 
 @keeping_freed_memory
@@ -244,6 +249,8 @@ def examine(
         everything=_everything(trace, a, b, sharing) if beyond else (),
         syncs=syncs,
         gaps=gaps,
+        device_steps=device_steps(trace, of_steps) if explain else (),
+        exposed=exposed_of_pair(trace, *_both(sides)[0], ranks) if explain else {},
     )
 
 

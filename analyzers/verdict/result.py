@@ -25,12 +25,14 @@ from analyzers.trace.alignment import Clocks
 from analyzers.trace.counted import Counted
 from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.step_table import StepsUsed
+from analyzers.verdict.bound import Bound
 from analyzers.verdict.claim import Claim
 from analyzers.verdict.findings import Finding, findings
 from analyzers.verdict.fix import Fix
 from analyzers.verdict.gain import Gain
 from analyzers.verdict.lines import Line, lines_of
 from analyzers.verdict.part import PairingDecision
+from analyzers.verdict.profiler import ProfilerWeight
 from analyzers.verdict.stake import Stake
 
 MOODS = {"overlapped": "good", "partial": "middle", "serialized": "bad", "inconclusive": "middle"}
@@ -55,7 +57,9 @@ class OverlapResult(Record, frozen=True):
     none was stated. `agreed` is how all parts of the run shared out ops, paired instances and moved B. `steps` are the
     run's, and which of them the figures are of; None where nobody looked for steps. `host_syncs` are those within them
     that cost a share of a step that matters, `own_work` what a rank's host does and the others' don't, each the
-    costliest first; empty where causes were not asked for. `was_replayed`: whether fixes were looked for.
+    costliest first; empty where causes were not asked for. `bound` is where the time of the median step goes, and what
+    perfect overlap could save of it, `profiler` how much longer steps take as captured: None where nothing tells, or
+    causes were not asked for. `was_replayed` : whether fixes were looked for.
     """
 
     verdict: str
@@ -89,6 +93,8 @@ class OverlapResult(Record, frozen=True):
     steps: StepsUsed | None = None
     host_syncs: tuple[StepSync, ...] = ()
     own_work: tuple[OwnWork, ...] = ()
+    bound: Bound | None = None
+    profiler: ProfilerWeight | None = None
     was_replayed: bool = False
 
     @property

@@ -37,10 +37,12 @@ if TYPE_CHECKING:
     from analyzers.syncs.report import OrderReport
     from analyzers.trace.alignment import Clocks
     from analyzers.trace.step_table import StepsUsed
+    from analyzers.verdict.bound import Bound
     from analyzers.verdict.check import OverlapResult
     from analyzers.verdict.claim import Claim
     from analyzers.verdict.fix import Fix
     from analyzers.verdict.gain import Gain
+    from analyzers.verdict.profiler import ProfilerWeight
     from traceviz.history.trends import PairTrend
 
 Json = dict[str, Any]
@@ -67,6 +69,8 @@ def overlap(result: OverlapResult) -> Json:
         "pair": {"a": result.a, "b": result.b, "paired_by": result.paired_by},
         "bar": result.bar,
         "steps": _steps(result.steps),
+        "bound": _bound(result.bound),
+        "profiler": _profiler(result.profiler),
         "host_syncs": [_host_sync(one) for one in result.host_syncs],
         "own_work": [{**values(one), "change": one.change, "words": one.words} for one in result.own_work],
         "ranks": [_rank(rank) for rank in result.ranks],
@@ -110,6 +114,26 @@ def _remedy(one: Fix | None) -> Json | None:
         return None
     names = (*_RECOVERABLE, "now_ratio", "ratio", "now_step_ns", "step_ns", "step_low_ns", "step_high_ns")
     return _fields(one, "change", "rank", "device", *names, "assumes", "advice")
+
+
+def _bound(one: Bound | None) -> Json | None:
+    """Where the median step's time goes on the rank that waits least, and on all: parts that add up to `step_ns`.
+
+    `idle_host_ns`, `idle_wait_ns` and `idle_profiler_ns` are parts of `idle_ns`; the first two null where launches are
+    not on record. `step` is null where all that is looked at is one. `ceiling_ns` is the step time that perfect overlap
+    of the pair saves at most, null where that can't be told. Null where causes were not asked for.
+    """
+    if one is None:
+        return None
+    ranks = [{"kind": each.kind, **values(each)} for each in one.ranks]
+    return {"kind": one.kind, **values(one), "ranks": ranks}
+
+
+def _profiler(one: ProfilerWeight | None) -> Json | None:
+    """Captured step over real step, `from` "manifest" or "overhead-events"; null where nothing tells."""
+    if one is None:
+        return None
+    return {"weight": one.weight, "from": one.source, **_fields(one, "captured_step_ns", "real_step_ns")}
 
 
 def _host_sync(one: StepSync) -> Json:
