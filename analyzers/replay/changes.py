@@ -68,6 +68,10 @@ class Change(Record, frozen=True):
         """The change as one would ask for it, with what it takes for granted."""
         raise NotImplementedError
 
+    def advice_at(self, where: str) -> str:
+        """The same, of a place in the program that is known in words."""
+        return self.advice
+
     @property
     def at_best(self) -> Change:
         """The change as it gains most, of what the capture leaves open."""
@@ -111,6 +115,13 @@ class DropSync(Change, frozen=True):
             return f"unset {self.unset}, so that launches in {_called(self.where)} return at once"
         return f"drop the host syncs in {_called(self.where)}, unless the host needs the result there"
 
+    def advice_at(self, where: str) -> str:
+        """The same, of a place in the program that is known in words."""
+        if self.unset or host_call(self.where):
+            return self.advice
+        needs = "the host can do without its value" if "(" in where else "nothing on the host relies on it"
+        return f"remove {where}, if {needs}"
+
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         dropped = self.dropped(trace, tasks)
         _found(dropped, self, "no call that blocks its thread is made there")
@@ -145,7 +156,11 @@ class Pin(Change, frozen=True):
     @property
     def advice(self) -> str:
         """The change as one would ask for it, with what it takes for granted."""
-        return f"copy from and to pinned memory, non_blocking=True, in {_called(self.where)}"
+        return self.advice_at(f"in {_called(self.where)}" if not host_call(self.where) else f"by {self.where}")
+
+    def advice_at(self, where: str) -> str:
+        """The same, of a place in the program that is known in words."""
+        return f"pin the host memory of the copies {where} and copy with non_blocking=True"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         blocking = self.dropped(trace, tasks)

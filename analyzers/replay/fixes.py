@@ -109,15 +109,13 @@ def _screened(replayed: Replayed, one: Suggestion) -> Iterator[_Screened]:
 
 
 def _predicted(replayed: Replayed, one: _Screened, error: float) -> Iterator[tuple[Prediction, Change]]:
-    change, safety = one.suggestion.change, one.suggestion.safety
+    change, safety, where = one.suggestion.change, one.suggestion.safety, one.suggestion.where
     try:
         found = replayed.predict([change], error, replayed.runs(one.tasks, one.likely))
     except TracevizError:  # with more or less slowdown it would wait for itself
         return
-    yield (
-        replace(found, safety=safety.named, likely=safety.weight, where=one.suggestion.where, advice=change.advice),
-        change,
-    )
+    advice = change.advice_at(where) if where else change.advice
+    yield replace(found, safety=safety.named, likely=safety.weight, where=where, advice=advice), change
 
 
 def _both(replayed: Replayed, found: list[tuple[Prediction, Change]], error: float) -> list[Prediction]:

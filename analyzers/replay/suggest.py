@@ -123,7 +123,7 @@ def _places_of_syncs(result: OverlapResult) -> dict[str, str]:
     for one in result.host_syncs:
         what = one.change.partition(" ")[2]
         for verb in ("drop-sync", "pin"):
-            found.setdefault(f"{verb} {what}", one.place)
+            found.setdefault(f"{verb} {what}", one.written)
     return found
 
 

@@ -85,10 +85,15 @@ class Crossing(Record, frozen=True):
         elsewhere = f", as it does in {self.made} of {self.turns} other turns" if self.turns else ""
         inferred = "" if self.exact else "; waits are inferred in this capture"
         return (
-            f"'{function(self.name)}' on stream {self.stream}{own_range} does not wait for "
-            f"'{function(self.behind_name)}' on stream {self.other}{behind_range}{elsewhere}: "
+            f"'{_short(self.name)}' on stream {self.stream}{own_range} does not wait for "
+            f"'{_short(self.behind_name)}' on stream {self.other}{behind_range}{elsewhere}: "
             f"a possible race{inferred}"
         )
+
+
+def _short(name: str) -> str:
+    """A kernel's function without its namespaces."""
+    return function(name).rsplit("::", 1)[-1]
 
 
 class Crossings(Findings, frozen=True):

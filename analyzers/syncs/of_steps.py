@@ -23,6 +23,15 @@ from analyzers.trace.regions import launch_span
 from analyzers.trace.steps import STEP, find_steps, step_index
 from analyzers.trace.tables import Trace
 
+WRITTEN = {  # operators that block, as people write them
+    "aten::item": ".item()",
+    "aten::_local_scalar_dense": ".item()",
+    "aten::is_nonzero": "bool(tensor)",
+    "aten::nonzero": ".nonzero()",
+    "aten::to": ".to()",
+    "aten::cpu": ".cpu()",
+    "aten::copy_": ".copy_()",
+}
 SINGLE_VALUE = re.compile(r"aten::(item|_local_scalar_dense|is_nonzero|equal|nonzero)")  # which the host reads at once
 MATTERS = 0.005  # of a step: one that blocks, or leaves its GPU idle, for less is none to look for
 BetweenRanks = Mapping[int, list[SyncGroup]]
@@ -59,6 +68,13 @@ class StepSync(Record, frozen=True):
     def is_pageable(self) -> bool:
         """Whether copies of pageable memory block, which pinned memory and `non_blocking=True` would not."""
         return self.memory == "pageable" and not SINGLE_VALUE.search(self.origin)
+
+    @property
+    def written(self) -> str:
+        """What blocks as it is written, and where."""
+        operator = self.origin.partition(" → ")[0] if "::" in self.origin else self.call
+        where = f" in {self.range}" if self.range else ""
+        return f"{WRITTEN.get(operator, operator)}{where}{f' at {self.frame}' if self.frame else ''}"
 
     @property
     def place(self) -> str:

@@ -7,16 +7,18 @@ syncs; the fix. What is not known is left out. All figures are a step's, where t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from analyzers.common.records import Record
 from analyzers.common.wording import count_of, duration, part_of, percent, shortened, size
 from analyzers.overlap.measure import RankOverlap
-from analyzers.syncs.of_steps import StepSync
+from analyzers.syncs.of_steps import WRITTEN, StepSync
 from analyzers.verdict.fix import GAINS, SAFE, Fix
 
 if TYPE_CHECKING:
+    from analyzers.verdict.bound import Bound
     from analyzers.verdict.result import OverlapResult
 
 DIFFER = 0.01  # of what could overlap: apparent and real times that differ by less are told as one
@@ -24,8 +26,12 @@ LITTLE = 0.05  # of what is achievable: where the threshold is met, why less tha
 RACES = {"missing-wait": "Possible race", "rests-on-host-sync": "Order at risk"}
 LOSSES = dict.fromkeys(("lost-work", "unread-work", "unreadable-events", "dropped-events", "skipped-bad"), "Lost")
 TELLING = 1.1  # times the real step: a lighter profiler is not told of
-LONGEST = 172  # letters of a line: two rows
+LONGEST = 160  # letters of a line: two rows
 LONGEST_NAME = 40  # letters of a range's name
+
+
+_OF_SO_MUCH = re.compile(r", [\d.<]+ % of (it|its longest gaps) this one")
+_QUOTED = re.compile(r"(?<=\s)'([^']+)'")
 
 
 class Line(Record, frozen=True):
@@ -50,7 +56,8 @@ def _after_the_verdict(result: OverlapResult) -> Iterator[tuple[str, str]]:
     if rank is None:
         return
     if result.bound is not None:
-        yield "bound", f"{result.bound.sentence} {result.bound.ceiling_sentence(result.names)}".strip()
+        yield "bound", _bound(result, result.bound)
+        yield "ceiling", result.bound.ceiling_sentence(result.names)
     if result.profiler is not None and result.profiler.weight >= TELLING:
         yield "profiler", result.profiler.sentence
     yield "cause", _cause(result, rank)
@@ -106,7 +113,16 @@ def _cause(result: OverlapResult, rank: RankOverlap) -> str:
     of = f" ({share} missed{' a step' if steps > 1 else ''})."
     marked = " (perhaps the profiler's)" if _is_profilers(result, found[0].cause.cause) else ""
     text = f"{'Still missed: ' if result.passed else 'Cause: '}{found[0].text}{marked}"
+    if len(text) + len(of) > LONGEST:
+        text = _OF_SO_MUCH.sub("", _QUOTED.sub(lambda name: f"'{shortened(name[1], LONGEST_NAME)}'", text))
     return shortened(text, LONGEST - len(of)) + of
+
+
+def _bound(result: OverlapResult, one: Bound) -> str:
+    """Where the time of a step goes, and of whose."""
+    head, colon, rest = one.sentence.partition(": ")
+    whose = f" on {result.device_labels.name(one.rank, one.device)}" if len(one.ranks) > 1 else ""
+    return f"{head}{whose}{colon}{rest}"
 
 
 def _is_profilers(result: OverlapResult, cause: str) -> bool:
@@ -130,7 +146,7 @@ def _sync(result: OverlapResult) -> str:
     if not found:
         return ""
     one = found[0]
-    what = one.origin.split(" → ")[0] or one.call
+    what = WRITTEN.get(operator := one.origin.split(" → ")[0] or one.call, operator)
     copied = f" ({size(one.bytes)} {one.copy}, {one.memory or 'host'} memory)" if one.copy else ""
     where = f" in {shortened(one.range, LONGEST_NAME)}" if one.range else ""
     at = f" at {one.frame}" if one.frame else ""

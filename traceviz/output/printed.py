@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Piece = tuple[str, str]  # a text and its style, as rich writes styles
 PADDING = 2  # between columns
+PROSE = 88  # letters of a line of prose: longer ones are hard to read
 NARROW, WORD = 12, 24  # letters, to which a column of words may shrink; it breaks no word up to WORD
 # Spaces that no line breaks at: between a number and its unit, and between what is numbered and its number.
 _KEPT = re.compile(
@@ -40,19 +41,20 @@ def without_colours(blocks: Sequence[Block], width: int, encoding: str) -> str:
 
 
 def _lines_of_blocks(blocks: Sequence[Block], width: int, encoding: str) -> Iterator[Sequence[Piece]]:
+    prose = min(width, PROSE)
     for index, block in enumerate(blocks):
         if index:
             yield []
         if isinstance(block, Headline):
-            yield from _lines([(plain(block.word), STYLES[block.mood]), ("  ", ""), (plain(block.text), "")], width)
+            yield from _lines([(plain(block.word), STYLES[block.mood]), ("  ", ""), (plain(block.text), "")], prose)
         elif isinstance(block, Paragraph):
             head = f"{block.title}: " if block.title else ""
-            yield from _lines([(plain(head), "bold"), (plain(block.text), "")], width)
+            yield from _lines([(plain(head), "bold"), (plain(block.text), "")], prose)
         elif isinstance(block, Bullets):
             yield from _title(block.title, width)
             mark = "  • " if encoding.lower().startswith("utf") else "  - "
             for item in block.items:
-                for k, line in enumerate(_lines([(plain(item), "")], max(width - len(mark), 1))):
+                for k, line in enumerate(_lines([(plain(item), "")], max(prose - len(mark), 1))):
                     yield [(" " * len(mark) if k else mark, ""), *line]
         else:
             yield from _lines_of_table(block, width)
