@@ -26,7 +26,6 @@ from tests.simulator.flow_orders import items_of
 from tests.simulator.flow_selectors import selector
 from tests.simulator.flows import Flow, flow
 from tests.simulator.machine import simulate
-from tests.simulator.program import Enter
 from tests.simulator.recorded import Clocks, Places
 
 BY = ("check-overlap", "what-if")
@@ -125,7 +124,7 @@ def judged(seed: int, by: str, one: Flow, named: Named | None, why: str = "") ->
     if named is None:
         return Answer(seed, by, one, None, why=why)
     verdict = judge(one.program, named.changes, one.whole)
-    mends = verdict.word != UNSAFE and any(map(lambda change: mended_by(one, change), named.changes))
+    mends = verdict.word != UNSAFE and any(mended_by(one, change) for change in named.changes)
     return Answer(seed, by, one, named, verdict.word, verdict.lost, mends)
 
 

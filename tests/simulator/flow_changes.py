@@ -19,7 +19,7 @@ from tests.simulator.program import Action, Busy, Copy, Launch, Program, Record,
 
 HARMLESS, CARE, UNSAFE, NOTHING = "harmless", "needs care", "unsafe", "changes nothing"
 KEEPS_ORDER = ("on-time", "level", "graph", "more-room", "scale")  # who is faster, or launched at once, waits as before
-WORK_NS = 5_000  # what is shorter is not worth to be set free
+WORK_NS = 16_000  # what is shorter is not worth to be set free
 FRESH = 1_000  # the first of the streams that changes make
 SYNCS = {int: "cudaStreamSynchronize", str: "cudaEventSynchronize", type(None): "cudaDeviceSynchronize"}
 
@@ -120,7 +120,7 @@ def pin(items: list[Item], rest: str) -> list[Item]:
 
 def _not_blocking(item: Item) -> Item:
     blocks = isinstance(item.action, Copy) and item.action.blocking
-    return replace(item, action=replace(item.action, blocking=False)) if blocks else item  # type: ignore[arg-type,call-arg]
+    return replace(item, action=replace(item.action, blocking=False)) if blocks else item  # type: ignore[arg-type]
 
 
 def _called(name: str) -> Picks:
@@ -230,6 +230,8 @@ def own_stream(items: list[Item], rest: str) -> list[Item]:
                     found += _ordered(stream, FRESH + stream, f"forked {item.number}")
                 item = replace(item, action=replace(action, stream=FRESH + stream))
             on_own[stream] = item.number in moved
+        elif isinstance(action, Record) and on_own.get(action.stream):  # an event stands for what it stood for
+            item = replace(item, action=replace(action, stream=FRESH + action.stream))
         found.append(item)
     return found
 

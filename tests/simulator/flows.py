@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tests.simulator.generate import Author, Clock, merged
-from tests.simulator.program import Busy, Copy, Enter, Launch, Leave, Message, Program, Record, Synchronize
+from tests.simulator.program import Busy, Copy, Enter, Launch, Leave, Message, Program, Record, Synchronize, Wait
 
 SMALL_KERNELS = 16
 MAIN, COPIES, COMM, SIDE, PIPE = 7, 13, 17, 21, 25
@@ -24,8 +24,8 @@ PLANTED = (
     "pageable copy", "small kernels", "late rank",
 )  # fmt: skip
 NEEDED = (
-    "copy", "staging", "receive", "tensor-parallel", "fork and join", "value that decides", "inputs of a collective",
-    "norm",
+    "copy", "staging", "receive", "tensor-parallel", "fork and join", "value that decides", "value that stops",
+    "inputs of a collective", "norm",
 )  # fmt: skip
 SLOTS = {
     "load": ("pageable copy", "copy", "staging"),
@@ -35,15 +35,17 @@ SLOTS = {
     "reduce": ("synchronous reduction", "inputs of a collective"),
     "optimizer": ("small kernels", "norm"),
     "host": ("late rank",),
+    "end": ("value that stops",),
 }  # which weakness, or need, a part of the step may have
+TOWERS = (("MP lookup", "DP tower"), ("sparse arch", "dense arch"), ("text encoder", "image encoder"))
 NAMES = {
+    "end": ("check stop", "early stopping"),
     "load": ("load batch", "data_loading", "H2D"),
     "begin": ("recv activations", "pp recv"),
     "forward": ("forward", "model.forward", "fwd"),
-    "towers": (("MP lookup", "DP tower"), ("sparse arch", "dense arch"), ("text encoder", "image encoder")),
     "tensor": ("mlp", "attention"),
     "log": ("log", "log_metrics", "logging"),
-    "decide": ("check overflow", "count tokens", "early stopping"),
+    "decide": ("check overflow", "count tokens", "clip decision"),
     "metric": ("metrics", "all_reduce_metrics"),
     "backward": ("backward", "bwd"),
     "reduce": ("grad all-reduce", "reduce gradients", "allreduce_grads"),
@@ -73,16 +75,20 @@ class Flow:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a seed's program is: which variant each slot has, names, sizes."""
+    """What a seed's program is: which variant each slot has, names, sizes.
+
+    again : whether what is waited for too early is waited for again where it is needed.
+    """
 
     seed: int
     form: str
     slots: dict[str, str]
-    names: dict[str, object]
+    names: dict[str, str]
     ranks: int
     steps: int
     late: int
-    syncs_steps: bool
+    towers: tuple[str, str]
+    again: bool
 
     def has(self, what: str) -> bool:
         return what in self.slots.values()
@@ -107,15 +113,16 @@ def plan_of(seed: int) -> Plan:
         slots["loss" if planted == "late rank" else "scaler"] = "value that decides"
     if slots.get("middle") == "tensor-parallel":
         slots.pop("begin", "")  # who is waited for would wait
+    if planted in ("pageable copy", "logged value", "needless synchronize"):
+        slots.pop("end", "")  # else the GPU would run dry anyway
     if not planted and not slots:
         slots["middle"] = "tensor-parallel"
     ranks = draw.choice([2, 4]) if "begin" in slots else draw.choice([2, 2, 2, 3, 4])
     if planted == "late rank":
         ranks = 4 if "begin" in slots else 3
-    names = {key: draw.choice(some) for key, some in NAMES.items()}  # type: ignore[arg-type]
-    return Plan(
-        seed, draw.choice(FORMS), slots, names, ranks, draw.randint(6, 10), draw.randrange(ranks), draw.random() < 0.4
-    )
+    names = {key: draw.choice(some) for key, some in NAMES.items()}
+    form, steps, late = draw.choice(FORMS), draw.randint(6, 10), draw.randrange(ranks)
+    return Plan(seed, form, slots, names, ranks, steps, late, draw.choice(TOWERS), draw.random() < 0.5)
 
 
 @dataclass
@@ -125,6 +132,7 @@ class Writer(Author):
     needless : numbers of actions that the next op is made to wait for without need. pairs : these, with who waited.
     sizes : draws what is the same in each step and on each rank. last : of each stream its last op.
     staged : what the event behind the staging copy stands for. usual : waits that all steps but the first make.
+    decision : what the host decided last, which all that is launched behind it reads.
     """
 
     plan: Plan = field(default_factory=lambda: plan_of(0))
@@ -137,10 +145,11 @@ class Writer(Author):
     last: dict[int, int] = field(default_factory=dict)
     staged: Clock = field(default_factory=dict)
     usual: frozenset[tuple[int, int]] = frozenset()
+    decision: str = ""
 
     @contextmanager
     def range(self, key: str, name: str = "") -> Iterator[None]:
-        self.do(Enter(name or str(self.plan.names[key])))
+        self.do(Enter(name or self.plan.names[key]))
         yield
         self.do(Leave())
 
@@ -155,18 +164,29 @@ class Writer(Author):
 
     def launch(self, op: Launch | Copy) -> None:  # type: ignore[override]
         super().launch(op)
-        number = max(at for at, one in enumerate(self.threads[0]) if one is op)
+        number = len(self.threads[0]) - 1
         self.last[op.stream] = number
         self.pairs += [(one, number) for one in self.needless]
         self.needless.clear()
 
+    def wait_needlessly(self, after: int, before: int) -> None:
+        """Some know that they wait, and rely on it; others wait once more where they need it."""
+        if not self.plan.again:
+            self.wait_stream(after, before)
+            return
+        event, _ = self.record(before)
+        self.do(Wait(event, after))
+
+    def blocked_by(self, number: int) -> None:
+        """The host code right before waited for an op, without need."""
+        self.pairs.append((number, len(self.threads[0]) - 1))
+
     def kernel(
         self, low: int, high: int, reads: tuple[str, ...], *writes: str, stream: int = MAIN, name: str = "gemm"
     ) -> None:
-        took = self.sizes.randint(low, high)
-        self.launch(
-            Launch("b", stream, round(took * self.rng.uniform(0.99, 1.01)), 512, reads=reads, writes=writes, name=name)
-        )
+        took = round(self.sizes.randint(low, high) * self.rng.uniform(0.99, 1.01))
+        reads = (*reads, self.decision) if self.decision else reads
+        self.launch(Launch("b", stream, took, 512, reads=reads, writes=writes, name=name))
         self.think(1_000, 5_000)
 
     def think(self, low: int, high: int) -> None:
@@ -182,18 +202,20 @@ class Writer(Author):
         self.think(1_000, 4_000)
         return self.last[COMM]
 
-    def fetch(self, name: str, *, blocks: bool) -> None:
+    def fetch(self, name: str, *, blocks: bool = True) -> None:
         """`.item()`, or without blocking a copy to pinned memory."""
+        pageable = self.plan.seed % 2 == 0
         with self.operator("aten::item"):
-            if not blocks:
-                self.launch(Copy(MAIN, 1_500, False, (name,), (f"host {name}",)))
-            else:
-                self.item_of(name, pageable=self.plan.seed % 2 == 0)
+            self.launch(Copy(MAIN, 1_500, pageable and blocks, (name,), (f"host {name}",)))
+            if blocks and not pageable:
+                self.synchronize(MAIN)
 
-    def item_of(self, name: str, *, pageable: bool) -> None:
-        self.launch(Copy(MAIN, 1_500, pageable, (name,), (f"host {name}",)))
-        if not pageable:
-            self.synchronize(MAIN)
+    def decide(self, key: str, name: str) -> None:
+        """The host fetches a value on which rests what it does next: what is launched then reads its decision."""
+        with self.range(key):
+            self.fetch(name)
+            self.decision = f"decision {key} {self.step}"
+            self.do(Busy(3_000, reads=(f"host {name}",), writes=(self.decision,)))
 
     # The parts of a step
 
@@ -217,9 +239,11 @@ class Writer(Author):
             if what == "copy":
                 self.launch(Copy(COPIES, took, False, source, target, True))
             elif what == "pageable copy":
+                known = self.host.get(0, {})
                 self.launch(Copy(MAIN, took // 3, not self.mended, source, target, True))
-                self.needless.append(self.last[MAIN])
+                self.host[0] = known  # nothing rests on it
                 self.think(120_000, 200_000)  # what the host prepares, while nothing runs
+                self.blocked_by(self.last[MAIN])
             else:
                 self.launch(Copy(COPIES, took // 4, False, source, (f"batch{(number + 1) % 2}",), True))
 
@@ -235,7 +259,7 @@ class Writer(Author):
             self.do(Busy(round((usual + more * late) * self.rng.uniform(0.97, 1.03))))
 
     def forward(self) -> None:
-        first = (self.batch(), "weights")
+        first: tuple[str, ...] = (self.batch(), "weights")
         if self.plan.has("receive") and self.rank % 2:
             with self.range("begin"):
                 self.pass_on("recv")
@@ -275,14 +299,14 @@ class Writer(Author):
         """Two parts that need nothing of each other, and one that needs both."""
         how = self.plan.slots["middle"]
         stream = SIDE if how != "one stream" or self.mended else MAIN
-        one, other = self.plan.names["towers"]  # type: ignore[misc]
+        one, other = self.plan.towers
         if stream != MAIN:
             self.wait_stream(stream, MAIN)
         with self.range("towers", one):
             for k in range(2):
                 self.kernel(60_000, 120_000, ("h0", "weights"), f"one{k}", stream=stream, name="lookup")
         if how == "early wait" and not self.mended:
-            self.wait_stream(MAIN, stream)
+            self.wait_needlessly(MAIN, stream)
         if how != "fork and join":
             self.needless.append(self.last[stream])
         with self.range("towers", other):
@@ -295,28 +319,27 @@ class Writer(Author):
         how = self.plan.slots.get("loss", "")
         if how == "logged value":
             with self.range("log"):
-                number = self.last[MAIN]
+                number, known = self.last[MAIN], self.host.get(0, {})
                 self.fetch("loss", blocks=not self.mended)
-                self.needless.append(number)
+                self.host[0] = known  # nothing rests on it
                 self.do(Busy(2_000, reads=() if self.mended else ("host loss",), later=True))
             self.think(60_000, 150_000)
+            self.blocked_by(number)
         elif how == "needless synchronize":
             with self.range("log", "timer"):
-                self.needless.append(self.last[MAIN])
                 if not self.mended:
-                    self.synchronize(None)
+                    self.do(Synchronize(None))  # nothing rests on it
             self.think(60_000, 150_000)
+            self.blocked_by(self.last[MAIN])
         elif how == "value that decides":
-            with self.range("decide"):
-                self.fetch("loss", blocks=True)
-                self.do(Busy(3_000, reads=("host loss",)))
+            self.decide("decide", "loss")
             self.think(20_000, 60_000)
         elif how == "synchronous metric":
             with self.range("metric"):
                 self.kernel(5_000, 10_000, ("h1", self.batch()), "metric", name="accuracy")
                 number = self.collective("metric", 120_000, ("metric",), ("metric",), 50_000)
                 if not self.mended:
-                    self.wait_stream(MAIN, COMM)
+                    self.wait_needlessly(MAIN, COMM)
             self.needless.append(number)
 
     def backward(self) -> None:
@@ -327,7 +350,7 @@ class Writer(Author):
                 with self.range("reduce"):
                     number = self.collective(f"grad {k}", 60_000, (f"grad{k}",), (f"grad{k}",), 900_000)
                     if how == "synchronous reduction" and not self.mended:
-                        self.wait_stream(MAIN, COMM)
+                        self.wait_needlessly(MAIN, COMM)
                 if how == "synchronous reduction" and k < buckets - 1:
                     self.needless.append(number)
                 if not how:
@@ -350,9 +373,7 @@ class Writer(Author):
     def foreach(self, grads: tuple[str, ...]) -> None:
         """Many small kernels behind a fetch: the GPU waits for each launch; mended, one of their length."""
         self.kernel(5_000, 10_000, grads, "found_inf", name="check")
-        with self.range("decide"):
-            self.fetch("found_inf", blocks=True)
-            self.do(Busy(3_000, reads=("host found_inf",)))
+        self.decide("decide", "found_inf")
         with self.range("fused", "foreach"):
             for k in range(1 if self.mended else SMALL_KERNELS):
                 long = SMALL_KERNELS if self.mended else 1
@@ -379,8 +400,8 @@ class Writer(Author):
             self.fetches()
             self.backward()
             self.optimize()
-            if self.plan.syncs_steps:
-                self.synchronize(MAIN)
+            if self.plan.has("value that stops"):
+                self.decide("end", "weights")
             self.do(Leave())
         self.synchronize(None)
 
@@ -404,7 +425,7 @@ def flow(seed: int, *, mended: bool = False) -> Flow:
         plan.planted,
         tuple(one for one in plan.slots.values() if one in NEEDED),
         tuple(tuple(writer.pairs) for writer in writers),
-        str(plan.names[where]) if where else "",
+        plan.names[where] if where else "",
         plan.late if plan.planted == "late rank" else -1,
         frozenset({"norm"}),
     )
