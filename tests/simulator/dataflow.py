@@ -31,6 +31,7 @@ from tests.simulator.recorded import Clocks, Places
 BY = ("check-overlap", "what-if")
 HALF = 0.5  # of what waits without need, that a change has to set free to be the one for it
 SAFE = ("safe", "likely")
+LITTLE = 0.01  # of a step: what gains less is no fix
 
 
 @dataclass(frozen=True)
@@ -56,16 +57,25 @@ class Named:
 
 @dataclass(frozen=True)
 class Answer:
-    """What was named of a program by one command, None for nothing, and what its data say of that."""
+    """What was named of a program by one command, None for nothing, and what its data say of that.
+
+    word, shown, lost : as in `flow_changes.Verdict`. mends : whether it is a change for what is planted.
+    why : nothing is predicted.
+    """
 
     seed: int
     by: str
     flow: Flow
     named: Named | None
     word: str = ""
+    shown: bool = False
     lost: tuple[str, ...] = ()
     mends: bool = False
     why: str = ""
+
+    @property
+    def is_said_to_be_safe(self) -> bool:
+        return self.named is not None and self.named.said in SAFE
 
     def __str__(self) -> str:
         lost = f": {self.lost[0]} (and {len(self.lost) - 1} more)" if self.lost else ""
@@ -97,7 +107,7 @@ def fix_of(result: Any) -> Named | None:
 def best_of(found: Any) -> Named | None:
     """The change that what-if names first, where it gains anything."""
     best = found.best
-    if best is None or best.gain_ns <= 0:
+    if best is None or best.gain_ns <= LITTLE * best.now_ns:
         return None
     likely = {1.0: "likely", 0.5: "perhaps", 0.1: "seldom"}
     return Named(" + ".join(best.changes), getattr(best, "safety", "") or likely.get(best.likely, ""))
@@ -125,7 +135,7 @@ def judged(seed: int, by: str, one: Flow, named: Named | None, why: str = "") ->
         return Answer(seed, by, one, None, why=why)
     verdict = judge(one.program, named.changes, one.whole)
     mends = verdict.word != UNSAFE and any(mended_by(one, change) for change in named.changes)
-    return Answer(seed, by, one, named, verdict.word, verdict.lost, mends)
+    return Answer(seed, by, one, named, verdict.word, verdict.shown, verdict.lost, mends)
 
 
 def mended_by(one: Flow, change: str) -> bool:
@@ -153,11 +163,12 @@ def table(found: Iterable[Answer], by: str) -> list[str]:
     named = [one for one in every if one.named]
     planted, bare = [one for one in every if one.flow.planted], [one for one in every if not one.flow.planted]
     unsafe = [one for one in named if one.word == UNSAFE]
-    as_safe = [one for one in unsafe if one.named and one.named.said in SAFE]
-    care_as_safe = [one for one in named if one.word == CARE and one.named and one.named.said in SAFE]
+    as_safe = [one for one in unsafe if one.is_said_to_be_safe]
+    care_as_safe = [one for one in named if one.word == CARE and one.is_said_to_be_safe]
     lines = [
         f"{by}: {len(named)} of {len(every)} programs name a fix",
-        f"  unsafe, however it is named: {share(unsafe, named)}; named as safe: {share(as_safe, named)}",
+        f"  unsafe, however it is named: {share(unsafe, named)}; named as safe: {share(as_safe, named)}; "
+        f"where the capture shows it: {share([one for one in unsafe if one.shown], named)}",
         f"  needs care: {share([one for one in named if one.word == CARE], named)}, "
         f"named as safe: {share(care_as_safe, named)}; harmless: "
         f"{share([one for one in named if one.word == HARMLESS], named)}; changes nothing: "

@@ -28,11 +28,13 @@ SYNCS = {int: "cudaStreamSynchronize", str: "cudaEventSynchronize", type(None): 
 class Verdict:
     """What was found.
 
-    word : one of the above. lost : needed orders that are gone, in words. before : by rank, what is before what now.
+    word : one of the above. lost : needed orders that are gone, in words. shown : whether a capture shows that data
+    surely flow in one of these; of others only the program's author knows. before : by rank, what is before what now.
     """
 
     word: str
     lost: tuple[str, ...] = ()
+    shown: bool = False
     before: tuple[dict[int, int], ...] = ()
 
     def frees(self, rank: int, pair: Pair) -> bool:
@@ -41,29 +43,59 @@ class Verdict:
 
 
 def judge(program: Program, changes: Sequence[str], whole: frozenset[str] = frozenset()) -> Verdict:
-    """What the data of a program say of changes made together.
+    """What the data of a program say of changes made together: no better than of each alone.
 
     whole : buffers of which no piece is done before the op that writes them is.
     """
-    found, words, before = [], [], []
-    changed = all(change.partition(" ")[0] in KEEPS_ORDER for change in changes)
+    found = _together(program, changes, whole)
+    alone = [judge(program, [change], whole) for change in changes] if len(changes) > 1 else []
+    worst = max([found, *alone], key=lambda one: (NOTHING, HARMLESS, CARE, UNSAFE).index(one.word))
+    return replace(worst, before=found.before)
+
+
+def changed(items: list[Item], changes: Sequence[str]) -> list[Item]:
+    """The actions of a rank with changes made; whose pieces are split, or who is merely faster, is what it was."""
+    for change in changes:
+        verb, _, rest = change.partition(" ")
+        if verb not in (*KEEPS_ORDER, "split"):
+            items = MAKE[verb](items, rest)
+    return items
+
+
+def _together(program: Program, changes: Sequence[str], whole: frozenset[str]) -> Verdict:
+    lost_of: list[str] = []
+    words: list[str] = []
+    before: list[dict[int, int]] = []
+    cuts = [change.partition(" ")[2] for change in changes if change.startswith("split ")]
+    shown, does = False, all(change.partition(" ")[0] in KEEPS_ORDER for change in changes)
     for rank, (actions,) in enumerate(program.ranks):
         items = items_of(actions)
-        after = items
-        broken: list[Pair] = []
-        for change in changes:
-            verb, _, rest = change.partition(" ")
-            broken += cut_too_small(after, rest, whole) if verb == "split" else []
-            changed |= verb == "split" and bool(fed(after, rest))
-            after = MAKE[verb](after, rest) if verb in MAKE else after
-        changed |= after != items
+        after = changed(items, changes)
+        broken = [pair for cut in cuts for pair in cut_too_small(after, cut, whole)]
+        does |= after != items or any(fed(after, cut) for cut in cuts)
         word, pairs, known = _of_rank(items, after, broken)
         words.append(word)
         before.append(known)
         names = {item.number: item for item in items}
-        found += [f"rank {rank}: {named(names[one])} → {named(names[other])}" for one, other in pairs]
-    word = max(words, key=(HARMLESS, CARE, UNSAFE).index) if changed else NOTHING
-    return Verdict(word, tuple(found), tuple(before))
+        shown |= any(surely_flows(names[one], names[other]) for one, other in pairs)
+        lost_of += [f"rank {rank}: {named(names[one])} → {named(names[other])}" for one, other in pairs]
+    word = max(words, key=(HARMLESS, CARE, UNSAFE).index) if does else NOTHING
+    return Verdict(word, tuple(lost_of), shown, tuple(before))
+
+
+def surely_flows(one: Item, other: Item) -> bool:
+    """Whether a capture shows that the second needs the first.
+
+    It receives, copies to the device, makes what is sent, or was forked by the program, which then joins it.
+    """
+    first, second = one.action, other.action
+    if not (
+        isinstance(first, Launch | Copy) and isinstance(second, Launch | Copy) and set(first.writes) & set(second.reads)
+    ):
+        return False
+    forked = not operation(one) and not operation(other) and first.stream != second.stream
+    arrives = operation(one) == "recv" or (isinstance(first, Copy) and first.to_device)
+    return bool(arrives or operation(other) or forked)
 
 
 def _of_rank(items: list[Item], after: list[Item], broken: list[Pair]) -> tuple[str, list[Pair], dict[int, int]]:

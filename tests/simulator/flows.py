@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from tests.simulator.generate import Author, Clock, merged
 from tests.simulator.program import Busy, Copy, Enter, Launch, Leave, Message, Program, Record, Synchronize, Wait
 
-SMALL_KERNELS = 16
+SMALL_KERNELS, FUSED = 16, "foreach"
 MAIN, COPIES, COMM, SIDE, PIPE = 7, 13, 17, 21, 25
 FORMS = ("nsys", "kineto")
 PLANTED = (
@@ -374,7 +374,7 @@ class Writer(Author):
         """Many small kernels behind a fetch: the GPU waits for each launch; mended, one of their length."""
         self.kernel(5_000, 10_000, grads, "found_inf", name="check")
         self.decide("decide", "found_inf")
-        with self.range("fused", "foreach"):
+        with self.range("optimizer", FUSED):
             for k in range(1 if self.mended else SMALL_KERNELS):
                 long = SMALL_KERNELS if self.mended else 1
                 self.kernel(2_000 * long, 3_000 * long, (*grads, "weights"), "weights", name=f"foreach{k % 5}")
@@ -418,14 +418,14 @@ def flow(seed: int, *, mended: bool = False) -> Flow:
         writers.append(writer)
         made |= frozenset(writer.made)
     writers = writers[plan.ranks :]
-    where = {"small kernels": "optimizer", "late rank": "augment", "pageable copy": "load"}.get(plan.planted, "")
+    where = {"small kernels": FUSED, "late rank": plan.names["augment"]}.get(plan.planted, "")
     return Flow(
         Program(tuple((tuple(writer.threads[0]),) for writer in writers), seed=seed),
         plan.form,
         plan.planted,
         tuple(one for one in plan.slots.values() if one in NEEDED),
         tuple(tuple(writer.pairs) for writer in writers),
-        plan.names[where] if where else "",
+        where,
         plan.late if plan.planted == "late rank" else -1,
         frozenset({"norm"}),
     )
