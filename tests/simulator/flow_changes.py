@@ -191,6 +191,14 @@ def a_next(items: list[Item], at: int, stream: int, picks: Picks) -> bool:
     return any(picks(item) for item in behind[: 2 if behind and isinstance(behind[0].action, Copy) else 1])
 
 
+def _next_on_stream(items: list[Item], at: int) -> int:
+    """The op that a stream's wait is made for, -1 where there is none, or where this is no wait."""
+    action = items[at].action
+    if not isinstance(action, Wait):
+        return -1
+    return next((item.number for item in items[at:] if _stream(item) == action.stream), -1)
+
+
 def _stream(item: Item) -> int:
     return item.action.stream if isinstance(item.action, Launch | Copy) else -1
 
@@ -226,17 +234,14 @@ def _blocks(items: list[Item], picks: Picks) -> list[list[Item]]:
 
 def _waits_for(items: list[Item], block: list[Item], since: int) -> list[Item]:
     """Waits outside of a block for its first op on each stream, and their records right before."""
-    inside, streams = {item.number for item in block}, {_stream(item) for item in block}
+    inside = {item.number for item in block}
     found: list[Item] = []
     for at, item in enumerate(items):
-        if item.number in inside or item.number < since or item.number > block[0].number:
-            continue
-        if isinstance(item.action, Wait) and item.action.stream in streams:
-            following = next((one for one in items[at:] if _stream(one) == item.action.stream), None)
-            if following is not None and following.number in inside:
-                record = items[at - 1].action
-                paired = isinstance(record, Record) and record.event == item.action.event
-                found += [*([items[at - 1]] if paired else []), item]
+        outside = item.number not in inside and since < item.number < block[0].number
+        if outside and isinstance(item.action, Wait) and _next_on_stream(items, at) in inside:
+            record = items[at - 1].action
+            paired = isinstance(record, Record) and record.event == item.action.event
+            found += [*([items[at - 1]] if paired else []), item]
     return found
 
 
@@ -249,6 +254,7 @@ def own_stream(items: list[Item], rest: str) -> list[Item]:
     where, join = _two(rest, "join-before") if " join-before " in rest else (rest, "")
     picks = selector(where)
     moved = {item.number for item in items if is_op(item.action) and picks(item)}
+    waits = {item.number for at, item in enumerate(items) if _next_on_stream(items, at) in moved}
     joins = _named_joins(items, moved, selector(join)) if join else _last_joins(items, moved, picks)
     found: list[Item] = []
     on_own: dict[int, bool] = {}  # whether the last op of each stream moved
@@ -262,10 +268,15 @@ def own_stream(items: list[Item], rest: str) -> list[Item]:
                     found += _ordered(stream, FRESH + stream, f"forked {item.number}")
                 item = replace(item, action=replace(action, stream=FRESH + stream))
             on_own[stream] = item.number in moved
-        elif isinstance(action, Record) and on_own.get(action.stream):  # an event stands for what it stood for
+        elif isinstance(action, Record | Wait) and (item.number in waits or _records(action, on_own)):
             item = replace(item, action=replace(action, stream=FRESH + action.stream))
         found.append(item)
     return found
+
+
+def _records(action: Record | Wait, on_own: Mapping[int, bool]) -> bool:
+    """Whether an event stands for an op that moved: it does so still."""
+    return isinstance(action, Record) and on_own.get(action.stream, False)
 
 
 def _ordered(before: int, after: int, event: str) -> list[Item]:

@@ -78,7 +78,7 @@ def test_a_dropped_wait_matters_to_who_reads() -> None:
     reduced = within("reduce", kernel(SIDE, "g", "g", collective="all-reduce"))
     before: list[Action] = [kernel(MAIN, writes="g"), *ordered(MAIN, SIDE), *reduced, *ordered(SIDE, MAIN)]
     other, reader = within("backward", kernel(MAIN, "h", "d")), within("optimizer", kernel(MAIN, "g", "w"))
-    again = [Record("again", SIDE), Wait("again", MAIN)]
+    again: list[Action] = [Record("again", SIDE), Wait("again", MAIN)]
     assert word("drop-wait nvtx:backward on nvtx:reduce", before, other) == HARMLESS
     assert word("drop-wait nvtx:backward on nvtx:reduce", before, other, again, reader) == HARMLESS
     assert word("drop-wait nvtx:backward on nvtx:reduce", before, other, reader) == CARE
@@ -109,6 +109,9 @@ def test_a_stream_of_its_own_is_for_what_nobody_needs_before_the_join() -> None:
     assert word("own-stream nvtx:one join-before nvtx:last", one, other, within("last", both), other) == HARMLESS
     assert word("own-stream nvtx:one", one, reader, both) == UNSAFE
     assert word("own-stream nvtx:nowhere", one, other) == NOTHING
+    forks = [*ordered(MAIN, SIDE), kernel(SIDE, "in", "u"), kernel(MAIN, "in", "v"), *ordered(SIDE, MAIN)]
+    joins = within("one", *forks, kernel(MAIN, "u v", "x"))  # waits of its own go with it
+    assert word("own-stream nvtx:one", kernel(MAIN, writes="in"), joins, other, both) == HARMLESS
 
 
 def test_a_collective_is_split_where_pieces_of_its_input_are_done_one_by_one() -> None:
