@@ -177,6 +177,8 @@ def table(found: Iterable[Answer], by: str) -> list[str]:
         f"  nothing needless, yet a fix is named: {share([one for one in bare if one.named], bare)}, "
         f"unsafe: {share([one for one in bare if one.word == UNSAFE], bare)}",
     ]
+    on_time = [one for one in named if one.flow.late < 0 and one.named and "on-time" in one.named.kind]
+    lines.append(f"  on-time, though no rank is late by work of its own: {share(on_time, named)}")
     kinds = Counter((one.named.kind, one.named.said or "no class") for one in unsafe if one.named)
     lines += [f"  unsafe: {count} × {kind} ({said})" for (kind, said), count in kinds.most_common()]
     for kind in sorted({one.flow.planted for one in planted}):

@@ -7,10 +7,11 @@ import random
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 
 import pytest
 
-from tests.simulator.dataflow import BY, Answer, answers, mended_by
+from tests.simulator.dataflow import BY, Answer, Named, answers, best_of, fix_of, mended_by
 from tests.simulator.flow_changes import CARE, HARMLESS, NOTHING, UNSAFE, changed, judge
 from tests.simulator.flow_orders import Pair, items_of, lost, needed, orders
 from tests.simulator.flows import FORMS, FUSED, NEEDED, PLANTED, Flow, Plan, flow, plan_of
@@ -271,6 +272,20 @@ def hold_orders(seed: int) -> None:
 
 
 # What is named
+
+
+def test_the_first_change_is_read_of_results_old_and_new() -> None:
+    old, best = SimpleNamespace(change="split comm 4"), SimpleNamespace(changes=("a", "b"), gain_ns=2, now_ns=100)
+    new = SimpleNamespace(change="drop-sync nvtx:log", safety="conditional")
+    assert fix_of(SimpleNamespace(remedy=old)) == Named("split comm 4", "")
+    assert fix_of(SimpleNamespace(remedy=old, fix=new)) == Named("drop-sync nvtx:log", "conditional")
+    assert fix_of(SimpleNamespace(remedy=old, fix=None)) is fix_of(SimpleNamespace(remedy=None)) is None
+    best.likely = 0.5
+    assert best_of(SimpleNamespace(best=best)) == Named("a + b", "perhaps")
+    best.safety = "safe"
+    assert best_of(SimpleNamespace(best=best)) == Named("a + b", "safe")
+    best.gain_ns = 1
+    assert best_of(SimpleNamespace(best=best)) is best_of(SimpleNamespace(best=None)) is None
 
 
 @functools.cache
