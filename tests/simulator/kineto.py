@@ -37,7 +37,7 @@ class _Trace:
     def document(self) -> dict[str, Any]:
         for rank, thread, name, start, end in self.run.ranges:
             if rank == self.rank:
-                self.host("user_annotation", name, thread, start, end)
+                self.host("cpu_op" if "::" in name else "user_annotation", name, thread, start, end)
         for call in self.run.calls:
             if call.where[0] == self.rank:
                 self.host("cuda_runtime", call.name, call.where[1], call.start, call.end, correlation=call.number)

@@ -125,9 +125,16 @@ class Synchronize:
 
 @dataclass(frozen=True)
 class Busy:
-    """The thread computes."""
+    """The thread computes.
+
+    reads, writes : names of buffers in the host's memory. later : what it reads may as well be read later: it is only
+        written to a log.
+    """
 
     ns: int
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    later: bool = False
 
 
 @dataclass(frozen=True)

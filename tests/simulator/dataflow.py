@@ -1,0 +1,216 @@
+"""Which changes are named for programs whose data flow is known, and whether their data allow them.
+
+    python -m tests.simulator.dataflow 0 100 --show
+
+Of each program a capture is made, and the first change that `check-overlap` names and the first of `what-if` are judged
+by what the program's actions read and write (`flow_changes`). A change is *unsafe* where an order is lost that is
+needed at once. One named as a question is no less unsafe: it is counted apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import traceviz as tv
+from analyzers.common.errors import TracevizError
+from tests.simulator import kineto, nsys
+from tests.simulator.flow_changes import CARE, HARMLESS, NOTHING, UNSAFE, judge
+from tests.simulator.flow_orders import items_of
+from tests.simulator.flow_selectors import selector
+from tests.simulator.flows import Flow, flow
+from tests.simulator.machine import simulate
+from tests.simulator.recorded import Clocks, Places
+
+BY = ("check-overlap", "what-if")
+HALF = 0.5  # of what waits without need, that a change has to set free to be the one for it
+SAFE = ("safe", "likely")
+LITTLE = 0.01  # of a step: what gains less is no fix
+
+
+@dataclass(frozen=True)
+class Named:
+    """A change that is named first: as the command line writes it, several joined; and how sure it is said to be.
+
+    said : "safe", "conditional" or "unsafe"; before there are such classes "likely", "perhaps" or "seldom", and "" for
+    what does not say.
+    """
+
+    change: str
+    said: str
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        return tuple(self.change.split(" + "))
+
+    @property
+    def kind(self) -> str:
+        """The verbs alone."""
+        return " + ".join(one.partition(" ")[0] for one in self.changes)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was named of a program by one command, None for nothing, and what its data say of that.
+
+    word, shown, lost : as in `flow_changes.Verdict`. mends : whether it is a change for what is planted.
+    why : nothing is predicted.
+    """
+
+    seed: int
+    by: str
+    flow: Flow
+    named: Named | None
+    word: str = ""
+    shown: bool = False
+    lost: tuple[str, ...] = ()
+    mends: bool = False
+    why: str = ""
+
+    @property
+    def is_said_to_be_safe(self) -> bool:
+        return self.named is not None and self.named.said in SAFE
+
+    def __str__(self) -> str:
+        lost = f": {self.lost[0]} (and {len(self.lost) - 1} more)" if self.lost else ""
+        said = f"{self.named.change} ({self.named.said or 'no class'})" if self.named else f"nothing {self.why}"
+        mends = ", mends it" if self.mends else ""
+        what = self.flow.planted or f"nothing needless; {', '.join(self.flow.needed)}"
+        return f"{self.seed} {self.flow.form} {self.by}: {said}: {self.word}{mends} [{what}]{lost}"
+
+
+def captured(one: Flow, folder: Path) -> tv.Trace:
+    """The capture of a program, on one host with good clocks."""
+    run, ranks = simulate(one.program), len(one.program.ranks)
+    if one.form == "nsys":
+        paths = nsys.write_each(run, folder, Clocks(), ["node"] * ranks)
+    else:
+        paths = kineto.write(run, folder, places=Places(tuple(range(ranks)), ranks, ("node",) * ranks))
+    return tv.load([str(path) for path in paths], cache=False)
+
+
+def fix_of(result: Any) -> Named | None:
+    """The change that check-overlap names, whether it has classes of safety or not yet."""
+    fix = getattr(result, "fix", None)
+    if fix is not None and fix.change:
+        return Named(fix.change, getattr(fix, "safety", ""))
+    remedy = getattr(result, "remedy", None)
+    return Named(remedy.change, "") if remedy is not None and not hasattr(result, "fix") else None
+
+
+def best_of(found: Any) -> Named | None:
+    """The change that what-if names first, where it gains anything."""
+    best = found.best
+    if best is None or best.gain_ns <= LITTLE * best.now_ns:
+        return None
+    likely = {1.0: "likely", 0.5: "perhaps", 0.1: "seldom"}
+    return Named(" + ".join(best.changes), getattr(best, "safety", "") or likely.get(best.likely, ""))
+
+
+def asked(trace: tv.Trace) -> Iterator[tuple[str, Named | None, str]]:
+    """Who names what, and why nothing is predicted."""
+    result = tv.check_overlap(trace)
+    yield BY[0], fix_of(result), str(getattr(result, "worth_unknown", ""))
+    try:
+        found = tv.what_if(trace)
+        yield BY[1], best_of(found), found.reason
+    except TracevizError as error:
+        yield BY[1], None, str(error)
+
+
+def answers(seed: int, folder: Path) -> list[Answer]:
+    """What both commands name of one program."""
+    one = flow(seed)
+    return [judged(seed, by, one, named, why) for by, named, why in asked(captured(one, folder))]
+
+
+def judged(seed: int, by: str, one: Flow, named: Named | None, why: str = "") -> Answer:
+    if named is None:
+        return Answer(seed, by, one, None, why=why)
+    verdict = judge(one.program, named.changes, one.whole)
+    mends = verdict.word != UNSAFE and any(mended_by(one, change) for change in named.changes)
+    return Answer(seed, by, one, named, verdict.word, verdict.shown, verdict.lost, mends)
+
+
+def mended_by(one: Flow, change: str) -> bool:
+    """Whether a change is one for what is planted: it sets free what waits without need, or names the place."""
+    verb, _, rest = change.partition(" ")
+    if one.planted == "small kernels":
+        return verb == "graph" and covers(one, rest)
+    if one.planted == "late rank":
+        return (verb == "level" and covers(one, rest)) or (verb == "on-time" and rest in ("all", str(one.late)))
+    verdict = judge(one.program, [change], one.whole)
+    freed = [verdict.frees(rank, pair) for rank, pairs in enumerate(one.pairs) for pair in pairs]
+    return bool(freed) and sum(freed) >= HALF * len(freed)
+
+
+def covers(one: Flow, where: str) -> bool:
+    """Whether a selector picks all that is done in the range that a change has to name."""
+    picks = selector(where)
+    inside = [item for (actions,) in one.program.ranks for item in items_of(actions) if one.where in dict(item.ranges)]
+    return bool(inside) and all(picks(item) for item in inside)
+
+
+def table(found: Iterable[Answer], by: str) -> list[str]:
+    """Figures of one command."""
+    every = [one for one in found if one.by == by]
+    named = [one for one in every if one.named]
+    planted, bare = [one for one in every if one.flow.planted], [one for one in every if not one.flow.planted]
+    unsafe = [one for one in named if one.word == UNSAFE]
+    as_safe = [one for one in unsafe if one.is_said_to_be_safe]
+    care_as_safe = [one for one in named if one.word == CARE and one.is_said_to_be_safe]
+    lines = [
+        f"{by}: {len(named)} of {len(every)} programs name a fix",
+        f"  unsafe, however it is named: {share(unsafe, named)}; named as safe: {share(as_safe, named)}; "
+        f"where the capture shows it: {share([one for one in unsafe if one.shown], named)}",
+        f"  needs care: {share([one for one in named if one.word == CARE], named)}, "
+        f"named as safe: {share(care_as_safe, named)}; harmless: "
+        f"{share([one for one in named if one.word == HARMLESS], named)}; changes nothing: "
+        f"{share([one for one in named if one.word == NOTHING], named)}",
+        f"  what is planted is mended first (top-1): {share([one for one in planted if one.mends], planted)}",
+        f"  nothing needless, yet a fix is named: {share([one for one in bare if one.named], bare)}, "
+        f"unsafe: {share([one for one in bare if one.word == UNSAFE], bare)}",
+    ]
+    on_time = [one for one in named if one.flow.late < 0 and one.named and "on-time" in one.named.kind]
+    lines.append(f"  on-time, though no rank is late by work of its own: {share(on_time, named)}")
+    kinds = Counter((one.named.kind, one.named.said or "no class") for one in unsafe if one.named)
+    lines += [f"  unsafe: {count} × {kind} ({said})" for (kind, said), count in kinds.most_common()]
+    for kind in sorted({one.flow.planted for one in planted}):
+        of_kind = [one for one in planted if one.flow.planted == kind]
+        first = Counter(one.named.kind if one.named else "nothing" for one in of_kind)
+        mended = share([one for one in of_kind if one.mends], of_kind)
+        lines.append(f"  {kind}: mended {mended}; named: {', '.join(f'{n} × {k}' for k, n in first.most_common())}")
+    return lines
+
+
+def share(some: list[Answer], every: list[Answer]) -> str:
+    return f"{len(some)} of {len(every)} ({len(some) / max(1, len(every)):.0%})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("first", type=int, nargs="?", default=0)
+    parser.add_argument("count", type=int, nargs="?", default=100)
+    parser.add_argument("--show", action="store_true", help="what was named of each program")
+    given = parser.parse_args()
+    found: list[Answer] = []
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(given.first, given.first + given.count):
+            new = answers(seed, Path(folder))
+            found += new
+            if given.show:
+                print(*new, sep="\n", flush=True)
+    for by in BY:
+        print(*table(found, by), sep="\n")
+    print(f"{given.count} programs in {time.monotonic() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
