@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from analyzers.replay.path import KINDS
 from analyzers.replay.result import LITTLE_MORE, CriticalPath, Prediction, WhatIf, change_in_words
-from analyzers.replay.suggest import WORDS
 from analyzers.select.language import names_of
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table
 from traceviz.output.quantities import duration, percent, span, unshown
@@ -61,13 +60,12 @@ def _changes(result: WhatIf) -> Table:
     note = "Real overlap: of what is possible, on the worst rank. Binds next: most of the predicted critical path,"
     note += " computation aside."
     if not result.given:
-        headers.append("assumption holds")
-        for row, text in zip(rows, ["", *(WORDS[one.likely] for one in shown)], strict=True):
+        headers.append("class")
+        for row, text in zip(rows, ["", *(one.safety for one in shown)], strict=True):
             row.append(text)
-        note += (
-            "\nThe order: by the gain; half of it counts if the assumption perhaps holds, a tenth if it seldom does."
-        )
+        note += "\nRanked by predicted gain of step time; what is unsafe, or no change of the program, comes last."
         note += f"\n{unshown(len(result.changes) - len(shown), 'more, each of which changes less than 1 % of a step')}"
+        note += f"\n{unshown(result.more, 'more, predicted to gain less: name one with --change')}"
     title = "Predicted, all changes together" if result.given else "Predicted, in the order to try"
     return Table(headers, rows, title, frozenset({"step", "range", "gain", "real overlap"}), note)
 
