@@ -46,7 +46,10 @@ RANK = re.compile(r"rank$|ranks\[\d+\]$")
 STREAM_NUMBER = re.compile(
     r"streams\[\d+\]$|stream$|\.(other|main|communication)$|last_by_rank"
 )  # and counts by the rank's number
-OF_LAUNCHES = re.compile(r"^syncs|\.missed\[|\.remedy|worth_unknown$|confidence$|sure$|_error_ns$|_ratio_(low|high)$")
+OF_LAUNCHES = re.compile(
+    r"^syncs|\.missed\[|\.remedy|worth_unknown$|confidence$|sure$|_error_ns$|_ratio_(low|high)$"
+    r"|\.bound\..*idle_(host|wait|profiler)_ns$|\.profiler\."
+)
 # How surely a figure is known, and what is only said where it is known.
 HOW_SURELY = re.compile(
     r"_(low|high)$|_bounds_ns|ranks_(known|met)$|apparent|unaccounted_ns$|waiting_share_estimate$|last_arrival|"
