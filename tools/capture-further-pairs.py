@@ -34,7 +34,7 @@ anything was captured.
 | cache_wait | a cache comes back in a side stream; the projection stands behind the wait for it | in front of it |
 | ema_wait | an average of the weights stands behind the wait for the gradients' shards | in front of it |
 | denoise_graph | a diffusion sampler's 100 small kernels | a CUDA graph |
-| adamw_fused | AdamW(foreach=False) of 24 parameters | AdamW(fused=True) |
+| adamw_fused | AdamW(foreach=False) of 16 parameters | AdamW(fused=True) |
 | shuffle_split | rows packed in four pieces, then one all-to-all | four |
 | compress_split | gradients compressed in four buckets, then one all-reduce | four |
 | host_bound | an all-reduce, then an average; the host's batches bound the step: nothing to gain | async_op=True |
@@ -50,15 +50,16 @@ import sys
 import tarfile
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 PART_BYTES = 13 * 2**20
 QUIET_S, LIMIT_S, TOGETHER_S = 75, 480, 10
 PORT = 29500
 
 
-def pairs() -> dict[str, tuple]:
+def pairs() -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
     """Programs before and after their fix, by the pair's name."""
     from pairs import collectives, copies, late, launches, nothing, pieces, streams, syncs
 
@@ -188,7 +189,7 @@ def torchrun(folder: Path, names: list[str], log: Path, packed: Packed, until: f
     return process.returncode
 
 
-def _end(process: subprocess.Popen) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
         process.wait(15)

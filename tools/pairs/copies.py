@@ -23,7 +23,7 @@ class Images:
     """Training on images of bytes, which a data loader hands over in pageable or pinned memory."""
 
     def __init__(self, *, pinned: bool) -> None:
-        self.pinned, self.device = pinned, torch.get_default_device()
+        self.pinned, self.device = pinned, torch.empty(0).device
         width = WIDTH // 8
         self.patches = nn.Conv2d(3, width, 16, 16).to(HALF)
         self.model = nn.Sequential(*(Block(width, 4 * width) for _ in range(3)), nn.Linear(width, 1000)).to(HALF)
@@ -60,7 +60,7 @@ class SparseBatch:
     """Recommendation: eight features' ids are copied to the GPU one by one, out of pageable or pinned memory."""
 
     def __init__(self, *, pinned: bool) -> None:
-        self.pinned, self.device = pinned, torch.get_default_device()
+        self.pinned, self.device = pinned, torch.empty(0).device
         bags, rows = 2 * WIDTH, 48 * WIDTH
         self.tables = {f"feature {number}": torch.randn(rows, 128) for number in range(TABLES)}
         self.offsets = torch.arange(0, bags * BAG, BAG)

@@ -50,7 +50,7 @@ class SmallParameters:
 
     def __init__(self, *, fused: bool) -> None:
         width = WIDTH // 8
-        layers = [layer for _ in range(12) for layer in (nn.Linear(width, width), nn.ReLU())]
+        layers = [layer for _ in range(8) for layer in (nn.Linear(width, width), nn.ReLU())]
         self.model = nn.Sequential(*layers).to(HALF)
         self.gradient = flat_gradients(self.model)
         how = {"fused": True} if fused else {"foreach": False}
