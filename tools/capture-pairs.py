@@ -50,48 +50,33 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import json
-import os
 import shutil
 import sqlite3
-import statistics
 import sys
-import time
-from collections.abc import Callable, Iterator
-from datetime import timedelta
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from pairs.machinery import (
+    HALF,
+    STEPS,
+    WIDTH,
+    capture_pair,
+    captured_steps,
+    join_ranks,
+    matrix,
+    region,
+    settle,
+    warmed,
+    work_on_host,
+)
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
-from torch.profiler import ProfilerActivity, profile, record_function
 
-STEPS = 20
-ROUNDS = 5
-WIDTH = 8192
 PIECES = 4
-HALF = torch.bfloat16
-
-
-@contextlib.contextmanager
-def region(name: str) -> Iterator[None]:
-    torch.cuda.nvtx.range_push(name)
-    with record_function(name):
-        yield
-    torch.cuda.nvtx.range_pop()
-
-
-def work_on_host(seconds: float) -> None:
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        pass
-
-
-def matrix(rows: int, columns: int) -> torch.Tensor:
-    return torch.randn(rows, columns, dtype=HALF) / columns**0.5
 
 
 def lookups(tables: int, batch: int, bag: int) -> list[Callable[[], torch.Tensor]]:
@@ -738,69 +723,11 @@ PAIRS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
 }
 
 
-def settle() -> None:
-    dist.barrier()
-    torch.cuda.synchronize()
-
-
-def warmed(make: Callable[[], Any], device: torch.device) -> Any:
-    torch.manual_seed(dist.get_rank())
-    with device:
-        workload = make()
-    run(workload, seconds=0.3)
-    return workload
-
-
-def run(workload: Any, seconds: float) -> None:
-    """Run to reach the clocks and temperature of a longer run; every rank the same number of steps."""
-    for _ in range(6):
-        workload.step()
-    settle()
-    begin = time.perf_counter()
-    workload.step()
-    settle()
-    steps = torch.tensor(seconds / (time.perf_counter() - begin), device="cuda")
-    dist.all_reduce(steps, dist.ReduceOp.MIN)
-    for _ in range(int(steps)):
-        workload.step()
-    settle()
-
-
-def step_time_ms(workload: Any) -> float:
-    """Time of a step without a profiler, of the slower rank."""
-    run(workload, seconds=0.3)
-    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    begin.record()
-    for _ in range(STEPS):
-        workload.step()
-    end.record()
-    settle()
-    times = [0.0] * dist.get_world_size()
-    dist.all_gather_object(times, begin.elapsed_time(end) / STEPS)
-    return max(times)
-
-
-def captured_steps(workload: Any) -> None:
-    settle()
-    for step in range(STEPS):
-        with region(f"ProfilerStep#{step}"):
-            workload.step()
-    settle()
-
-
-def capture_torch(name: str, workload: Any, folder: Path) -> None:
-    config = torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], experimental_config=config) as profiler:
-        captured_steps(workload)
-    profiler.export_chrome_trace(str(folder / f"{name}.rank{dist.get_rank()}.json.gz"))
-    settle()
-
-
 def capture_nsys(name: str, workload: Any) -> None:
     """20 steps inside a range of their own, which `cut` looks for."""
     settle()
     with region(f"captured {name}"):
-        captured_steps(workload)
+        captured_steps(workload, STEPS)
 
 
 def cut(report: Path, folder: Path) -> None:
@@ -850,39 +777,18 @@ def _cut_to(file: sqlite3.Connection, first: int, last: int) -> None:
     file.execute(f"DELETE FROM StringIds WHERE id NOT IN ({texts})")
 
 
-def capture_pair(name: str, device: torch.device, folder: Path) -> None:
-    variants = {
-        f"{name}_{which}": warmed(make, device) for which, make in zip(("before", "after"), PAIRS[name], strict=True)
-    }
-    rounds: dict[str, list[float]] = {variant: [] for variant in variants}
-    for _ in range(ROUNDS):
-        for variant, workload in variants.items():
-            rounds[variant].append(step_time_ms(workload))
-    if dist.get_rank() == 0:
-        truth = folder / "step_time_ms.json"
-        known = json.loads(truth.read_text()) if truth.exists() else {}
-        known |= {variant: round(statistics.median(times), 4) for variant, times in rounds.items()}
-        truth.write_text(json.dumps(known, indent=1) + "\n")
-        print({variant: [round(time, 3) for time in sorted(times)] for variant, times in rounds.items()}, flush=True)
-    for variant, workload in variants.items():
-        run(workload, seconds=0.3)
-        capture_torch(variant, workload, folder)
-
-
 def main() -> None:
     target, *names = sys.argv[1:]
     if target == "--cut":
         cut(Path(names[0]), Path(names[1]))
         return
-    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-    torch.cuda.set_device(device)
-    dist.init_process_group("nccl", device_id=device, timeout=timedelta(seconds=90))
+    device = join_ranks()
     for name in names or PAIRS:
         if target == "--nsys":
             for which, make in zip(("before", "after"), PAIRS[name], strict=True):
                 capture_nsys(f"{name}_{which}", warmed(make, device))
         else:
-            capture_pair(name, device, Path(target))
+            capture_pair(name, PAIRS[name], device, Path(target))
         torch.cuda.empty_cache()
     dist.destroy_process_group()
 
