@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import label, rows_by_key
-from analyzers.arrays.intervals import Union, coverage
+from analyzers.arrays.intervals import Union, coverage, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError
 from analyzers.common.records import Record
@@ -230,21 +230,34 @@ class MoveWait(Change, frozen=True):
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         calls = tasks.calls
-        of_a, of_b = stretches(trace, tasks, self.a), stretches(trace, tasks, self.b)
         key, gap, moved = calls.start_ns.astype(float), host_gaps(calls), np.zeros(calls.call.size, dtype=bool)
-        process = ints(trace.api, "process")[calls.call]
-        for (thread,), rows in rows_by_key(calls.thread).items():
-            if thread not in of_a or thread not in of_b:
-                continue
-            blocks = _ahead(trace, int(process[rows[0]]), of_a[thread], of_b[thread])
-            if blocks.to_ns.size:
-                start = calls.start_ns[rows]
-                at = np.searchsorted(blocks.start_ns, start, side="right") - 1
-                moved[rows] = (at >= 0) & (start < take_or(blocks.end_ns, at, 0))
-                key[rows], gap[rows] = moved_ahead(calls, rows, blocks)
+        for rows, blocks in self._blocks(trace, tasks):
+            moved[rows] = _lies_in(calls.start_ns[rows], blocks.start_ns, blocks.end_ns)
+            key[rows], gap[rows] = moved_ahead(calls, rows, blocks)
         _found(moved, self, "no occurrence of the first comes behind one of the second in its step, on its thread")
         of_moved = take_or(moved, tasks.units.call, False)
         return waiting_for_less(reordered(replace(tasks, calls=with_gaps(calls, gap)), key), of_moved)
+
+    def jumps(self, trace: Trace, tasks: Tasks) -> tuple[Mask, Mask]:
+        """Of `tasks.calls` which move, and which they come before then, and did not: all from the second on."""
+        calls = tasks.calls
+        moved, jumped = (np.zeros(calls.call.size, dtype=bool) for _ in range(2))
+        for rows, blocks in self._blocks(trace, tasks):
+            start = calls.start_ns[rows]
+            moved[rows] = _lies_in(start, blocks.start_ns, blocks.end_ns)
+            jumped[rows] = _lies_in(start, *union(blocks.to_ns, blocks.start_ns)) & ~moved[rows]
+        return moved, jumped
+
+    def _blocks(self, trace: Trace, tasks: Tasks) -> Iterator[tuple[Ints, Blocks]]:
+        """Of each thread with any its calls, and what of it moves."""
+        calls = tasks.calls
+        of_a, of_b = stretches(trace, tasks, self.a), stretches(trace, tasks, self.b)
+        process = ints(trace.api, "process")[calls.call]
+        for (thread,), rows in rows_by_key(calls.thread).items():
+            if thread in of_a and thread in of_b:
+                blocks = _ahead(trace, int(process[rows[0]]), of_a[thread], of_b[thread])
+                if blocks.to_ns.size:
+                    yield rows, blocks
 
 
 class OwnStream(Change, frozen=True):
@@ -504,6 +517,13 @@ def combined(trace: Trace, tasks: Tasks, changes: Sequence[Change]) -> Tasks:
     for change in changes:
         tasks = change._apply(trace, tasks)
     return tasks
+
+
+def _lies_in(instant: Ints, start: Ints, end: Ints) -> Mask:
+    """Which instants lie in one of disjoint stretches, sorted by start."""
+    at = np.searchsorted(start, instant, side="right") - 1
+    found: Mask = (at >= 0) & (instant < take_or(end, at, 0))
+    return found
 
 
 def _ahead(trace: Trace, process: int, a: Union, b: Union) -> Blocks:

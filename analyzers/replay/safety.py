@@ -19,10 +19,9 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.lanes import MAX_NS, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.replay.changes import Change, DropSync, DropWait, MoreRoom, MoveWait, OnTime, OwnStream
+from analyzers.replay.changes import Change, DropSync, DropWait, MoreRoom, MoveWait, OnTime, OwnStream, Pin
 from analyzers.replay.model import Tasks, Units
 from analyzers.replay.named import units_of
-from analyzers.syncs.context import around
 from analyzers.trace.columns import ints, is_one_of
 from analyzers.trace.kernels import operations
 from analyzers.trace.steps import numbers_of_ops
@@ -37,6 +36,7 @@ _PHASES = (  # of a training step, each of which needs the one before it
     r"clip|unscale",
     r"optimi[sz]er|opt[._ ]?step|zero[._ ]?grad",
 )
+UPDATES = 3  # the first of the phases that read reduced gradients
 
 
 class Safety(Enum):
@@ -60,6 +60,8 @@ def safety_of(change: Change, trace: Trace, tasks: Tasks) -> Safety:
     match change:
         case DropSync():
             return _of_sync(change, trace, tasks)
+        case Pin():
+            return _of_pin(change, trace, tasks)
         case DropWait():
             return _of_wait(change, trace, tasks)
         case MoveWait():
@@ -74,24 +76,37 @@ def safety_of(change: Change, trace: Trace, tasks: Tasks) -> Safety:
 
 
 def _of_sync(change: DropSync, trace: Trace, tasks: Tasks) -> Safety:
-    """Unsafe where an order rests on it alone; a question where it is written to wait for a copy to pinned memory.
+    """Unsafe where an order rests on it alone; a question where the host may read what it waits for, or write to it.
 
-    Reading a value (`.item()`) goes by pinned memory, too: that an operator waits is no statement of the program's.
+    That is where copies between the host and the GPU are among what it waits for, since its thread last waited.
     """
     if change.unsafe(trace, tasks):
         return Safety.UNSAFE
+    return Safety.CONDITIONAL if _waits_for_copies(trace, tasks, change.dropped(trace, tasks)) else Safety.SAFE
+
+
+def _of_pin(change: Pin, trace: Trace, tasks: Tasks) -> Safety:
+    """A question where the host may read at once what is copied to it."""
     calls, units = tasks.calls, tasks.units
-    dropped = change.dropped(trace, tasks)
-    launching = np.zeros(dropped.size, dtype=bool)
-    launching[units.call[units.call >= 0]] = True
-    row = calls.call
-    process, thread, start = (ints(trace.api, name)[row] for name in ("process", "thread", "start_ns"))
-    written = dropped & ~launching
-    written[written] = around(trace, process[written], thread[written], start[written]).op == ""
-    waits = written[calls.waits.owner]
-    op = units.op[calls.waits.items[waits]]
-    pinned = is_one_of(trace.ops, "copy", ("DtoH",)) & is_one_of(trace.ops, "target_memory", ("pinned",))
-    return Safety.CONDITIONAL if pinned[op].any() else Safety.SAFE
+    blocking = change.dropped(trace, tasks)
+    mine = np.flatnonzero(units.call >= 0)
+    to_host = is_one_of(trace.ops, "copy", ("DtoH",))[units.op[mine]] & blocking[units.call[mine]]
+    waits = blocking[calls.waits.owner]
+    read = is_one_of(trace.ops, "copy", ("DtoH",))[units.op[calls.waits.items[waits]]]
+    return Safety.CONDITIONAL if to_host.any() or read.any() else Safety.SAFE
+
+
+def _waits_for_copies(trace: Trace, tasks: Tasks, dropped: Mask) -> bool:
+    """Whether the thread of a call that is dropped launched copies since it waited before, or the call is one."""
+    calls, units = tasks.calls, tasks.units
+    launched = np.flatnonzero(units.call >= 0)
+    between = is_one_of(trace.ops, "copy", ("DtoH", "HtoD"))[units.op[launched]]
+    copies = np.bincount(units.call[launched[between]], minlength=calls.call.size)
+    waits = np.diff(calls.waits.first) > 0
+    first = np.append(True, np.diff(calls.thread) != 0)[: calls.call.size]
+    stretch = np.cumsum(np.append(False, waits[:-1]) | first)  # a call that waits ends its stretch
+    of_each = np.bincount(stretch, weights=copies)
+    return bool((of_each[stretch[dropped]] > 0).any())
 
 
 def _of_wait(change: DropWait, trace: Trace, tasks: Tasks) -> Safety:
@@ -104,37 +119,50 @@ def _of_wait(change: DropWait, trace: Trace, tasks: Tasks) -> Safety:
     owner, item = units.waits.owner[rows], units.waits.items[rows]
     held = np.maximum(held_by_waits(tasks)[rows], 1)
     of_collective, by_collective = units.collective[item] >= 0, units.collective[owner] >= 0
-    received = np.isin(operations(trace), ("recv",))[units.op[item]]
-    given = is_one_of(trace.ops, "copy", ("HtoD",))[units.op[item]]
     copied = is_one_of(trace.ops, "kind", ("memcpy",))[units.op[item]]
-    flows = received | given | (by_collective & ~of_collective) | (~of_collective & ~copied)
+    flows = _brings_data(trace, tasks)[item] | (by_collective & ~of_collective) | (~of_collective & ~copied)
     if held[flows].sum() > LITTLE * held.sum():
         return Safety.UNSAFE
     if waited_for_again(trace, tasks)[owner].all():
         return Safety.SAFE
+    if phase_of(change.a) >= UPDATES:  # of gradients that were reduced
+        return Safety.UNSAFE
     asked = of_collective & _waits_at_once(trace, tasks)[item]
     return Safety.CONDITIONAL if held[asked].sum() > held.sum() / 2 else Safety.DOUBTFUL
 
 
 def _of_move(change: MoveWait, trace: Trace, tasks: Tasks) -> Safety:
-    """Unsafe where the first surely needs the second; a question where it waits for it, or comes behind on a stream."""
-    units = tasks.units
+    """Unsafe where what moves surely needs what it then comes before; a question where it waited for it, or came behind
+    it on a stream.
+    """
     if comes_later(change.b, change.a):
         return Safety.UNSAFE
-    a, b = units_of(trace, tasks, change.a), units_of(trace, tasks, change.b)
+    units = tasks.units
+    moved, jumped = (take_or(calls, units.call, False) for calls in change.jumps(trace, tasks))
     owner, item = units.waits.owner, units.waits.items
-    between = a[owner] & b[item]
-    if (between & is_for_result(trace, tasks)).any():
+    lost = moved[owner] & jumped[item]
+    needs = is_for_result(trace, tasks) | _brings_data(trace, tasks)[item]
+    behind = jumped & np.isin(units.lane, units.lane[moved])
+    if (lost & needs).any() or (behind & _brings_data(trace, tasks)).any():
         return Safety.UNSAFE
-    shares = np.isin(units.lane[a], units.lane[b]).any()
-    return Safety.CONDITIONAL if between.any() or shares else Safety.SAFE
+    return Safety.CONDITIONAL if lost.any() or behind.any() else Safety.SAFE
+
+
+def _brings_data(trace: Trace, tasks: Tasks) -> Mask:
+    """Units that bring what others then read: receives, and copies from the host."""
+    op = tasks.units.op
+    found: Mask = np.isin(operations(trace), ("recv",))[op] | is_one_of(trace.ops, "copy", ("HtoD",))[op]
+    return found
 
 
 def _of_stream(change: OwnStream, trace: Trace, tasks: Tasks) -> Safety:
     """A question: but of copies nothing says that what comes behind it on its stream does not need it.
 
-    Unsafe where a collective comes right behind it on its stream: that sends what it computed.
+    Unsafe where a collective comes right behind it on its stream: that sends what it computed; and of a phase of the
+    step, which the next one needs.
     """
+    if phase_of(change.where) >= 0:
+        return Safety.UNSAFE
     units = tasks.units
     moved = units_of(trace, tasks, change.where)
     copies = is_one_of(trace.ops, "kind", ("memcpy",))[units.op]
@@ -152,8 +180,12 @@ def comes_later(first: str, then: str) -> bool:
     >>> comes_later("nvtx:forward", "nvtx:backward"), comes_later("nvtx:lookup", "nvtx:backward")
     (True, False)
     """
-    phases = [next((at for at, one in enumerate(_PHASES) if re.search(one, name, re.I)), -1) for name in (first, then)]
-    return min(phases) >= 0 and phases[0] < phases[1]
+    return 0 <= phase_of(first) < phase_of(then)
+
+
+def phase_of(selector: str) -> int:
+    """The phase of a training step that a selector names, from 0; -1 for none."""
+    return next((at for at, one in enumerate(_PHASES) if re.search(one, selector, re.IGNORECASE)), -1)
 
 
 def is_for_result(trace: Trace, tasks: Tasks) -> Mask:

@@ -15,7 +15,7 @@ from analyzers.common.records import Record
 from analyzers.common.wording import duration, ranks_in_words
 from analyzers.select.language import Atom
 from analyzers.syncs.groups import SyncGroup, sync_groups
-from analyzers.syncs.points import HostSyncs, host_syncs
+from analyzers.syncs.points import SCALAR_BYTES, HostSyncs, host_syncs
 from analyzers.trace.columns import ints
 from analyzers.trace.host_calls import CALL, plain_call
 from analyzers.trace.ranks import devices_of
@@ -42,7 +42,8 @@ class StepSync(Record, frozen=True):
 
     call : that blocks. kind, hidden, range, origin, frame, copy, bytes, waited, delayed : as in `SyncGroup`. count : a
     step. blocked_ns : the host; idle_ns : its GPU, within and after it. steps : that are averaged over, 0 where there
-    are none, and figures are sums. memory : the host's that the copy is from or to. change : what takes it out, as `traceviz what-if` has it.
+    are none, and figures are sums. memory : the host's that the copy is from or to. change :
+    what takes it out, as `traceviz what-if` has it.
     """
 
     call: str
@@ -67,7 +68,8 @@ class StepSync(Record, frozen=True):
     @property
     def is_pageable(self) -> bool:
         """Whether copies of pageable memory block, which pinned memory and `non_blocking=True` would not."""
-        return self.memory == "pageable" and not SINGLE_VALUE.search(self.origin)
+        single = SINGLE_VALUE.search(self.origin) or 0 <= self.bytes <= SCALAR_BYTES
+        return self.memory == "pageable" and not single
 
     @property
     def written(self) -> str:

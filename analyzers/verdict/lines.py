@@ -150,7 +150,9 @@ def _sync(result: OverlapResult) -> str:
     copied = f" ({size(one.bytes)} {one.copy}, {one.memory or 'host'} memory)" if one.copy else ""
     where = f" in {shortened(one.range, LONGEST_NAME)}" if one.range else ""
     at = f" at {one.frame}" if one.frame else ""
-    cost = f"blocks the host {duration(one.blocked_ns)}{' a step' if one.steps else ''}, GPU idle {duration(one.idle_ns)}"
+    cost = (
+        f"blocks the host {duration(one.blocked_ns)}{' a step' if one.steps else ''}, GPU idle {duration(one.idle_ns)}"
+    )
     more = f"; {count_of(len(found) - 1, 'more hidden sync')}" if found[1:] else ""
     return shortened(f"Hidden sync: {what}{copied}{where}{at} {cost}{more}.", LONGEST)
 
