@@ -3,9 +3,9 @@
 The interval is the percentile bootstrap's (Efron 1979): steps are drawn with replacement, 2,000 times, always the same
 draws, so that the same captures always give the same answer. Two runs' steps are drawn in pairs, the k-th with the
 k-th: what makes a step slow in both, such as its batch, is no noise. Of few steps such an interval is too narrow, so
-that a change must pass the exact sign test as well, unless every step of one run is below every step of the other and
-chance seldom orders steps so (an exact permutation test; three steps each will do). All of these hold what steps scatter by, and nothing of what differs from
-one run to the next (another node, other clocks).
+that a change must pass the exact sign test as well, unless every step of one run is below every step of the other, and
+chance seldom orders steps so (an exact permutation test, for which three steps each will do). All of these hold what
+steps scatter by, and nothing of what differs from one run to the next (another node, other clocks).
 """
 
 from __future__ import annotations

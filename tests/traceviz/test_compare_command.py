@@ -141,7 +141,23 @@ def test_runs_of_two_ranks_by_quoted_globs(run: Run) -> None:
 
 def test_labels_come_from_paths_and_differ() -> None:
     paths = ["a/x.rank*.json.gz", "b/x.sqlite", "c/x/", "rank0.json", "d/rank*.json", "y_rank[01].pt.trace.json"]
-    assert labels_of([Path(path) for path in paths]) == ["x", "x (2)", "x (3)", "rank0", "d", "y"]
+    assert labels_of([Path(path) for path in paths]) == ["a/x", "b/x", "c/x", "rank0", "d", "y"]
+
+
+@pytest.mark.parametrize(
+    ("paths", "labels"),
+    [
+        (["runs/before/*", "runs/after/*"], ["before", "after"]),
+        (["before/run/x.rank*", "after/run/x.rank*"], ["before/run/x", "after/run/x"]),
+        (["a/x.json", "a/x.sqlite"], ["x.json", "x.sqlite"]),
+        (["d/rank0.json", "d/rank1.json"], ["rank0.json", "rank1.json"]),
+        (["a/x.json", "a/x.json"], ["x", "x (2)"]),
+        (["m.sync.rank*.json.gz", "m.default.rank*.json.gz"], ["m.sync", "m.default"]),
+        (["*", "*"], ["*", "* (2)"]),
+    ],
+)
+def test_labels_are_what_tells_paths_apart(paths: list[str], labels: list[str]) -> None:
+    assert labels_of([Path(path) for path in paths]) == labels
 
 
 def test_the_same_from_python(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def first_lines(result: OverlapResult) -> list[str]:
     Verdict, pair, figure, bar and rank; apparent beside real, where they differ; the largest cause; the remedy and what
     it is worth; what a step has at stake, and whether transfer or late ranks are most of it.
     """
-    return [f"{result.verdict.upper()}: {result.sentence}", *after_the_verdict(result)]
+    return [f"{result.verdict.upper()}: {result.first_sentence}", *after_the_verdict(result)]
 
 
 def after_the_verdict(result: OverlapResult) -> list[str]:
