@@ -35,8 +35,16 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
     ("claim", "code", "message"),
     [
         ("14.7x", 1, "can gain at most 2.00x; 14.7x measures something else."),
-        ("1.4x", 1, "CLAIM NOT SHOWN of the pair's time, 1.4x was claimed, and 1.33x measured (ceiling 2.00x)."),  # 200 / 150, and 200 / 100
-        ("1.3x", 3, "CLAIM UNSURE of the pair's time, 1.3x was claimed, and 1.33x measured (ceiling 2.00x). 1 instance"),
+        (
+            "1.4x",
+            1,
+            "CLAIM NOT SHOWN of the pair's time, 1.4x was claimed, and 1.33x measured (ceiling 2.00x).",
+        ),  # 200 / 150, and 200 / 100
+        (
+            "1.3x",
+            3,
+            "CLAIM UNSURE of the pair's time, 1.3x was claimed, and 1.33x measured (ceiling 2.00x). 1 instance",
+        ),
         (None, 3, "TOO FEW STEPS"),
     ],
 )

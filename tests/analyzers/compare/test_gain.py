@@ -28,7 +28,7 @@ def test_a_run_against_itself_gains_nothing_as_check_overlap_says_too() -> None:
 
 
 def test_what_overlapped_before_is_no_gain_by_hand() -> None:
-    """Of 300 and 200, 50 overlapped: 450. Together they now take 340: 110 of the 150 left to gain, 450 / 340 = 1.32x."""
+    """Of 300 and 200, 50 overlapped: 450. Now together 340: 110 of the 150 left to gain, 450 / 340 = 1.32x."""
     before, after = [rank_of(*[(300, 200, 50)] * 6)], [rank_of(*[(330, 260, 250)] * 6)]
     for one in (pair_gain(before, after, 0), gain_over(before, after, 0)):
         assert one is not None

@@ -66,7 +66,11 @@ def test_no_instances_no_claim_and_no_claim_is_refused() -> None:
     ("claimed", "shown", "words"),
     [
         (1.06, True, "of the pair's time, 1.06x was claimed, and 1.06x measured (ceiling 1.66x)."),
-        (1.1, True, "of the pair's time, 1.1x was claimed, and 1.06x measured (ceiling 1.66x)."),  # 1.1 stands for 1.05 to 1.15
+        (
+            1.1,
+            True,
+            "of the pair's time, 1.1x was claimed, and 1.06x measured (ceiling 1.66x).",
+        ),  # 1.1 stands for 1.05 to 1.15
         (1.5, False, "of the pair's time, 1.5x was claimed, and 1.06x measured (ceiling 1.66x)."),
         (2.5, False, "two tasks of 500 ns and 330 ns can gain at most 1.66x; 2.5x measures something else."),
     ],
@@ -160,7 +164,13 @@ def step(word: str, before: int, after: int, steps: int = 20) -> StepsAgainst:
         ("25%", step("FASTER", 1200, 1000), "NOT SHOWN", 1, ""),
         ("14.7x", step("FASTER", 1200, 1000), "NOT SHOWN", 1, ""),  # not of two tasks: nothing bounds it
         ("14.7x", step("FASTER", 14700, 1000), "SHOWN", 0, ""),
-        ("1.2x", step("TOO FEW STEPS", 1200, 1000, 2), "UNSURE", 3, "2 common steps can't tell it from noise; it takes 6"),
+        (
+            "1.2x",
+            step("TOO FEW STEPS", 1200, 1000, 2),
+            "UNSURE",
+            3,
+            "2 common steps can't tell it from noise; it takes 6",
+        ),
         ("1.2x", step("SAME", 1200, 1000), "UNSURE", 3, "the difference lies within noise"),
         ("1.2x", step("SLOWER", 1000, 1200), "NOT SHOWN", 1, ""),
         ("1.2x", StepsAgainst("INCONCLUSIVE", reason="why"), "UNSURE", 3, "why"),
