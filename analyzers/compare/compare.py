@@ -418,7 +418,10 @@ def _about_noise(runs: Sequence[ComparedRun], common: Common) -> list[TraceWarni
     count = len(common.steps)
     if count >= LEAST_STEPS or all(one.call == EQUAL for one in changes):
         return []
-    text = f"{count} step{'s are' if count > 1 else ' is'} too few to tell change from noise; it takes {LEAST_STEPS}."
+    text = (
+        f"{count} step{'s are' if count > 1 else ' is'} too few to tell change from noise, but where every step of one "
+        f"run is below every step of the other; it takes {LEAST_STEPS}."
+    )
     return [TraceWarning("too-few-steps", text)]
 
 

@@ -23,7 +23,7 @@ def _way(one: Capture) -> str:
         return name
     lacks = [what for what in (_RECORDS, *_WITHOUT) if any(each.startswith(what) for each in one.lacks)]
     has = [what for what in (_RECORDS, *_WITHOUT) if what not in lacks]
-    return f"{name} with {', '.join(has)}" if has else f"{name} with default settings"
+    return f"{name} ({', '.join(has) or 'default settings'})"
 
 
 def different_profilers(labels: Sequence[str], traces: Sequence[Trace]) -> str:
@@ -31,7 +31,7 @@ def different_profilers(labels: Sequence[str], traces: Sequence[Trace]) -> str:
     ways = [captured_by(trace) for trace in traces]
     if len(set(ways)) == 1:
         return ""
-    return ", ".join(f"{label} by {way}" for label, way in zip(labels, ways, strict=True))
+    return "; ".join(f"{label} by {way}" for label, way in zip(labels, ways, strict=True))
 
 
 def about_profilers(said: str) -> list[TraceWarning]:

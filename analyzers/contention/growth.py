@@ -23,6 +23,7 @@ from analyzers.contention.alone import alone
 from analyzers.contention.timings import Timings, join, numbered, over_all_ranks
 from analyzers.trace.columns import ints
 
+CLOCKS_AT_MOST = 0.25  # of the time alone: what differs by more between two runs is not the clocks'
 _WORK = ("kind", "copy", "name", "group", "bytes", "sizes", "grid", "block")
 
 
@@ -63,6 +64,8 @@ def growth(before: Sequence[Timings], after: Sequence[Timings], *, shares: int, 
     contention = np.where(in_both, runs[1].lost - runs[0].lost, 0.0)
     rest = grown - work - contention
     is_known = ~(runs[0].has_unknown | runs[1].has_unknown)
+    is_known &= np.abs(rest) <= CLOCKS_AT_MOST * np.maximum(runs[0].each, runs[1].each)
+    rest, contention = np.where(is_known, rest, rest + contention), np.where(is_known, contention, 0.0)
     clocks, unknown = np.where(is_known, rest, 0.0), np.where(is_known, 0.0, rest)
     parts = (contention, clocks, work, unknown)
     by_contention, by_clocks, by_work, not_known = (round(float(one.sum()) / max(shares, 1)) for one in parts)
@@ -71,13 +74,14 @@ def growth(before: Sequence[Timings], after: Sequence[Timings], *, shares: int, 
 
 
 class _ByWork(msgspec.Struct, frozen=True):
-    """A run's ops by what they do: how many, how long in all and each alone on average, and lost while overlapped, ns.
+    """A run's ops by what they do: how many, how long in all, alone in all and on average, and lost, ns.
 
     has_unknown : whether some of them have no like one that ran alone.
     """
 
     count: Floats
     total: Floats
+    each: Floats
     usual: Floats
     lost: Floats
     has_unknown: Mask
@@ -94,7 +98,7 @@ def _by_work(one: Timings, alone_ns: Floats, works: Ints, size: int) -> _ByWork:
 
     count, each = of_each(np.ones(work.size)), of_each(np.where(is_known, at, one.taken_ns))
     usual = np.divide(each, count, out=np.zeros(size), where=count > 0)
-    return _ByWork(count, of_each(one.taken_ns.astype(float)), usual, of_each(lost), of_each(~is_known * 1.0) > 0)
+    return _ByWork(count, of_each(one.taken_ns.astype(float)), each, usual, of_each(lost), of_each(~is_known * 1.0) > 0)
 
 
 def same_work(kinds: pd.DataFrame) -> Ints:

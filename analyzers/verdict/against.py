@@ -80,7 +80,7 @@ class StepsAgainst(Record, frozen=True):
         """How sure the word is."""
         within = f"95 % interval {span(self.low_ns, self.high_ns)}"
         if self.word == TOO_FEW_STEPS:
-            return f"{count_of(self.steps, 'step')}: too few to tell it from noise"
+            return "too few steps to tell it from noise"
         if self.low_ns == self.high_ns == 0:
             return "the same in every step"
         if self.word == SAME:
@@ -96,18 +96,19 @@ class StepsAgainst(Record, frozen=True):
             return f"Step time against the baseline: INCONCLUSIVE, {self.reason}."
         against = {FASTER: "FASTER than the baseline", SLOWER: "SLOWER than the baseline"}
         said = against.get(self.word, f"{self.word} against the baseline")
-        more = f", {self.sure}" if self.word in (TOO_FEW_STEPS, SAME) else ""
+        few = f", over {count_of(self.steps, 'common step')}"
+        more = f", {self.sure}" if self.word == SAME else few if self.word == TOO_FEW_STEPS else ""
         return f"{said}: {self.moved}{more}."
 
     @property
     def gained(self) -> str:
-        """Step time gained of what the pair's perfect overlap could have; "" where that isn't known, or is nothing."""
-        if not self.could_ns or not self.before_ns:
+        """Step time gained of what the pair's perfect overlap could have; "" where either isn't known or is nothing."""
+        if not self.could_ns or not self.before_ns or self.word in (TOO_FEW_STEPS, INCONCLUSIVE):
             return ""
-        if self.word not in (FASTER, CHANGED) or self.gained_ns <= 0:
+        if self.word == SAME or self.gained_ns <= 0:
             return f"nothing gained of the {duration(self.could_ns)} a step that perfect overlap could save"
         if self.gained_ns > self.could_ns:
             could = f"the {duration(self.could_ns)} that perfect overlap could save"
-            return f"{duration(self.gained_ns)} a step, more than {could}: other time was saved, too"
+            return f"gained {duration(self.gained_ns)} a step, more than {could}: other time was saved, too"
         part = part_of(self.gained_ns, self.could_ns, "of the")
-        return f"{part} a step that perfect overlap could save ({percent(self.gained_ns / self.could_ns)})"
+        return f"gained {part} a step that perfect overlap could save ({percent(self.gained_ns / self.could_ns)})"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import traceviz as tv
 from analyzers.clocks.align import align
@@ -183,12 +184,12 @@ def test_steps_that_no_run_shares_and_windows_leave_it_open() -> None:
 @pytest.mark.parametrize(
     ("gained", "could", "text"),
     [
-        (400, 1000, "400 of the 1000 ns a step that perfect overlap could save (40 %)"),
+        (400, 1000, "gained 400 of the 1000 ns a step that perfect overlap could save (40 %)"),
         (-4810, 1000, "nothing gained of the 1.00 µs a step that perfect overlap could save"),
         (
             1500,
             1000,
-            "1.50 µs a step, more than the 1.00 µs that perfect overlap could save: other time was saved, too",
+            "gained 1.50 µs a step, more than the 1.00 µs that perfect overlap could save: other time was saved, too",
         ),
         (400, 0, ""),
         (400, None, ""),
@@ -198,18 +199,26 @@ def test_gain_is_step_time_of_what_could_be_gained(gained: int, could: int | Non
     word = "FASTER" if gained > 0 else "SLOWER"
     step = StepsAgainst(word, 10_000, 10_000 - gained, -1, 1, 20, 2, could_ns=could)
     assert step.gained.replace("0.40 of the 1.00 µs", "400 of the 1000 ns") == text
+    for untold in ("TOO FEW STEPS", "INCONCLUSIVE"):
+        assert not replace(step, word=untold).gained
 
 
 def slower_and_overlapped() -> tuple[Trace, Trace]:
-    """Kernels of 700 and 600 ns and one of 400 a step on a side stream: behind both, every 1,800; beside one, every 2,000."""
+    """A kernel of 600 ns and one of 400 on a side stream: behind it, every 1,800 ns; beside it, every 2,000.
+
+    What fills the first step before them makes it as long as the others.
+    """
     found = []
     for pitch, begin in ((1800, 1300), (2000, 700)):
         run = Builder()
         rank = run.rank(0)
         for step in range(4):
-            at = pitch * step
-            rank.range(f"step {step}", at, at + pitch)
-            rank.kernel("fill", 7, at + 10, at + 700, launch=(at + 1, at + 2))
+            at = 5000 + pitch * step
+            ends = at + max(1300, begin + 400)
+            rank.range(f"step {step}", at - (0 if step else 1100), at + pitch)
+            rank.kernel(
+                "fill", 7, at + 10 if step else ends - pitch, at + 700, launch=(at - (-1 if step else 1000),) * 2
+            )
             rank.kernel("gemm", 7, at + 700, at + 1300, launch=(at + 3, at + 4))
             rank.kernel("side", 9, at + begin, at + begin + 400, launch=(at + 5, at + 6))
         found.append(align(run.trace()).trace)
@@ -235,8 +244,6 @@ def test_no_green_headline_stands_over_a_step_that_got_slower() -> None:
 
 
 def test_different_profilers_are_said_once_and_near_the_first_line() -> None:
-    from msgspec.structs import replace
-
     from analyzers.compare.profilers import different_profilers
     from traceviz.output.terminal import as_text
     from traceviz.output.views import compare as compared
