@@ -353,12 +353,14 @@ def test_what_overlap_cost_in_words() -> None:
     """A slowdown is claimed where it is sure, a range is told in any case, and unknown sides say what would help."""
     unknown = SideCost(None, None, None, 0, None, None, None, 400)
     slower, perhaps = SideCost(1.3, 1.2, 1.4, 7, 90, 60, 120, 400), SideCost(1.0, 0.9, 2.5, 1, 10, 0, 250, 400)
-    lone = "not known from this capture (too few ops of either side have a like one that ran alone: give --baseline)"
+    few = "too few kernels of either side have a matching one that ran alone"
+    lone = f"not known from this capture ({few}: give --baseline)"
     assert words_of(unknown, unknown) == lone
-    assert words_of(unknown, unknown, has_baseline=True).startswith("not known (too few ops of either side have")
+    assert words_of(unknown, unknown, has_baseline=True).startswith("not known (too few kernels of either side have")
     assert words_of(slower, perhaps) == (
-        "x 1.30x slower while beside y (1.20–1.40x; 7 like ops), 90 ns paid; "
-        "no slowdown of y shown beside x (0.90–2.50x; 1 like op); net 300 of 400 ns, 75 % of ideal"
+        "x 1.30x slower while overlapped with y (1.20–1.40x; 7 matching kernels), 90 ns lost to contention; "
+        "no slowdown of y shown while overlapped with x (0.90–2.50x; 1 matching kernel); "
+        "net 300 of 400 ns, 75 % of ideal"
     )
     assert words_of(slower, unknown).endswith("; net at most 390 of 400 ns")
     assert "net" not in words_of(perhaps, unknown)
