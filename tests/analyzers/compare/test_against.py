@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -16,6 +17,8 @@ import traceviz as tv
 from analyzers.clocks.align import align
 from analyzers.compare.against import with_baseline
 from analyzers.compare.compare import compare
+from analyzers.compare.gain import PairGain
+from analyzers.compare.noise import change
 from analyzers.load import load
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.step_table import excluded
@@ -25,6 +28,7 @@ from analyzers.verdict.check import check_overlap
 from analyzers.verdict.result import OverlapResult
 from tests.support.builder import Builder
 from tests.support.nightly import mostly_nightly
+from traceviz.output.views.compare import _effective_gain
 from traceviz.reports.report import make
 from traceviz.reports.summary import summary
 
@@ -279,3 +283,14 @@ def test_python_takes_it_too() -> None:
     assert (of_pair.claim.about, of_pair.claim.impossible, of_pair.exit_code) == ("pair", True, 1)
     with pytest.raises(tv.TracevizError, match="Give it with --baseline"):
         tv.check_overlap(files[1], require_faster=True)
+
+
+def test_no_gain_of_a_pair_is_shown_that_lies_within_noise_or_is_a_loss() -> None:
+    same = np.array([100, 101, 102, 103, 104, 105, 106], np.int64)
+    before = same + 103  # the pair took A + B, 206
+    shown = [
+        _effective_gain(PairGain(0, change(same, same), change(same, same), change(before, after), 0, 0, 7, 7))
+        for after in (before, before[::-1].copy(), same + 40, same + 900, same[:1] + 40)
+    ]
+    # 206 - 143 = 63 of 103, 61.2 %; 206 - 140 = 66 of 103, 64.1 %, of one instance.
+    assert shown == ["nothing gained", "within noise", "61.2 %", "nothing gained", "64.1 % ?"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from analyzers.common.wording import Times, ranks_in_words
 from analyzers.compare.gain import PairGain
-from analyzers.compare.noise import EQUAL, LESS, MORE, RUNS_APART, TOO_FEW, Change, Spread
+from analyzers.compare.noise import EQUAL, LESS, MORE, NOISE, RUNS_APART, TOO_FEW, Change, Spread
 from analyzers.compare.profilers import DIFFERENT_PROFILERS
 from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
 from analyzers.compare.steps import FIGURES
@@ -166,7 +166,7 @@ def _figures(result: Comparison) -> Table:
     rows.append(
         [
             f"effective gain over {first.label}",
-            *(gained_share(run.gain.effective_gain if run.gain else None) for run in runs),
+            *(_effective_gain(run.gain) for run in runs),
         ]
     )
     headers = ("per step", *(run.label for run in runs))
@@ -178,6 +178,15 @@ def _figure(run: ComparedRun, name: str) -> str:
     if name == "sync_ns" and not run.calls_recorded:
         return "not recorded"
     return _cell(run.figures[name], run.changes.get(name))
+
+
+def _effective_gain(gain: PairGain | None) -> str:
+    """What the pair gained of what it could; nothing is said of a time that lies within noise."""
+    if gain is None:
+        return "–"
+    if gain.together.call == NOISE:
+        return "within noise"
+    return gained_share(gain.effective_gain) + (" ?" if gain.together.call == TOO_FEW else "")
 
 
 def _highest(run: ComparedRun, first: ComparedRun) -> str:
