@@ -102,12 +102,13 @@ def load(
 
 def check_overlap(
     trace: Run,
-    a: str = "comm",
-    b: str = "compute",
+    a: str | None = None,
+    b: str | None = None,
     *,
     min_overlap: float = 0.6,
     baseline: Run | None = None,
     claimed: float | str | None = None,
+    require_faster: bool = False,
     accept_apparent: bool = False,
     everything: bool = False,
     **reading: Unpack[ReadingOptions],
@@ -117,11 +118,16 @@ def check_overlap(
     Parameters
     ----------
     trace : a Trace, or what `load` takes: a path, or several in a list.
-    a, b : selectors: "nvtx:DP Embedding", "comm", "compute", "kernel:~gemm", "stream:7+!memcpy", …
+    a, b : selectors: "nvtx:DP Embedding", "comm", "compute", "kernel:~gemm", "stream:7+!memcpy", …;
+        communication against compute where not given.
     min_overlap : the bar for real overlap / the shorter side's real busy time, in [0, 1].
-    baseline : a run of the same work without the overlap, as `trace`; `.gain` then says what the overlap gained.
-    claimed : a stated speedup of the pair over the baseline, such as 14.7, "14.7x" or "30%" (1.3x); `.claim` then says
-        whether it can be and was reached, `.claim_reason` why that can't be told.
+    baseline : a run of the same work without the overlap, as `trace`; `.against` then says how the step stands against
+        its own (FASTER, SLOWER, CHANGED, SAME, TOO FEW STEPS), `.gain` what the pair gained.
+    claimed : a stated speedup over the baseline, such as 14.7, "14.7x" or "30%" (1.3x): of the pair where a or b is
+        given, else of the step; `.claim` then says whether it can be and was reached, `.claim_reason` why that can't be
+        told.
+    require_faster : `.exit_code` is 0 only where the step is FASTER than the baseline's: 1 where it is not, 3 where
+        that can't be told.
     accept_apparent : where ranks of the job were not captured, decide by the apparent figure, which counts waiting for
         them as overlap; else a bar that it may not really meet is inconclusive.
     everything : figures of all that was captured, not only of the whole steps.
@@ -154,21 +160,33 @@ def check_overlap(
     >>> result.to_frame()["overlap_ns"].to_dict()
     {(0, 0): 162879, (1, 1): 212705}
     """
+    from analyzers.compare.against import with_baseline
     from analyzers.replay.worth import with_worth
     from analyzers.verdict import check
 
+    check.check_against(claimed, require_faster=require_faster, has_baseline=baseline is not None)
+    pair = ("comm" if a is None else a, "compute" if b is None else b)
     runs = [trace] if baseline is None else [trace, baseline]
     with progress() as on_progress, opened_together(runs, reading, on_progress, by_process=True) as (run, *alone):
         result = check.check_overlap(
             run,
-            a,
-            b,
+            *pair,
             min_overlap=min_overlap,
             baseline=alone[0] if alone else None,
             accept_apparent=accept_apparent,
-            claimed=claimed,
             narrowing=_narrowing(everything),
         )
+        for one in alone:
+            result = with_baseline(
+                result,
+                run,
+                one,
+                narrowing=_narrowing(everything),
+                claimed=claimed,
+                of_pair=a is not None or b is not None,
+                accept_apparent=accept_apparent,
+                require_faster=require_faster,
+            )
         return with_worth(result, run, _narrowing(everything))
 
 
@@ -189,8 +207,8 @@ def compare(
     traces : two or more runs, each a Trace or what `load` takes; only steps and ranks that all have are compared.
     a, b : selectors of the pair whose overlap is compared; communication against compute where not given.
     labels : a name for each run.
-    claimed : a stated speedup of the pair, such as 14.7, "14.7x" or "30%" (1.3x), to be held against the most that two
-        tasks can gain.
+    claimed : a stated speedup, such as 14.7, "14.7x" or "30%" (1.3x): of the pair where a or b is given, to be held
+        against the most that two tasks can gain; else of the step.
     accept_apparent : as `check_overlap` takes it, of every run.
     everything : figures of all that was captured, not only of the whole steps.
     reading : for paths, all that `load` takes by name, and `memory` and `dask` (see `check_overlap`).
@@ -571,12 +589,13 @@ def timeline(
 def report(
     trace: Run,
     folder: str | Path = "traceviz-report",
-    a: str = "comm",
-    b: str = "compute",
+    a: str | None = None,
+    b: str | None = None,
     *,
     min_overlap: float = 0.6,
     baseline: Run | None = None,
     claimed: float | str | None = None,
+    require_faster: bool = False,
     accept_apparent: bool = False,
     everything: bool = False,
     **reading: Unpack[ReadingOptions],
@@ -587,7 +606,7 @@ def report(
     ----------
     trace : a Trace, or what `load` takes: a path, or several in a list.
     folder : where to write; made where it is not there. Files of an earlier report in it are replaced.
-    a, b, min_overlap, baseline, claimed, accept_apparent : as `check_overlap` takes them.
+    a, b, min_overlap, baseline, claimed, require_faster, accept_apparent : as `check_overlap` takes them.
     everything : figures of all that was captured, not only of the whole steps.
     reading : for paths, all that `load` takes by name, and `memory` (see `check_overlap`).
 
@@ -600,19 +619,23 @@ def report(
     ------
     TracevizError : as `check_overlap`, or the folder can't be written.
     """
+    from analyzers.verdict.check import check_against
     from traceviz.reports import files
     from traceviz.reports.report import make
 
     refuse_dask(reading)
+    check_against(claimed, require_faster=require_faster, has_baseline=baseline is not None)
     runs = [trace] if baseline is None else [trace, baseline]
     with progress() as on_progress, opened_together(runs, reading, on_progress, lists=True) as (run, *alone):
         made = make(
             run,
-            a,
-            b,
+            "comm" if a is None else a,
+            "compute" if b is None else b,
             min_overlap=min_overlap,
             baseline=alone[0] if alone else None,
             claimed=claimed,
+            of_pair=a is not None or b is not None,
+            require_faster=require_faster,
             accept_apparent=accept_apparent,
             narrowing=_narrowing(everything),
         )

@@ -13,8 +13,8 @@ def host_sync(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> str:
     side, _ = writer.sides(one, gap)
     if call < 0:
         return f"launched late: the host was blocked for {duration(ns)}, in which call the capture does not show"
-    held = f"launched late: {writer.call_in_range(call)} blocked the thread {duration(blocked_ns)} before it launched {side}"
-    return held + writer.why_launch_blocks(call)
+    blocked = f"{writer.call_in_range(call)} blocked the thread {duration(blocked_ns)}"
+    return f"launched late: {blocked} before it launched {side}{writer.why_launch_blocks(call)}"
 
 
 def late_launch(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> str:
@@ -23,8 +23,8 @@ def late_launch(writer: EvidenceWriter, one: Explained, gap: int, ns: int) -> st
     call, blocked_ns = writer.last_sync(one, gap) if one.after_sync[gap] else (-1, 0)
     if call >= 0:
         return (
-            f"launched late: {writer.call_in_range(call)} blocked the thread {duration(blocked_ns)}; the host was still "
-            f"behind the GPU when it launched {side}"
+            f"launched late: {writer.call_in_range(call)} blocked the thread {duration(blocked_ns)}; the host was "
+            f"still behind the GPU when it launched {side}"
         )
     where, late = writer.thread_was_in(one, gap), duration(writer.late_ns(one, gap))
     if bound := writer.launch_bound(one, gap):

@@ -13,8 +13,11 @@ from msgspec.structs import replace
 from analyzers.arrays.resampling import LEAST_STEPS
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError, TraceWarning
+from analyzers.compare.against import against, judged_pair
+from analyzers.compare.common import Common, common_of, listed, part_of, without_excluded
 from analyzers.compare.gain import pair_gain
 from analyzers.compare.noise import EQUAL, Change, change, spread
+from analyzers.compare.profilers import about_profilers, different_profilers
 from analyzers.compare.regions import RegionFigures, join_regions, nested, region_figures, twins_of
 from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
 from analyzers.compare.step_times import step_times_of
@@ -43,11 +46,12 @@ from analyzers.trace.graphs import only_rows
 from analyzers.trace.memory import MemoryPeak, memory_peaks
 from analyzers.trace.narrow import Narrowing, steps_used
 from analyzers.trace.run import ALL, PartitionedRun, as_run
-from analyzers.trace.step_table import UNMARKED, excluded
+from analyzers.trace.step_table import excluded
 from analyzers.trace.tables import Trace
 from analyzers.trace.untrusted import untrusted
 from analyzers.verdict.check import OverlapResult, check_overlap
-from analyzers.verdict.claim import check_claim
+from analyzers.verdict.claim import JudgedClaim, judge_step
+from analyzers.verdict.gain import gain_over
 from analyzers.verdict.part import PairingDecision, sides_of
 
 PER_LANE = ("step_ns", "busy_ns", "real_overlap_ns", "exposed_ns", "sync_ns")  # compared on every device too
@@ -86,7 +90,8 @@ def compare(
     runs : traces, or in parts.
     a, b : selectors of the pair whose overlap is compared; communication against compute where not given.
     labels : names of the runs, "run 1", "run 2" … where not given.
-    claimed : a stated speedup of the pair to check, such as 14.7, "14.7x" or "30%".
+    claimed : a stated speedup to check, such as 14.7, "14.7x" or "30%": of the pair where a or b is given, else of the
+        step.
     accept_apparent : as `check_overlap` takes it, of every run.
     narrowing : the part of each run that is looked at.
 
@@ -114,42 +119,57 @@ def compare(
     if common.reason:
         return Comparison(tuple(compared), *pair, reason=common.reason)
     twins = _common_twins([twins_of([*run.ask(nested, narrowing).values()]) for run in asked])
-    parts = [_part_of(run, narrowing, common) for run in asked]
+    parts = [part_of(run, narrowing, common) for run in asked]
     losses = [untrusted(run, part) for run, part in zip(asked, parts, strict=True)]
     overlaps, measured = [], []
     for run, part, grouped in zip(asked, parts, groups, strict=True):
         overlaps.append(check_overlap(run, *pair, explain=False, accept_apparent=accept_apparent, narrowing=part))
         measured.append(_measured(run, narrowing, part, (grouped, common, twins), overlaps[-1]))
+    profilers = different_profilers(labels, [run.trace for run in asked])
     done = tuple(
-        _compared(replace(run, untrusted=losses[0] or loss), one, measured[0], common, (overlap, overlaps[0]))
+        _compared(
+            replace(run, untrusted=losses[0] or loss), one, measured[0], common, (overlap, overlaps[0]), profilers
+        )
         for run, loss, one, overlap in zip(compared, losses, measured, overlaps, strict=True)
     )
     reason = _why_untrusted(labels, losses)
-    rank = overlaps[0].job.rank
-    claim = None
+    is_pair_asked = a is not None or b is not None
+    judged = JudgedClaim(None)
     if claimed is not None and not reason:
-        claim = check_claim(claimed, overlaps[0].ranks, rank, apparent=overlaps[0].job.apparent)
-    speedups = [(one.gain.speedup, one.label) for one in done if one.gain and one.gain.speedup]
-    if claim is not None and speedups:
-        largest, where = max(speedups, key=lambda one: one[0])
-        claim = replace(claim, measured=largest, measured_in=where)
-    is_asked = any(one is not None for one in (a, b, claimed))
-    if is_asked and not reason:
+        how = {"accept_apparent": accept_apparent, "of_pair": is_pair_asked}
+        judged = _best([_judged(claimed, (done[0], run), **how) for run in done[1:]])
+    if is_pair_asked and not reason:
         reason = _why_not_told(labels, overlaps, accept_apparent=accept_apparent)
-    if claimed is not None and claim is None and not reason:
-        reason = f"the claim can't be held against anything: no instance of {labels[0]} has both sides"
-    if claim is not None and not claim.impossible and claim.measured is None and not reason:
-        reason = f"nothing shows the claim: no instance of {', '.join(labels[1:])} has both sides"
     return Comparison(
         runs=done,
         a=overlaps[0].a,
         b=overlaps[0].b,
         steps=() if common.steps == (WHOLE_CAPTURE,) else common.steps,
         ranks=common.ranks,
-        claim=claim,
+        claim=judged.claim,
+        claim_reason=judged.reason,
         reason=reason,
-        warnings=tuple(_warnings(done, groups, common, [run.trace for run in asked])),
+        warnings=(*about_profilers(profilers), *_warnings(done, groups, common, [run.trace for run in asked])),
     )
+
+
+def _judged(
+    claimed: float | str, runs: tuple[ComparedRun, ComparedRun], *, of_pair: bool, accept_apparent: bool
+) -> JudgedClaim:
+    """A claim held against one run and the first."""
+    first, run = runs
+    if not of_pair and run.against is not None:
+        return judge_step(claimed, run.against, run.label)
+    if first.overlap is None or run.overlap is None:
+        return JudgedClaim(None)
+    gain = gain_over(first.overlap.ranks, run.overlap.ranks, run.overlap.job.rank)
+    overlaps, names = (first.overlap, run.overlap), (first.label, run.label)
+    return judged_pair(claimed, overlaps, names, gain, accept_apparent=accept_apparent)
+
+
+def _best(judged: Sequence[JudgedClaim]) -> JudgedClaim:
+    """The run that reaches most: it is what shows a claim, or not."""
+    return max(judged, key=lambda one: (one.claim and one.claim.measured) or 0.0)
 
 
 def _labels(runs: int, labels: Sequence[str]) -> tuple[str, ...]:
@@ -161,13 +181,6 @@ def _labels(runs: int, labels: Sequence[str]) -> tuple[str, ...]:
         given = ", ".join(repr(label) for label in labels)
         raise TracevizError(f"{runs} runs can't have the labels {given}.", hint="Give each its own, in order.")
     return tuple(labels)
-
-
-def _part_of(run: PartitionedRun, narrowing: Narrowing, common: Common) -> Narrowing:
-    """The part of a run that is compared."""
-    numbers = None if common.steps == (WHOLE_CAPTURE,) else common.steps
-    everyone = narrowing.ranks is None and set(common.ranks) >= set(run.trace.rank_ids)
-    return msgspec.structs.replace(narrowing, ranks=None if everyone else common.ranks, numbers=numbers)
 
 
 def _measured(
@@ -257,7 +270,12 @@ def _common_twins(of_runs: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 
 def _compared(
-    run: ComparedRun, own: _Measured, first: _Measured, common: Common, overlaps: tuple[OverlapResult, OverlapResult]
+    run: ComparedRun,
+    own: _Measured,
+    first: _Measured,
+    common: Common,
+    overlaps: tuple[OverlapResult, OverlapResult],
+    profilers: str,
 ) -> ComparedRun:
     """A run with its figures; the first has no changes."""
     own_steps, first_steps = ({name: _per_step(one, common, name) for name in FIGURES} for one in (own, first))
@@ -278,6 +296,7 @@ def _compared(
     run = replace(
         run,
         changes=changes,
+        against=against(changes["step_ns"], common, overlaps[1].job, profilers=profilers, reason=run.untrusted),
         lanes=tuple(_lane(own, first, common, i) for i in range(len(common.lanes))),
         regions=tuple(_regions(own, first, common)),
     )
@@ -285,8 +304,8 @@ def _compared(
         return run
     return replace(
         run,
-        gain=pair_gain(overlaps[1].ranks, overlaps[0].ranks, overlaps[1].job.rank),
-        growth=(_growth(own, first, common, 0), _growth(own, first, common, 1)),
+        gain=pair_gain(overlaps[1].ranks, overlaps[0].ranks, overlaps[0].job.rank),
+        growth=(_growth((first, own), common, overlaps, 0), _growth((first, own), common, overlaps, 1)),
         contended=_contended(own, first, overlaps[0]),
     )
 
@@ -297,9 +316,14 @@ def _contended(own: _Measured, first: _Measured, overlap: OverlapResult) -> Cont
     return in_all(own.counters, *overlap.names, first.counters)
 
 
-def _growth(own: _Measured, first: _Measured, common: Common, side: int) -> Growth:
+def _growth(
+    measured: tuple[_Measured, _Measured], common: Common, overlaps: tuple[OverlapResult, OverlapResult], side: int
+) -> Growth:
+    """Of side 0 or 1; `measured` is the first run and this one, `overlaps` this one's and the first's."""
     shares = len(common.lanes) * len(common.steps)
-    return growth(*([timed[side] for timed in one.timings] for one in (first, own)), shares=shares)
+    own, first = (sum((one.a, one.b)[side].wait_ns for one in each.ranks) for each in overlaps)
+    timed = ([each[side] for each in one.timings] for one in measured)
+    return growth(*timed, shares=shares, wait_ns=own - first)
 
 
 def _per_step(one: _Measured, common: Common, figure: str) -> Ints:
@@ -394,85 +418,11 @@ def _about_noise(runs: Sequence[ComparedRun], common: Common) -> list[TraceWarni
     count = len(common.steps)
     if count >= LEAST_STEPS or all(one.call == EQUAL for one in changes):
         return []
-    text = f"{count} step{'s are' if count > 1 else ' is'} too few to tell change from noise; it takes {LEAST_STEPS}."
-    return [TraceWarning("too-few-steps", text)]
-
-
-# What all runs of a comparison have: ranks, devices and steps; the rest is left out, and said so.
-
-
-class Common(msgspec.Struct, frozen=True):
-    """What all runs have."""
-
-    lanes: tuple[Lane, ...]
-    steps: tuple[int, ...]
-    reason: str = ""  # why there is nothing, "" where there is something
-    excluded: tuple[int, ...] = ()  # steps of all that figures of some run leave out
-
-    @property
-    def ranks(self) -> tuple[int, ...]:
-        """Ranks that are in every run."""
-        return tuple(dict.fromkeys(rank for rank, _ in self.lanes))
-
-
-def common_of(labels: Sequence[str], groups: Sequence[StepGroups], unknown: Sequence[str] = ()) -> Common:
-    """Find the devices all runs have, and the steps that have work on each of them in every run.
-
-    Parameters
-    ----------
-    unknown : of each run why it has no steps, "" where that is for want of marks.
-    """
-    lanes = tuple(lane for lane in groups[0].lanes if all(lane in one.lanes for one in groups))
-    if not lanes:
-        ranks = "; ".join(
-            f"{label} has {_listed(sorted({rank for rank, _ in one.lanes}))}"
-            for label, one in zip(labels, groups, strict=True)
-        )
-        return Common((), (), f"no rank is in every run ({ranks}); a run of several files is one quoted glob or folder")
-    present = [
-        set(one.numbers[one.there[[one.lanes.index(lane) for lane in lanes]].all(axis=0)].tolist()) for one in groups
-    ]
-    steps = tuple(sorted(set.intersection(*present)))
-    if steps:
-        return Common(lanes, steps)
-    return Common(lanes, (), _no_step(labels, groups, lanes, unknown or [""] * len(labels)))
-
-
-def without_excluded(common: Common, excluded: Sequence[Sequence[int]]) -> Common:
-    """Leave steps that figures of any run leave out, out of all runs, unless nothing would be left."""
-    numbers = {number for of_run in excluded for number in of_run} & set(common.steps)
-    steps = tuple(number for number in common.steps if number not in numbers)
-    return msgspec.structs.replace(common, steps=steps, excluded=tuple(sorted(numbers))) if steps else common
-
-
-def _no_step(labels: Sequence[str], groups: Sequence[StepGroups], lanes: Sequence[Lane], unknown: Sequence[str]) -> str:
-    unmarked = [row for row, one in enumerate(groups) if WHOLE_CAPTURE in one.numbers]
-    if unmarked and len(unmarked) < len(labels):
-        found = [f"{labels[row]}: {unknown[row]}" for row in unmarked if unknown[row] not in ("", UNMARKED)]
-        plain = ", ".join(labels[row] for row in unmarked if unknown[row] in ("", UNMARKED))
-        found += [f"{plain} has no step marks and the others have"] if plain else []
-        return f"{'; '.join(found)}: there is no step to compare"
-    steps_of = "; ".join(
-        f"{label} has {_listed(one.numbers.tolist())}" for label, one in zip(labels, groups, strict=True)
+    text = (
+        f"{count} step{'s are' if count > 1 else ' is'} too few to tell change from noise, but where every step of one "
+        f"run is below every step of the other; it takes {LEAST_STEPS}."
     )
-    text = f"no step is in every run, whole on every common rank ({steps_of})"
-    ranks = _with_a_step(groups, lanes)
-    return f"{text}; on some ranks there is one: --ranks {','.join(map(str, ranks))}" if ranks else text
-
-
-def _with_a_step(groups: Sequence[StepGroups], lanes: Sequence[Lane]) -> list[int]:
-    """The ranks of the step that is whole on most of them in every run; none where no step is in every run."""
-    ranks = list(dict.fromkeys(rank for rank, _ in lanes))
-    best: list[int] = []
-    for step in sorted(set.intersection(*(set(one.numbers.tolist()) for one in groups))):
-        found = [rank for rank in ranks if all(_is_whole(one, rank, step, lanes) for one in groups)]
-        best = max(best, found, key=len)
-    return best
-
-
-def _is_whole(group: StepGroups, rank: int, step: int, lanes: Sequence[Lane]) -> bool:
-    rows = [group.lanes.index(lane) for lane in lanes if lane[0] == rank]
-    return bool(group.there[rows][:, group.numbers == step].all())
+    return [TraceWarning("too-few-steps", text)]
 
 
 def left_out(runs: Sequence[ComparedRun], groups: Sequence[StepGroups], common: Common) -> list[TraceWarning]:
@@ -489,13 +439,9 @@ def left_out(runs: Sequence[ComparedRun], groups: Sequence[StepGroups], common: 
         ranks = sorted({rank for rank, _ in one.lanes} - set(common.ranks))
         for code, what, numbers in (("other-steps", "step", steps), ("other-ranks", "rank", ranks)):
             if numbers:
-                text = f"{label}: {what} {_listed(numbers)} is left out: not every run has it, whole."
+                text = f"{label}: {what} {listed(numbers)} is left out: not every run has it, whole."
                 found.append(TraceWarning(code, text))
         if one.repeated:
-            text = f"{label}: step {_listed(list(one.repeated))} is marked more than once, and is left out."
+            text = f"{label}: step {listed(list(one.repeated))} is marked more than once, and is left out."
             found.append(TraceWarning("repeated-steps", text))
     return found
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers[:20])) + (" …" if len(numbers) > 20 else "")

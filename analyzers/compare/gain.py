@@ -1,8 +1,8 @@
 """What a pair of tasks gained from one run to another, and what each lost while both ran.
 
 Times are per instance, on one rank, waits for late ranks left out. The first run's A and B stand for A and B alone, as
-`check-overlap --baseline` takes them: where that run overlaps already, they are slowed by each other, and a warning
-says so.
+`check-overlap --baseline` takes them: where that run overlaps already, the pair took less than A + B there, A and B are
+slowed by each other, and a warning says so.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from analyzers.common.records import Record
 from analyzers.compare.noise import Change, change
 from analyzers.overlap.instances import Instance
 from analyzers.overlap.measure import RankOverlap
-from analyzers.verdict.gain import effective_gain, instances_of, speedup, speedup_bound
+from analyzers.verdict.gain import effective_gain, instances_of, pair_before, speedup, speedup_bound
 
 
 class PairGain(Record, frozen=True):
@@ -36,14 +36,20 @@ class PairGain(Record, frozen=True):
     first_instances: int
 
     @property
+    def before_ns(self) -> int:
+        """How long the pair takes in the first run: A + B, but for what overlaps there already."""
+        return pair_before(self.a.before_ns, self.b.before_ns, self.together.before_ns, self.first_overlap_ns)
+
+    @property
     def effective_gain(self) -> float | None:
-        """(A + B of the first run − together) / min(A, B); overlap that only slows both is no gain."""
-        return effective_gain(self.a.before_ns, self.b.before_ns, self.together.after_ns)
+        """(before − together) / (min(A, B) − overlap before); overlap that only slows both is no gain."""
+        sides = self.a.before_ns, self.b.before_ns
+        return effective_gain(*sides, self.before_ns, self.first_overlap_ns, self.together.after_ns)
 
     @property
     def speedup(self) -> float | None:
-        """(A + B of the first run) / together."""
-        return speedup(self.a.before_ns, self.b.before_ns, self.together.after_ns)
+        """Before / together."""
+        return speedup(self.before_ns, self.together.after_ns)
 
     @property
     def speedup_bound(self) -> float | None:

@@ -3,8 +3,9 @@
 The interval is the percentile bootstrap's (Efron 1979): steps are drawn with replacement, 2,000 times, always the same
 draws, so that the same captures always give the same answer. Two runs' steps are drawn in pairs, the k-th with the
 k-th: what makes a step slow in both, such as its batch, is no noise. Of few steps such an interval is too narrow, so
-that a change must pass the exact sign test as well. Both hold what steps scatter by, and nothing of what differs from
-one run to the next (another node, other clocks).
+that a change must pass the exact sign test as well, unless every step of one run is below every step of the other, and
+chance seldom orders steps so (an exact permutation test, for which three steps each will do). All of these hold what
+steps scatter by, and nothing of what differs from one run to the next (another node, other clocks).
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class Change(Record, frozen=True):
     """How a figure's median changed, ns; `low_ns` to `high_ns` is the interval of the difference.
 
     `call` is "equal" (every step is), "noise" (the interval holds 0, or the sign test is not passed), "more", "less",
-    or "too-few": every step changed the same way, but so few may do that by chance.
+    or "too-few": every step changed the same way, but so few may do that by chance. `steps` is the smaller number of
+    steps; `disjoint` whether every step of one run is below every step of the other.
     """
 
     before_ns: int
@@ -56,6 +58,8 @@ class Change(Record, frozen=True):
     low_ns: int
     high_ns: int
     call: str
+    steps: int = 0
+    disjoint: bool = False
 
     @property
     def delta_ns(self) -> int:
@@ -98,17 +102,33 @@ def change(before: Ints, after: Ints, *, tests: int = 1) -> Change:
     """
     medians = _median(before), _median(after)
     if np.array_equal(before, after):
-        return Change(*medians, 0, 0, EQUAL)
+        return Change(*medians, 0, 0, EQUAL, before.size)
     low, high = _interval(_drawn_medians(after) - _drawn_medians(before), LEVEL / tests)
-    return Change(*medians, low, high, _call(before, after, (low, high), tests))
+    call = _call(before, after, (low, high), tests)
+    return Change(*medians, low, high, call, min(before.size, after.size), disjoint(before, after))
+
+
+def disjoint(before: Ints, after: Ints) -> bool:
+    """Whether every value of one run is below every value of the other."""
+    return bool(before.max() < after.min() or after.max() < before.min())
+
+
+def _seldom(before: int, after: int, tests: int) -> bool:
+    """Whether chance seldom puts all steps of one given run below all of the other (exact permutation test).
+
+    Of 3 and 3 steps 1 order in 20 does: C(6, 3) = 20. A single step is never enough, whatever the other run has.
+    """
+    return min(before, after) > 1 and comb(before + after, before) >= tests / LEVEL
 
 
 def _call(before: Ints, after: Ints, interval: tuple[int, int], tests: int) -> str:
+    if disjoint(before, after) and _seldom(before.size, after.size, tests):
+        return MORE if after.min() > before.max() else LESS
     if before.size == after.size:
         most = max(int(np.count_nonzero(after < before)), int(np.count_nonzero(after > before)))
         one_way, by_chance = most == before.size, sign_test(before.size - most, before.size) > LEVEL / tests
     else:
-        one_way, by_chance = bool(before.max() < after.min() or after.max() < before.min()), False
+        one_way, by_chance = disjoint(before, after), False
     if min(before.size, after.size) < fewest(tests):
         return TOO_FEW if one_way else NOISE
     if by_chance or interval[0] <= 0 <= interval[1]:

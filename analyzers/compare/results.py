@@ -12,13 +12,14 @@ from analyzers.common.notebook import card
 from analyzers.common.records import Record
 from analyzers.common.wording import duration, percent
 from analyzers.compare.gain import PairGain
-from analyzers.compare.noise import DIFFERS, LESS, MORE, Change, Spread
+from analyzers.compare.noise import DIFFERS, Change, Spread
 from analyzers.contention.growth import Growth
 from analyzers.counters.limits import Contended
 from analyzers.counters.states import DeviceStates
 from analyzers.trace.memory import MemoryPeak
 from analyzers.trace.step_table import LateStart, StepsUsed
-from analyzers.verdict.claim import Claim
+from analyzers.verdict.against import StepsAgainst
+from analyzers.verdict.claim import Claim, claim_code
 from analyzers.verdict.result import OverlapResult
 
 
@@ -52,13 +53,13 @@ class ComparedRun(Record, frozen=True):
 
     `figures` (`analyzers.compare.steps.FIGURES`) are per step: step time on its slowest device, others a mean over the
     devices; `changes` hold them against the first run. `overlap` is what `check_overlap` says of the compared part,
-    `gain` what the pair gained over the first run, `growth` why A's and B's ops take longer or less than there;
-    `memory_peaks` are those of the compared steps, none where the profiler did not record memory. Without
-    `calls_recorded` nothing tells what blocked the host, and the sync cost of 0 means nothing. `late_start` is the
-    first step where a late profiler made it long: it is in no figure, unless there is no other step; `steps` says which
-    others are in none. `counters` are
-    what the hardware did in the compared steps, where they were captured, and `contended` what A and B likely contend
-    for, each alone known from both runs; None in the first run, and where one of them has no counters. `untrusted` is
+    `against` how its step stands against the first run's, `gain` what the pair gained over the first run, `growth` why
+    A's and B's ops take longer or less than there; `memory_peaks` are those of the compared steps, none where the
+    profiler did not record memory. Without `calls_recorded` nothing tells what blocked the host, and the sync cost of 0
+    means nothing. `late_start` is the first step where a late profiler made it long: it is in no figure, unless there
+    is no other step; `steps` says which others are in none. `counters` are what the hardware did in the compared steps,
+    where they were captured, and `contended` what A and B likely contend for, each alone known from both runs; None in
+    the first run, and where one of them has no counters. `untrusted` is
     why no figure of this run, or of the first, can be trusted, "" where they can: then it has no gain and no growth.
     """
 
@@ -69,6 +70,7 @@ class ComparedRun(Record, frozen=True):
     lanes: tuple[LaneFigures, ...] = ()
     regions: tuple[Region, ...] = ()
     overlap: OverlapResult | None = None
+    against: StepsAgainst | None = None
     gain: PairGain | None = None
     growth: tuple[Growth, Growth] | None = None
     memory_peaks: tuple[MemoryPeak, ...] = ()
@@ -104,20 +106,12 @@ class ComparedRun(Record, frozen=True):
 
     @property
     def verdict(self) -> str:
-        """faster, slower, changed, too-few-steps, no-difference or inconclusive, against the first run.
+        """faster, slower, changed, same, too-few-steps or inconclusive: how its step stands against the first run's.
 
-        "changed" where the step time differs by no more than that of captures of the same program, or another figure.
+        "changed" where step time differs by no more than that of captures of the same program; other figures than
+        step time decide nothing.
         """
-        if self.untrusted:
-            return "inconclusive"
-        calls = [one.call for one in self.changes.values()]
-        calls += [one.call for lane in self.lanes for one in lane.changes.values()]
-        calls += [MORE if one.change is None else one.change.call for one in self.regions]
-        if self.changes["step_ns"].beyond_runs:
-            return "slower" if self.changes["step_ns"].call == MORE else "faster"
-        if MORE in calls or LESS in calls:
-            return "changed"
-        return "too-few-steps" if any(call in DIFFERS for call in calls) else "no-difference"
+        return self.against.word.lower().replace(" ", "-") if self.against else ""
 
 
 _CHANGE = ("before_ns", "after_ns", "delta_ns", "low_ns", "high_ns", "call")
@@ -131,7 +125,7 @@ class Comparison(Record, frozen=True):
     """Runs side by side; the first is what the others are held against.
 
     `steps` are the steps that all have (empty: the captures have no marks, each is one step), `ranks` the ranks.
-    `reason` says why nothing could be compared, "" where something was.
+    `reason` says why nothing could be compared, "" where something was; `claim_reason` why a claim can't be told.
     """
 
     runs: tuple[ComparedRun, ...]
@@ -140,6 +134,7 @@ class Comparison(Record, frozen=True):
     steps: tuple[int, ...] = ()
     ranks: tuple[int, ...] = ()
     claim: Claim | None = None
+    claim_reason: str = ""
     reason: str = ""
     warnings: tuple[TraceWarning, ...] = ()
 
@@ -149,12 +144,13 @@ class Comparison(Record, frozen=True):
 
         Too few steps are no way to tell, but a claim that was not reached was not reached, and one that can't be can't.
         """
+        code = claim_code(self.claim, self.claim_reason)
         if self.claim is not None and self.claim.impossible:
             return 1
         if self.reason:
             return 3
-        if self.claim is not None and not self.claim.shown:
-            return 1
+        if code:
+            return code
         return 3 if any(run.verdict == "too-few-steps" for run in self.runs[1:]) else 0
 
     def to_frame(self) -> pd.DataFrame:

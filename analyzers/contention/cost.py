@@ -157,7 +157,7 @@ def in_words(cost: Contention, a: str, b: str, *, has_baseline: bool) -> str:
     """
     known, alone_in = ("", " in either run") if has_baseline else (" from this capture", ": give --baseline")
     if cost.a.slowdown_beside is None and cost.b.slowdown_beside is None:
-        return f"not known{known} (too few ops of either side have a like one that ran alone{alone_in})"
+        return f"not known{known} (too few kernels of either side have a matching one that ran alone{alone_in})"
     text = "; ".join(_side_in_words(*side, known, alone_in) for side in ((a, b, cost.a), (b, a, cost.b)))
     if cost.net_overlap_ns is not None:
         net = part_of(max(cost.net_overlap_ns, 0), cost.real_overlap_ns, "of")
@@ -169,11 +169,11 @@ def in_words(cost: Contention, a: str, b: str, *, has_baseline: bool) -> str:
 
 def _side_in_words(side: str, other: str, cost: SideCost, known: str, alone_in: str) -> str:
     if cost.slowdown_beside is None:
-        some = f"only {cost.like_kernels} of its ops have a" if cost.like_kernels else "its ops have no"
-        return f"{side} not known{known} ({some} like one that ran alone{alone_in})"
-    ops = f"{cost.like_kernels:,} like {'op' if cost.like_kernels == 1 else 'ops'}"
+        some = f"only {cost.like_kernels} of its kernels have a" if cost.like_kernels else "its kernels have no"
+        return f"{side} not known{known} ({some} matching one that ran alone{alone_in})"
+    ops = f"{cost.like_kernels:,} matching {'kernel' if cost.like_kernels == 1 else 'kernels'}"
     measured = f"{cost.low:.2f}–{cost.high:.2f}x; {ops}"
     if not cost.is_slowed:
-        return f"no slowdown of {side} shown beside {other} ({measured})"
-    paid = duration(cost.paid_ns or 0)
-    return f"{side} {cost.slowdown_beside:.2f}x slower while beside {other} ({measured}), {paid} paid"
+        return f"no slowdown of {side} shown while overlapped with {other} ({measured})"
+    lost = f"{duration(cost.paid_ns or 0)} lost to contention"
+    return f"{side} {cost.slowdown_beside:.2f}x slower while overlapped with {other} ({measured}), {lost}"

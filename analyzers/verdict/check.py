@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError, TraceWarning
-from analyzers.common.wording import count_of, percent
+from analyzers.common.wording import percent
 from analyzers.contention.cost import contention
 from analyzers.contention.timings import Timings
 from analyzers.counters.report import in_all, unread
@@ -35,8 +35,7 @@ from analyzers.trace.run import ALL, Beside, PartitionedRun, as_run, ask_along
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import LAUNCHED_BEFORE
 from analyzers.verdict.bound import bound_of, ceiling_of
-from analyzers.verdict.claim import judge, read_speedup
-from analyzers.verdict.gain import Gain, gain_over
+from analyzers.verdict.claim import read_speedup
 from analyzers.verdict.graphs import about_graphs
 from analyzers.verdict.part import PairingDecision, Part, agree, examine, of_run, reconcile
 from analyzers.verdict.profiler import profiler_weight
@@ -52,7 +51,6 @@ from analyzers.verdict.reasons import (
 from analyzers.verdict.result import OverlapResult
 from analyzers.verdict.stake import stake_of
 from analyzers.verdict.warnings import (
-    FEW_INSTANCES,
     about_instances,
     about_missing_waits,
     about_outside,
@@ -81,7 +79,6 @@ def check_overlap(
     narrowing: Narrowing = ALL,
     explain: bool = True,
     accept_apparent: bool = False,
-    claimed: float | str | None = None,
     beside: Beside | None = None,
 ) -> OverlapResult:
     """Answer whether A and B overlapped.
@@ -91,35 +88,29 @@ def check_overlap(
     run : in parts, or a trace; of several parts, ops behind the causes stay with the parts.
     a, b : selectors, see `analyzers.select.language`.
     min_overlap : the bar, as a ratio in [0, 1], that the job's real overlap has to reach.
-    baseline : a run of the same work without overlap, to say what the overlap gained.
+    baseline : a run of the same work without overlap, whose ops tell first how long each takes alone. How the run
+        stands against it says `analyzers.compare.against`.
     narrowing : the part of the run that is looked at; by default, and of the baseline always, as `counted` has it.
     explain : False leaves out the causes of what was missed.
     accept_apparent : decide by the apparent figure where ranks are absent, as if none waited and none were worse.
-    claimed : a stated speedup of the pair over the baseline to check, such as 14.7, "14.7x" or "30%".
     beside : what else parts are asked at the same time, and answer there.
 
     Raises
     ------
-    TracevizError : a selector can't be read, the sides share ops that belong to neither alone, the bar is no ratio, the
-        claim is none or there is no baseline to hold it against, or narrowing leaves nothing.
+    TracevizError : a selector can't be read, the sides share ops that belong to neither alone, the bar is no ratio,
+        or narrowing leaves nothing.
     """
     check_bar(min_overlap)
-    if claimed is not None:
-        check_claimed(claimed, has_baseline=baseline is not None)
     run = as_run(run)
-    alone: OverlapResult | None = None
     alone_parts: Sequence[Part] = ()
     if baseline is not None:
         baseline = as_run(baseline)
         same = EVERYTHING if narrowing.everything else ALL
         alone_parts = _parts(baseline, (a, b), counted(baseline.trace, same), explain=False, timed=explain)
-        alone = answer(alone_parts, RunContext.of(baseline.trace, alone_parts), a, b, min_overlap=min_overlap)
     part = counted(run.trace, narrowing)
     parts = _parts(run, (a, b), part, explain=explain, timed=explain, beyond=part != narrowing, beside=beside)
     context = RunContext.of(run.trace, parts, narrowing)
-    found = answer(parts, context, a, b, min_overlap=min_overlap, baseline=alone, accept_apparent=accept_apparent)
-    if alone is not None and claimed is not None:
-        found = _with_claim(found, claimed, alone, accept_apparent=accept_apparent)
+    found = answer(parts, context, a, b, min_overlap=min_overlap, accept_apparent=accept_apparent)
     devices, devices_alone = ([one for part in some for one in part.counters] for some in (parts, alone_parts))
     return replace(
         found,
@@ -128,35 +119,21 @@ def check_overlap(
     )
 
 
-def check_claimed(claimed: float | str, *, has_baseline: bool) -> None:
-    """Refuse a claim that is no speedup, or that nothing could be held against.
+def check_against(claimed: float | str | None, *, require_faster: bool = False, has_baseline: bool) -> None:
+    """Refuse a claim that is no speedup, and what can't be held against anything for want of a baseline.
 
     Raises
     ------
     TracevizError : so.
     """
-    read_speedup(claimed)
-    if not has_baseline:
+    if claimed is not None:
+        read_speedup(claimed)
+    if require_faster and not has_baseline:
+        raise TracevizError("A step is faster than another run's, and none is given.", hint="Give it with --baseline.")
+    if claimed is not None and not has_baseline:
         raise TracevizError(
             "A speedup is over something, and no run is given that lacks the overlap.", hint="Give it with --baseline."
         )
-
-
-def _with_claim(
-    found: OverlapResult, claimed: float | str, alone: OverlapResult, *, accept_apparent: bool
-) -> OverlapResult:
-    runs = (("the baseline", alone.job), ("this run", found.job))
-    unseen = [name for name, job in runs if job.apparent]
-    rank = alone.job.rank if found.job.rank is None else found.job.rank
-    judged = judge(
-        claimed,
-        alone.ranks,
-        rank,
-        found.gain,
-        apparent=alone.job.apparent,
-        unseen="" if accept_apparent else " and ".join(unseen),
-    )
-    return replace(found, claim=judged.claim, claim_reason=judged.reason)
 
 
 def _timings(parts: Sequence[Part]) -> list[tuple[Timings, Timings]]:
@@ -256,7 +233,6 @@ def answer(
     b: str,
     *,
     min_overlap: float = DEFAULT_BAR,
-    baseline: OverlapResult | None = None,
     accept_apparent: bool = False,
 ) -> OverlapResult:
     """Put together the answer from the parts of a run, which were all measured as agreed.
@@ -289,15 +265,7 @@ def answer(
     for side, selector in enumerate(selectors):
         notes += about_graphs(sum(part.sides[side].graphs for part in parts), selector)
     steps = len({step for part in parts for _, step in part.worked if step >= 0})
-    gain = None
-    if baseline is not None:
-        gain = gain_over(baseline.ranks, ranks, job.rank)
-        if gain is None:
-            no_gain = baseline.reason or "no instance has both sides on the same rank in both runs"
-            notes.append(TraceWarning("no-gain", f"The baseline can't be compared: {no_gain}."))
-        elif min(gain.instances, gain.baseline_instances) < FEW_INSTANCES:
-            notes.append(TraceWarning("few-instances", _few_instances(gain)))
-    if passed is not None and not any(one.code == "few-instances" for one in notes):
+    if passed is not None:
         notes += about_instances(ranks)
     bound = bound_of((one for part in parts for one in part.device_steps), None)
     if bound is not None and not blocked:
@@ -320,7 +288,6 @@ def answer(
         clocks=run.clocks,
         paired_by=RULES[RULE_OF[agreed.pairing or ""]] + _moved(agreed.shift or 0),
         reason=reason,
-        gain=gain,
         stake=stake_of(job, ranks, (first, second), {one for part in parts for one in part.worked}),
         waited_for=_waited_for(parts, job),
         times=tuple(sorted((one for part in parts for one in part.times), key=lambda one: (one.rank, one.device))),
@@ -422,13 +389,6 @@ def verdict_of(job: Job, bar: float) -> str:
     named = verdict(None if passed is None else job.real_overlap_ratio, bar)
     reaches = job.unaccounted_ns > 0 and job.ratio_high is not None and job.ratio_high >= SERIALIZED_BELOW
     return "partial" if named == "serialized" and reaches else named
-
-
-def _few_instances(gain: Gain) -> str:
-    return (
-        f"The gain rests on {count_of(gain.instances, 'instance')}, and {gain.baseline_instances} of the baseline: too "
-        "few for a median, so it may be chance."
-    )
 
 
 def _moved(shift: int) -> str:

@@ -19,8 +19,9 @@ from analyzers.arrays.resampling import DRAWS, LEAST_STEPS, LEVEL
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.common.records import Record
-from analyzers.common.wording import duration
+from analyzers.common.wording import count_of, duration
 from analyzers.overlap.measure import RankOverlap
+from analyzers.verdict.against import INCONCLUSIVE, SAME, TOO_FEW_STEPS, StepsAgainst
 from analyzers.verdict.gain import Gain, instances_of, speedup_bound
 
 
@@ -60,28 +61,35 @@ def read_speedup(stated: float | str) -> StatedSpeedup:
     return StatedSpeedup(float(number), float(half_digit), f"{float(number):g}x")
 
 
-class Claim(Record, frozen=True):
-    """A stated speedup of two tasks against the most they can gain.
+IMPOSSIBLE, SHOWN, NOT_SHOWN, POSSIBLE, UNSURE = "IMPOSSIBLE", "SHOWN", "NOT SHOWN", "POSSIBLE", "UNSURE"
+OF_STEP, OF_PAIR = "step", "pair"
 
-    a_ns, b_ns : medians of A and B in the first run; bound : (a + b) / max(a, b).
-    measured : (A + B of the first run) / together of the other run, the largest where there are several, in run
-        `measured_in`; None where none has both sides, or waits unseen may be part of it. The claim is `shown` where
-        that reaches it, as exactly as it was written.
+
+class Claim(Record, frozen=True):
+    """A stated speedup of the step, or of two tasks against the most that they can gain.
+
+    about : "step" or "pair".
+    a_ns, b_ns : of a pair, medians of A and B in the first run; bound : (a + b) / max(a, b). None of a step, which
+        other changes than overlap may shorten.
+    measured : how much longer the step, or the pair, took in the first run than in the other, the largest where there
+        are several, in run `measured_in`; None where that can't be told, or waits unseen may be part of it. The claim
+        is `shown` where that reaches it, as exactly as it was written.
     bound_high : the bound's 97.5th percentile when instances are drawn anew (2, which no two tasks pass, where there
         are fewer than `LEAST_STEPS`, or their times are apparent); `possible` holds the claim, as exactly as it was
         written, against it.
     """
 
     claimed: float
-    a_ns: int
-    b_ns: int
-    bound: float
-    bound_high: float
+    a_ns: int | None
+    b_ns: int | None
+    bound: float | None
+    bound_high: float | None
     possible: bool
     measured: float | None = None
     measured_in: str = ""
     half_digit: float = 0.0
     stated: str = ""
+    about: str = OF_PAIR
 
     @property
     def shown(self) -> bool | None:
@@ -97,17 +105,43 @@ class Claim(Record, frozen=True):
 
     @property
     def words(self) -> str:
-        """What the claim is worth, in one sentence."""
+        """What the claim is worth, in one sentence that says what it is about."""
+        if self.a_ns is None or self.b_ns is None or self.bound is None or self.bound_high is None:
+            measured = "not measured" if self.measured is None else f"{self.measured:.2f}x measured"
+            return f"of step time, {self.stated} was claimed, and {measured}."
         tasks = f"two tasks of {duration(self.a_ns)} and {duration(self.b_ns)} can gain at most {self.bound:.2f}x"
         if self.impossible:
             return f"{tasks}; {self.stated} measures something else."
         if self.measured is not None:
-            shown = "shown" if self.shown else "not shown"
-            return f"{shown}: measured {self.measured:.2f}x, ceiling {self.bound:.2f}x; {self.stated} was claimed."
+            measured = f"{self.measured:.2f}x measured (ceiling {self.bound:.2f}x)"
+            return f"of the pair's time, {self.stated} was claimed, and {measured}."
         if self.claimed > self.bound:
             scatter = f"and as their times scatter up to {self.bound_high:.2f}x"
             return f"{tasks}, {scatter}; {self.stated} can't be ruled out."
         return f"{tasks}; {self.stated} is possible."
+
+
+def word_of(claim: Claim | None, reason: str = "") -> str:
+    """One word for a claim; "" where none was made.
+
+    Parameters
+    ----------
+    reason : why it can't be told; "" where it can.
+    """
+    if claim is None:
+        return UNSURE if reason else ""
+    if claim.impossible:
+        return IMPOSSIBLE
+    if claim.shown is None:
+        return POSSIBLE if claim.about == OF_PAIR else UNSURE
+    if not claim.shown:
+        return NOT_SHOWN
+    return UNSURE if reason else SHOWN
+
+
+def claim_code(claim: Claim | None, reason: str = "") -> int:
+    """What a command ends with: 0 a claim that is shown, or none; 1 impossible or not reached; 3 no way to tell."""
+    return {"": 0, SHOWN: 0, IMPOSSIBLE: 1, NOT_SHOWN: 1}.get(word_of(claim, reason), 3)
 
 
 def check_claim(
@@ -165,6 +199,7 @@ def judge(
     *,
     apparent: bool = False,
     unseen: str = "",
+    names: tuple[str, str] = ("the baseline", "this run"),
 ) -> JudgedClaim:
     """Hold a stated speedup against a baseline's tasks, and against what the run gained over it.
 
@@ -173,11 +208,12 @@ def judge(
     rank : the rank that decides.
     apparent : as `check_claim` takes it.
     unseen : which of the runs may owe its overlap to waits that can't be seen; "" where none does, or nobody minds.
+    names : what the baseline and the run are called.
     """
     claim = check_claim(claimed, baseline, rank, apparent=apparent)
     if claim is None:
-        return JudgedClaim(None, "no instance of the baseline has both sides on the rank that decides")
-    measured = replace(claim, measured=gain.speedup, measured_in="this run") if gain and gain.speedup else claim
+        return JudgedClaim(None, f"no instance of {names[0]} has both sides on the rank that decides")
+    measured = replace(claim, measured=gain.speedup, measured_in=names[1]) if gain and gain.speedup else claim
     if measured.impossible:
         return JudgedClaim(claim)
     if unseen:
@@ -190,4 +226,30 @@ def judge(
     if claim.shown and fewest < LEAST_STEPS:
         is_few = "instance is" if fewest == 1 else "instances are"
         return JudgedClaim(claim, f"{fewest} {is_few} too few to tell it from chance; it takes {LEAST_STEPS}")
+    return JudgedClaim(claim)
+
+
+def judge_step(claimed: float | str, step: StepsAgainst, measured_in: str) -> JudgedClaim:
+    """Hold a stated speedup of the step against the one that was measured."""
+    stated = read_speedup(claimed)
+    if step.word == INCONCLUSIVE:
+        return JudgedClaim(None, step.reason)
+    claim = Claim(
+        stated.value,
+        None,
+        None,
+        None,
+        None,
+        possible=True,
+        measured=step.speedup,
+        measured_in=measured_in,
+        half_digit=stated.half_digit,
+        stated=stated.text,
+        about=OF_STEP,
+    )
+    if claim.shown and step.word == TOO_FEW_STEPS:
+        few = count_of(step.steps, "common step")
+        return JudgedClaim(claim, f"{few} can't tell it from noise; it takes {LEAST_STEPS}")
+    if claim.shown and step.word == SAME and stated.value > 1:
+        return JudgedClaim(claim, "the difference lies within noise")
     return JudgedClaim(claim)

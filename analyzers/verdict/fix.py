@@ -12,7 +12,7 @@ GAINS = 0.02  # of the step: a change that is predicted to gain less is no fix
 class Fix(Record, frozen=True):
     """A change of the program, as `traceviz what-if` takes it, and what a replay predicts of it; times in ns.
 
-    safety : "safe" (no order goes), "conditional" (an order goes whose purpose nothing tells: it is asked as a question),
+    safety : "safe" (no order goes), "conditional" (an order goes whose purpose nothing tells: it is a question),
     "unsafe" or "diagnosis" (`analyzers.replay.safety`). now_step_ns, step_ns : on the slowest rank, and the range.
     assumes : what the change takes for granted, "" for nothing. advice : the change as one would ask for it, with what
     it takes for granted. where : in the program, in words, "" where nothing says. rank, device : that decide overlap,

@@ -15,10 +15,8 @@ class Gain(Record, frozen=True):
     """Medians over the instances of one rank, ns; waits for late ranks are left out.
 
     a_alone_ns, b_alone_ns : busy time of A and B in the baseline.
-    together_ns : time during which A or B runs, here.
-    effective_gain : (a_alone + b_alone − together) / min(a_alone, b_alone); overlap that only slows both is no gain.
-    speedup : (a_alone + b_alone) / together.
-    speedup_bound : (a_alone + b_alone) / max(a_alone, b_alone), the most that two tasks can gain by overlapping.
+    together_ns : time during which A or B runs, here; baseline_together_ns : there.
+    baseline_overlap_ns : what overlaps in the baseline; 0 where A and B are alone there.
     """
 
     rank: int
@@ -27,16 +25,24 @@ class Gain(Record, frozen=True):
     together_ns: int
     instances: int
     baseline_instances: int
+    baseline_together_ns: int = 0
+    baseline_overlap_ns: int = 0
+
+    @property
+    def before_ns(self) -> int:
+        """How long the pair takes in the baseline, ns."""
+        return pair_before(self.a_alone_ns, self.b_alone_ns, self.baseline_together_ns, self.baseline_overlap_ns)
 
     @property
     def effective_gain(self) -> float | None:
-        """None where a side is empty in the baseline."""
-        return effective_gain(self.a_alone_ns, self.b_alone_ns, self.together_ns)
+        """None where nothing could be gained over the baseline."""
+        sides = self.a_alone_ns, self.b_alone_ns
+        return effective_gain(*sides, self.before_ns, self.baseline_overlap_ns, self.together_ns)
 
     @property
     def speedup(self) -> float | None:
         """None where nothing ran together."""
-        return speedup(self.a_alone_ns, self.b_alone_ns, self.together_ns)
+        return speedup(self.before_ns, self.together_ns)
 
     @property
     def speedup_bound(self) -> float | None:
@@ -44,21 +50,33 @@ class Gain(Record, frozen=True):
         return speedup_bound(self.a_alone_ns, self.b_alone_ns)
 
 
-# What every command means by these, of the busy time that A and B have alone, and of the time both take together.
+# What every command means by these, of the busy time that A and B have in the baseline, and of the time both take
+# together.
 #
 # Alone 300 and 200, together 340: the gain is 160 of the 200 that could be hidden, 80 %; 500 / 340 = 1.47x of at most
-# 500 / 300 = 1.67x.
+# 500 / 300 = 1.67x. Where 50 overlapped before, the pair took 450: 110 of the 150 left to gain, 73 %, and 1.32x. So a
+# run gains nothing over itself.
 
 
-def effective_gain(a_alone_ns: float, b_alone_ns: float, together_ns: float) -> float | None:
-    """(a + b − together) / min(a, b): overlap that only slows both is no gain; None where a side is empty."""
-    shorter = min(a_alone_ns, b_alone_ns)
-    return (a_alone_ns + b_alone_ns - together_ns) / shorter if shorter else None
+def pair_before(a_ns: int, b_ns: int, together_ns: int, overlap_ns: int) -> int:
+    """How long a pair takes in the baseline: A + B, but for what overlaps there already."""
+    return together_ns if overlap_ns else a_ns + b_ns
 
 
-def speedup(a_alone_ns: float, b_alone_ns: float, together_ns: float) -> float | None:
-    """(a + b) / together; None where nothing ran together."""
-    return (a_alone_ns + b_alone_ns) / together_ns if together_ns else None
+def effective_gain(
+    a_ns: float, b_ns: float, before_ns: float, overlap_before_ns: float, together_ns: float
+) -> float | None:
+    """(before − together) / (min(A, B) − overlap before), what was gained of what could be; None where nothing could.
+
+    Overlap that only slows both is no gain.
+    """
+    room = min(a_ns, b_ns) - overlap_before_ns
+    return (before_ns - together_ns) / room if room > 0 else None
+
+
+def speedup(before_ns: float, together_ns: float) -> float | None:
+    """Before / together; None where nothing ran together."""
+    return before_ns / together_ns if together_ns else None
 
 
 def speedup_bound(a_alone_ns: float, b_alone_ns: float) -> float | None:
@@ -78,10 +96,16 @@ def gain_over(baseline: Sequence[RankOverlap], ranks: Sequence[RankOverlap], ran
         rank,
         _median([one.a_busy_ns for one in before]),
         _median([one.b_busy_ns for one in before]),
-        _median([one.a_busy_ns + one.b_busy_ns - one.real_overlap_ns for one in now]),
+        _median([_together(one) for one in now]),
         len(now),
         len(before),
+        _median([_together(one) for one in before]),
+        _median([one.real_overlap_ns for one in before]),
     )
+
+
+def _together(one: Instance) -> int:
+    return one.a_busy_ns + one.b_busy_ns - one.real_overlap_ns
 
 
 def instances_of(ranks: Sequence[RankOverlap], rank: int) -> list[Instance]:

@@ -43,7 +43,7 @@ class Line(Record, frozen=True):
 
 def lines_of(result: OverlapResult) -> tuple[Line, ...]:
     """The first lines of an answer."""
-    found = [Line("verdict", f"{result.verdict.upper()}: {result.sentence}")]
+    found = [Line("verdict", f"{result.verdict.upper()}: {result.first_sentence}")]
     return (*found, *(Line(kind, text) for kind, text in _after_the_verdict(result) if text))
 
 

@@ -25,8 +25,9 @@ from analyzers.trace.alignment import Clocks
 from analyzers.trace.counted import Counted
 from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.step_table import StepsUsed
+from analyzers.verdict.against import StepsAgainst
 from analyzers.verdict.bound import Bound
-from analyzers.verdict.claim import Claim
+from analyzers.verdict.claim import Claim, claim_code
 from analyzers.verdict.findings import Finding, findings
 from analyzers.verdict.fix import Fix
 from analyzers.verdict.gain import Gain
@@ -54,12 +55,13 @@ class OverlapResult(Record, frozen=True):
     is predicted, "" where something is, or nobody asked (`analyzers.replay.worth`). `communication` is what counts as
     communication and by which rule, and what is on neither side.
     `claim` holds a stated speedup against the baseline; `claim_reason` says why it can't be told, "" where it can, or
-    none was stated. `agreed` is how all parts of the run shared out ops, paired instances and moved B. `steps` are the
-    run's, and which of them the figures are of; None where nobody looked for steps. `host_syncs` are those within them
-    that cost a share of a step that matters, `own_work` what a rank's host does and the others' don't, each the
-    costliest first; empty where causes were not asked for. `bound` is where the time of the median step goes, and what
-    perfect overlap could save of it, `profiler` how much longer steps take as captured: None where nothing tells, or
-    causes were not asked for. `was_replayed` : whether fixes were looked for.
+    none was stated. `against` is how step time stands against the baseline's, None without one. `agreed` is how all
+    parts of the run shared out ops, paired instances and moved B. `steps` are the run's, and which of them the figures
+    are of; None where nobody looked for steps. `host_syncs` are those within them that cost a share of a step that
+    matters, `own_work` what a rank's host does and the others' don't, each the costliest first; empty where causes were
+    not asked for. `bound` is where the time of the median step goes, and what perfect overlap could save of it,
+    `profiler` how much longer steps take as captured: None where nothing tells, or causes were not asked for.
+    `was_replayed` : whether fixes were looked for.
     """
 
     verdict: str
@@ -95,6 +97,7 @@ class OverlapResult(Record, frozen=True):
     own_work: tuple[OwnWork, ...] = ()
     bound: Bound | None = None
     profiler: ProfilerWeight | None = None
+    against: StepsAgainst | None = None
     was_replayed: bool = False
 
     @property
@@ -104,16 +107,14 @@ class OverlapResult(Record, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """What a command ends with: 0 bar met, 1 not met, 3 inconclusive; and as a claim says, which is the same."""
-        codes = {EXIT_CODES[self.passed], self.claim_code}
+        """What a command ends with: 0 bar met, 1 not met, 3 inconclusive; so do a claim, and a step to be faster."""
+        codes = {EXIT_CODES[self.passed], self.claim_code, self.against.exit_code if self.against else 0}
         return 1 if 1 in codes else max(codes)
 
     @property
     def claim_code(self) -> int:
         """0 a claim that is shown, or none; 1 one that can't be or was not reached; 3 no way to tell."""
-        if self.claim is not None and (self.claim.impossible or self.claim.shown is False):
-            return 1
-        return 3 if self.claim_reason else 0
+        return claim_code(self.claim, self.claim_reason)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per (rank, device): busy and overlap of both sides in ns, and the ratios."""
@@ -238,6 +239,12 @@ class OverlapResult(Record, frozen=True):
         return f"{in_words(self.cost, *self.names, has_baseline=self.gain is not None)} ({named})."
 
     @property
+    def mood(self) -> str:
+        """The verdict's mood; never good where the step got slower."""
+        mood = MOODS[self.verdict]
+        return "middle" if mood == "good" and self.against is not None and self.against.is_slower else mood
+
+    @property
     def device_labels(self) -> DeviceLabels:
         """What the devices of the ranks are called."""
         return DeviceLabels.of((rank.rank, rank.device) for rank in self.ranks)
@@ -249,6 +256,11 @@ class OverlapResult(Record, frozen=True):
             pair = f"{self.names[0]} and {self.names[1]}: " if self.job.deciding else ""
             return f"{pair}{self.reason}{'' if self.reason.endswith('?') else '.'}"
         return f"{self.figure}, threshold {percent(self.bar)} ({self.whose})."
+
+    @property
+    def first_sentence(self) -> str:
+        """The verdict, and how the step stands against the baseline's where there is one."""
+        return f"{self.sentence} {self.against.sentence}" if self.against is not None else self.sentence
 
     @property
     def figure(self) -> str:
@@ -297,8 +309,8 @@ class OverlapResult(Record, frozen=True):
             )
             for rank in self.ranks
         ]
-        text = f"A = {self.a}, B = {self.b}. {self.sentence}"
-        mood = MOODS[self.verdict]
+        text = f"A = {self.a}, B = {self.b}. {self.first_sentence}"
+        mood = self.mood
         notes = [one.text for one in self.lines[1:]]
         notes += [f"overlap costs: {self.cost_sentence}"] if self.cost_sentence else []
         notes += [f"claim: {self.claim.words}"] if self.claim else []

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from analyzers.arrays.types import Ints
-from analyzers.compare.compare import common_of, without_excluded
+from analyzers.compare.common import common_of, without_excluded
 from analyzers.compare.noise import LESS, MORE, Change, change, trend
 from analyzers.compare.steps import FIGURES, group_steps, slowest, step_figures
 from analyzers.load import load

@@ -13,7 +13,7 @@ KEYS = {
     "traceviz.syncs/2": "syncs unwaited_copies missing_waits stream_plan warnings",
     "traceviz.streams/1": "ranks warnings",
     "traceviz.info/2": "captures ranks ranges more_ranges steps cannot warnings",
-    "traceviz.compare/2": "runs warnings",
+    "traceviz.compare/3": "runs warnings",
     "traceviz.contract/1": "outcome sentence contract ranks rules warnings",
     "traceviz.what-if/1": "reason pair replay changes critical_path communication warnings",
 }

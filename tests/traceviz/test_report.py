@@ -433,7 +433,7 @@ def test_the_page_draws_what_overlap_cost() -> None:
     report = make(load(["tests/data/contention/reduce_after.rank*.json.gz"]), "comm", "compute")
     page = html(report)
     assert page.count('class="cost-row"') == 2
-    assert "what A paid is not known" in page
+    assert "what A lost is not known" in page
     widths = [float(each) for each in re.findall(r'class="cost (?:net|paid-[ab])" style="width:([0-9.]+)%"', page)]
     one = report.overlap.contention[1]
     assert widths[-2:] == pytest.approx(

@@ -20,6 +20,7 @@ Examples:
   traceviz check-overlap captures/ -a collective:all_reduce -b compute --min-overlap 80% --steps 10:13
   traceviz check-overlap report.sqlite -a "nvtx:backward+!comm" -b comm --format md
   traceviz check-overlap overlapped/ --baseline serial/ -a "nvtx:DP Embedding" -b "nvtx:MP Embedding" --claimed 1.3x
+  traceviz check-overlap after/ --baseline before/ --require-faster --min-overlap 0
   traceviz check-overlap captures/ --brief
   traceviz check-overlap captures/ --save results.db --commit 1a2b3c
 
@@ -30,7 +31,8 @@ Selectors: nvtx:NAME, op:NAME, hlo:NAME, kernel:PART, stream:N, collective:NAME,
 
 \b
 Exit code: 0 the bar is met, 1 it is not, 2 bad input or usage, 3 inconclusive. With --claimed also 1 for a claim that
-can't be or was not reached, 3 where that can't be told."""
+can't be or was not reached, 3 where that can't be told; with --require-faster 1 where the step is not FASTER than the
+baseline's, 3 where that can't be told."""
 
 
 def check_overlap(
@@ -50,6 +52,7 @@ def check_overlap(
     comm: option.Comm = None,
     baseline: option.Baseline = None,
     claimed: option.Claimed = None,
+    require_faster: option.RequireFaster = False,
     save: Annotated[
         Path | None,
         typer.Option(metavar="DB", help="Append this run to a history (see: traceviz history).", show_default=False),
@@ -75,13 +78,13 @@ def check_overlap(
     if brief and verbose:
         raise TracevizError("--brief and --verbose exclude each other.", hint="Give one of them.")
     bar = option.read_ratio(min_overlap)
+    from analyzers.compare.against import with_baseline
     from analyzers.replay.worth import with_worth
     from analyzers.verdict import check
     from traceviz.output import contract
     from traceviz.output.views import overlap as view
 
-    if claimed is not None:
-        check.check_claimed(claimed, has_baseline=bool(baseline))
+    check.check_against(claimed, require_faster=require_faster, has_baseline=bool(baseline))
     runs = [options.paths, *([baseline] if baseline else [])]
     with progress() as on_progress, options.opened_together(runs, on_progress, by_process=True) as (run, *alone):
         result = check.check_overlap(
@@ -92,8 +95,18 @@ def check_overlap(
             baseline=alone[0] if alone else None,
             narrowing=options.narrowing,
             accept_apparent=options.accept_apparent,
-            claimed=claimed,
         )
+        for one in alone:
+            result = with_baseline(
+                result,
+                run,
+                one,
+                narrowing=options.narrowing,
+                claimed=claimed,
+                of_pair=option.is_pair_given(context),
+                accept_apparent=options.accept_apparent,
+                require_faster=require_faster,
+            )
         result = with_worth(result, run, options.narrowing, everywhere=output == "json")
         if save is not None:
             from traceviz.history import database

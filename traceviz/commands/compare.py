@@ -70,7 +70,7 @@ def compare(
     brief: option.Brief = False,
     output: option.OutputFormat = "text",
 ) -> None:
-    """What changed from one run to another, and can a claimed speedup be?
+    """Compare two runs; check a claimed speedup.
 
     Step time, overlap, exposed communication and syncs per step, per rank and per region, on the steps that all have.
     """
@@ -113,18 +113,39 @@ def compare(
 
 
 def labels_of(paths: Sequence[Path]) -> list[str]:
-    """Short names of runs by their paths, told apart by a number where they are the same.
+    """Short names of runs: their files', with as many folders as it takes to tell them apart.
 
-    >>> labels_of([Path("a/serial.rank*.json.gz"), Path("b/serial/"), Path("x.sqlite")])
-    ['serial', 'serial (2)', 'x']
+    >>> labels_of([Path("a/serial.rank*.json.gz"), Path("b/serial/"), Path("x.sqlite"), Path("before/*")])
+    ['a/serial', 'b/serial', 'x', 'before']
     """
+    parts = [_parts(path) for path in paths]
+    found = [one[-1] for one in parts]
+    for i, own in enumerate(parts):
+        alike = [other for k, other in enumerate(parts) if k != i and other[-1] == own[-1] and other != own]
+        most = max((_common_end(own, other) for other in alike), default=0)
+        found[i] = "/".join(own[-most - 1 :])
+    names = [path.name for path in paths]
+    is_clear = [names.count(name) == 1 and found.count(label) > 1 for name, label in zip(names, found, strict=True)]
+    found = [name if clear else label for name, label, clear in zip(names, found, is_clear, strict=True)]
+    return [f"{label} ({found[:i].count(label) + 1})" if label in found[:i] else label for i, label in enumerate(found)]
+
+
+def _parts(path: Path) -> tuple[str, ...]:
+    """The folders of a run and its name, which is the last folder's where files are named by rank or by * alone."""
     from analyzers.readers.formats import SUFFIXES
 
     suffix = re.compile(rf"(\.pt\.trace)?({'|'.join(map(re.escape, SUFFIXES))})$")
-    found: list[str] = []
-    for path in paths:
-        stem = suffix.sub("", path.name)
-        name = _RANK.sub("", stem) or path.parent.name or stem or "run"
-        same = sum(known == name or known.startswith(f"{name} (") for known in found)
-        found.append(f"{name} ({same + 1})" if same else name)
-    return found
+    stem = suffix.sub("", path.name)
+    name = _RANK.sub("", stem).strip("*?._-")
+    folders = tuple(one for one in path.parent.parts if one not in ("/", "."))
+    return (*folders, name) if name else folders or (stem or "run",)
+
+
+def _common_end(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many parts from the end on two paths have in common."""
+    count = 0
+    for mine, theirs in zip(reversed(one), reversed(other), strict=False):
+        if mine != theirs:
+            break
+        count += 1
+    return count

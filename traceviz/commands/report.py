@@ -20,7 +20,8 @@ Examples:
 
 \b
 Exit code, once all is written: 0 the bar is met, 1 it is not, 3 inconclusive; 2 bad input or usage, nothing written.
-With --claimed also 1 for a claim that can't be or was not reached, 3 where that can't be told."""
+With --claimed also 1 for a claim that can't be or was not reached, 3 where that can't be told; with --require-faster 1
+where the step is not FASTER than the baseline's, 3 where that can't be told."""
 
 
 def report(
@@ -40,6 +41,7 @@ def report(
     comm: option.Comm = None,
     baseline: option.Baseline = None,
     claimed: option.Claimed = None,
+    require_faster: option.RequireFaster = False,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="The folder to write into; made where needed.")
     ] = Path("traceviz-report"),
@@ -55,17 +57,18 @@ def report(
     """
     options = RunOptions.of(context.params)
     bar = option.read_ratio(min_overlap)
-    from analyzers.verdict.check import check_claimed
+    from analyzers.verdict.check import check_against
     from traceviz.output.views import claim
     from traceviz.reports import files
     from traceviz.reports.report import command_of, make
 
-    if claimed is not None:
-        check_claimed(claimed, has_baseline=bool(baseline))
+    check_against(claimed, require_faster=require_faster, has_baseline=bool(baseline))
+    of_pair = option.is_pair_given(context)
     given = (("--ranks", ranks), ("--steps", steps), ("--step-by", step_by), ("--window", window))
     more = [word for option, value in given if value is not None for word in (option, value)]
     more += ["--all"] * everything + ["--no-align"] * no_align + ["--accept-apparent"] * accept_apparent
-    command = command_of(options.paths, a, b, bar, *more, baseline=baseline or (), claimed=claimed)
+    more += ["--require-faster"] * require_faster
+    command = command_of(options.paths, a, b, bar, *more, baseline=baseline or (), claimed=claimed, of_pair=of_pair)
     runs = [options.paths, *([baseline] if baseline else [])]
     with progress() as on_progress, options.opened_together(runs, on_progress, lists=True) as (run, *alone):
         made = make(
@@ -75,6 +78,8 @@ def report(
             min_overlap=bar,
             baseline=alone[0] if alone else None,
             claimed=claimed,
+            of_pair=of_pair,
+            require_faster=require_faster,
             narrowing=options.narrowing,
             accept_apparent=options.accept_apparent,
             command=command,

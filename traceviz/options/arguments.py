@@ -38,11 +38,18 @@ Baseline = Annotated[
         metavar="TRACE", help="A run without the overlap, to say what it gained; repeatable.", show_default=False
     ),
 ]
+RequireFaster = Annotated[
+    bool,
+    typer.Option(
+        "--require-faster",
+        help="End with 1 unless the step is FASTER than the baseline's, with 3 where that can't be told.",
+    ),
+]
 Claimed = Annotated[
     str | None,
     typer.Option(
         metavar="SPEEDUP",
-        help="A stated speedup of the pair to check, such as 14.7x; 30% is 1.3x.",
+        help="A stated speedup to check, such as 14.7x; 30% is 1.3x. Of the pair with -a or -b, else of the step.",
         show_default=False,
     ),
 ]
@@ -124,6 +131,12 @@ Dask = Annotated[
         show_default=False,
     ),
 ]
+
+
+def is_pair_given(context: typer.Context) -> bool:
+    """Whether the user names a side: then a claim is about the pair."""
+    sources = [context.get_parameter_source(name) for name in ("a", "b")]
+    return any(source is not None and source.name != "DEFAULT" for source in sources)
 
 
 def read_ratio(text: str) -> float:

@@ -14,6 +14,7 @@ from analyzers.common.ids import collective_id, instance_id
 from analyzers.common.records import values
 from analyzers.syncs.groups import SyncGroup, sync_groups
 from analyzers.syncs.rests import in_sentences
+from analyzers.verdict.claim import word_of
 from traceviz.options.again import CommandLine
 from traceviz.output import contract
 from traceviz.output.contract import IDLE_UNKNOWN, gap_of
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from analyzers.syncs.report import OrderReport
     from analyzers.trace.alignment import Clocks
     from analyzers.trace.step_table import StepsUsed
+    from analyzers.verdict.against import StepsAgainst
     from analyzers.verdict.claim import Claim
     from analyzers.verdict.result import OverlapResult
 
@@ -63,7 +65,10 @@ def overlap(result: OverlapResult, line: CommandLine) -> Json:
         "verdict": result.verdict,
         "passed": result.passed,
         "reason": result.reason,
-        "lines": [*(one.text for one in result.lines), *([result.steps.sentence] if result.steps and result.steps.sentence else [])],
+        "lines": [
+            *(one.text for one in result.lines),
+            *([result.steps.sentence] if result.steps and result.steps.sentence else []),
+        ],
         "pair": {"a": result.a, "b": result.b, "paired_by": result.paired_by},
         "bar": result.bar,
         "steps": _steps(result.steps),
@@ -110,7 +115,8 @@ def overlap(result: OverlapResult, line: CommandLine) -> Json:
         ],
         "counters": _counters(result),
         "fix": contract.fix(result.fix),
-        "claim": _claim(result.claim),
+        "against": _against(result.against),
+        "claim": _claim(result.claim, result.claim_reason),
         "claim_reason": result.claim_reason,
         "caveats": caveats(result.warnings),
         "next": _after_overlap(result, line, [one for one in (gap_of(deciding, cause) for cause in causes) if one])
@@ -150,11 +156,20 @@ def _counters(result: OverlapResult) -> Json | None:
     return None if found is None else {"sentence": found.sentence, "likely": [one.contention for one in found.likely]}
 
 
-def _claim(claim: Claim | None) -> Json | None:
+def _against(step: StepsAgainst | None) -> Json | None:
+    """Step time against the baseline's; None without one."""
+    if step is None:
+        return None
+    return {name: getattr(step, name) for name in ("word", "before_ns", "after_ns", "steps", "could_ns", "reason")}
+
+
+def _claim(claim: Claim | None, reason: str) -> Json | None:
     """A stated speedup; None where none was, or it could not be checked."""
     if claim is None:
         return None
     return {
+        "word": word_of(claim, reason),
+        "about": claim.about,
         "claimed": claim.claimed,
         "bound": _ratio(claim.bound),
         "possible": not claim.impossible,
@@ -346,7 +361,8 @@ def compare(result: Comparison, line: CommandLine) -> Json:
         "steps": _ranks(result.steps),
         "ranks": _ranks(result.ranks),
         "runs": [_compared(run) for run in result.runs],
-        "claim": _claim(result.claim),
+        "claim": _claim(result.claim, result.claim_reason),
+        "claim_reason": result.claim_reason,
         "caveats": caveats(result.warnings),
         "next": [line.again("check-overlap", traces=[path]) for path in list(paths.values())[::-1][:MOST_NEXT]],
     }

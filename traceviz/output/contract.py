@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from analyzers.syncs.report import OrderReport
     from analyzers.trace.alignment import Clocks
     from analyzers.trace.step_table import StepsUsed
+    from analyzers.verdict.against import StepsAgainst
     from analyzers.verdict.bound import Bound
     from analyzers.verdict.check import OverlapResult
     from analyzers.verdict.claim import Claim
@@ -90,8 +91,9 @@ def overlap(result: OverlapResult) -> Json:
         "worth_unknown": result.worth_unknown,
         "communication": [values(one) for one in result.communication],
         "stake": {**values(result.stake), "dominates": result.stake.dominates} if result.stake else None,
+        "against": _against(result.against),
         "gain": _gain(result.gain),
-        "claim": _claim(result.claim),
+        "claim": _claim(result.claim, result.claim_reason),
         "claim_reason": result.claim_reason,
         "contention": _contention(result.cost),
         "counters": _contended(result.contended),
@@ -199,9 +201,23 @@ def _gain(gain: Gain | None) -> Json | None:
     return {**values(gain), **ratios}
 
 
-def _claim(claim: Claim | None) -> Json | None:
+def _against(step: StepsAgainst | None) -> Json | None:
+    """Step time against the baseline's; null without one. Times are null where nothing could be compared."""
+    if step is None:
+        return None
+    names = ("before_ns", "after_ns", "low_ns", "high_ns")
+    known = {name: getattr(step, name) if step.moved else None for name in names}
+    more = _fields(step, "ratio", "speedup", "steps", "ranks", "disjoint", "could_ns", "reason", "different_profilers")
+    return {"word": step.word, **known, **more, "is_required": step.is_required, "sentence": step.sentence}
+
+
+def _claim(claim: Claim | None, reason: str = "") -> Json | None:
     """A stated speedup, and whether it can be and was reached; null where none is held against anything."""
-    return None if claim is None else {**values(claim), "shown": claim.shown, "words": claim.words}
+    from analyzers.verdict.claim import word_of
+
+    if claim is None:
+        return None
+    return {**values(claim), "word": word_of(claim, reason), "shown": claim.shown, "words": claim.words}
 
 
 def _clocks(clocks: Clocks | None) -> Json | None:
@@ -502,19 +518,21 @@ def report(command: str, shown: Json, answers: Mapping[str, Json]) -> Json:
 
 
 def comparison(result: Comparison) -> Json:
-    """`traceviz.compare/2`: figures per step in whole ns; changes are against the first run.
+    """`traceviz.compare/3`: figures per step in whole ns; changes are against the first run.
 
-    Since `/1`, `effective_gain` and `speedup` are check-overlap's, over A and B of the first run; `sync_ns` ends where
-    the call returns; a claim has what was `measured`, and whether that has `shown` it.
+    Since `/2`, `verdict` is the step's word alone ("same" for what was "no-difference"), as in `against`;
+    `effective_gain` and `speedup` count what overlaps in the first run already; `work_ns` of `growth` holds no work
+    that only came in another order; a claim without a pair is `about` the step.
     """
     return {
-        "schema": "traceviz.compare/2",
+        "schema": "traceviz.compare/3",
         "reason": result.reason,
         "pair": {"a": result.a, "b": result.b},
         "steps": list(result.steps),
         "ranks": list(result.ranks),
         "runs": [_run(run) for run in result.runs],
-        "claim": _claim(result.claim),
+        "claim": _claim(result.claim, result.claim_reason),
+        "claim_reason": result.claim_reason,
         "warnings": _warnings(result.warnings),
     }
 
@@ -527,6 +545,7 @@ def _run(run: ComparedRun) -> Json:
         "label": run.label,
         "captures": list(run.captures),
         "verdict": run.verdict if run.changes else None,
+        "against": _against(run.against),
         "speedup": run.speedup,
         "counters": {name: _state(state) for name, state in pooled(run.counters).items()} if run.counters else None,
         "contended": _contended(run.contended),

@@ -20,6 +20,7 @@ __all__ = [
     "duration",
     "error",
     "from_to",
+    "gained_share",
     "instant",
     "listing",
     "part_of",
@@ -29,6 +30,17 @@ __all__ = [
     "span",
     "unshown",
 ]
+
+
+def gained_share(ratio: float | None) -> str:
+    """What was gained of what could be, as a percentage; a loss is nothing gained, however large.
+
+    >>> gained_share(0.404), gained_share(-4.81), gained_share(0.0), gained_share(None), gained_share(18.1)
+    ('40.4 %', 'nothing gained', 'nothing gained', '–', '>100 %')
+    """
+    if ratio is not None and ratio > 1:
+        return ">100 %"
+    return "nothing gained" if ratio is not None and ratio <= 0 else percent(ratio)
 
 
 def listing(items: list[str], most: int = 8) -> str:

@@ -1,4 +1,4 @@
-"""The panel "What overlap cost": per rank what overlapped, what both sides paid back, and what is left."""
+"""The panel "What overlap cost": per rank what overlapped, what both sides lost to contention, and what is left."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ def panel(result: OverlapResult) -> str:
     longest = max(max(one.real_overlap_ns, sum(_paid(one))) for one in shown)
     named = result.device_labels
     rows = "\n".join(_row(named.name(one.rank, one.device), one, longest) for one in shown)
-    keys = [("net", "net overlap"), ("paid-a", f"paid back by '{result.a}'"), ("paid-b", f"paid back by '{result.b}'")]
+    lost = [(kind, f"lost by '{side}' to contention") for kind, side in (("paid-a", result.a), ("paid-b", result.b))]
+    keys = [("net", "net overlap"), *lost]
     legend = " ".join(f'<span class="cost {kind}"></span> {escape(text)}' for kind, text in keys)
     more = len(result.contention) - len(shown)
     note = f'<p class="note">… and {more} more ranks</p>' if more > 0 else ""
     return (
-        "<h3>What overlap cost: overlapped, paid back, net</h3>\n"
+        "<h3>What overlap cost: overlapped, lost to contention, net</h3>\n"
         f'<p class="note">{legend}</p>\n<div class="costs">\n{rows}\n</div>{note}'
     )
 
@@ -42,7 +43,7 @@ def _row(name: str, one: Contention, longest: int) -> str:
     unknown = [letter for letter, side in zip("AB", (one.a, one.b), strict=True) if side.paid_ns is None]
     net = f"at most {duration(max(one.high_ns, 0))}" if unknown else duration(max(one.net_overlap_ns or 0, 0))
     text = f"{duration(one.real_overlap_ns)} overlapped, net {net}"
-    text += f"; what {' and '.join(unknown)} paid is not known" if unknown else ""
+    text += f"; what {' and '.join(unknown)} lost is not known" if unknown else ""
     cells = f'<span class="cost-name">{escape(name)}</span><span class="cost-bar">{bars}</span>'
     return f'<div class="cost-row">{cells} {text}</div>'
 

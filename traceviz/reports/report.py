@@ -8,6 +8,7 @@ from pathlib import Path
 
 from analyzers.collectives.report import Collectives
 from analyzers.common.records import Record
+from analyzers.compare.against import with_baseline
 from analyzers.info import TraceInfo
 from analyzers.replay.answer import what_if
 from analyzers.replay.result import WhatIf
@@ -54,6 +55,8 @@ def make(
     min_overlap: float = check.DEFAULT_BAR,
     baseline: Trace | PartitionedRun | None = None,
     claimed: float | str | None = None,
+    of_pair: bool = True,
+    require_faster: bool = False,
     narrowing: Narrowing = ALL,
     accept_apparent: bool = False,
     command: str = "",
@@ -62,8 +65,9 @@ def make(
 
     Parameters
     ----------
-    a, b, min_overlap, baseline, claimed, narrowing, accept_apparent : as `check_overlap` takes them; on a window of
-        time the timeline opens, too.
+    a, b, min_overlap, baseline, narrowing, accept_apparent : as `check_overlap` takes them; on a window of time the
+        timeline opens, too.
+    claimed, of_pair, require_faster : as `with_baseline` takes them.
     command : what to give as the command that makes this report; of a whole run it is known.
     """
     runs = [as_run(one) for one in (run, baseline) if one is not None]
@@ -75,16 +79,26 @@ def make(
         b,
         min_overlap=min_overlap,
         baseline=alone[0] if alone else None,
-        claimed=claimed,
         narrowing=narrowing,
         accept_apparent=accept_apparent,
     )
+    for one in alone:
+        result = with_baseline(
+            result,
+            run,
+            one,
+            narrowing=narrowing,
+            claimed=claimed,
+            of_pair=of_pair,
+            accept_apparent=accept_apparent,
+            require_faster=require_faster,
+        )
     result = with_worth(result, run, narrowing)
     if not command and narrowing == ALL and all(each.trace.whole is None for each in runs):
         against = [one.path for each in alone for one in each.trace.captures]
-        more = ["--accept-apparent"] * accept_apparent
+        more = ["--accept-apparent"] * accept_apparent + ["--require-faster"] * require_faster
         captures = [one.path for one in run.trace.captures]
-        command = command_of(captures, a, b, min_overlap, *more, baseline=against, claimed=claimed)
+        command = command_of(captures, a, b, min_overlap, *more, baseline=against, claimed=claimed, of_pair=of_pair)
     return Report(
         result,
         answers.collectives(run, narrowing),
@@ -114,6 +128,7 @@ def command_of(
     *more: str,
     baseline: Sequence[str] = (),
     claimed: float | str | None = None,
+    of_pair: bool = True,
 ) -> str:
     """The command line that makes a report, with the names that its captures have in it.
 
@@ -123,6 +138,7 @@ def command_of(
     paths, baseline = gathered(paths), gathered(baseline)
     names = shown_paths([*paths, *baseline])
     alone = [word for path in baseline for word in ("--baseline", names[path])]
-    words = [*(names[path] for path in paths), "-a", a, "-b", b, "--min-overlap", f"{100 * min_overlap:g}%"]
+    pair = ["-a", a, "-b", b] if of_pair or claimed is None else []  # named, it is what a claim is about
+    words = [*(names[path] for path in paths), *pair, "--min-overlap", f"{100 * min_overlap:g}%"]
     words += [*alone, *([] if claimed is None else ["--claimed", str(claimed)]), *more]
     return shlex.join(["traceviz", "report", *words, "-o", "report"])

@@ -52,8 +52,17 @@ def summary(report: Report, *, with_image: bool) -> str:
 
 def first(result: OverlapResult) -> str:
     """The first lines, the verdict as a heading that is seen from afar."""
-    verdict, *more = (quoted(_cut(line)) for line in (one.text for one in result.lines))
-    return "\n".join([f"### {ICONS[result.passed]} {verdict}", "", *(f"- {line}" for line in more)]) + "\n"
+    verdict, *more = (quoted(_cut(one.text)) for one in result.lines)
+    return "\n".join([f"### {icon_of(result)} {verdict}", "", *(f"- {line}" for line in more)]) + "\n"
+
+
+def icon_of(result: OverlapResult) -> str:
+    """Whether the bar is met; never green where the step got slower, or had to get faster and did not."""
+    code = result.against.exit_code if result.against else 0
+    if code == 1 or (result.passed and code):
+        return ICONS[False] if code == 1 else ICONS[None]
+    is_slower = result.against is not None and result.against.is_slower
+    return ICONS[None] if result.passed and is_slower else ICONS[result.passed]
 
 
 def claimed(result: OverlapResult) -> str:

@@ -116,9 +116,12 @@ def server_of(allowed: Allowed, more: Sequence[str] = ()) -> MCPServer:
     async def compare(
         before: One,
         after: One,
-        a: A = "comm",
-        b: B = "compute",
-        claimed: Annotated[str, Field(description="A stated speedup to check, such as 14.7x.")] = "",
+        a: A = "",
+        b: B = "",
+        claimed: Annotated[
+            str,
+            Field(description="A stated speedup to check, such as 14.7x; of the pair with a or b, else of the step."),
+        ] = "",
         ranks: Ranks = "",
         steps: Steps = "",
     ) -> str:

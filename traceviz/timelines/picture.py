@@ -128,7 +128,7 @@ def picture(
         marks,
         texts,
         (result.a, result.b),
-        f"{result.verdict.upper()}: {result.sentence}",
+        f"{result.verdict.upper()}: {result.first_sentence}",
         shown,
         low,
         high,

@@ -43,13 +43,17 @@ def loaded(scenario: str, ranks: int = 2) -> Trace:
 def test_a_capture_does_not_differ_from_itself(scenario: str) -> None:
     result = compare([loaded(scenario), load(files(scenario))])
     (_, after) = result.runs
-    assert (after.verdict, after.regions_that_differ, result.exit_code) == ("no-difference", [], 0)
+    assert (after.verdict, after.regions_that_differ, result.exit_code) == ("same", [], 0)
     assert {one.call for one in after.changes.values()} == {"equal"}
     assert after.speedup == 1
-    if after.gain:  # (a + b − together) / min(a, b), of medians: it gains over a + b what it overlaps itself
+    if after.gain and after.gain.first_overlap_ns:  # what overlaps there already is not gained again
+        assert after.gain.effective_gain in (0, None)
+        assert after.gain.speedup == 1
+    elif after.gain:  # medians of A and of B, against that of both
         a, b, together = after.gain.a.before_ns, after.gain.b.before_ns, after.gain.together.before_ns
-        assert after.gain.effective_gain == (a + b - together) / min(a, b)
-        assert after.gain.speedup == (a + b) / together
+        assert after.gain.effective_gain == (a + b - together) / min(a, b) == pytest.approx(0, abs=0.1)
+    assert after.against is not None
+    assert (after.against.word, after.against.gained_ns) == ("SAME", 0)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +268,9 @@ def test_a_pair_asked_for_that_is_not_there_can_not_be_told() -> None:
     asked = compare(traces, "nvtx:Region")
     assert asked.exit_code == 3
     assert "did you mean 'region'" in asked.reason
-    assert compare(traces, claimed=1.2).exit_code == 3
+    assert compare(traces, "comm", claimed=1.2).exit_code == 3
+    of_step = compare(traces, claimed=1.2)  # of the step, which takes as long as before
+    assert (of_step.exit_code, of_step.claim.shown, of_step.claim.measured) == (1, False, 1.0)  # type: ignore[union-attr]
 
 
 PAIR = "nvtx:optimizer", "nvtx:emb_lookup"
@@ -328,7 +334,8 @@ def test_several_pipelines_stand_in_one_frame() -> None:
     assert tuple(frame.index) == labels
     assert frame.loc["overlap", "step_ns"] < frame.loc["serial", "step_ns"] == frame.loc["again", "step_ns"]
     assert frame.loc["again", "effective_gain"] == 0
-    assert repr(result) == "<comparison against serial: overlap too-few-steps, again no-difference>"
+    told = "<comparison against serial: overlap faster, again same>"
+    assert repr(result) == told, "three steps of 2.53 to 3.01 ms, and of 2.10 to 2.26"
 
 
 @pytest.mark.parametrize("labels", [("a",), ("a", "a"), ("a", "b", "c")])

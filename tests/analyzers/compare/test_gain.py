@@ -15,15 +15,24 @@ def test_gain_bound_and_contention_by_hand() -> None:
     assert gain.overlap_ns - gain.lost_ns == 160, "what overlaps and isn't lost to contention is gained"
 
 
-def test_a_run_against_itself_gains_what_it_overlaps_as_check_overlap_says_too() -> None:
+def test_a_run_against_itself_gains_nothing_as_check_overlap_says_too() -> None:
     ranks = [rank_of((330, 260, 250), (300, 200, 10), (90, 700, 33))]
     gain, baseline = pair_gain(ranks, ranks, 0), gain_over(ranks, ranks, 0)
     assert gain is not None
     assert baseline is not None
-    # Medians: A 300, B 260, together of 340, 490 and 757: 490.
+    # Medians: A 300, B 260, together of 340, 490 and 757: 490; it took that before, too.
     for one in (gain, baseline):
-        assert (one.effective_gain, one.speedup) == ((300 + 260 - 490) / 260, 560 / 490)
+        assert (one.before_ns, one.effective_gain, one.speedup) == (490, 0, 1)
+        assert one.speedup_bound == 560 / 300
     assert {gain.a.call, gain.b.call, gain.together.call} == {"equal"}
+
+
+def test_what_overlapped_before_is_no_gain_by_hand() -> None:
+    """Of 300 and 200, 50 overlapped: 450. Now together 340: 110 of the 150 left to gain, 450 / 340 = 1.32x."""
+    before, after = [rank_of(*[(300, 200, 50)] * 6)], [rank_of(*[(330, 260, 250)] * 6)]
+    for one in (pair_gain(before, after, 0), gain_over(before, after, 0)):
+        assert one is not None
+        assert (one.before_ns, one.effective_gain, one.speedup) == (450, 110 / 150, 450 / 340)
 
 
 def test_a_rank_without_instances_has_no_gain() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 
 import numpy as np
@@ -44,6 +45,26 @@ def test_every_step_longer_is_called_only_where_there_are_enough() -> None:
     assert change(enough, enough + 10, tests=2).call == "too-few", "asked twice, it takes more"
 
 
+@pytest.mark.parametrize(("fewer", "more"), [(1, 1), (1, 30), (2, 2), (2, 5), (2, 6), (3, 3), (3, 4), (4, 4), (3, 9)])
+def test_disjoint_steps_are_a_change_where_chance_seldom_orders_them_so(fewer: int, more: int) -> None:
+    """Of all orders in which the steps of one program may come, at most 1 in 20 has those of one run first."""
+    labels = [0] * fewer + [1] * more
+    orders = set(itertools.permutations(labels)) if len(labels) <= 7 else None
+    count = len(orders) if orders is not None else math.comb(fewer + more, fewer)
+    before, after = np.arange(fewer) + 1000, np.arange(more) + 1500
+    told = count >= 20 and fewer > 1
+    assert change(before, after).call == ("more" if told else "too-few")
+    assert change(after, before).call == ("less" if told else "too-few")
+
+
+def test_three_steps_each_are_told_apart_only_where_they_are_disjoint() -> None:
+    assert change(ns(100, 110, 120), ns(121, 130, 140)).call == "more"
+    assert change(ns(100, 110, 120), ns(120, 130, 140)).call == "too-few", "one is as long as one before"
+    assert change(ns(100, 110, 120), ns(130, 115, 140)).call == "too-few", "all moved up, and two cross"
+    assert change(ns(100, 110, 120), ns(130, 105, 140)).call == "noise"
+    assert change(ns(100, 110, 120), ns(121, 130, 140), tests=2).call == "too-few", "asked twice, it takes more"
+
+
 def test_steps_that_go_both_ways_are_noise() -> None:
     before = ns(100, 200, 300, 400, 500, 600, 700)
     assert change(before, before[::-1].copy()).call == "noise"
@@ -60,7 +81,8 @@ def test_the_change_is_of_medians() -> None:
 def test_unequally_many_are_compared_unpaired() -> None:
     before, after = np.arange(8) + 100, np.arange(9) + 200
     assert change(before, after).call == "more"
-    assert change(before[:3], after).call == "too-few"
+    assert change(before[:3], after).call == "more", "three below nine: 1 of 220 orders"
+    assert change(before[:1], after).call == "too-few", "one below nine: 1 of 10 orders"
     assert change(before, np.arange(9) + 99).call == "noise"
 
 

@@ -10,7 +10,8 @@ from analyzers.compare.compare import compare
 from analyzers.load import load
 from tests.support.command_lines import invoked
 from tests.support.lossy_files import ten_steps
-from traceviz.output.views.compare import headline
+from traceviz.output.document import Paragraph
+from traceviz.output.views.compare import blocks, headline
 
 LOST = (12, 13)  # of 50: 4 %
 
@@ -47,5 +48,7 @@ def test_what_changed_is_said_where_the_step_time_is_within_noise(tmp_path: Path
     """Kernels of 400 ns take 440, and steps still end with the last one, 40 ns later each: 10,000 apart."""
     before, after = ten_steps(tmp_path / "before.json"), ten_steps(tmp_path / "after.json", longer_ns=40)
     result = compare([load([before]), load([after])], labels=("before", "after"))
-    assert result.runs[1].verdict == "changed"
-    assert headline(result).startswith("CHANGED: after against before: GPU busy 2.00 → 2.20 µs (+10 %), but step time")
+    assert result.runs[1].verdict == "same", "the word is of the step"
+    assert headline(result).startswith("SAME: after against before: step time")
+    said = [one.text for one in blocks(result) if isinstance(one, Paragraph) and one.title == "Most changed in after"]
+    assert said == ["GPU busy 2.00 → 2.20 µs (+10 %)."]

@@ -353,12 +353,14 @@ def test_what_overlap_cost_in_words() -> None:
     """A slowdown is claimed where it is sure, a range is told in any case, and unknown sides say what would help."""
     unknown = SideCost(None, None, None, 0, None, None, None, 400)
     slower, perhaps = SideCost(1.3, 1.2, 1.4, 7, 90, 60, 120, 400), SideCost(1.0, 0.9, 2.5, 1, 10, 0, 250, 400)
-    lone = "not known from this capture (too few ops of either side have a like one that ran alone: give --baseline)"
+    few = "too few kernels of either side have a matching one that ran alone"
+    lone = f"not known from this capture ({few}: give --baseline)"
     assert words_of(unknown, unknown) == lone
-    assert words_of(unknown, unknown, has_baseline=True).startswith("not known (too few ops of either side have")
+    assert words_of(unknown, unknown, has_baseline=True).startswith("not known (too few kernels of either side have")
     assert words_of(slower, perhaps) == (
-        "x 1.30x slower while beside y (1.20–1.40x; 7 like ops), 90 ns paid; "
-        "no slowdown of y shown beside x (0.90–2.50x; 1 like op); net 300 of 400 ns, 75 % of ideal"
+        "x 1.30x slower while overlapped with y (1.20–1.40x; 7 matching kernels), 90 ns lost to contention; "
+        "no slowdown of y shown while overlapped with x (0.90–2.50x; 1 matching kernel); "
+        "net 300 of 400 ns, 75 % of ideal"
     )
     assert words_of(slower, unknown).endswith("; net at most 390 of 400 ns")
     assert "net" not in words_of(perhaps, unknown)
@@ -510,8 +512,28 @@ def test_growth_is_contention_clocks_and_other_work() -> None:
     )
     found = growth([before], [after], shares=1)
     assert asdict(found) == {
-        "growth_ns": 170, "contention_ns": 60, "clocks_ns": 60, "work_ns": 50, "unknown_ns": 0,
+        "growth_ns": 170, "contention_ns": 60, "clocks_ns": 60, "work_ns": 50, "unknown_ns": 0, "wait_ns": 0,
     }  # fmt: skip
+
+
+def test_the_same_work_behind_other_ops_or_with_other_channels_is_no_other_work() -> None:
+    """Of 100 alone before. After, in another order: 2 alone of 100, 1 beside of 130; the bytes are the same."""
+    none, zeros = np.full(3, -1, np.int64), np.zeros(3, np.int64)
+    for told in ({"previous": ["x", "y"]}, {"group": ["0,1", "0,1"], "grid": [8, 16]}):
+        both = kinds(2).assign(**{"name": "same", "grid": 4, "bytes": 64, **told})
+        usual = np.ones(3, dtype=bool)
+        before = Timings(both, zeros, zeros, zeros, np.full(3, 100), zeros, none, usual)
+        after = Timings(both, zeros + 1, zeros, zeros, np.array([100, 100, 130]), np.array([0, 0, 130]), none, usual)
+        found = growth([before], [after], shares=1, wait_ns=7)
+        assert asdict(found) == {
+            "growth_ns": 30, "contention_ns": 30, "clocks_ns": 0, "work_ns": 0, "unknown_ns": 0, "wait_ns": 7,
+        }  # fmt: skip
+        other = replace_kinds(after, both.assign(bytes=[64, 128]))
+        assert growth([before], [other], shares=1).work_ns == 30, "other bytes are other work"
+
+
+def replace_kinds(one: Timings, kinds: pd.DataFrame) -> Timings:
+    return Timings(kinds, one.kind, one.rank, one.device, one.taken_ns, one.beside_ns, one.collective, one.usual)
 
 
 def test_growth_of_a_pair_sums_to_what_the_ops_take_longer() -> None:

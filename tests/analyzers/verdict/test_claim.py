@@ -9,7 +9,8 @@ from analyzers.common.errors import TracevizError
 from analyzers.compare.gain import pair_gain
 from analyzers.overlap.instances import Instances
 from analyzers.overlap.measure import RankOverlap, Side
-from analyzers.verdict.claim import check_claim, judge, read_speedup
+from analyzers.verdict.against import StepsAgainst
+from analyzers.verdict.claim import check_claim, claim_code, judge, judge_step, read_speedup, word_of
 from analyzers.verdict.gain import gain_over
 
 MS = 10**6
@@ -64,9 +65,13 @@ def test_no_instances_no_claim_and_no_claim_is_refused() -> None:
 @pytest.mark.parametrize(
     ("claimed", "shown", "words"),
     [
-        (1.06, True, "shown: measured 1.06x, ceiling 1.66x; 1.06x was claimed."),
-        (1.1, True, "shown: measured 1.06x, ceiling 1.66x; 1.1x was claimed."),  # 1.1 stands for 1.05 to 1.15
-        (1.5, False, "not shown: measured 1.06x, ceiling 1.66x; 1.5x was claimed."),
+        (1.06, True, "of the pair's time, 1.06x was claimed, and 1.06x measured (ceiling 1.66x)."),
+        (
+            1.1,
+            True,
+            "of the pair's time, 1.1x was claimed, and 1.06x measured (ceiling 1.66x).",
+        ),  # 1.1 stands for 1.05 to 1.15
+        (1.5, False, "of the pair's time, 1.5x was claimed, and 1.06x measured (ceiling 1.66x)."),
         (2.5, False, "two tasks of 500 ns and 330 ns can gain at most 1.66x; 2.5x measures something else."),
     ],
 )
@@ -135,7 +140,7 @@ def test_what_was_measured_is_not_impossible_whatever_the_bound_says() -> None:
     assert shown is not None
     assert beyond is not None
     assert (shown.possible, shown.shown, shown.impossible) == (False, True, False)
-    assert shown.words == "shown: measured 1.92x, ceiling 1.67x; 1.9x was claimed."
+    assert shown.words == "of the pair's time, 1.9x was claimed, and 1.92x measured (ceiling 1.67x)."
     assert beyond.impossible
 
 
@@ -146,3 +151,50 @@ def test_few_instances_can_refute_a_claim_and_never_prove_it() -> None:
     assert judge("1.6x", alone, 0, gain).reason == ""
     assert judge("1.4x", [rank_of()], 0, None).claim is None
     assert "both runs" in judge("1.4x", alone, 0, None).reason
+
+
+def step(word: str, before: int, after: int, steps: int = 20) -> StepsAgainst:
+    return StepsAgainst(word, before, after, min(after - before, 0), max(after - before, 0), steps, 2)
+
+
+@pytest.mark.parametrize(
+    ("stated", "against", "word", "code", "reason"),
+    [
+        ("1.2x", step("FASTER", 1200, 1000), "SHOWN", 0, ""),  # 1200 / 1000
+        ("25%", step("FASTER", 1200, 1000), "NOT SHOWN", 1, ""),
+        ("14.7x", step("FASTER", 1200, 1000), "NOT SHOWN", 1, ""),  # not of two tasks: nothing bounds it
+        ("14.7x", step("FASTER", 14700, 1000), "SHOWN", 0, ""),
+        (
+            "1.2x",
+            step("TOO FEW STEPS", 1200, 1000, 2),
+            "UNSURE",
+            3,
+            "2 common steps can't tell it from noise; it takes 6",
+        ),
+        ("1.2x", step("SAME", 1200, 1000), "UNSURE", 3, "the difference lies within noise"),
+        ("1.2x", step("SLOWER", 1000, 1200), "NOT SHOWN", 1, ""),
+        ("1.2x", StepsAgainst("INCONCLUSIVE", reason="why"), "UNSURE", 3, "why"),
+    ],
+)
+def test_a_claim_without_a_pair_is_about_the_step(
+    stated: str, against: StepsAgainst, word: str, code: int, reason: str
+) -> None:
+    found = judge_step(stated, against, "this run")
+    assert (word_of(found.claim, found.reason), claim_code(found.claim, found.reason)) == (word, code)
+    assert found.reason == reason
+    if found.claim is not None:
+        assert found.claim.words.startswith("of step time, ")
+        assert (found.claim.about, found.claim.bound) == ("step", None)
+
+
+def test_one_word_for_each_state_of_a_claim() -> None:
+    alone, beside = [rank_of(*[(300, 200, 0)] * 6)], [rank_of(*[(330, 260, 250)] * 6)]
+    gain = gain_over(alone, beside, 0)
+    words = {}
+    for stated, unseen in (("14.7x", ""), ("1.4x", ""), ("50%", ""), ("1.4x", "this run")):
+        found = judge(stated, alone, 0, gain, unseen=unseen)
+        words[stated, unseen] = word_of(found.claim, found.reason), claim_code(found.claim, found.reason)
+    assert [*words.values()] == [("IMPOSSIBLE", 1), ("SHOWN", 0), ("NOT SHOWN", 1), ("POSSIBLE", 3)]
+    few = judge("1.4x", [rank_of((300, 200, 0))], 0, gain_over([rank_of((300, 200, 0))], beside, 0))
+    assert word_of(few.claim, few.reason) == "UNSURE"
+    assert (word_of(None), word_of(None, "why")) == ("", "UNSURE")

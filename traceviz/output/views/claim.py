@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from analyzers.verdict.claim import Claim
+from analyzers.verdict.claim import IMPOSSIBLE, NOT_SHOWN, POSSIBLE, SHOWN, Claim, word_of
 from traceviz.output.document import Headline
+
+_NAMES = {IMPOSSIBLE: "IMPOSSIBLE CLAIM", POSSIBLE: "POSSIBLE CLAIM"}
+_MOODS = {IMPOSSIBLE: "bad", NOT_SHOWN: "bad", SHOWN: "good"}
 
 
 def blocks(claim: Claim | None, reason: str = "") -> list[Headline]:
@@ -13,14 +16,9 @@ def blocks(claim: Claim | None, reason: str = "") -> list[Headline]:
     ----------
     reason : why it can't be told; "" where it can.
     """
-    if claim is None:
-        return [Headline("CLAIM NOT CHECKED", f"{reason}.", "middle")] if reason else []
-    if claim.impossible:
-        return [Headline("IMPOSSIBLE CLAIM", claim.words, "bad")]
-    more = f" {reason[0].upper()}{reason[1:]}." if reason else ""
-    if claim.shown is None:
-        return [Headline("POSSIBLE CLAIM", claim.words + more, "middle")]
-    words = claim.words.partition(": ")[2]
-    if not claim.shown:
-        return [Headline("CLAIM NOT SHOWN", words, "bad")]
-    return [Headline("CLAIM UNSURE", words + more, "middle") if reason else Headline("CLAIM SHOWN", words, "good")]
+    word = word_of(claim, reason)
+    if not word:
+        return []
+    more = f"{reason[0].upper()}{reason[1:]}." if reason and word not in (IMPOSSIBLE, NOT_SHOWN, SHOWN) else ""
+    text = " ".join(part for part in (claim.words if claim else "", more) if part)
+    return [Headline(_NAMES.get(word, f"CLAIM {word}"), text, _MOODS.get(word, "middle"))]

@@ -6,19 +6,20 @@ from collections.abc import Sequence
 
 from analyzers.common.wording import Times, ranks_in_words
 from analyzers.compare.gain import PairGain
-from analyzers.compare.noise import DIFFERS, EQUAL, LESS, MORE, RUNS_APART, TOO_FEW, Change, Spread
+from analyzers.compare.noise import EQUAL, LESS, MORE, NOISE, RUNS_APART, TOO_FEW, Change, Spread
+from analyzers.compare.profilers import DIFFERENT_PROFILERS
 from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
 from analyzers.compare.steps import FIGURES
 from analyzers.contention.growth import Growth
 from analyzers.trace.memory import MemoryPeak
 from analyzers.trace.step_table import in_spans
+from analyzers.verdict.against import CHANGED, SAME
 from traceviz.output.document import Block, Headline, Paragraph, Table
-from traceviz.output.quantities import count_of, duration, from_to, listing, percent, size, span, unshown
+from traceviz.output.quantities import count_of, duration, from_to, gained_share, listing, percent, size, span, unshown
 from traceviz.output.views import claim
 from traceviz.output.views.caveats import caveats
 from traceviz.output.views.contended import contended, side_by_side
 
-MOODS = {"faster": "good", "slower": "bad", "no-difference": "good", "changed": "middle", "too-few-steps": "middle"}
 MOST_RANKS = 32
 MOST_REGIONS = 12
 LEAST_TOLD = 0.02  # of a side's growth
@@ -37,23 +38,27 @@ MEMORY_NOTES = {
 
 
 def blocks(result: Comparison) -> list[Block]:
-    """Verdicts, all runs in one table, per rank, regions that differ, gain, claim, warnings."""
+    """Verdicts, how alike the captures are, all runs in one table, per rank, regions that differ, claim, warnings."""
+    said_first = [Paragraph(one.message) for one in result.warnings if one.code == DIFFERENT_PROFILERS]
+    rest = caveats([one for one in result.warnings if one.code != DIFFERENT_PROFILERS])
     if not result.steps and result.reason and not result.runs[0].figures:
-        return [Headline("INCONCLUSIVE", f"{result.reason}.", "middle"), *caveats(result.warnings)]
+        return [Headline("INCONCLUSIVE", f"{result.reason}.", "middle"), *said_first, *rest]
     shown: list[Block] = []
     if result.reason:
         shown.append(Headline("INCONCLUSIVE", f"{result.reason}.", "middle"))
-    shown += claim.blocks(result.claim)
+    shown += claim.blocks(result.claim, result.claim_reason)
     shown += [_untold(result, run) if run.untrusted else _verdict(result, run) for run in result.runs[1:]]
+    shown += said_first
+    shown += [block for run in result.runs[1:] for block in _gained(result, run)]
     shown += _steps(result)
     shown.append(_figures(result))
-    shown += [_gain(result.runs[0], run, run.gain) for run in result.runs[1:] if run.gain]
-    shown += [_growth(result.runs[0], run, run.growth) for run in result.runs[1:] if run.growth]
+    shown += [_pair_time(result.runs[0], run, run.gain) for run in result.runs[1:] if run.gain]
+    shown += [block for run in result.runs[1:] for block in _growth(result.runs[0], run)]
     for run in result.runs[1:]:
         shown += side_by_side(result.runs[0].label, run.label, result.runs[0].counters, run.counters)
         shown += contended(run.contended)
     differing = [block for run in result.runs[1:] for block in _regions(result.runs[0], run)]
-    return [*shown, *differing, _lanes(result), *caveats(result.warnings)]
+    return [*shown, *differing, _lanes(result), *rest]
 
 
 def headline(result: Comparison) -> str:
@@ -63,17 +68,17 @@ def headline(result: Comparison) -> str:
 
 
 def _verdict(result: Comparison, run: ComparedRun) -> Headline:
-    step, first = run.changes["step_ns"], result.runs[0].label
-    word = run.verdict.replace("-", " ").upper()
-    moved = f"{_moved('step time', step)}, {_sure(step)}"
-    if run.verdict == "changed" and step.call not in (MORE, LESS):
-        moved = f"{_most_changed(result, run)}, but {moved}"
-    if all(one.call == EQUAL for one in _all_changes(run)):
+    """How the step stands against the first run's."""
+    step, changes = run.against, _all_changes(run)
+    if step is None:  # a run without figures
+        return Headline("INCONCLUSIVE", f"{result.reason}.", "middle")
+    moved = f"{step.moved}, {step.sure}"
+    if all(one.call == EQUAL for one in changes):
         moved = "every figure of every step is the same"
-    text = f"{run.label} against {first}: {moved}, over {_over(result)}."
-    if step.call in (MORE, LESS) and not step.beyond_runs:
+    text = f"{run.label} against {result.runs[0].label}: {moved}, over {_over(result)}."
+    if step.word == CHANGED:
         text += f" Captures of one program differ by {percent(RUNS_APART)} as well: repeat both."
-    return Headline(word, text, MOODS[run.verdict])
+    return Headline(step.word, text, step.mood)
 
 
 def _untold(result: Comparison, run: ComparedRun) -> Paragraph:
@@ -82,13 +87,28 @@ def _untold(result: Comparison, run: ComparedRun) -> Paragraph:
     return Paragraph(text, f"{run.label} against {result.runs[0].label}")
 
 
+def _gained(result: Comparison, run: ComparedRun) -> list[Block]:
+    """Step time gained, of what the pair could have gained; where the step did not change, what did."""
+    step = run.against
+    if step is None or run.untrusted:
+        return []
+    found: list[Block] = []
+    if step.gained:
+        pair = " and ".join(run.overlap.names) if run.overlap else _pair(result)
+        text = step.gained.replace("perfect overlap", f"perfect overlap of {pair}", 1)
+        whose = run.label if len(result.runs) > 2 else ""
+        found.append(Paragraph(f"{text[0].upper()}{text[1:]}.", whose))
+    most = _most_changed(result, run) if step.word == SAME else ""
+    return [*found, Paragraph(f"{most}.", f"Most changed in {run.label}")] if most else found
+
+
 def _moved(name: str, change: Change) -> str:
     by = percent(change.ratio, signed=True) if change.ratio is not None else _signed(change)
     return f"{name} {from_to(change.before_ns, change.after_ns)} ({by})"
 
 
 def _most_changed(result: Comparison, run: ComparedRun) -> str:
-    """What changed most of that which differs beyond noise: a mean figure, else a rank's, else a region's."""
+    """What changed most of that which differs beyond noise: a mean figure, else a rank's, else a region's, else ""."""
     named = [(_named(result, name), one) for name, one in run.changes.items()]
     named += [
         (f"rank {lane.rank}'s {_named(result, name)}", one) for lane in run.lanes for name, one in lane.changes.items()
@@ -96,8 +116,11 @@ def _most_changed(result: Comparison, run: ComparedRun) -> str:
     most = max(named, key=lambda each: _size(each[1])) if any(_size(one) for _, one in named) else None
     if most is not None:
         return _moved(*most)
-    region = next(one for one in run.regions_that_differ if one.change is None or one.change.call in (MORE, LESS))
-    name = f"'{region.name}' of rank {region.rank}"
+    beyond = (one for one in run.regions_that_differ if one.change is None or one.change.call in (MORE, LESS))
+    region = next(beyond, None)
+    if region is None:
+        return ""
+    name = f"'{region.name}' of rank {region.rank}" if region.name else f"work of rank {region.rank} in no range"
     if region.change is not None:
         return _moved(name, region.change)
     return f"{name} is {'gone' if region.after is None else 'new'}"
@@ -111,15 +134,6 @@ def _size(change: Change) -> float:
 def _all_changes(run: ComparedRun) -> list[Change]:
     found = [*run.changes.values(), *(one for lane in run.lanes for one in lane.changes.values())]
     return found + [region.change for region in run.regions if region.change]
-
-
-def _sure(change: Change) -> str:
-    if change.call == EQUAL:
-        return "the same in every step"
-    within = f"95 % interval {span(change.low_ns, change.high_ns)}"
-    if change.call == TOO_FEW:
-        return "too few steps to tell it from noise"
-    return within if change.call in DIFFERS else f"within noise ({within})"
 
 
 def _over(result: Comparison) -> str:
@@ -152,7 +166,7 @@ def _figures(result: Comparison) -> Table:
     rows.append(
         [
             f"effective gain over {first.label}",
-            *(percent(run.gain.effective_gain if run.gain else None) for run in runs),
+            *(_effective_gain(run.gain) for run in runs),
         ]
     )
     headers = ("per step", *(run.label for run in runs))
@@ -164,6 +178,15 @@ def _figure(run: ComparedRun, name: str) -> str:
     if name == "sync_ns" and not run.calls_recorded:
         return "not recorded"
     return _cell(run.figures[name], run.changes.get(name))
+
+
+def _effective_gain(gain: PairGain | None) -> str:
+    """What the pair gained of what it could; nothing is said of a time that lies within noise."""
+    if gain is None:
+        return "–"
+    if gain.together.call == NOISE:
+        return "within noise"
+    return gained_share(gain.effective_gain) + (" ?" if gain.together.call == TOO_FEW else "")
 
 
 def _highest(run: ComparedRun, first: ComparedRun) -> str:
@@ -229,40 +252,39 @@ def _interval(spread: Spread) -> str:
     return span(spread.low_ns, spread.high_ns)
 
 
-def _gain(first: ComparedRun, run: ComparedRun, gain: PairGain) -> Paragraph:
-    """What the pair gained, what it could have, and what contention took."""
-    together = gain.together
+def _pair_time(first: ComparedRun, run: ComparedRun, gain: PairGain) -> Paragraph:
+    """How long the pair takes, and how much less it could have."""
+    together, names = gain.together, " or ".join(run.overlap.names if run.overlap else "AB")
     text = (
-        f"A or B runs {from_to(together.before_ns, together.after_ns)} ({_signed(together)}) per instance on rank "
-        f"{gain.rank} (medians of {gain.first_instances} and {gain.instances}). With A and B of {first.label}: speedup "
-        f"of the two, (A + B) / together, {_times(gain.speedup)} of at most {_times(gain.speedup_bound)}, (A + B) / "
-        f"max(A, B); effective gain, (A + B - together) / min(A, B), {percent(gain.effective_gain)}. "
+        f"{names} runs for {from_to(gain.before_ns, together.after_ns)} per instance on rank {gain.rank} (medians of "
+        f"{gain.first_instances} and {gain.instances}): {_times(gain.speedup)} of at most "
+        f"{_times(gain.speedup_bound)}, (A + B) / max(A, B) of {first.label}"
     )
     if gain.speedup and gain.speedup_bound and gain.speedup > gain.speedup_bound:
-        text += "That is more than overlap can give: A and B themselves take less. "
-    text += (
-        f"Contention, own time against {first.label}: A {from_to(gain.a.before_ns, gain.a.after_ns)} "
-        f"({_signed(gain.a)}), B {from_to(gain.b.before_ns, gain.b.after_ns)} ({_signed(gain.b)})"
+        text += ". That is more than overlap can give: A and B themselves take less"
+    return Paragraph(f"{text}.", f"The pair in {run.label}")
+
+
+def _growth(first: ComparedRun, run: ComparedRun) -> list[Block]:
+    """Why each side's ops take longer, or less, than in the first run; each slowdown once."""
+    names = run.overlap.names if run.overlap else ("A", "B")
+    told = [_grown(name, one) for name, one in zip(names, run.growth or (), strict=False)]
+    if not told:
+        return []
+    return [Paragraph(f"{'. '.join(told)}.", f"Kernel time a rank and step against {first.label}, in {run.label}")]
+
+
+def _grown(name: str, one: Growth) -> str:
+    """Of one side: contention is kernels that run slower while overlapped with the other side."""
+    parts = (
+        (one.contention_ns, "contention: slower while overlapped"),
+        (one.clocks_ns, "clocks: matching kernels alone"),
+        (one.work_ns, "other work"),
+        (one.unknown_ns, "not known: never alone, or waits unknown"),
     )
-    if gain.overlap_ns and gain.lost_ns > 0:
-        text += f"; together they lose {duration(gain.lost_ns)}, while {duration(gain.overlap_ns)} overlap"
-    return Paragraph(f"{text}.", f"Gain of {run.label}")
-
-
-def _growth(first: ComparedRun, run: ComparedRun, growth: tuple[Growth, Growth]) -> Paragraph:
-    """Why each side's ops take longer, or less, than in the first run."""
-    sides = []
-    for name, one in zip("AB", growth, strict=True):
-        parts = (
-            (one.contention_ns, "contention"),
-            (one.clocks_ns, "clocks (like ops alone)"),
-            (one.work_ns, "other work"),
-            (one.unknown_ns, "not known (never alone, or waits unknown)"),
-        )
-        told = ", ".join(f"{_more(ns)} {what}" for ns, what in parts if abs(ns) >= LEAST_TOLD * abs(one.growth_ns))
-        sides.append(f"{name} {_more(one.growth_ns)} ({told})" if told else f"{name} as long")
-    text = f"ops by ops, a rank and step, against {first.label}: {'; '.join(sides)}"
-    return Paragraph(f"{text}.", f"Why A and B take longer or less in {run.label}")
+    told = "; ".join(f"{_more(ns)} {what}" for ns, what in parts if abs(ns) > LEAST_TOLD * abs(one.growth_ns))
+    waiting = f"; waiting for late ranks besides: {_more(one.wait_ns)}" if one.wait_ns else ""
+    return f"{name} {_more(one.growth_ns)} ({told}){waiting}" if told else f"{name} as long{waiting}"
 
 
 def _more(ns: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from analyzers.causes.table import CAUSES
+from analyzers.compare.profilers import DIFFERENT_PROFILERS
 from analyzers.lateness.own_work import OwnWork
 from analyzers.overlap.job import LastArrival
 from analyzers.overlap.measure import Missed, RankOverlap
@@ -13,17 +14,28 @@ from analyzers.syncs.of_steps import StepSync
 from analyzers.trace.overhead import DISTORTED
 from analyzers.verdict.findings import Finding, findings
 from analyzers.verdict.gain import Gain
-from analyzers.verdict.result import MOODS, OverlapResult
+from analyzers.verdict.result import OverlapResult
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table, worded
-from traceviz.output.quantities import duration, instant, listing, part_of, percent, percent_span, span, unshown
+from traceviz.output.quantities import (
+    count_of,
+    duration,
+    gained_share,
+    instant,
+    listing,
+    part_of,
+    percent,
+    percent_span,
+    span,
+    unshown,
+)
 from traceviz.output.views import claim
+from traceviz.output.views.at_stake import at_stake
 from traceviz.output.views.caveats import caveats
 from traceviz.output.views.communication import communication
 from traceviz.output.views.contended import contended
-from traceviz.output.views.at_stake import at_stake
 from traceviz.output.views.steps import steps
 
-FIRST = (DISTORTED, "window-decides")  # warnings that stand with the first lines
+FIRST = (DISTORTED, "window-decides", DIFFERENT_PROFILERS)  # warnings that stand with the first lines
 MOST_RANKS = 32
 FEW_RANKS = 8  # unless all is asked for
 MOST_INSTANCES = 8
@@ -33,7 +45,8 @@ FAR = 3.0  # times what steps typically differ from the median: those farther ar
 
 def brief(result: OverlapResult) -> list[Block]:
     """The first lines alone, what a claim comes to, and what the sides contend for."""
-    decides = [Paragraph(one.message) for one in result.warnings if one.code == "window-decides"]
+    first = ("window-decides", DIFFERENT_PROFILERS)
+    decides = [Paragraph(one.message) for one in result.warnings if one.code in first]
     return [*head(result), *steps(result.steps), *decides, *contended(result.contended)]
 
 
@@ -41,7 +54,7 @@ def head(result: OverlapResult) -> list[Block]:
     """The first lines, and what a claim comes to."""
     lines = [one.text for one in result.lines[1:]]
     return [
-        Headline(result.verdict.upper(), result.sentence, MOODS[result.verdict]),
+        Headline(result.verdict.upper(), result.first_sentence, result.mood),
         *([Bullets("", lines)] if lines else []),
         *claim.blocks(result.claim, result.claim_reason),
     ]
@@ -77,8 +90,7 @@ def figures(result: OverlapResult, *, verbose: bool = False) -> list[Block]:
     if result.cost_sentence:
         shown.append(Paragraph(result.cost_sentence, "Overlap costs"))
     shown += contended(result.contended)
-    if result.gain is not None:
-        shown.append(_gain(result.gain))
+    shown += _against(result, verbose=verbose)
     if any(rank.missed for rank in result.ranks):
         shown += _causes(result, verbose=verbose)
     shown += _of_hosts(result, verbose=verbose)
@@ -233,15 +245,27 @@ def _last_arrival(result: OverlapResult, one: LastArrival) -> Paragraph:
     return Paragraph(text, "By last arrival")
 
 
-def _gain(gain: Gain) -> Paragraph:
-    text = (
-        f"alone A takes {duration(gain.a_alone_ns)} and B {duration(gain.b_alone_ns)}, together they take "
-        f"{duration(gain.together_ns)} (medians of {gain.baseline_instances} and {gain.instances} instances on rank "
-        f"{gain.rank}). Effective gain, (A + B - together) / min(A, B): {percent(gain.effective_gain)}. "
-        f"Speedup of the two, (A + B) / together: {gain.speedup:.2f}x of at most {gain.speedup_bound:.2f}x, "
-        "(A + B) / max(A, B)."
+def _against(result: OverlapResult, *, verbose: bool) -> list[Block]:
+    """What the step gained over the baseline's; verbose, what the pair did, too."""
+    step, gain = result.against, result.gain
+    texts: list[str] = []
+    if step is not None and step.moved:
+        texts = [f"{step.sure}, over {count_of(step.steps, 'common step')}", *([step.gained] if step.gained else [])]
+    if gain is not None and verbose:
+        texts.append(_pair(gain))
+    text = ". ".join(f"{each[0].upper()}{each[1:]}" for each in texts)
+    return [Paragraph(f"{text}.", "Against the baseline")] if texts else []
+
+
+def _pair(gain: Gain) -> str:
+    if gain.speedup is None or gain.speedup_bound is None:
+        return f"Nothing of the pair ran on rank {gain.rank}"
+    return (
+        f"There A takes {duration(gain.a_alone_ns)} and B {duration(gain.b_alone_ns)}, the pair "
+        f"{duration(gain.before_ns)}; here {duration(gain.together_ns)} (medians of {gain.baseline_instances} and "
+        f"{gain.instances} instances on rank {gain.rank}): {gain.speedup:.2f}x of at most {gain.speedup_bound:.2f}x, "
+        f"(A + B) / max(A, B). Effective gain, of what could be hidden: {gained_share(gain.effective_gain)}"
     )
-    return Paragraph(text, "Against the baseline")
 
 
 def _causes(result: OverlapResult, *, verbose: bool) -> list[Block]:
