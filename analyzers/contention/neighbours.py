@@ -75,7 +75,7 @@ class StreamContention(Record, frozen=True):
     pairs: tuple[Pair, ...]
 
     def _repr_html_(self) -> str:
-        headers = ("kernel", "ops", "beside others", "slower", "lost")
+        headers = ("kernel", "ops", "overlapped", "slower", "lost")
         rows = [
             (
                 function(one.name),
@@ -87,12 +87,16 @@ class StreamContention(Record, frozen=True):
             for one in self.kernels
         ]
         return card(
-            "contention", "Kernels beside other streams, against like ones alone.", headers, rows, texts=("kernel",)
+            "contention",
+            "Kernels overlapped with other streams, against matching kernels alone.",
+            headers,
+            rows,
+            texts=("kernel",),
         )
 
     def __repr__(self) -> str:
         lost = sum(max(one.paid_ns or 0, 0) for one in self.kernels)
-        return f"<{len(self.kernels)} kernels ran beside other streams, and lost {duration(lost)}>"
+        return f"<{len(self.kernels)} kernels overlapped with other streams, and lost {duration(lost)}>"
 
     def to_frame(self) -> pd.DataFrame:
         """One row per kernel: name, ops, beside_ns, slowdown, paid_ns."""

@@ -468,8 +468,8 @@ class Replayed:
         known = float(self.pace.known.any(axis=1).mean())
         if known < 1 and any(not np.array_equal(one.steps, runs.first.steps) for one in runs.all):
             assumed.append(
-                f"{percent(1 - known)} of the ops never ran both alone and beside others: the range holds all from no "
-                "slowdown to no gain"
+                f"{percent(1 - known)} of the ops never ran both alone and overlapped, so their contention is unknown: "
+                "the range covers none to total"
             )
         matches, given = self.trace.matches, len(self.trace.rank_ids)
         if matches is not None and len(matches.collectives):

@@ -48,7 +48,8 @@ class Fidelity(Record, frozen=True):
         """How well it does, in a sentence."""
         return (
             f"step {duration(self.step_ns)}, captured {duration(self.measured_step_ns)} (error {percent(self.error)}); "
-            f"{percent(self.unexplained)} of the time that streams stood idle has no known reason"
+            + (f"{percent(self.unexplained)} of the idle time" if self.unexplained else "all idle time")
+            + f" on streams is {'un' if self.unexplained else ''}explained"
         )
 
 
@@ -285,7 +286,7 @@ class WhatIf(Record, frozen=True):
         now, then = one.worst_now, one.worst
         if now is None or then is None:
             return ""
-        of = " beside ".join(names_of(self.a, self.b))
+        of = " and ".join(names_of(self.a, self.b))
         ranks = self.device_labels
         if len(one.ranks) < 2:
             return f". Real overlap of {of} {percent(now.now_ratio)} → {percent(then.ratio)}"
@@ -325,7 +326,7 @@ class WhatIf(Record, frozen=True):
         return pd.DataFrame(rows, columns=["change", *columns])
 
     def _repr_html_(self) -> str:
-        headers = ("change", "step", "range", "gain", "real overlap", "binds next")
+        headers = ("change", "step", "range", "gain", "real overlap", "next bottleneck")
         rows = [
             (
                 one.change,
@@ -345,7 +346,7 @@ class WhatIf(Record, frozen=True):
             headers if rows else (),
             rows,
             mood=self.mood,
-            texts=("change", "binds next"),
+            texts=("change", "next bottleneck"),
             notes=notes,
             warnings=self.warnings,
         )

@@ -223,7 +223,7 @@ def check_bar(ratio: float) -> None:
     TracevizError : it is not in [0, 1].
     """
     if not isinstance(ratio, int | float) or not 0 <= ratio <= 1:
-        raise TracevizError(f"The bar {ratio!r} is no ratio in [0, 1].", hint="Write 60 % as 0.6.")
+        raise TracevizError(f"The threshold {ratio!r} is no ratio in [0, 1].", hint="Write 60 % as 0.6.")
 
 
 def answer(

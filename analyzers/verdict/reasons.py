@@ -194,7 +194,9 @@ def unsure(job: Job, passed: bool | None, bar: float, run: RunContext, ranks: Se
             f"{'its' if ops == 1 else 'their'} stream, so the profiler's times are wrong; cut there, a side is over 1 "
             "% shorter. Capture again, or with another profiler"
         )
-    measured = f"{figure}, bar {percent(bar)}" if job.real_overlap_ratio else f"none seen, bar {percent(bar)}"
+    measured = (
+        f"{figure}, threshold {percent(bar)}" if job.real_overlap_ratio else f"none seen, threshold {percent(bar)}"
+    )
     captured = len(run.ranks_captured) or run.ranks_given
     given = f"{captured} of the job's {run.ranks_known} ranks {'was' if captured == 1 else 'were'}"
     if job.apparent:
@@ -208,7 +210,7 @@ def unsure(job: Job, passed: bool | None, bar: float, run: RunContext, ranks: Se
         )
     if job.lost is not None:
         return (
-            f"measured {figure}, but {_lost(*job.lost)} on record: {range_} (bar {percent(bar)}). Capture again with "
+            f"measured {figure}, but {_lost(*job.lost)} on record: {range_} (threshold {percent(bar)}). Capture again with "
             "larger buffers, or less"
         )
     if job.low_given >= bar and (without := run.without(ranks)):
@@ -224,7 +226,7 @@ def unsure(job: Job, passed: bool | None, bar: float, run: RunContext, ranks: Se
         )
     if job.unaccounted_ns and (job.real_overlap_ratio or 0.0) < bar:
         return (
-            f"{measured}: but for {duration(job.unaccounted_ns)} the sides run beside work whose launch was not "
+            f"{measured}: but for {duration(job.unaccounted_ns)} the sides overlap work whose launch was not "
             f"captured, which may be theirs; at most {percent(high)} overlap. Start the capture a step earlier"
         )
     seen = figure if job.real_overlap_ratio else "none"
@@ -233,7 +235,7 @@ def unsure(job: Job, passed: bool | None, bar: float, run: RunContext, ranks: Se
     if unsure:
         why = f"clock error and unsure matches ({unsure:,} of {count_of(several, 'collective')}) allow"
         remedy = "Capture the same whole steps of all ranks; traceviz collectives marks the unsure"
-    return f"measured {seen}, but {why} {range_} (bar {percent(bar)}). {remedy}"
+    return f"measured {seen}, but {why} {range_} (threshold {percent(bar)}). {remedy}"
 
 
 def without_work(job: Job, bar: float, run: RunContext) -> str:
@@ -243,5 +245,5 @@ def without_work(job: Job, bar: float, run: RunContext) -> str:
     text = "; ".join(run.without_work)
     if job.real_overlap_ratio is not None:
         figure = percent(job.real_overlap_ratio, apparent=job.apparent)
-        text += f"; the worst of the others reaches {figure}, bar {percent(bar)}"
+        text += f"; the worst of the others reaches {figure}, threshold {percent(bar)}"
     return f"{text}. Capture it again, or ask for the others alone with --ranks"

@@ -321,11 +321,11 @@ class OverlapResult(Record, frozen=True):
     def __repr__(self) -> str:
         ratio = self.job.real_overlap_ratio
         apparent = "apparent: " if self.job.apparent else ""
-        figure = f"{apparent}{percent(ratio)} of what is possible" if ratio is not None else self.reason
+        figure = f"{apparent}{percent(ratio)} of what is achievable" if ratio is not None else self.reason
         if ratio is not None and self.passed is None:
             figure += f", range {percent_span(self.job.ratio_low, self.job.ratio_high)}"
         of = f"{percent(self.bar)}; {count_of(len(self.ranks), 'rank')}"
-        return f"<{self.verdict}: '{self.a}' against '{self.b}', {figure}; bar {of}>"
+        return f"<{self.verdict}: '{self.a}' against '{self.b}', {figure}; threshold {of}>"
 
 
 def _share(met: int, count: int) -> str:

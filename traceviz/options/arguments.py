@@ -24,7 +24,9 @@ Traces = Annotated[
 ]
 A = Annotated[str, typer.Option("-a", metavar="SEL", help="One side.")]
 B = Annotated[str, typer.Option("-b", metavar="SEL", help="The other side.")]
-MinOverlap = Annotated[str, typer.Option(metavar="SHARE", help="The bar: real overlap / the shorter side's busy time.")]
+MinOverlap = Annotated[
+    str, typer.Option(metavar="SHARE", help="The threshold: real overlap / the shorter side's busy time.")
+]
 AcceptApparent = Annotated[
     bool,
     typer.Option(

@@ -126,6 +126,10 @@ def overlap(result: OverlapResult, line: CommandLine) -> Json:
     return fitted(answer, {"worst_ranks": 3, "causes": 5, "worst_instances": 3, "caveats": MOST_CAVEATS})
 
 
+def _about_steps(steps: StepsUsed | None) -> list[str]:
+    return [steps.sentence] if steps is not None and steps.sentence else []
+
+
 def _worst_ranks(result: OverlapResult) -> list[RankOverlap]:
     """The rank that decides, then the others by how little of what could overlap did."""
 

@@ -93,7 +93,7 @@ def write_plot(found: Sequence[PairTrend], path: Path) -> None:
     )  # fmt: skip
     plot = figure.to_html(full_html=False, include_plotlyjs=False, div_id="trend", config={"displayModeBar": False})
     keys = (
-        "Dashed: the bar. Shaded: where the newest run was expected, by those before. ▲ ▼: the verdict changed for the "
+        "Dashed: the threshold. Shaded: where the newest run was expected, by those before. ▲ ▼: the verdict changed for the "
         "better, for the worse. Point at a run for its commit, time, host and verdict."
     )
     body = f'<h1>How the overlap went</h1>\n<p class="about">{keys}</p>\n<script>{plotly()}</script>\n{plot}'

@@ -129,7 +129,7 @@ def _real(result: OverlapResult, most: int) -> Table:
     times = {(one.rank, one.device): one for one in result.times}
     has_range = any(rank.real_overlap_bounds_ns[0] != rank.real_overlap_bounds_ns[1] for rank in result.ranks)
     headers = ["rank", *(("A only", "B only", "both", "other", "idle") if times else ())]
-    headers += ["real overlap", *(["range"] if has_range else []), "possible", "real / possible"]
+    headers += ["real overlap", *(["range"] if has_range else []), "achievable", "real / achievable"]
     rows = []
     for rank in result.ranks[:most]:
         one = times.get((rank.rank, rank.device))
@@ -149,7 +149,7 @@ def _windows(result: OverlapResult, most: int) -> list[Block]:
     windows = [(rank, one) for rank in result.ranks[:most] for one in rank.windows]
     if not windows:
         return []
-    headers = ("rank", "capture", "A wait", "real overlap", "possible", "real / possible")
+    headers = ("rank", "capture", "A wait", "real overlap", "achievable", "real / achievable")
     rows = [
         (
             result.device_labels.short(rank.rank, rank.device),
@@ -194,7 +194,7 @@ def _other_tools(result: OverlapResult) -> list[Block]:
     """Figures of other tools, by their names; a step where steps are marked."""
     if not result.times:
         return []
-    hta = ("rank", "comm_comp_overlap", "communication", "beside computation")
+    hta = ("rank", "comm_comp_overlap", "communication", "overlapped with computation")
     lens = ("rank", "computation", "exposed_comm", "exposed_memcpy", "idle", "total", "of which total_comm")
     per = "a step" if all(one.steps for one in result.times) else "in all"
 
@@ -227,7 +227,13 @@ def _other_tools(result: OverlapResult) -> list[Block]:
     ]
     note = "Waits count as communication. HTA leaves out the last step and rounds to µs by default; these are exact."
     return [
-        Table(hta, of_hta, f"As HTA has it, {per}: of all communication, beside computation", frozenset(hta), note),
+        Table(
+            hta,
+            of_hta,
+            f"As HTA has it, {per}: of all communication, overlapped with computation",
+            frozenset(hta),
+            note,
+        ),
         Table(lens, of_lens, f"As TraceLens has it, {per}", frozenset(lens)),
     ]
 
@@ -275,7 +281,7 @@ def _causes(result: OverlapResult, *, verbose: bool) -> list[Block]:
     if not verbose:
         return shown
     present = [cause for cause in CAUSES if any(one.cause == cause for rank in result.ranks for one in rank.missed)]
-    headers = ("rank", "possible", "missed", *present)
+    headers = ("rank", "achievable", "missed", *present)
     rows = []
     for one in result.ranks[:MOST_RANKS]:
         by_cause = {missed.cause: missed.ns for missed in one.missed}
@@ -283,7 +289,7 @@ def _causes(result: OverlapResult, *, verbose: bool) -> list[Block]:
         rows.append((named.short(one.rank, one.device), duration(one.achievable_ns), duration(one.missed_ns), *cells))
     return [
         *shown,
-        Table(headers, rows, "Missed overlap by cause: what each held (sums to missed)", frozenset(headers)),
+        Table(headers, rows, "Missed overlap by cause: what each blocked (sums to missed)", frozenset(headers)),
         Bullets(
             f"Why, on {named.name(rank.rank, rank.device)}, worst first; the longest gap of each cause",
             [_why(one) for one in findings(rank)],
@@ -308,13 +314,13 @@ def _worth(result: OverlapResult, rank: RankOverlap) -> Block:
     found = findings(rank)
     told = any(one.cause.recoverable_ns is not None for one in found)
     others = any(one.cause.is_not_alone for one in found)
-    headers = ("cause", "held", *(("worth", "range", *(("then",) if others else ())) if told else ()))
+    headers = ("cause", "blocked", *(("worth", "range", *(("then",) if others else ())) if told else ()))
     rows = []
     for one in found:
         gain = _gain_without(one.cause) if told else ()
         rows.append((one.cause.cause, duration(one.ns), *gain, *((_then(one.cause),) if others else ())))
     note = "Worth: more real overlap if the cause were gone everywhere, on all ranks; predicted by replay."
-    note += " Then: what would hold most of it." if others else ""
+    note += " Then: the next bottleneck." if others else ""
     if not told:
         note = f"What each is worth is not known: {result.worth_unknown}." if result.worth_unknown else ""
     name = result.device_labels.name(rank.rank, rank.device)
@@ -356,7 +362,7 @@ def _instances(result: OverlapResult) -> Block:
     name = result.device_labels.name(rank.rank, rank.device)
     if not rank.instances:
         return Paragraph(f"{name} has no instance with both sides", "Instances")
-    headers = ("instance", "from", "A busy", "B busy", "overlap", "possible", "missed")
+    headers = ("instance", "from", "A busy", "B busy", "overlap", "achievable", "missed")
     rows = [
         (
             one.label,

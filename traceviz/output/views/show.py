@@ -7,8 +7,8 @@ from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table
 from traceviz.output.quantities import duration, unshown
 
 HEADERS = {
-    "gap": ("held by", "for", "from", "evidence"),
-    "instance": ("held by", "for", "longest from", "evidence"),
+    "gap": ("blocked by", "for", "from", "evidence"),
+    "instance": ("blocked by", "for", "longest from", "evidence"),
     "collective": ("rank", "took", "from", "evidence"),
 }
 

@@ -34,8 +34,8 @@ def contention(costs: StreamContention) -> list[Block]:
     suffering = [one for one in costs.kernels if one.paid_ns is None or one.paid_ns > 0]
     hurting = [one for one in costs.pairs if one.paid_ns > 0]
     if not costs.kernels:
-        return [Paragraph("no kernel ran beside another.", "Kernels beside other streams")]
-    headers = ("kernel", "ops", "beside others", "slower", "lost")
+        return [Paragraph("no kernel overlapped with another.", "Kernels overlapped with other streams")]
+    headers = ("kernel", "ops", "overlapped", "slower", "lost")
     rows = [
         (
             kernel(one.name),
@@ -54,12 +54,12 @@ def contention(costs: StreamContention) -> list[Block]:
         Table(
             headers,
             rows,
-            "Kernels that lose most beside other streams, of all ranks, against like ones alone",
+            "Kernels that lose most when other streams run, of all ranks, against matching kernels alone",
             frozenset(headers[1:]),
             unshown(len(suffering) - MOST_KERNELS, "more kernels"),
         )
     ]
-    headers = ("kernel", "beside", "together", "slower", "lost")
+    headers = ("kernel", "with", "together", "slower", "lost")
     if pairs:
         shown.append(
             Table(

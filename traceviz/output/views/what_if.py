@@ -24,7 +24,7 @@ def blocks(result: WhatIf) -> list[Block]:
     shown += steps(result.steps)
     best = result.best
     if best is not None:
-        shown.append(Paragraph(_next(best), "Binds next"))
+        shown.append(Paragraph(_next(best), "Next bottleneck"))
         if best.assumptions:
             shown.append(Paragraph(f"{'; '.join(best.assumptions)}.", "Assumed"))
         shown.append(_changes(result))
@@ -40,7 +40,7 @@ def _next(best: Prediction) -> str:
 
 
 def _changes(result: WhatIf) -> Table:
-    headers = ["change", "step", "range", "gain", "real overlap", "binds next"]
+    headers = ["change", "step", "range", "gain", "real overlap", "next bottleneck"]
     shown = [one for one in result.to_try if not _is_idle(one)]
     now = result.changes[0]
     rows = [
@@ -57,7 +57,9 @@ def _changes(result: WhatIf) -> Table:
         ]
         for one in shown
     ]
-    note = "Real overlap: of what is possible, on the worst rank. Binds next: most of the predicted critical path,"
+    note = (
+        "Real overlap: of what is achievable, on the worst rank. Next bottleneck: most of the predicted critical path,"
+    )
     note += " computation aside."
     if not result.given:
         headers.append("class")
@@ -79,12 +81,12 @@ def _ranks(result: WhatIf, best: Prediction) -> Table:
     headers = (
         "rank",
         "now",
-        "possible",
-        "now / possible",
+        "achievable",
+        "now / achievable",
         "predicted",
         "range",
-        "possible then",
-        "predicted / possible",
+        "achievable then",
+        "predicted / achievable",
     )
     named = result.device_labels
     rows = [
@@ -100,7 +102,7 @@ def _ranks(result: WhatIf, best: Prediction) -> Table:
         )
         for one in best.ranks[:MOST_RANKS]
     ]
-    title = f"Real overlap of {' beside '.join(names_of(result.a, result.b))} with {best.change}"
+    title = f"Real overlap of {' and '.join(names_of(result.a, result.b))} with {best.change}"
     return Table(headers, rows, title, frozenset(headers), unshown(len(best.ranks) - MOST_RANKS, "more ranks"))
 
 
@@ -161,8 +163,8 @@ def _path(result: WhatIf, path: CriticalPath) -> list[Block]:
                 ],
                 "Communication, without waits",
                 frozenset({"rank", "communication", "exposed", "blocks", "merely exposed"}),
-                "Exposed: beside no computation. Blocks: exposed while communication is on the critical path; the rest "
-                "holds nothing up.",
+                "Exposed: not overlapped with computation. Blocks: exposed while communication is on the critical path; the rest "
+                "delays nothing.",
             )
         )
     return shown
