@@ -54,7 +54,7 @@ def typical(result: OverlapResult, span: tuple[int, int]) -> Shown:
         text += f", the only instance: real overlap {percent(_ratio(chosen))}"
     of = duration(chosen.achievable_ns)
     title = f"{chosen.label} on {result.device_labels.name(rank.rank, rank.device)}: "
-    title += f"{duration(chosen.real_overlap_ns)} of a possible {of} overlapped"
+    title += f"{duration(chosen.real_overlap_ns)} of {of} achievable overlapped"
     return Shown(
         min(low for low, _ in spans), max(high for _, high in spans), text, rank.rank, chosen.label, rank.device, title
     )

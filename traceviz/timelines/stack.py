@@ -91,7 +91,7 @@ def stacked(pictures: Sequence[Picture], labels: Sequence[str], title: str) -> P
                     for one, zero, row in zip(pictures, zeros, rows, strict=False)
                     for gap in one.gaps
                 ),
-                key=lambda gap: -gap.alone_ns,
+                key=lambda gap: (not gap.decides, -gap.alone_ns),
             )
         ),
         active_ns=(
