@@ -27,7 +27,7 @@ WIDTH = 1130  # of a figure that takes its width from where it stands
 LEFT, LABEL_PIXELS, RIGHT = 116, 6.9, 14  # margins; of each letter of a row's name
 LEGEND_PIXELS = 40, 6.4  # of an entry, and of each of its letters
 TITLE_PIXELS, NOTE_PIXELS = 9.2, 6.6  # of a letter
-BAND_SIZE = 13  # of a band's title, pixels
+BAND_SIZE, LEAST_SIZE, BAND_LETTER = 13, 7, 0.68  # of a band's title, pixels; of each of its bold letters, of that
 LEGEND = [
     "a", "a-wait", "b", "b-wait", "overlap", "overlap-wait", *HELD, *EARLY, "sync", "race", "other", "other-wait",
     "range-other", "range-a", "range-b", "sync-end",
@@ -110,7 +110,7 @@ def figure(
     drawing = go.Figure(figures, layout(shown, slider=slider, titled=titled, width=width))
     for one in drawing.data:
         one.update(style(one.meta, theme))
-    drawing.update_layout(layout_style(shown, theme))
+    drawing.update_layout(layout_style(shown, theme, width))
     return (
         drawing
         if not titled
@@ -375,9 +375,9 @@ def _ticks(picture: Picture, pixels: int) -> dict[str, Any]:
     return {"tickvals": [at / NS_PER_MS for at, _ in found], "ticktext": [text for _, text in found]}
 
 
-def titles(picture: Picture, theme: Theme) -> list[dict[str, Any]]:
+def titles(picture: Picture, theme: Theme, width: int | None) -> list[dict[str, Any]]:
     """What stands above each band, on ground of its own: no line of the grid goes through it."""
-    left = _left(picture)
+    left, room = _left(picture), (width or WIDTH) - 24
     return [
         {
             "x": 0,
@@ -388,7 +388,7 @@ def titles(picture: Picture, theme: Theme) -> list[dict[str, Any]]:
             "yanchor": "bottom",
             "showarrow": False,
             "text": f"<b>{safe(band.title)}</b>",
-            "font": {"size": BAND_SIZE},
+            "font": {"size": max(min(BAND_SIZE, int(room / (BAND_LETTER * len(band.title)))), LEAST_SIZE)},
             "bgcolor": theme.ground,
         }
         for band in picture.bands
@@ -426,13 +426,32 @@ def style(meta: dict[str, Any], theme: Theme) -> dict[str, Any]:
     return {"marker": {"color": fill, "line": line}, "textfont": {"color": text, "size": 11}}
 
 
+def _ends(picture: Picture, theme: Theme) -> list[dict[str, Any]]:
+    """Both ends of a step, across the rows of each band on which it is marked."""
+    band_of = {row.number: band for band in picture.bands for row in band.rows}
+    return [
+        {
+            "type": "line",
+            "x0": at / NS_PER_MS,
+            "x1": at / NS_PER_MS,
+            "y0": band_of[row].rows[0].top,
+            "y1": band_of[row].rows[-1].y - 0.5,
+            "line": {"color": theme.text, "width": 1.5, "dash": "dash"},
+            "layer": "above",
+        }
+        for row, *ends in picture.ends
+        if row in band_of
+        for at in ends
+    ]
+
+
 def _halo(role: str, theme: Theme) -> dict[str, str]:
     """Ground around letters that stand on hatching."""
     return {"shadow": ", ".join([f"0 0 2px {theme.ground}"] * 5)} if _is_wait(role) else {}
 
 
-def layout_style(picture: Picture, theme: Theme) -> dict[str, Any]:
-    """The layout's colours in a theme."""
+def layout_style(picture: Picture, theme: Theme, width: int | None = None) -> dict[str, Any]:
+    """The layout's colours in a theme, and titles of bands on its ground, where known for so wide a figure."""
     ground = [
         {
             "type": "rect",
@@ -447,6 +466,7 @@ def layout_style(picture: Picture, theme: Theme) -> dict[str, Any]:
         }
         for band in picture.bands
     ]
+    ground += _ends(picture, theme)
     low, high = picture.active_ns
     ground += [
         {
@@ -470,7 +490,7 @@ def layout_style(picture: Picture, theme: Theme) -> dict[str, Any]:
         "plot_bgcolor": theme.ground,
         "font": {"color": theme.text, "family": FONT},
         "shapes": ground,
-        "annotations": titles(picture, theme),
+        "annotations": titles(picture, theme, width),
         "xaxis": {**axis, "rangeslider": {"bgcolor": theme.band, "bordercolor": theme.grid, "borderwidth": 1}},
         "yaxis": axis,
         "hoverlabel": {"bgcolor": theme.ground, "bordercolor": theme.faint, "font": {"color": theme.text}},

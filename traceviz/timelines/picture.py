@@ -67,6 +67,7 @@ class Picture(Record, frozen=True):
     instances : (label, from, to) by time, on the rank that decides.
     areas : GPU counters, each on a row.
     active_ns : from when to when there is work, without an empty lead-in and end.
+    ends : (overlap's row of a band, from, to) of a step whose two ends are marked there.
     names : what A and B are called; texts : what `marks.name` and `marks.extra` count.
     """
 
@@ -87,6 +88,7 @@ class Picture(Record, frozen=True):
     instances: tuple[tuple[str, int, int], ...] = ()
     active_ns: tuple[int, int] = (0, 0)
     areas: tuple[Area, ...] = ()
+    ends: tuple[tuple[int, int, int], ...] = ()
 
 
 def picture(
