@@ -322,8 +322,9 @@ def legend_rows(picture: Picture, width: int | None, *, every: bool = False) -> 
     words_of = legend(picture) if every else legend(picture, told=seen_roles(picture))
     entries = [words for words in words_of.values() if words]
     entry, letter = LEGEND_PIXELS
-    columns = ((width or WIDTH) - _left(picture) - RIGHT) // (entry + letter * max(map(len, entries), default=0))
-    return -(-len(entries) // max(int(columns), 1))
+    room, wide = (width or WIDTH) - _left(picture) - RIGHT, [entry + letter * len(words) for words in entries]
+    columns = int(room / max(wide, default=1))
+    return 1 if sum(wide) <= room else -(-len(entries) // max(columns, 1))  # plotly makes columns of several rows
 
 
 def layout(picture: Picture, *, slider: bool, titled: bool, width: int | None) -> dict[str, Any]:

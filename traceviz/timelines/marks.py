@@ -252,7 +252,9 @@ def fit_pieces(
         for number in range(len(pieces)):
             marks = pieces[number]
             spans = ((low, high), *also.get(number, ()))
-            resolution = np.where(_inside(marks, spans), fine, max(coarse, fine))
+            # Of marks before and after a span none become one: nothing is drawn across it.
+            passed = np.sum([marks.start > end for _, end in spans], axis=0)
+            resolution = np.where(_inside(marks, spans), fine, max(coarse, fine) + passed)
             fewer = coarsen(marks, resolution if weights is None else resolution * weights[marks.row, marks.role])
             if fewer is not marks:  # what became one stays one
                 pieces[number] = fewer

@@ -40,7 +40,8 @@
       const bin = Math.floor(start / resolution);
       const alone = end - start >= resolution;
       if (!alone && head >= 0 && bin === headBin && resolution === headResolution
-          && marks.row[k] === marks.row[head] && marks.role[k] === marks.role[head]) {
+          && marks.row[k] === marks.row[head] && marks.role[k] === marks.role[head]
+          && start > high === marks.start[head] > high) {  // nor across what is in view
         if (end > ends[ends.length - 1]) ends[ends.length - 1] = end;
         continue;
       }
@@ -278,9 +279,10 @@
     const {l, r} = page.figure.layout.margin;
     const names = page.figure.data.filter((one, k) => told.has(k)).map((one) => one.name);
     ruler.font = "12px " + page.font;
-    const column = page.legend_pixels + Math.max(0, ...names.map((name) => ruler.measureText(name).width));
-    const columns = Math.max(Math.floor((width - l - r) / column), 1);
-    legendRows = Math.max(legendRows, Math.ceil(names.length / columns), 1);
+    const wide = names.map((name) => page.legend_pixels + ruler.measureText(name).width);
+    const fitsOneRow = wide.reduce((sum, one) => sum + one, 0) <= width - l - r;  // else plotly makes columns
+    const columns = Math.max(Math.floor((width - l - r) / Math.max(1, ...wide)), 1);
+    legendRows = Math.max(legendRows, fitsOneRow ? 1 : Math.ceil(names.length / columns));
     const more = 20 * (legendRows - page.legend_rows);
     return {"margin.t": page.top + more, height: view.layout.height + more};
   }
@@ -328,6 +330,7 @@
     const placed = ticks(...axis.range.map((edge) => Math.round(edge * MS)), tickCount(axis._length));
     return Plotly.update(div, update, {...layout, ...placed, ...legendLayout(div.clientWidth)}).then(() => {
       placePane();
+      rest();
       div.setAttribute("data-refined", String(++refined));
     });
   }
