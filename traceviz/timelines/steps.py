@@ -55,8 +55,8 @@ def median_step(run: PartitionedRun, result: Comparison, narrowing: Narrowing = 
     times = {number: max(high - low for low, high in some.values()) for number, some in ends.items() if some}
     if not times:
         return None
-    ranked = sorted(times, key=lambda number: (times[number], number))
-    number = ranked[(len(ranked) - 1) // 2]
+    ranked = sorted(times.values())
+    number = min(number for number, ns in times.items() if ns == ranked[(len(ranked) - 1) // 2])
     slowest = max(ends[number], key=lambda key: ends[number][key][1] - ends[number][key][0])
     of = f", the median of {len(ranked)} common steps" if len(ranked) > 1 else ", the only common step"
     return DrawnStep(number, ends[number], f"step {number}{of}: {duration(times[number])} on rank {slowest[0]}")
