@@ -156,8 +156,8 @@ def test_compared_runs_begin_at_nought_with_their_median_step_and_both_of_its_en
     assert [one.title.partition(":")[2].partition(":")[0] for one in picture.bands] == [
         " rank 0, device 0, step 2 took 30.0 µs",
         " rank 0, device 0, step 3 took 12.0 µs",
-        " rank 1, device 1, step 2 took 30.0 µs",
-        " rank 1, device 1, step 3 took 12.0 µs",
+        " rank 1, device 0, step 2 took 30.0 µs",
+        " rank 1, device 0, step 3 took 12.0 µs",
     ]
     text = about(picture)
     assert "before: step 2, the median of 5 common steps: 30.0 µs on rank 0; after: step 3, the median of 5" in text

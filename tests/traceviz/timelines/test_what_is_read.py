@@ -25,6 +25,7 @@ from traceviz.timelines.texts import US as MICROSECONDS
 
 PAIR = ("kernel:a", "kernel:b")
 COUNT = 3_000
+EDGE = 1e-7  # of a box, ms: marks that touch do not overlap
 
 
 def behind_an_event(run: Builder, number: int, first_us: int, rest_us: int = 0) -> None:
@@ -194,31 +195,30 @@ def test_no_text_of_a_picture_lies_under_another_mark_or_text(name: str) -> None
     pair = ("comm", "compute") if name == "rowpar_s4" else ("nvtx:~.*", "comm")
     picture = drawn(load([f"tests/data/torch/{name}.rank0.json.gz"]), *pair)[1]
     drawing = figure(picture, slider=False, width=860)
-    boxes = [
-        (number, k, y, base, base + x, text, "labels" in one.meta)
-        for number, one in enumerate(drawing.data)
-        if one.type == "bar" and one.text is not None
-        for k, (base, x, y, text) in enumerate(zip(one.base, one.x, one.y, one.text, strict=True))
-        if base is not None
-    ]
-    texts = [one for one in boxes if one[5]]
-    assert len(texts) > 8
+    marks, labels = [], []  # (place in the order in which they are drawn, row, role, from, to, text)
+    for number, one in enumerate(drawing.data):
+        for k, base in enumerate(one.base if one.type == "bar" and one.text is not None else ()):
+            if base is not None:
+                role = one.meta.get("labels", one.meta["role"])
+                box = ((number, k), one.y[k], role, base + EDGE, base + one.x[k] - EDGE, one.text[k])
+                (labels if "labels" in one.meta else marks).append(box)
+
+    def covered(place: tuple[int, int], y: float, low: float, high: float) -> bool:
+        """Whether a mark that is drawn later lies on a part of a row."""
+        return any(at > place and on == y and start < high and end > low for at, on, _, start, end, _ in marks)
+
+    written = [one for one in marks if one[5]]
+    assert len(written) + len(labels) > 8
+    for place, y, _, low, high, text in written:
+        assert not covered(place, y, low, high), text
+    for place, y, role, low, high, text in labels:
+        its = [one for one in marks if one[1] == y and one[2] == role]
+        own = [at for at, _, _, start, end, _ in its if start <= low + EDGE / 2 and end >= high - EDGE / 2]
+        assert any(not covered(at, y, low, high) for at in own), text
+        others = [one for one in labels if one[0] != place and one[1] == y]
+        assert not any(start < high and end > low for _, _, _, start, end, _ in others), text
     low, high = drawing.layout.xaxis.range
-    own = {(y, base, end) for _, _, y, base, end, _, is_label in boxes if not is_label}
-    for number, k, y, base, end, text, is_label in texts:
-        before = [other for other in boxes if other[2] == y and not other[6] and other[3] < end and other[4] > base]
-        if is_label:  # on top of all: at most the marks that it is of lie there, which are below those it avoids
-            above = [
-                other
-                for other in texts
-                if other is not boxes and other[2] == y and other[6] and other[:2] != (number, k)
-            ]
-            assert not any(other[3] < end - 1e-9 and other[4] > base + 1e-9 for other in above), text
-        else:
-            assert not [other for other in before if (other[0], other[1]) > (number, k)], text
-        assert low <= base or not is_label
-        assert end <= high or not is_label
-    assert own
+    assert all(low <= start and end <= high for *_, start, end, _ in labels)
 
 
 def many_gaps(ranks: int) -> Builder:
