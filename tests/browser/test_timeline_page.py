@@ -258,6 +258,55 @@ def test_ticks_have_one_number_of_digits_at_every_zoom(opened: Page) -> None:
         assert len(set(texts)) == len(texts)
 
 
+def test_legend_and_unit_follow_what_is_in_view(browser: Chromium, tmp_path: Path) -> None:
+    """`late_behind_an_event`: A is not launched until 60 µs, and blocked by the event until 102."""
+    opened = open_picture(browser, tmp_path, drawn(late_behind_an_event(), "kernel:a", "kernel:b")[1])
+    legend = "[...document.querySelectorAll('.legendtext')].map((one) => one.textContent)"
+    ticks = "[...document.querySelectorAll('.xtick text')].map((one) => one.textContent)"
+    seen = {}
+    for low, high in ((0.0, 0.04), (0.07, 0.1), (-2.0, 2.0)):
+        before = opened.js(REFINED)
+        opened.js(f"Plotly.relayout('timeline', {{'xaxis.range': [{low}, {high}]}}).then(() => 0)")
+        opened.wait(f"{REFINED} !== '{before}'")
+        opened.settle()
+        entries, units = opened.js(legend), {text.rpartition(" ")[2] for text in opened.js(ticks)}
+        hovers = opened.js(
+            "document.getElementById('timeline').data.flatMap((one) => one.customdata).map((one) => one[6])"
+        )
+        units |= {word for text in hovers if text for word in (text.split(" ")[2], text.split(" ")[5])}
+        seen[low] = ["not launched yet either" in entries, "blocked by event wait" in entries, *units]
+    assert seen == {0.0: [True, False, "µs"], 0.07: [False, True, "µs"], -2.0: [True, True, "ms"]}
+    assert opened.complaints == []
+
+
+def test_at_the_worst_gap_every_kernel_of_the_rank_that_decides_is_drawn(browser: Chromium, tmp_path: Path) -> None:
+    """Four ranks, each with 400 kernels of B of 2 µs, more than a pixel, at 0 and 50 ms, and A behind them."""
+    run, count = Builder(), 400
+    for number in range(4):
+        rank = run.rank(number)
+        for begin in (0, 50_000):
+            for k in range(count):
+                launched = (begin - 5_000) * US + k
+                start = begin * US + 2_500 * k
+                rank.kernel("b", 7, start, start + 2_000, launch=(launched, launched + 1))
+            event = rank.record(7, (begin - 9) * US)
+            rank.wait(9, event, (begin - 7) * US)
+            rank.kernel("a", 9, (begin + 1_001) * US, (begin + 1_101) * US, launch=((begin - 5) * US, (begin - 4) * US))
+    picture = drawn(run.trace(), "kernel:a", "kernel:b", (20_000 * US, 21_000 * US))[1]
+    opened = open_picture(browser, tmp_path, picture)
+    before = opened.js(REFINED)
+    opened.js("document.getElementById('gap').click()")
+    opened.wait(f"{REFINED} !== '{before}'")
+    opened.settle()
+    low, high = opened.js(RANGE)
+    deciding = {row.y for row in picture.bands[0].rows}
+    bars = opened.js(BARS % ROLE["b"])
+    assert sum(y in deciding for y, _ in bars) >= count
+    assert "rank 0" in opened.js("document.getElementById('where').textContent")
+    assert high - low < 4, "ms: that gap alone"
+    assert opened.complaints == []
+
+
 def test_wheel_zooms_and_drag_pans(opened: Page) -> None:
     low, high = opened.js(RANGE)
     opened.mouse("mouseMoved", 700, 300)
