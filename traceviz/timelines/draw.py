@@ -378,7 +378,8 @@ def _ticks(picture: Picture, pixels: int) -> dict[str, Any]:
 
 def titles(picture: Picture, theme: Theme, width: int | None) -> list[dict[str, Any]]:
     """What stands above each band, on ground of its own: no line of the grid goes through it."""
-    left, room = _left(picture), (width or WIDTH) - 24
+    left, longest = _left(picture), max(len(band.title) for band in picture.bands)
+    size = max(min(BAND_SIZE, int(((width or WIDTH) - 24) / (BAND_LETTER * longest))), LEAST_SIZE)
     return [
         {
             "x": 0,
@@ -389,7 +390,7 @@ def titles(picture: Picture, theme: Theme, width: int | None) -> list[dict[str, 
             "yanchor": "bottom",
             "showarrow": False,
             "text": f"<b>{safe(band.title)}</b>",
-            "font": {"size": max(min(BAND_SIZE, int(room / (BAND_LETTER * len(band.title)))), LEAST_SIZE)},
+            "font": {"size": size},
             "bgcolor": theme.ground,
         }
         for band in picture.bands

@@ -555,11 +555,10 @@
   }
 
   function fitTitles({annotations}) {  // in letters for which a narrow page has room
-    for (const {text, font} of annotations) {
-      ruler.font = `bold ${page.title_size}px ${page.font}`;
-      const wide = ruler.measureText(text.replace(/<.*?>/g, "")).width / page.title_size;
-      font.size = Math.max(Math.min(page.title_size, (div.clientWidth - 24) / wide), 7);
-    }
+    ruler.font = `bold ${page.title_size}px ${page.font}`;
+    const wide = annotations.map(({text}) => ruler.measureText(text.replace(/<.*?>/g, "")).width / page.title_size);
+    const size = Math.min(page.title_size, (div.clientWidth - 24) / Math.max(1, ...wide));
+    for (const {font} of annotations) font.size = Math.max(size, 7);
   }
 
   function put(target, path, value) {  // "marker.line.color" into nested objects
