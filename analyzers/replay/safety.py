@@ -22,7 +22,7 @@ from analyzers.ordering.ordering import Ordering
 from analyzers.replay.changes import Change, DropSync, DropWait, MoreRoom, MoveWait, OnTime, OwnStream, Pin
 from analyzers.replay.model import Tasks, Units
 from analyzers.replay.named import units_of
-from analyzers.trace.columns import is_one_of
+from analyzers.trace.columns import ints, is_one_of
 from analyzers.trace.kernels import operations
 from analyzers.trace.steps import numbers_of_ops
 from analyzers.trace.tables import Trace
@@ -262,7 +262,9 @@ def waited_for_again(trace: Trace, tasks: Tasks) -> Mask:
     unit = lanes.unit(lane, lanes.queued_before(lane, linked.calls.waits.start_ns[known]))
     sent = lanes.queued_before(source, linked.calls.records.start_ns[linked.waits.record[known]])
     awaited = lanes.unit(source, sent - 1)
-    found_both = (unit >= 0) & (awaited >= 0)
+    collective = ints(trace.ops, "collective")[lanes.op]
+    # Of work that is no collective only what the capture states: what is inferred there may be for the next step's.
+    found_both = (unit >= 0) & (awaited >= 0) & (exact | (take_or(collective, awaited) >= 0))
     found = np.zeros(lanes.op.size, dtype=bool)
     for rows in rows_by_key(np.where(found_both, lane, -1), source).values():
         if not found_both[rows[0]]:
