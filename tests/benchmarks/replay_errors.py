@@ -122,7 +122,7 @@ def replay(name: str, files: Sequence[str]) -> Replay:
         replayed = Replayed(trace, "comm", "compute")
     except TracevizError as error:
         return Replay(name, ranks, 0, None, recorded, str(error))
-    found = replayed.fidelity()
+    found = replayed.fidelity
     return Replay(name, ranks, int(np.count_nonzero(replayed.counted)), found, recorded, found.reason)
 
 
