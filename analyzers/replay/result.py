@@ -273,6 +273,8 @@ class WhatIf(Record, frozen=True):
         best = self.best
         if best is None:
             return f"{self.reason}."
+        if not self.given and self.fix is None:
+            return f"nothing that the capture suggests saves {percent(GAINS)} of the step of {duration(best.now_ns)}."
         return f"{best.change}: {self.step_in_words(best)}{self._overlap_in_words(best)}."
 
     def step_in_words(self, one: Prediction) -> str:

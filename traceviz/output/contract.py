@@ -87,6 +87,7 @@ def overlap(result: OverlapResult) -> Json:
         "last_arrival": _last_arrival(result.last_arrival),
         "lines": [values(one) for one in result.lines],
         "fix": fix(result.fix),
+        "cause_fix": fix(result.cause_fix),
         "remedy": _remedy(result.fix),
         "worth_unknown": result.worth_unknown,
         "communication": [values(one) for one in result.communication],
