@@ -23,6 +23,7 @@ LITTLE_ELSE = 0.1  # of the critical path, beside computation
 LITTLE_MORE = 0.01  # of the step: no gain to speak of, of one change, or of a second one beyond the first
 LEAST_SHARE = 0.0005  # of the step: less is no change
 MOST_UNSURE = 0.6  # of the step: a wider range says nothing
+LITTLE_AGAINST = 0.5  # of the gain: a range that reaches no further the other way tells which way it goes
 TOO_WIDE = 0.2  # of the step: a range that reaches so far and to both sides of the present step time says nothing
 
 
@@ -126,7 +127,9 @@ class Prediction(Record, frozen=True):
         wide = self.step_high_ns - self.step_low_ns
         if wide > MOST_UNSURE * self.now_ns:
             return False
-        return wide <= TOO_WIDE * self.now_ns or not self.step_low_ns < self.now_ns < self.step_high_ns
+        crosses = self.step_low_ns < self.now_ns < self.step_high_ns
+        otherwise = self.step_high_ns - self.now_ns if self.gain_ns > 0 else self.now_ns - self.step_low_ns
+        return wide <= TOO_WIDE * self.now_ns or not crosses or otherwise <= LITTLE_AGAINST * abs(self.gain_ns)
 
     @property
     def worst_now(self) -> RankPrediction | None:
@@ -280,9 +283,8 @@ class WhatIf(Record, frozen=True):
     def step_in_words(self, one: Prediction) -> str:
         """Step time now and predicted, with the range."""
         within = span(one.step_low_ns, one.step_high_ns)
-        if not one.tells:
-            return f"step {duration(one.now_ns)} → anything from {within}, too wide a range to say anything"
-        return f"step {from_to(one.now_ns, one.step_ns)} (range {within}), {change_in_words(one)}"
+        step = f"step {from_to(one.now_ns, one.step_ns)} (range {within})"
+        return f"{step}, {change_in_words(one)}" if one.tells else f"{step}, too wide a range to be sure"
 
     def _overlap_in_words(self, one: Prediction) -> str:
         now, then = one.worst_now, one.worst
