@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from analyzers.show.result import Shown
     from analyzers.syncs.report import OrderReport
     from analyzers.trace.alignment import Clocks
+    from analyzers.trace.devices import DeviceKey
     from analyzers.trace.step_table import StepsUsed
     from analyzers.verdict.result import OverlapResult
 
@@ -91,7 +92,16 @@ def overlap(result: OverlapResult, line: CommandLine) -> Json:
     return fitted(answer, {"worst_ranks": 3, "causes": 5, "worst_instances": 3, "caveats": MOST_CAVEATS})
 
 
-_BOUND = ("kind", "rank", "device", "step_ns", "compute_ns", "exposed_transfer_ns", "exposed_wait_ns", "idle_ns")
+_BOUND: tuple[str, ...] = (
+    "kind",
+    "rank",
+    "device",
+    "step_ns",
+    "compute_ns",
+    "exposed_transfer_ns",
+    "exposed_wait_ns",
+    "idle_ns",
+)
 _BOUND += ("idle_host_ns", "ceiling_ns")
 _CAUSE = ("id", "cause", "ns", "sooner_ns", "next_cause", "recoverable_ns", "evidence")
 
