@@ -278,7 +278,7 @@ class WhatIf(Record, frozen=True):
             return f"{self.reason}."
         if not self.given and self.fix is None:
             return f"nothing that the capture suggests saves {percent(GAINS)} of the step of {duration(best.now_ns)}."
-        return f"{best.change}: {self.step_in_words(best)}{self._overlap_in_words(best)}."
+        return f"{best.advice or best.change}: {self.step_in_words(best)}{self._overlap_in_words(best)}."
 
     def step_in_words(self, one: Prediction) -> str:
         """Step time now and predicted, with the range."""

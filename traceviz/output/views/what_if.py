@@ -16,12 +16,10 @@ MOST_SEGMENTS = 12
 
 
 def blocks(result: WhatIf) -> list[Block]:
-    """How well the replay does, the best change, all of them, the best one's ranks, assumptions, critical path."""
-    shown: list[Block] = []
+    """The best change, how well the replay does, all of them, the best one's ranks, assumptions, critical path."""
+    shown: list[Block] = [Headline(result.word.upper(), result.sentence, result.mood), *steps(result.steps)]
     if result.replay is not None:
         shown.append(Paragraph(f"{result.replay.sentence}.", "Replay"))
-    shown.append(Headline(result.word.upper(), result.sentence, result.mood))
-    shown += steps(result.steps)
     best = result.best
     if best is not None:
         shown.append(Paragraph(_next(best), "Next bottleneck"))
@@ -163,8 +161,8 @@ def _path(result: WhatIf, path: CriticalPath) -> list[Block]:
                 ],
                 "Communication, without waits",
                 frozenset({"rank", "communication", "exposed", "blocks", "merely exposed"}),
-                "Exposed: not overlapped with computation. Blocks: exposed while communication is on the critical path; "
-                "the rest delays nothing.",
+                "Exposed: not overlapped with computation. Blocks: exposed while communication is on the critical "
+                "path; the rest delays nothing.",
             )
         )
     return shown
