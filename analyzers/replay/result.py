@@ -17,6 +17,7 @@ from analyzers.replay.path import Segment, by_kind
 from analyzers.select.language import names_of
 from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.step_table import StepsUsed
+from analyzers.verdict.bound import Bound
 from analyzers.verdict.fix import GAINS, SAFE, Fix
 
 LITTLE_ELSE = 0.1  # of the critical path, beside computation
@@ -212,6 +213,7 @@ class WhatIf(Record, frozen=True):
 
     reason : why nothing is predicted, "" where something is. replay : None where there was nothing to replay. given :
     whether changes were asked for, not suggested. more : further suggestions, predicted to be worth less.
+    bound : what bounds the step, where changes were suggested.
     """
 
     a: str
@@ -224,6 +226,7 @@ class WhatIf(Record, frozen=True):
     warnings: tuple[TraceWarning, ...] = ()
     steps: StepsUsed | None = None  # those that the figures are of
     more: int = 0
+    bound: Bound | None = None
 
     @property
     def exit_code(self) -> int:
@@ -277,7 +280,8 @@ class WhatIf(Record, frozen=True):
         if best is None:
             return f"{self.reason}."
         if not self.given and self.fix is None:
-            return f"nothing that the capture suggests saves {percent(GAINS)} of the step of {duration(best.now_ns)}."
+            text = f"nothing that the capture suggests saves {percent(GAINS)} of the step of {duration(best.now_ns)}"
+            return f"{text}. {self.bound.sentence}" if self.bound is not None else f"{text}."
         return f"{best.advice or best.change}: {self.step_in_words(best)}{self._overlap_in_words(best)}."
 
     def step_in_words(self, one: Prediction) -> str:
