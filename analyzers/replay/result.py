@@ -58,7 +58,8 @@ class Fidelity(Record, frozen=True):
 class RankPrediction(Record, frozen=True):
     """Real overlap of a rank's device, ns: as captured, and predicted, with the range; and the most it could be.
 
-    Of the median step, where `check_overlap` has that; else of all that is looked at.
+    Of the median step, where `check_overlap` has that; else of all that is looked at. low_ratio, high_ratio : the range
+    of what overlap is of the most it could be: in each run, for what slows each other overlaps for longer.
     """
 
     rank: int
@@ -69,6 +70,8 @@ class RankPrediction(Record, frozen=True):
     low_ns: int
     high_ns: int
     achievable_ns: int
+    low_ratio: float | None = None
+    high_ratio: float | None = None
 
     @property
     def now_ratio(self) -> float | None:

@@ -169,20 +169,26 @@ class _Worth:
         return float((run.times.unit_end - run.times.unit_began)[which].sum())
 
     def fix(self, one: Prediction | None) -> Fix | None:
-        """The fix with what it brings of overlap on the rank that decides, where that is predicted."""
+        """The fix with what it brings of overlap on the rank that decides, where that is predicted.
+
+        By what it then is of what could overlap, counted as in the capture: to be slowed down is no gain.
+        """
         if one is None:
             return None
         device = self.result.job.deciding
         of_rank = next((rank for rank in one.ranks if (rank.rank, rank.device) == device), None)
         if device is None or of_rank is None:
             return as_fix(one)
+        now, then = of_rank.now_ratio or 0.0, of_rank.ratio or 0.0
+        low, high = of_rank.low_ratio or 0.0, of_rank.high_ratio or 0.0
+        likely_ns, low_ns, high_ns = (round((each - now) * self.possible_ns[device]) for each in (then, low, high))
         return replace(
             as_fix(one),
             rank=device[0],
             device=device[1],
-            recoverable_ns=of_rank.real_overlap_ns - of_rank.now_ns,
-            recoverable_low_ns=of_rank.low_ns - of_rank.now_ns,
-            recoverable_high_ns=of_rank.high_ns - of_rank.now_ns,
-            now_ratio=of_rank.now_ratio or 0.0,
-            ratio=of_rank.ratio or 0.0,
+            recoverable_ns=likely_ns,
+            recoverable_low_ns=low_ns,
+            recoverable_high_ns=high_ns,
+            now_ratio=now,
+            ratio=then,
         )
