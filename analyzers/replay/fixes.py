@@ -23,6 +23,7 @@ from analyzers.replay.predict import Replayed
 from analyzers.replay.result import LITTLE_MORE, Prediction, is_fix
 from analyzers.replay.safety import Safety
 from analyzers.replay.suggest import Suggestion
+from analyzers.verdict.fix import DIAGNOSIS, UNSAFE
 
 MOST_UNITS = 10_000  # that are run again: of a larger run fewer steps, in a row
 ALIKE = 0.1  # of what the first is worth: by so much a replay does not tell changes apart
@@ -79,8 +80,8 @@ def explored(
 
 
 def in_order(found: Sequence[tuple[Prediction, Change]]) -> list[tuple[Prediction, Change]]:
-    """The order to try: by worth, of what is alike by how much it takes for granted."""
-    left = sorted(found, key=lambda each: -each[0].worth_ns)
+    """The order to try: by worth, of what is alike by how much it takes for granted; what is no fix last."""
+    left = sorted(found, key=lambda each: (_is_last(each[0]), -each[0].worth_ns))
     ordered = []
     while left:
         most = left[0][0].worth_ns
@@ -89,6 +90,11 @@ def in_order(found: Sequence[tuple[Prediction, Change]]) -> list[tuple[Predictio
         ordered.append(first)
         left.remove(first)
     return ordered
+
+
+def _is_last(one: Prediction) -> int:
+    """Whether it is a change to make at all: a diagnosis stands behind all of those, what is unsafe behind all else."""
+    return (DIAGNOSIS, UNSAFE).index(one.safety) + 1 if one.safety in (DIAGNOSIS, UNSAFE) else 0
 
 
 def _assumed(change: Change) -> int:

@@ -620,7 +620,8 @@ def what_if(result: WhatIf) -> Json:
 
     `replay` is null where there was nothing to replay, `changes` is empty where nothing is predicted: `reason` says
     why. `tells` is false where the range is too wide to say anything. `suggested` is which change to try first, second,
-    …, by the gain times `likely`; null for several together, and for changes that were asked for. `critical_path` and
+    …, by the gain times `likely`; null for several together, and for changes that were asked for. `fix` is the first of
+    them, null where it gains too little, or changes were asked for; `class` as in a fix. `critical_path` and
     `communication` are null unless asked for: of the steps as captured, segments in order of time, of which
     communication `blocks`, and per device what of communication is exposed, and what of that is on the path.
     """
@@ -631,6 +632,7 @@ def what_if(result: WhatIf) -> Json:
         "reason": result.reason,
         "pair": {"a": result.a, "b": result.b},
         "replay": values(result.replay) if result.replay else None,
+        "fix": fix(result.fix),
         "changes": [
             {
                 "change": one.change,
@@ -638,6 +640,7 @@ def what_if(result: WhatIf) -> Json:
                 **_fields(
                     one, "now_ns", "step_ns", "step_low_ns", "step_high_ns", "gain_ns", "tells", "suggested", "likely"
                 ),
+                "class": one.safety,
                 "ranks": [values(rank) for rank in one.ranks],
                 **_fields(one, "next_cause", "next_share"),
                 "assumptions": list(one.assumptions),
