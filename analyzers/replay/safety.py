@@ -97,15 +97,17 @@ def _of_pin(change: Pin, trace: Trace, tasks: Tasks) -> Safety:
 
 
 def _waits_for_copies(trace: Trace, tasks: Tasks, dropped: Mask) -> bool:
-    """Whether the thread of a call that is dropped launched copies since it waited before, or the call is one."""
+    """Whether a call that is dropped waits for a copy, or its thread copied to the host since it waited before."""
     calls, units = tasks.calls, tasks.units
+    to_host, copies = (is_one_of(trace.ops, "copy", kinds)[units.op] for kinds in (("DtoH",), ("DtoH", "HtoD")))
+    if copies[calls.waits.items[dropped[calls.waits.owner]]].any():
+        return True
     launched = np.flatnonzero(units.call >= 0)
-    between = is_one_of(trace.ops, "copy", ("DtoH", "HtoD"))[units.op[launched]]
-    copies = np.bincount(units.call[launched[between]], minlength=calls.call.size)
+    count = np.bincount(units.call[launched[to_host[launched]]], minlength=calls.call.size)
     waits = np.diff(calls.waits.first) > 0
     first = np.append(True, np.diff(calls.thread) != 0)[: calls.call.size]
     stretch = np.cumsum(np.append(False, waits[:-1]) | first)  # a call that waits ends its stretch
-    of_each = np.bincount(stretch, weights=copies)
+    of_each = np.bincount(stretch, weights=count)
     return bool((of_each[stretch[dropped]] > 0).any())
 
 
@@ -121,10 +123,10 @@ def _of_wait(change: DropWait, trace: Trace, tasks: Tasks) -> Safety:
     of_collective, by_collective = units.collective[item] >= 0, units.collective[owner] >= 0
     copied = is_one_of(trace.ops, "kind", ("memcpy",))[units.op[item]]
     flows = _brings_data(trace, tasks)[item] | (by_collective & ~of_collective) | (~of_collective & ~copied)
-    if held[flows].sum() > LITTLE * held.sum():
-        return Safety.UNSAFE
     if waited_for_again(trace, tasks)[owner].all():
         return Safety.SAFE
+    if held[flows].sum() > LITTLE * held.sum():
+        return Safety.UNSAFE
     if phase_of(change.a) >= UPDATES:  # of gradients that were reduced
         return Safety.UNSAFE
     asked = of_collective & _waits_at_once(trace, tasks)[item]
@@ -249,7 +251,7 @@ def _waits_at_once(trace: Trace, tasks: Tasks) -> Mask:
 
 
 def waited_for_again(trace: Trace, tasks: Tasks) -> Mask:
-    """Units that wait for a collective, which their stream is told to wait for once more later.
+    """Units that wait for another stream's work, which their stream is told to wait for once more later.
 
     Of three sends, of which two are waited for one by one, and before an op later all three: the first two.
     """
@@ -261,10 +263,11 @@ def waited_for_again(trace: Trace, tasks: Tasks) -> Mask:
     sent = lanes.queued_before(source, linked.calls.records.start_ns[linked.waits.record[known]])
     awaited = lanes.unit(source, sent - 1)
     collective = ints(trace.ops, "collective")[lanes.op]
-    of_collectives = (unit >= 0) & (awaited >= 0) & (take_or(collective, awaited) >= 0)
+    # Of work that is no collective only what the capture states: what is inferred there may be for the next step's.
+    found_both = (unit >= 0) & (awaited >= 0) & (exact | (take_or(collective, awaited) >= 0))
     found = np.zeros(lanes.op.size, dtype=bool)
-    for rows in rows_by_key(np.where(of_collectives, lane, -1), source).values():
-        if not of_collectives[rows[0]]:
+    for rows in rows_by_key(np.where(found_both, lane, -1), source).values():
+        if not found_both[rows[0]]:
             continue
         rows = rows[np.argsort(unit[rows], kind="stable")]
         heads = np.flatnonzero(np.append(True, np.diff(unit[rows]) != 0))

@@ -203,7 +203,7 @@ def test_the_largest_gaps_links_are_drawn_and_what_held_a_side_tells_why(browser
     assert "waited 101 µs for b of b" in text
     assert opened.js(kinds) == "event,launch,record"
     texts = opened.js("[...document.querySelectorAll('.barlayer text')].map((one) => one.textContent)")
-    assert {"not submitted 60.0 µs", "event-dependency 41.0 µs"} <= set(texts)
+    assert {"not launched 60.0 µs", "event wait 41.0 µs"} <= set(texts)
 
 
 def test_one_goes_to_the_worst_gap_to_instances_and_to_what_one_searches_for(browser: Chromium, tmp_path: Path) -> None:
@@ -220,10 +220,10 @@ def test_one_goes_to_the_worst_gap_to_instances_and_to_what_one_searches_for(bro
     opened.js("document.getElementById('before').click()")
     shows(0.010 - 0.15 * 0.055, 0.065 + 0.15 * 0.055)
     opened.js("document.getElementById('gap').click()")
-    opened.wait(f"{where} === 'gap 1 of 2, A held by'")
+    opened.wait(f"{where} === 'gap 1 of 2: rank 0, A blocked by'")
     assert opened.js("document.querySelectorAll('.arrows rect').length") == 1
     opened.js("document.getElementById('gap').click()")
-    opened.wait(f"{where} === 'gap 2 of 2, A held by'")
+    opened.wait(f"{where} === 'gap 2 of 2: rank 0, A blocked by'")
     search = "document.getElementById('search')"
     opened.js(f"{search}.value = 'dens'; {search}.dispatchEvent(new KeyboardEvent('keydown', {{key: 'Enter'}}))")
     opened.wait(f"{where} === '1 of 2, on stream 9'")
@@ -256,6 +256,55 @@ def test_ticks_have_one_number_of_digits_at_every_zoom(opened: Page) -> None:
         assert len(texts) > 2
         assert len({len(text.partition(".")[2]) for text in texts}) == 1, texts
         assert len(set(texts)) == len(texts)
+
+
+def test_legend_and_unit_follow_what_is_in_view(browser: Chromium, tmp_path: Path) -> None:
+    """`late_behind_an_event`: A is not launched until 60 µs, and blocked by the event until 102."""
+    opened = open_picture(browser, tmp_path, drawn(late_behind_an_event(), "kernel:a", "kernel:b")[1])
+    legend = "[...document.querySelectorAll('.legendtext')].map((one) => one.textContent)"
+    ticks = "[...document.querySelectorAll('.xtick text')].map((one) => one.textContent)"
+    seen = {}
+    for low, high in ((0.0, 0.04), (0.07, 0.1), (-2.0, 2.0)):
+        before = opened.js(REFINED)
+        opened.js(f"Plotly.relayout('timeline', {{'xaxis.range': [{low}, {high}]}}).then(() => 0)")
+        opened.wait(f"{REFINED} !== '{before}'")
+        opened.settle()
+        entries, units = opened.js(legend), {text.rpartition(" ")[2] for text in opened.js(ticks)}
+        hovers = opened.js(
+            "document.getElementById('timeline').data.flatMap((one) => one.customdata).map((one) => one[6])"
+        )
+        units |= {word for text in hovers if text for word in (text.split(" ")[2], text.split(" ")[5])}
+        seen[low] = ["not launched yet either" in entries, "blocked by event wait" in entries, *units]
+    assert seen == {0.0: [True, False, "µs"], 0.07: [False, True, "µs"], -2.0: [True, True, "ms"]}
+    assert opened.complaints == []
+
+
+def test_at_the_worst_gap_every_kernel_of_the_rank_that_decides_is_drawn(browser: Chromium, tmp_path: Path) -> None:
+    """Four ranks, each with 400 kernels of B of 2 µs, more than a pixel, at 0 and 50 ms, and A behind them."""
+    run, count = Builder(), 400
+    for number in range(4):
+        rank = run.rank(number)
+        for begin in (0, 50_000):
+            for k in range(count):
+                launched = (begin - 5_000) * US + k
+                start = begin * US + 2_500 * k
+                rank.kernel("b", 7, start, start + 2_000, launch=(launched, launched + 1))
+            event = rank.record(7, (begin - 9) * US)
+            rank.wait(9, event, (begin - 7) * US)
+            rank.kernel("a", 9, (begin + 1_001) * US, (begin + 1_101) * US, launch=((begin - 5) * US, (begin - 4) * US))
+    picture = drawn(run.trace(), "kernel:a", "kernel:b", (20_000 * US, 21_000 * US))[1]
+    opened = open_picture(browser, tmp_path, picture)
+    before = opened.js(REFINED)
+    opened.js("document.getElementById('gap').click()")
+    opened.wait(f"{REFINED} !== '{before}'")
+    opened.settle()
+    low, high = opened.js(RANGE)
+    deciding = {row.y for row in picture.bands[0].rows}
+    bars = opened.js(BARS % ROLE["b"])
+    assert sum(y in deciding for y, _ in bars) >= count
+    assert "rank 0" in opened.js("document.getElementById('where').textContent")
+    assert high - low < 4, "ms: that gap alone"
+    assert opened.complaints == []
 
 
 def test_wheel_zooms_and_drag_pans(opened: Page) -> None:
@@ -437,8 +486,8 @@ def test_what_is_drawn_as_one_is_all_that_lies_in_it(browser: Chromium, tmp_path
         longest = picture.texts[inside.name[int(lengths.argmax())]]
         assert told == f"{inside.size:,} marks drawn as one, the longest {longest}"
         assert (inside.start.min(), inside.end.max()) == (start, start + length)
-        microseconds = re.fullmatch(r"([\d,.]+) µs busy", busy)[1].replace(",", "")
-        assert float(microseconds) == pytest.approx(lengths.sum() / 1000, rel=0.005)  # three digits
+        milliseconds = re.fullmatch(r"([\d,.]+) ms busy", busy)[1].replace(",", "")
+        assert float(milliseconds) == pytest.approx(lengths.sum() / 1e6, rel=0.005)  # three digits
 
 
 def test_names_from_a_trace_stay_text(browser: Chromium, tmp_path: Path) -> None:

@@ -96,21 +96,8 @@ def captured(one: Flow, folder: Path) -> tv.Trace:
 
 
 def fix_of(result: Any) -> Named | None:
-    """The change that check-overlap names, whether it has classes of safety or not yet."""
-    fix = getattr(result, "fix", None)
-    if fix is not None and fix.change:
-        return Named(fix.change, getattr(fix, "safety", ""))
-    remedy = getattr(result, "remedy", None)
-    return Named(remedy.change, "") if remedy is not None and not hasattr(result, "fix") else None
-
-
-def best_of(found: Any) -> Named | None:
-    """The change that what-if names first, where it gains anything."""
-    best = found.best
-    if best is None or best.gain_ns <= LITTLE * best.now_ns:
-        return None
-    likely = {1.0: "likely", 0.5: "perhaps", 0.1: "seldom"}
-    return Named(" + ".join(best.changes), getattr(best, "safety", "") or likely.get(best.likely, ""))
+    """The change that an answer names, and its class."""
+    return Named(result.fix.change, result.fix.safety) if result.fix is not None else None
 
 
 def asked(trace: tv.Trace) -> Iterator[tuple[str, Named | None, str]]:
@@ -119,7 +106,7 @@ def asked(trace: tv.Trace) -> Iterator[tuple[str, Named | None, str]]:
     yield BY[0], fix_of(result), str(getattr(result, "worth_unknown", ""))
     try:
         found = tv.what_if(trace)
-        yield BY[1], best_of(found), found.reason
+        yield BY[1], fix_of(found), found.reason
     except TracevizError as error:
         yield BY[1], None, str(error)
 

@@ -195,15 +195,16 @@ def test_the_gantt_shows_the_instance_as_it_was() -> None:
     assert ("host 1", "blocked cudaStreamSynchronize", "crit", at(12), at(40)) in tasks
     # The pair's own row: B alone from 10 to 45, both until 50, A alone until 65.
     assert [task for task in tasks if task[0] == "A and B"] == [
-        ("A and B", "B alone 35.0 µs", "done", at(10), at(45)),
+        ("A and B", "B alone 35000 ns", "done", at(10), at(45)),
         ("A and B", ".", "", at(45), at(50)),
-        ("A and B", "A alone 15.0 µs", "active", at(50), at(65)),
+        ("A and B", "A alone 15000 ns", "active", at(50), at(65)),
     ]
-    # Held by the host: busy until 12, blocked until 40, late until A starts at 45.
-    assert [(text.partition(" ")[0], *edges) for row, text, _, *edges in tasks if row == "A held by"] == [
+    # Blocked by the host: busy until 12, blocked until 40, late until A starts at 45.
+    assert unit == 1
+    assert [(text, *edges) for row, text, _, *edges in tasks if row == "A blocked by"] == [
         (".", at(10), at(12)),
-        ("host-sync", at(12), at(40)),
-        ("held", at(40), at(45)),
+        ("blocked by host sync 28000 ns", at(12), at(40)),
+        ("late launch", at(40), at(45)),  # beside its bar, which has no room
     ]
 
 

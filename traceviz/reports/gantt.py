@@ -10,11 +10,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from analyzers.arrays.intervals import clip, subtract, union
-from traceviz.output.quantities import duration
 from traceviz.timelines.marks import EARLY, HELD, ROLE, ROLES, Marks, join, make
 from traceviz.timelines.picture import Picture
 from traceviz.timelines.rows import Band, Row
-from traceviz.timelines.texts import short
+from traceviz.timelines.texts import MS, US, Unit, amount, short
 
 PARTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)  # of the instance
 MOST_LINES = 14  # of rows and tasks: a chart that is seen at a glance, in a summary of less than 40 lines
@@ -23,6 +22,7 @@ PAUSE = 300  # a side runs alone through pauses of less than this part of the ch
 SOLID = 12, 0.9  # a run of at most so many ops, for at least this share of its length, is one bar
 SMALLEST = 200  # what is no op and lasts less than this part of the chart is left out
 BINS = (12, 6)  # across the chart, by which other runs are cut: a bar is as long as what ran in its bin
+UNITS, FINE = (MS, US, Unit("ns", 1, 0)), 200  # of the axis and of lengths: the first of which so many are seen
 LETTERS = 95  # from one end of the chart to the other
 MOST_STREAMS = 3  # named in front of a side's row
 MOST_TITLE = 60  # letters of an instance's name: Mermaid lets a title run out of the chart
@@ -36,7 +36,7 @@ LOOKS = {
     "early": "crit, done, ",
 }
 _HELD = [ROLE[role] for role in (*HELD, *EARLY)]
-WORDS = {"a": "A", "b": "B", "overlap": "overlap", "sync": "blocked", "held": "held", "early": "held"}
+WORDS = {"a": "A", "b": "B", "overlap": "overlap", "sync": "blocked", "held": "blocked", "early": "blocked"}
 # Letters with no meaning in Mermaid's grammar or in HTML.
 _HARMLESS = re.compile(r"[^A-Za-z0-9 _.+*/()=-]+")
 
@@ -45,7 +45,7 @@ def gantt(picture: Picture, *, met: bool = False) -> str:
     """Mermaid source of the shown instance on the rank it was chosen on; "" where there is none.
 
     Where the whole instance would be too much for one glance, it is the largest part of it that is not, around what
-    held a side longest.
+    blocked a side longest.
 
     Parameters
     ----------
@@ -68,14 +68,15 @@ def gantt(picture: Picture, *, met: bool = False) -> str:
         if marks.size + np.unique(marks.row).size <= MOST_LINES:
             break
     marks = _most_told(marks, both)
-    unit, name = (1000, "µs") if high - low >= 200_000 else (1, "ns")
+    of = next(one for one in UNITS if high - low >= FINE * one.ns or one.ns == 1)
+    unit = of.ns
     zoomed = "" if (low, high) == whole else f", around the longest {'overlap' if met else 'gap'}"
     sections = [*zip(sides, names, strict=True)]
     sections += [(one.number, "A and B" if one.kind == "overlap" else _text(one.label)) for one in band.rows]
     lines = [
         '%%{init: {"gantt": {"displayMode": "compact", "leftPadding": 120}}}%%',
         "gantt",
-        f"  title {_text(_cut(picture.shown.label, MOST_TITLE - len(zoomed)))} on rank {band.rank}{zoomed}, {name}",
+        f"  title {_text(_cut(picture.shown.label, MOST_TITLE - len(zoomed)))} on rank {band.rank}{zoomed}, {of.name}",
         "  dateFormat x",
         "  axisFormat %Q",
         "  todayMarker off",
@@ -85,13 +86,17 @@ def gantt(picture: Picture, *, met: bool = False) -> str:
         if not of_row.size:
             continue
         lines.append(f"  section {label}")
+        texts, kinds = list[str](), [_kind(of_row, k) for k in range(of_row.size)]
+        for k, kind in enumerate(kinds):
+            length = min(int(of_row.end[k]), high) - max(int(of_row.start[k]), low)
+            letters = LETTERS * max(length, unit) // max(high - low, 1)
+            texts.append(_task(picture, of_row, k, kind, letters, of, alone=row == both))
+        if set(kinds) <= {"held", "early"}:
+            texts = _named(picture, of_row, texts, of, low, high)
         for k in range(of_row.size):
             start = (max(int(of_row.start[k]), low) - low) // unit
             end = max((min(int(of_row.end[k]), high) - low) // unit, start + 1)
-            letters = LETTERS * (end - start) * unit // max(high - low, 1)
-            kind = _kind(of_row, k)
-            text = _task(picture, of_row, k, kind, letters, alone=row == both)
-            lines.append(f"  {text} :{LOOKS[kind]}{start}, {end}")
+            lines.append(f"  {texts[k]} :{LOOKS[kinds[k]]}{start}, {end}")
     return "\n".join(lines)
 
 
@@ -100,7 +105,7 @@ def legend(picture: Picture) -> str:
     a, b = picture.names
     return (
         f"A ({a}) is light, B ({b}) grey, both at once dark; red: where the host was blocked; with a red edge: what "
-        "held the one while the other ran. Of many ops in a row a bar is as long as they ran; short ones are left out."
+        "blocked the one while the other ran. Of many ops a bar is as long as they ran; short ones are left out."
     )
 
 
@@ -109,7 +114,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def _within(picture: Picture, band: Band, low: int, high: int) -> Marks:
-    """What of a band the chart may show: both sides' ops, sync points, overlap, and what held a side."""
+    """What of a band the chart may show: both sides' ops, sync points, overlap, and what blocked a side."""
     shown = [ROLE[role] for role in ("a", "b", "overlap", "sync")] + _HELD
     marks = picture.marks
     rows = [row.number for row in band.rows if row.kind not in ("ranges", "projected")]
@@ -119,7 +124,7 @@ def _within(picture: Picture, band: Band, low: int, high: int) -> Marks:
 
 
 def _focus(marks: Marks, low: int, high: int, *, met: bool) -> tuple[int, int]:
-    """From when to when a side was held longest, or the longest overlap was; the middle where there is none."""
+    """From when to when a side was blocked longest, or the longest overlap was; the middle where there is none."""
     found = marks.take(marks.role == ROLE["overlap"] if met else np.isin(marks.role, _HELD))
     if not found.size:
         return (low + high) // 2, (low + high) // 2
@@ -143,7 +148,7 @@ def _around(focus: tuple[int, int], part: int, low: int, high: int) -> tuple[int
 def _chosen(
     picture: Picture, band: Band, sides: tuple[int, int], bins: int, window: tuple[int, int]
 ) -> tuple[Marks, list[str]]:
-    """Bars of what a band shows in a window: both sides' ops, both at once or one alone, what held a side.
+    """Bars of what a band shows in a window: both sides' ops, both at once or one alone, what blocked a side.
 
     Parameters
     ----------
@@ -249,20 +254,47 @@ def _kind(marks: Marks, k: int) -> str:
     return role if role in LOOKS else role.partition("-")[0]
 
 
-def _task(picture: Picture, marks: Marks, k: int, kind: str, letters: int, *, alone: bool) -> str:
+def _task(picture: Picture, marks: Marks, k: int, kind: str, letters: int, unit: Unit, *, alone: bool) -> str:
     """What stands on a task: Mermaid writes what does not fit over its neighbours."""
     name = _text(short(picture.texts[marks.name[k]])) if marks.name[k] >= 0 else ""
     word, many = WORDS[kind], int(marks.count[k])
     texts: list[str]
     if kind in ("held", "early"):
-        cause = "not submitted" if kind == "early" else name
-        texts = [f"{cause} {duration(int(marks.whole[k]))}", cause]
+        texts = _blocked_by(picture, marks, k, kind, unit)
     elif kind == "overlap" or alone:
-        texts = [f"{word}{' alone' * (kind != 'overlap')} {duration(int(marks.busy[k]))}"]
+        texts = [f"{word}{' alone' * (kind != 'overlap')} {_length(int(marks.busy[k]), unit)}"]
     else:
         texts = [f"{word} {many} ops from {name}", f"{word} {many} ops"] if many > 1 else [f"{word} {name}"]
-    texts += [word] if len(word) == 1 and letters else [word, "."]
+    texts += [word] if len(word) == 1 and letters else ["."] if kind in ("held", "early") else [word, "."]
     return next(text for text in texts if len(text) <= max(letters, 1))
+
+
+def _blocked_by(picture: Picture, marks: Marks, k: int, kind: str, unit: Unit) -> list[str]:
+    """What blocked a side, in words that are fewer and fewer."""
+    cause, length = _text(picture.texts[marks.name[k]]), _length(int(marks.whole[k]), unit)
+    blocked = f"blocked by {cause}"
+    early = [f"{blocked} {length} and not launched yet either"] if kind == "early" else []
+    return [*early, f"{blocked} {length}", blocked, cause]
+
+
+def _named(picture: Picture, marks: Marks, texts: list[str], unit: Unit, low: int, high: int) -> list[str]:
+    """Texts of a row of what blocked a side, in which each cause is named: beside its bar where it has no room on it.
+
+    Mermaid writes what is too long for a bar behind it. Where there is room up to the next bar, and on the longest bar
+    of a cause that is named nowhere.
+    """
+    causes = [_blocked_by(picture, marks, k, _kind(marks, k), unit)[-1] for k in range(marks.size)]
+    until = np.append(marks.start[1:], high)
+    room = LETTERS * (until - np.minimum(marks.end, until)) // max(high - low, 1)
+    found = [
+        cause if text == "." and len(cause) + 1 < free else text
+        for cause, text, free in zip(causes, texts, room.tolist(), strict=True)
+    ]
+    for cause in dict.fromkeys(causes):
+        own = [k for k, one in enumerate(causes) if one == cause]
+        if all(found[k] == "." for k in own):
+            found[max(own, key=lambda k: int(marks.end[k] - marks.start[k]))] = cause
+    return found
 
 
 def _text(text: str) -> str:
@@ -272,3 +304,12 @@ def _text(text: str) -> str:
     'nvtx a b c script'
     """
     return _HARMLESS.sub(" ", text).strip()
+
+
+def _length(ns: int, unit: Unit) -> str:
+    """A length without commas, which are Mermaid's own.
+
+    >>> _length(15_271_000, US)
+    '15271 µs'
+    """
+    return amount(ns, unit).replace(",", "")

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from analyzers.arrays.intervals import Union
+from analyzers.arrays.types import Ints
 from traceviz.timelines.areas import HEIGHT, Area, buckets_for, thinned
 from traceviz.timelines.bars import HOVER, NS_PER_MS, bars, labels
 from traceviz.timelines.fold import folds
 from traceviz.timelines.marks import EARLY, HELD, ROLE, ROLES, Marks, fit
 from traceviz.timelines.palette import FONT, LIGHT, Theme, group, link_color, pale
-from traceviz.timelines.picture import Picture, folded, in_view, worst_gap
-from traceviz.timelines.texts import fixed_name, safe, side_name, wrapped
+from traceviz.timelines.picture import SEEN, Picture, folded, in_view, worst_gaps
+from traceviz.timelines.room import above, room
+from traceviz.timelines.texts import MS, blocker, fixed_name, safe, side_name, ticks, unit_of, wrapped
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -24,24 +27,36 @@ WIDTH = 1130  # of a figure that takes its width from where it stands
 LEFT, LABEL_PIXELS, RIGHT = 116, 6.9, 14  # margins; of each letter of a row's name
 LEGEND_PIXELS = 40, 6.4  # of an entry, and of each of its letters
 TITLE_PIXELS, NOTE_PIXELS = 9.2, 6.6  # of a letter
-BAND_SIZE, BAND_LETTER = 13, 0.55  # of a band's title, pixels; of each of its letters, of that
+BAND_SIZE, LEAST_SIZE, BAND_LETTER = 13, 7, 0.68  # of a band's title, pixels; of each of its bold letters, of that
 LEGEND = [
     "a", "a-wait", "b", "b-wait", "overlap", "overlap-wait", *HELD, *EARLY, "sync", "race", "other", "other-wait",
     "range-other", "range-a", "range-b", "sync-end",
 ]  # fmt: skip
+RANGE_ROLES = ("range-other", "range-a", "range-b")
+ALWAYS_TOLD = ("a", "b", "race")  # in the legend, however short
+COARSE_RANKS, COARSE_LAUNCHES = 4, 4  # times as coarse as ops of the rank that decides
+TEXT_PIXELS = 25  # what is seen of a mark on which a text may stand
+TICK_PIXELS = 110  # from one tick to the next, at least
 RANGES = "the user's ranges"
-# The digits of ticks: as many as their distance needs, on all of them.
+# The digits of ticks where one zooms: as many as their distance needs, on all of them.
 TICKS = [
     {"dtickrange": [0.999 * 10.0**-digits if digits else 0.999, 0.999 * 10.0 ** (1 - digits) if digits else None],
      "value": f",.{digits}f"}
     for digits in range(7)
 ]  # fmt: skip
+ZOOMED: dict[str, Any] = {"ticksuffix": " ms", "tickformatstops": TICKS}
 
 
-def legend(picture: Picture) -> dict[str, str]:
-    """The roles a picture has, in the order they are drawn, lowest first, with their words in the legend ("": none)."""
+def legend(picture: Picture, *, told: frozenset[str] | None = None) -> dict[str, str]:
+    """The roles a picture has, in the order they are drawn, lowest first, with their words in the legend ("": none).
+
+    Parameters
+    ----------
+    told : those that the legend is of; all where not given.
+    """
     a, b = (safe(name) for name in picture.names)
-    present = {ROLES[number] for number in np.unique(picture.marks.role).tolist()}
+    there = {ROLES[number] for number in np.unique(picture.marks.role).tolist()}
+    present = there if told is None else there & told
     early = next((role for role in EARLY if role in present), "")
     descriptions = {
         "launch-other": "",
@@ -57,14 +72,14 @@ def legend(picture: Picture) -> dict[str, str]:
         "b": f"B: {b}",
         "b-wait": "B, only waiting for a late rank",
         "overlap": fixed_name("overlap", apparent=picture.apparent),
-        "overlap-wait": "overlaps a waiting collective",
-        **{role: f"held by {group(role)}" for role in HELD},
-        **{role: "not submitted by then either" if role == early else "" for role in EARLY},
+        "overlap-wait": "overlaps only a waiting collective",
+        **{role: f"blocked by {blocker(group(role))}" for role in HELD},
+        **{role: "not launched yet either" if role == early else "" for role in EARLY},
         "sync": "host blocked (sync point)",
         "sync-end": "host waits for the end",
         "race": "⚠ missing wait (possible race)",
     }
-    return {role: text for role, text in descriptions.items() if role in present}
+    return {role: text if role in present else "" for role, text in descriptions.items() if role in there}
 
 
 def figure(
@@ -75,22 +90,27 @@ def figure(
 
     shown = folded(picture) if slider else in_view(folded(picture))
     pixels = (width or WIDTH) - _left(shown) - RIGHT
-    marks = fit(shown.marks, picture.low_ns, picture.high_ns, MOST_BARS)
-    traces, above = [_shade(shown, marks)], []
-    for role, words in legend(picture if slider else shown).items():
-        of_role = marks.take(marks.role == ROLE[role])
-        single, many = of_role.take(of_role.count == 1), of_role.take(of_role.count > 1)
-        traces.append({**trace(role, words, many=False), **bars(shown, single, ROLE[role], pixels)})
-        traces.append({**trace(role, words, many=True), **bars(shown, many, ROLE[role], pixels)})
-        above.append({**label_trace(role, words), **labels(shown, single, ROLE[role], pixels)})
+    unit = MS if slider else unit_of(picture.high_ns - picture.low_ns)  # where one zooms by oneself plotly has but one
+    marks = fit(shown.marks, picture.low_ns, picture.high_ns, MOST_BARS, weights=weights(picture))
+    words_of = legend(picture) if slider else legend(shown, told=seen_roles(shown))
+    free = _free(shown, marks, list(words_of), pixels)
+    traces, written = [_shade(shown, marks)], []
+    for role, words in words_of.items():
+        is_role, number = marks.role == ROLE[role], ROLE[role]
+        for many in (False, True):
+            chosen = is_role & ((marks.count > 1) == many)
+            some, rooms = marks.take(chosen), Union(free.starts[chosen], free.ends[chosen])
+            traces.append({**trace(role, words, many=many), **bars(shown, some, number, pixels, rooms, unit)})
+        some, rooms = marks.take(is_role), Union(free.starts[is_role], free.ends[is_role])
+        written.append({**label_trace(role, words), **labels(shown, some, number, pixels, rooms, unit)})
     span = (picture.low_ns, picture.high_ns)
     whole = picture if slider else shown  # a page can unfold all bands
     areas = [area_trace(shown, whole.areas, number, None if slider else span) for number in range(len(whole.areas))]
-    figures = [*(go.Bar(one) for one in [*traces, *above]), *(go.Scatter(one) for one in areas)]
+    figures = [*(go.Bar(one) for one in [*traces, *written]), *(go.Scatter(one) for one in areas)]
     drawing = go.Figure(figures, layout(shown, slider=slider, titled=titled, width=width))
     for one in drawing.data:
         one.update(style(one.meta, theme))
-    drawing.update_layout(layout_style(shown, theme))
+    drawing.update_layout(layout_style(shown, theme, width))
     return (
         drawing
         if not titled
@@ -98,9 +118,53 @@ def figure(
     )
 
 
+def _free(picture: Picture, marks: Marks, roles: Sequence[str], pixels: int) -> Union:
+    """Where on each mark a text has room."""
+    low, high = picture.low_ns, picture.high_ns
+    least = int(TEXT_PIXELS * (high - low) / max(pixels, 1))
+    return Union(*room(marks, above(marks, {role: k for k, role in enumerate(roles)}), low, high, least))
+
+
+def weights(picture: Picture) -> Ints:
+    """How coarse marks are, by row and role: ops of other ranks than the one that decides, and launches, the most.
+
+    Ranges, sync points and what blocked a side are few, and as fine as can be.
+    """
+    coarse = np.array([of_role(role) for role in ROLES], np.int64)
+    return np.where(coarse > 0, np.array(of_rows(picture), np.int64)[:, None] * coarse, 1)
+
+
+def of_role(role: str) -> int:
+    """How coarse marks of a role are beside ops; 0: as fine as can be, on whatever rank."""
+    return COARSE_LAUNCHES if role.startswith("launch") else int(ROLE[role] <= ROLE["overlap-wait"])
+
+
+def of_rows(picture: Picture) -> list[int]:
+    """By row, how coarse its ops are: the finest are those of the rank that decides."""
+    decides = {one.row for one in picture.gaps if one.decides}
+    found = [1] * (1 + max((row.number for band in picture.bands for row in band.rows), default=0))
+    for band in picture.bands:
+        if decides and decides.isdisjoint(row.number for row in band.rows):
+            for row in band.rows:
+                found[row.number] = COARSE_RANKS
+    return found
+
+
+def seen_roles(picture: Picture) -> frozenset[str]:
+    """Roles of which something is seen as a picture opens: more than hairs on some row, or what always counts."""
+    low, high = picture.low_ns, picture.high_ns
+    marks = picture.marks.take((picture.marks.end > low) & (picture.marks.start < high))
+    length = np.minimum(marks.end, high) - np.maximum(marks.start, low)
+    on_row = np.zeros((int(marks.row.max(initial=0)) + 1, len(ROLES)), np.int64)
+    np.add.at(on_row, (marks.row, marks.role), length)
+    told = set(np.flatnonzero(SEEN * on_row.max(axis=0, initial=0) >= high - low).tolist())
+    told |= {number for number in np.unique(marks.role).tolist() if ROLES[number] in ALWAYS_TOLD}
+    return frozenset(ROLES[number] for number in told)
+
+
 def _links(picture: Picture, theme: Theme) -> list[dict[str, Any]]:
-    """The recorded links of the largest gap that is seen, as arrows; none that begin outside of it."""
-    worst, y = worst_gap(picture), {row.number: row.y for band in picture.bands for row in band.rows}
+    """The recorded links of the largest gap that is seen of the rank that decides, as arrows, from within the view."""
+    worst, y = worst_gaps(picture), {row.number: row.y for band in picture.bands for row in band.rows}
     return [
         {
             "x": end / NS_PER_MS,
@@ -118,7 +182,7 @@ def _links(picture: Picture, theme: Theme) -> list[dict[str, Any]]:
             "arrowwidth": 1.4,
             "arrowcolor": link_color(kind, theme),
         }
-        for kind, start, from_row, end, to_row in (worst.links if worst else ())
+        for kind, start, from_row, end, to_row in (link for gap in worst for link in gap.links)
         if from_row in y and to_row in y and picture.low_ns < start and end < picture.high_ns
     ]
 
@@ -234,7 +298,7 @@ def _lines(picture: Picture, width: int) -> tuple[list[str], list[str]]:
     below = [about(picture, still=True)]
     title = picture.headline
     if picture.shown.title:
-        title = f"{side_name(picture.names[0])} beside {side_name(picture.names[1])}, {picture.shown.title}"
+        title = f"{side_name(picture.names[0])} and {side_name(picture.names[1])}, {picture.shown.title}"
         below = [f"The whole run: {picture.headline}", *below]
     notes = [line for text in below for line in wrapped(text, int(width / NOTE_PIXELS))]
     return wrapped(title, int(width / TITLE_PIXELS)), notes
@@ -253,30 +317,23 @@ def _left(picture: Picture) -> int:
     return max(LEFT, int(12 + LABEL_PIXELS * max(len(row.label) for band in picture.bands for row in band.rows)))
 
 
+def legend_rows(picture: Picture, width: int | None, *, every: bool = False) -> int:
+    """How many rows the legend takes: of all that there is, or of what is seen."""
+    words_of = legend(picture) if every else legend(picture, told=seen_roles(picture))
+    entries = [words for words in words_of.values() if words]
+    entry, letter = LEGEND_PIXELS
+    room, wide = (width or WIDTH) - _left(picture) - RIGHT, [entry + letter * len(words) for words in entries]
+    columns = int(room / max(wide, default=1))
+    return 1 if sum(wide) <= room else -(-len(entries) // max(columns, 1))  # plotly makes columns of several rows
+
+
 def layout(picture: Picture, *, slider: bool, titled: bool, width: int | None) -> dict[str, Any]:
     """Axes, titles and sizes, without colours."""
     rows = [row for band in picture.bands for row in band.rows]
     bottom, left = rows[-1].y - 0.6, _left(picture)
     title, notes = _lines(picture, width or WIDTH)
-    entries = [words for words in legend(picture).values() if words]
-    entry, letter = LEGEND_PIXELS
-    columns = ((width or WIDTH) - left - RIGHT) // (entry + letter * max(map(len, entries), default=0))
-    legend_rows = -(-len(entries) // max(int(columns), 1))
-    top = (40 if titled else 24) + 20 * legend_rows + (20 * len(title) + 17 * len(notes) if titled else 0)
-    titles = [
-        {
-            "x": 0,
-            "y": band.rows[0].top,
-            "xref": "paper",
-            "xanchor": "left",
-            "xshift": 8 - left,
-            "yanchor": "bottom",
-            "showarrow": False,
-            "text": f"<b>{safe(band.title)}</b>",
-            "font": {"size": BAND_SIZE},
-        }
-        for band in picture.bands
-    ]
+    above = 20 * legend_rows(picture, width, every=slider)
+    top = (40 if titled else 24) + above + (20 * len(title) + 17 * len(notes) if titled else 0)
     return {
         "barmode": "overlay",
         "bargap": 0,
@@ -288,11 +345,9 @@ def layout(picture: Picture, *, slider: bool, titled: bool, width: int | None) -
         "hovermode": "closest",
         "hoverlabel": {"align": "left", "namelength": -1},
         "dragmode": "pan",
-        "annotations": titles,
         "xaxis": {
             "range": [picture.low_ns / NS_PER_MS, picture.high_ns / NS_PER_MS],
-            "ticksuffix": " ms",
-            "tickformatstops": TICKS,
+            **(ZOOMED if slider else _ticks(picture, (width or WIDTH) - left - RIGHT)),
             "rangeslider": {
                 "visible": slider,
                 "range": [edge / NS_PER_MS for edge in picture.active_ns],
@@ -315,6 +370,33 @@ def layout(picture: Picture, *, slider: bool, titled: bool, width: int | None) -
     }
 
 
+def _ticks(picture: Picture, pixels: int) -> dict[str, Any]:
+    """The ticks of a picture that stands still, in the unit that its length asks for."""
+    found = ticks(picture.low_ns, picture.high_ns, max(pixels // TICK_PIXELS, 2))
+    return {"tickvals": [at / NS_PER_MS for at, _ in found], "ticktext": [text for _, text in found]}
+
+
+def titles(picture: Picture, theme: Theme, width: int | None) -> list[dict[str, Any]]:
+    """What stands above each band, on ground of its own: no line of the grid goes through it."""
+    left, longest = _left(picture), max(len(band.title) for band in picture.bands)
+    size = max(min(BAND_SIZE, int(((width or WIDTH) - 24) / (BAND_LETTER * longest))), LEAST_SIZE)
+    return [
+        {
+            "x": 0,
+            "y": band.rows[0].top,
+            "xref": "paper",
+            "xanchor": "left",
+            "xshift": 8 - left,
+            "yanchor": "bottom",
+            "showarrow": False,
+            "text": f"<b>{safe(band.title)}</b>",
+            "font": {"size": size},
+            "bgcolor": theme.ground,
+        }
+        for band in picture.bands
+    ]
+
+
 def style(meta: dict[str, Any], theme: Theme) -> dict[str, Any]:
     """A trace's colours in a theme."""
     if "area" in meta:
@@ -326,14 +408,15 @@ def style(meta: dict[str, Any], theme: Theme) -> dict[str, Any]:
     fill, text = theme.fill[group(role)]
     if "labels" in meta:
         unseen = {"color": "rgba(0,0,0,0)", "line": {"color": "rgba(0,0,0,0)", "width": 0}}
-        return {"marker": unseen, "textfont": {"color": theme.text if is_range or _is_wait(role) else text, "size": 11}}
+        color = theme.text if is_range or _is_wait(role) else text
+        return {"marker": unseen, "textfont": {"color": color, "size": 11, **_halo(role, theme)}}
     if is_range and not meta["many"]:
         outline = {"color": theme.ground, "line": {"color": fill, "width": 1.5}}
         return {"marker": outline, "textfont": {"color": theme.text, "size": 11}}
     if _is_wait(role):
         pattern = {"bgcolor": theme.ground, "fgcolor": fill}
         marker = {"color": fill, "line": {"color": fill, "width": 1}, "pattern": pattern}
-        return {"marker": marker, "textfont": {"color": theme.text, "size": 11}}
+        return {"marker": marker, "textfont": {"color": theme.text, "size": 11, **_halo(role, theme)}}
     if role in EARLY and not meta["many"]:
         host, text = theme.fill["late-launch"]
         pattern = {"bgcolor": host, "fgcolor": fill}
@@ -345,8 +428,32 @@ def style(meta: dict[str, Any], theme: Theme) -> dict[str, Any]:
     return {"marker": {"color": fill, "line": line}, "textfont": {"color": text, "size": 11}}
 
 
-def layout_style(picture: Picture, theme: Theme) -> dict[str, Any]:
-    """The layout's colours in a theme."""
+def _ends(picture: Picture, theme: Theme) -> list[dict[str, Any]]:
+    """Both ends of a step, across the rows of each band on which it is marked."""
+    band_of = {row.number: band for band in picture.bands for row in band.rows}
+    return [
+        {
+            "type": "line",
+            "x0": at / NS_PER_MS,
+            "x1": at / NS_PER_MS,
+            "y0": band_of[row].rows[0].top,
+            "y1": band_of[row].rows[-1].y - 0.5,
+            "line": {"color": theme.text, "width": 1.5, "dash": "dash"},
+            "layer": "above",
+        }
+        for row, *ends in picture.ends
+        if row in band_of
+        for at in ends
+    ]
+
+
+def _halo(role: str, theme: Theme) -> dict[str, str]:
+    """Ground around letters that stand on hatching."""
+    return {"shadow": ", ".join([f"0 0 2px {theme.ground}"] * 5)} if _is_wait(role) else {}
+
+
+def layout_style(picture: Picture, theme: Theme, width: int | None = None) -> dict[str, Any]:
+    """The layout's colours in a theme, and titles of bands on its ground, where known for so wide a figure."""
     ground = [
         {
             "type": "rect",
@@ -361,6 +468,7 @@ def layout_style(picture: Picture, theme: Theme) -> dict[str, Any]:
         }
         for band in picture.bands
     ]
+    ground += _ends(picture, theme)
     low, high = picture.active_ns
     ground += [
         {
@@ -384,6 +492,7 @@ def layout_style(picture: Picture, theme: Theme) -> dict[str, Any]:
         "plot_bgcolor": theme.ground,
         "font": {"color": theme.text, "family": FONT},
         "shapes": ground,
+        "annotations": titles(picture, theme, width),
         "xaxis": {**axis, "rangeslider": {"bgcolor": theme.band, "bordercolor": theme.grid, "borderwidth": 1}},
         "yaxis": axis,
         "hoverlabel": {"bgcolor": theme.ground, "bordercolor": theme.faint, "font": {"color": theme.text}},

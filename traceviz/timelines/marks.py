@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from analyzers.arrays.types import Ints
+from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.table import CAUSES
 from analyzers.common.records import Record
 
-# What held a side: a role a cause, and another for the time before its op was submitted where something else held it
-# for longer. The host's own causes and a late rank need none.
+# What blocked a side: a role a cause, and another for the time before its op was launched where something else blocked
+# it for longer. The host's own causes and a late rank need none.
 HELD = tuple(f"held-{cause}" for cause in CAUSES)
 EARLY = ("early-same-stream", "early-event-dependency", "early-stream-busy", "early-unknown")
 ROLES = (
@@ -46,6 +46,8 @@ ROLES = (
 ROLE = {name: number for number, name in enumerate(ROLES)}
 NEVER = -1 << 62  # an instant that is not known
 FINE, COARSE = 1000, 100  # resolution to begin with: bins across what is looked at, and across everything
+FASTER = 4  # times as coarse after each try that was too fine by far
+NOWHERE: Mapping[int, Sequence[tuple[int, int]]] = {}
 
 
 class Marks(Record, frozen=True):
@@ -206,46 +208,69 @@ class Pieces:
         return (self[number] for number in range(len(self)))
 
 
-def fit(marks: Marks, low: int, high: int, most: int, *, fine: int | None = None) -> Marks:
+def fit(marks: Marks, low: int, high: int, most: int, *, fine: int | None = None, weights: Ints | None = None) -> Marks:
     """Coarsen until at most so many marks are left, or one per row and role: finely in [low, high), coarsely outside.
 
     Parameters
     ----------
     fine : the resolution in [low, high) to begin with, ns; a thousandth of it where not given.
+    weights : by row and role, how many times as coarse as others marks are.
     """
     if not marks.size:
         return marks
     pieces = Pieces()
     pieces.append(marks)
-    fit_pieces(pieces, (int(marks.start.min()), int(marks.end.max())), (low, high), most, fine=fine)
+    fit_pieces(pieces, (int(marks.start.min()), int(marks.end.max())), (low, high), most, fine=fine, weights=weights)
     return pieces[0]
 
 
 def fit_pieces(
-    pieces: Pieces, whole: tuple[int, int], shown: tuple[int, int], most: int, *, fine: int | None = None
+    pieces: Pieces,
+    whole: tuple[int, int],
+    shown: tuple[int, int],
+    most: int,
+    *,
+    fine: int | None = None,
+    coarse: int | None = None,
+    also: Mapping[int, Sequence[tuple[int, int]]] = NOWHERE,
+    weights: Ints | None = None,
 ) -> None:
     """The same with marks in pieces, of which one is in memory at a time.
 
     Parameters
     ----------
     whole : from when to when there are marks; shown : where they are coarsened finely.
+    coarse : the resolution elsewhere to begin with, ns; a hundredth of the whole where not given.
+    also : where else marks are coarsened finely, by the number of a piece.
+    weights : by row and role, how many times as coarse as others marks are.
     """
     (first, last), (low, high) = whole, shown
-    coarse = max((last - first) // COARSE, 1)
+    coarse = max((last - first) // COARSE, 1) if coarse is None else coarse
     fine = max((high - low) // FINE, 1) if fine is None else fine
     while True:
         size = near = 0
         for number in range(len(pieces)):
             marks = pieces[number]
-            inside = (marks.end >= low) & (marks.start <= high)
-            fewer = coarsen(marks, np.where(inside, fine, max(coarse, fine)))  # what became one stays one
-            if fewer is not marks:
+            spans = ((low, high), *also.get(number, ()))
+            # Of marks before and after a span none become one: nothing is drawn across it.
+            passed = np.sum([marks.start > end for _, end in spans], axis=0)
+            resolution = np.where(_inside(marks, spans), fine, max(coarse, fine) + passed)
+            fewer = coarsen(marks, resolution if weights is None else resolution * weights[marks.row, marks.role])
+            if fewer is not marks:  # what became one stays one
                 pieces[number] = fewer
             size += fewer.size
-            near += int(np.count_nonzero((fewer.end >= low) & (fewer.start <= high)))
+            near += int(np.count_nonzero(_inside(fewer, spans)))
         if size <= most or fine > 2 * (last - first):
             return
-        if near > most // 2 or coarse > 2 * (last - first):
+        if 4 * near > 3 * most or coarse > 2 * (last - first):
             fine *= 2
         else:
-            coarse *= 2
+            coarse *= 2 if coarse * COARSE > last - first else FASTER
+
+
+def _inside(marks: Marks, spans: Sequence[tuple[int, int]]) -> Mask:
+    """Which marks reach into one of some spans."""
+    found = np.zeros(marks.size, bool)
+    for low, high in spans:
+        found |= (marks.end >= low) & (marks.start <= high)
+    return found

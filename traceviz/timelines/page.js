@@ -27,15 +27,21 @@
   }
 
   // As `coarsen` in marks.py: marks shorter than the resolution that begin in one bin of it become one.
+  // What panning brings in next is there already, coarser than what is in view.
   function grouped(low, high, fine, outer) {  // where in `seen` each such group begins, and when it ends
+    const half = (high - low) / 2, aside = Math.min(page.aside * fine, outer);
     const heads = [], ends = [];
     let head = -1, headBin = 0, headResolution = 0;  // what the next may join: none beside a mark that stays alone
     for (let at = 0; at < seen.length; at++) {
       const k = seen[at], start = marks.start[k], end = marks.end[k];
-      const resolution = end >= low && start <= high ? fine : outer, bin = Math.floor(start / resolution);
+      const near = end >= low - half && start <= high + half;
+      const coarse = roles[marks.role[k]].coarse, weight = coarse ? coarse * page.weights[marks.row[k]] : 1;
+      const resolution = weight * (end >= low && start <= high ? fine : near ? aside : outer);
+      const bin = Math.floor(start / resolution);
       const alone = end - start >= resolution;
       if (!alone && head >= 0 && bin === headBin && resolution === headResolution
-          && marks.row[k] === marks.row[head] && marks.role[k] === marks.role[head]) {
+          && marks.row[k] === marks.row[head] && marks.role[k] === marks.role[head]
+          && start > high === marks.start[head] > high) {  // nor across what is in view
         if (end > ends[ends.length - 1]) ends[ends.length - 1] = end;
         continue;
       }
@@ -74,19 +80,46 @@
     for (;;) {
       const {heads, ends} = grouped(low, high, fine, Math.max(coarse, fine));
       if (heads.length <= page.most || fine > 2 * whole) return joined(heads, ends);
-      const inside = heads.filter((at, group) => ends[group] >= low && marks.start[seen[at]] <= high).length;
-      if (inside > page.most / 2 || coarse > 2 * whole) fine *= 2; else coarse *= 2;
+      const half = (high - low) / 2;
+      const inside = heads.filter((at, group) => ends[group] >= low - half && marks.start[seen[at]] <= high + half).length;
+      if (inside > 0.9 * page.most || coarse > 2 * whole) fine *= 2; else coarse *= 2;
     }
   }
 
   const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   // Formatters made once: toLocaleString makes one at each call, a third of the time that a fill takes.
-  const [rounded, ...decimal] = [0, 1, 2, 3].map((decimals) => new Intl.NumberFormat("en-US",
-    {minimumFractionDigits: decimals, maximumFractionDigits: decimals}));
-  const number = (value) => rounded.format(value);
+  const number = (value) => formats[0].format(value);
 
-  function micros(ns) {  // as `micros` in texts.py
-    return (ns >= 99950 || !ns ? rounded : decimal[ns >= 9995 ? 0 : 1]).format(ns / 1000) + " µs";
+  // One unit for the ticks, the hover texts and the lengths on marks, by how much is in view: as `unit_of` in texts.py.
+  const UNITS = [{name: "ms", ns: 1e6, decimals: 6}, {name: "µs", ns: 1e3, decimals: 3}];
+  const formats = [0, 1, 2, 3, 4, 5, 6].map((decimals) => new Intl.NumberFormat("en-US",
+    {minimumFractionDigits: decimals, maximumFractionDigits: decimals}));
+  let unit = UNITS[0];
+  const unitOf = (length) => UNITS[length >= UNITS[0].ns ? 0 : 1];
+
+  function amount(ns) {  // as `amount` in texts.py
+    let decimals = 0;
+    while (ns && decimals < unit.decimals && Math.abs(ns) / unit.ns * 10 ** decimals < 99.95) decimals++;
+    return formats[decimals].format(ns / unit.ns) + " " + unit.name;
+  }
+
+  const instant = (ns) => formats[unit.decimals].format(ns / unit.ns) + " " + unit.name;
+
+  function ticks(low, high, most) {  // as `ticks` in texts.py, and as many again on either side
+    const of = unitOf(high - low);
+    let step = 1, zeros = 0;
+    for (;; zeros++) {
+      const fits = [1, 2, 5].map((first) => first * 10 ** zeros).find((one) => Math.floor((high - low) / one) <= most);
+      if (fits) { step = fits; break; }
+    }
+    let decimals = 0;
+    while (step * 10 ** decimals % of.ns && decimals < of.decimals) decimals++;
+    const values = [], texts = [], end = high + (high - low);
+    for (let at = Math.ceil((low - (high - low)) / step) * step; at <= end; at += step) {
+      values.push(at / MS);
+      texts.push(formats[decimals].format(at / of.ns + 0) + " " + of.name);
+    }
+    return {"xaxis.tickmode": "array", "xaxis.tickvals": values, "xaxis.ticktext": texts};
   }
 
   function nameOf(found, k, role) {  // in full, on a mark, in a hover text
@@ -101,8 +134,8 @@
       : role.label.replace("%", () => name[role.full ? 0 : 1]);
     const letters = Math.floor((room - page.inside) / page.letter);
     if (role.held && !many) {
-      const told = micros(found.whole[k]), both = text + " " + told;
-      return letters >= both.length ? both : letters >= told.length ? told : "";
+      const told = amount(found.whole[k]);
+      return found.whole[k] && [text + " " + told, text, told].find((one) => letters >= one.length) || "";
     }
     if (letters >= text.length) return escaped(text);
     if (role.race) return letters > 0 ? text[0] : "";
@@ -112,14 +145,14 @@
   function moreOf(found, k) {
     const lines = [], one = found.count[k] === 1;
     const role = roles[found.role[k]];
-    if (one && role.held && found.whole[k]) lines.push(micros(found.whole[k]) + " in which the other side ran alone");
+    if (one && role.held && found.whole[k]) lines.push(amount(found.whole[k]) + " in which the other side ran alone");
     else if (one && !role.held && found.whole[k] > 0) {
-      lines.push("waits " + micros(found.wait[k]) + " for the last rank, then transfers "
-        + micros(found.whole[k] - found.wait[k]));
+      lines.push("waits " + amount(found.wait[k]) + " for the last rank, then transfers "
+        + amount(found.whole[k] - found.wait[k]));
     }
     if (one && role.early) lines.push(page.early);
     if (found.launch[k] !== NEVER) {
-      lines.push("launched " + micros(found.start[k] - found.launch[k]) + " before"
+      lines.push("launched " + amount(found.start[k] - found.launch[k]) + " before"
         + (found.launch_row[k] >= 0 ? ", by " + rows[found.launch_row[k]] : ""));
     }
     if (found.bytes[k] >= 0) lines.push(bytes(found.bytes[k]));
@@ -146,25 +179,27 @@
 
   function fill([from, to], pixels) {  // every trace's data for a span in ns, so many pixels wide
     const length = to - from, perNs = pixels / length;
-    const found = fit(from - length / 2, to + length / 2);  // what panning brings in next is there already
+    unit = unitOf(length);
+    const found = fit(from, to);
     const data = page.figure.data.map(() => ({base: [], x: [], y: [], width: [], text: [], customdata: [], at: []}));
-    const written = [];
+    const written = [], traces = found.row.map((_, k) => roles[found.role[k]][found.count[k] > 1 ? "many" : "one"]);
+    const roomOf = rooms(found, traces, from, to, perNs);
     for (let k = 0; k < found.row.length; k++) {
       const role = roles[found.role[k]], many = found.count[k] > 1, y = view.y[found.row[k]];
-      const trace = data[many ? role.many : role.one], span = found.end[k] - found.start[k];
+      const trace = data[traces[k]], span = found.end[k] - found.start[k];
       const name = nameOf(found, k, role), share = Math.min(found.busy[k] / Math.max(span, 1), 1);
-      const low = Math.max(found.start[k], from), high = Math.min(found.end[k], to);
-      const cut = !many && !role.launch && (found.start[k] < from || found.end[k] > to);
+      const [low, high] = roomOf(k), whole = low === found.start[k] && high === found.end[k];
+      const isCut = low === Math.max(found.start[k], from) && high === Math.min(found.end[k], to);
       trace.base.push(found.start[k] / MS);
       trace.x.push(span / MS);
       trace.y.push(y);
       trace.width.push(many ? role.height * (page.low_height + (1 - page.low_height) * share) : role.height);
       const tall = trace.width[trace.width.length - 1];
       const text = many && tall < page.readable ? "" : labelOf(found, k, role, name, (high - low) * perNs);
-      const above = cut || role.held && !many;  // a shorter piece may lie on a longer one, but not on its text
+      const above = !(role.launch && isCut) && (!whole || role.held && !many);  // not on what lies on it
       trace.text.push(above ? "" : text);
       if (text && !above) written.push([high - low, trace.text, trace.text.length - 1]);
-      if (above && text && !(role.held && !found.whole[k])) {  // in the middle of what is seen of it
+      if (above && text && !role.launch) {
         const label = data[role.text];
         label.base.push(low / MS);
         label.x.push((high - low) / MS);
@@ -176,9 +211,8 @@
       }
       trace.customdata.push([
         many ? number(found.count[k]) + " marks drawn as one, the longest " + escaped(name[2]) : escaped(name[2]),
-        rows[found.row[k]], found.start[k], span, moreOf(found, k), many ? micros(found.busy[k]) + " busy" : "",
-        "from " + decimal[2].format(found.start[k] / 1000) + " µs · "
-          + micros(span) + " long"]);
+        rows[found.row[k]], found.start[k], span, moreOf(found, k), many ? amount(found.busy[k]) + " busy" : "",
+        "from " + instant(found.start[k]) + " · " + amount(span) + " long"]);
       trace.at.push(k);
       if (role.shade && !many) {
         const band = view.spans[found.row[k]], under = data[0];
@@ -193,12 +227,67 @@
     // A browser takes long to measure texts: the longest marks keep theirs.
     for (const [, texts, at] of written.sort((one, other) => other[0] - one[0]).slice(page.texts_at_once)) texts[at] = "";
     shown = {found, at: data.map((one) => one.at)};
+    told = entries(found, from, to);
     const areas = page.figure.data.length - page.areas.length;
     page.areas.forEach((area, number) => drawArea(area, data[areas + number], from - length / 2, to + length / 2));
     // A trace without any bar would lose its legend entry: one that is not drawn stands in.
     return data.map((one) => (one.x.length ? one
       : {base: [null], x: [null], y: [null], width: [0], text: [""], customdata: [[]], at: []}));
   }
+
+  function rooms(found, traces, from, to, perNs) {  // as `room` in room.py: where on a mark a text has room, in ns
+    const onRow = new Map();
+    for (let k = 0; k < found.row.length; k++) {
+      if (found.end[k] <= from || found.start[k] >= to) continue;
+      if (!onRow.has(found.row[k])) onRow.set(found.row[k], []);
+      onRow.get(found.row[k]).push(k);
+    }
+    return (k) => {
+      const low = Math.max(found.start[k], from), high = Math.min(found.end[k], to);
+      if ((high - low) * perNs < page.text_pixels) return [low, high];
+      const covers = onRow.get(found.row[k]).filter((j) => found.start[j] < high && found.end[j] > low
+        && (traces[j] > traces[k] || traces[j] === traces[k] && j > k));
+      if (!covers.length) return [low, high];
+      covers.sort((one, other) => found.start[one] - found.start[other]);
+      let until = low, best = [low, low];
+      for (const [start, end] of [...covers.map((j) => [found.start[j], found.end[j]]), [high, high]]) {
+        if (start - until > best[1] - best[0]) best = [until, start];
+        until = Math.max(until, end);
+      }
+      return best;
+    };
+  }
+
+  let told = new Set();  // traces that the legend tells of
+
+  function entries(found, from, to) {  // as `seen_roles` in draw.py: of more than hairs on some row
+    const sums = new Map(), some = new Set();
+    for (let k = 0; k < found.row.length; k++) {
+      const role = found.role[k], length = Math.min(found.end[k], to) - Math.max(found.start[k], from);
+      if (length <= 0) continue;
+      const key = found.row[k] * roles.length + role, sum = (sums.get(key) || 0) + length;
+      sums.set(key, sum);
+      if (roles[role].always || page.seen * sum >= to - from) some.add(roles[role].entry);
+    }
+    return some;
+  }
+
+  const ruler = document.createElement("canvas").getContext("2d");  // of texts in the legend and of titles
+  let legendRows = 0;  // it only grows: the page is not to move up and down as one pans
+
+  function legendLayout(width) {  // room above the plot for the legend, by its rows
+    const {l, r} = page.figure.layout.margin;
+    const names = page.figure.data.filter((one, k) => told.has(k)).map((one) => one.name);
+    ruler.font = "12px " + page.font;
+    const wide = names.map((name) => page.legend_pixels + ruler.measureText(name).width);
+    const fitsOneRow = wide.reduce((sum, one) => sum + one, 0) <= width - l - r;  // else plotly makes columns
+    const columns = Math.max(Math.floor((width - l - r) / Math.max(1, ...wide)), 1);
+    legendRows = Math.max(legendRows, fitsOneRow ? 1 : Math.ceil(names.length / columns));
+    const more = 20 * (legendRows - page.legend_rows);
+    return {"margin.t": page.top + more, height: view.layout.height + more};
+  }
+
+  const tickCount = (pixels) => Math.max(Math.floor(pixels / page.tick_pixels), 2);
 
   // As `thinned` in areas.py: the least and the greatest point of each part, so that no peak is lost.
   function thinned({start, value}, from, to, parts) {
@@ -237,8 +326,11 @@
     const axis = div._fullLayout.xaxis, data = fill(axis.range.map((edge) => edge * MS), axis._length);
     const update = {};
     for (const name of FILLED) update[name] = data.map((one) => one[name]);
-    return Plotly.update(div, update, layout).then(() => {
+    update.showlegend = data.map((one, k) => told.has(k));
+    const placed = ticks(...axis.range.map((edge) => Math.round(edge * MS)), tickCount(axis._length));
+    return Plotly.update(div, update, {...layout, ...placed, ...legendLayout(div.clientWidth)}).then(() => {
       placePane();
+      rest();
       div.setAttribute("data-refined", String(++refined));
     });
   }
@@ -294,10 +386,14 @@
   let marked = null, gapAt = -1, last = opening;
   const rowIsSeen = ([row]) => view.y[row] !== undefined;
 
-  function rest() {  // what is drawn while nothing is pointed at: what was clicked, or the largest gap in view
+  function rest() {  // what is drawn while nothing is pointed at: what was clicked, or the largest gap of its rank in view
     const [low, high] = div._fullLayout.xaxis.range.map((edge) => edge * MS);
-    const gap = page.gaps.find((one) => rowIsSeen(one) && one[2] > low && one[2] < high);
-    drawArrows(pinned.length || !gap ? pinned : gap[3].filter((link) => link[1] > low));
+    const worst = new Map();  // of the rank that decides; of several runs that of each
+    for (const one of page.gaps) {
+      if (one[4] >= 0 && !worst.has(one[4]) && rowIsSeen(one) && one[2] > low && one[2] < high) worst.set(one[4], one);
+    }
+    const links = [...worst.values()].flatMap((gap) => gap[3].filter((link) => link[1] > low));
+    drawArrows(pinned.length ? pinned : links);
   }
 
   function go(low, high, what, room = 0.15) {
@@ -314,7 +410,7 @@
     const [row, low, high, links] = gaps[gapAt], from = links.filter((link) => link[0] !== "record").map((link) => link[1]);
     pinned = links;
     marked = [row, low, high];
-    return go(Math.max(Math.min(low, ...from), low - (high - low)), high, `gap ${gapAt + 1} of ${gaps.length}, ${rows[row]}`);
+    return go(Math.max(Math.min(low, ...from), low - (high - low)), high, `gap ${gapAt + 1} of ${gaps.length}: ${page.ranks[row]}, ${rows[row]}`);
   }
 
   function toInstance(step) {  // the next to begin behind the middle of where one is, or the one before
@@ -459,9 +555,10 @@
   }
 
   function fitTitles({annotations}) {  // in letters for which a narrow page has room
-    for (const {text, font} of annotations) {
-      font.size = Math.max(Math.min(page.title_size, (div.clientWidth - 16) / (page.title_letter * text.length)), 9);
-    }
+    ruler.font = `bold ${page.title_size}px ${page.font}`;
+    const wide = annotations.map(({text}) => ruler.measureText(text.replace(/<.*?>/g, "")).width / page.title_size);
+    const size = Math.min(page.title_size, (div.clientWidth - 24) / Math.max(1, ...wide));
+    for (const {font} of annotations) font.size = Math.max(size, 7);
   }
 
   function put(target, path, value) {  // "marker.line.color" into nested objects
@@ -475,11 +572,14 @@
     const traces = page.themes[theme], layout = view.themes[theme], {margin} = page.figure.layout;
     const data = fill(page.opening.map((edge) => edge * MS), Math.max(div.clientWidth - margin.l - margin.r, 100));
     page.figure.data.forEach((trace, number) => {
+      trace.showlegend = told.has(number);
       for (const name of FILLED) trace[name] = data[number][name];
       for (const path of Object.keys(traces)) if (traces[path][number] !== null) put(trace, path, traces[path][number]);
     });
-    for (const path of Object.keys(layout)) put(page.figure.layout, path, layout[path]);
-    page.views.flat().concat(page.figure).forEach((one) => fitTitles(one.layout));
+    const opened = page.opening.map((edge) => Math.round(edge * MS));
+    const above = {...ticks(...opened, tickCount(div.clientWidth - margin.l - margin.r)), ...legendLayout(div.clientWidth)};
+    for (const path of Object.keys({...layout, ...above})) put(page.figure.layout, path, {...layout, ...above}[path]);
+    page.views.flat().flatMap((one) => Object.values(one.themes)).forEach(fitTitles);
     // Plotly draws all of it again once it knows its margins: those of a page as wide as this are known before.
     if (page.wide <= div.clientWidth) margin.autoexpand = false;
   }

@@ -31,34 +31,43 @@ from traceviz.timelines.bars import (
     label,
 )
 from traceviz.timelines.draw import (
-    BAND_LETTER,
+    ALWAYS_TOLD,
     BAND_SIZE,
+    LEGEND_PIXELS,
     MOST_BARS,
+    RANGE_ROLES,
+    TEXT_PIXELS,
+    TICK_PIXELS,
     WIDTH,
+    ZOOMED,
     about,
     figure,
     layout,
     layout_style,
+    legend_rows,
+    of_role,
+    of_rows,
     spans,
     style,
 )
 from traceviz.timelines.fold import folds
 from traceviz.timelines.marks import COARSE, EARLY, FINE, NEVER, ROLES, Marks
-from traceviz.timelines.palette import LIGHT, THEMES, link_colors
-from traceviz.timelines.picture import Picture, folded, on_gpu_only
+from traceviz.timelines.palette import FONT, LIGHT, THEMES, link_colors
+from traceviz.timelines.picture import SEEN, Picture, folded, on_gpu_only
 from traceviz.timelines.program import plotly
 from traceviz.timelines.texts import LEAST, fixed_name, full, long, short
 
 MOST_TEXTS = 400  # on marks at once
+ASIDE = 4  # times as coarse as what is in view is what lies half as far again on either side
 FILLED = ("base", "x", "y", "width", "text", "customdata")
 KEYS = (
     "Drag to pan, wheel or <kbd>w</kbd> <kbd>s</kbd> to zoom, <kbd>a</kbd> <kbd>d</kbd> to move, <kbd>i</kbd> the "
     "instance it opens on, <kbd>o</kbd> all of it, <kbd>p</kbd> <kbd>n</kbd> the instance before and after, "
     "<kbd>g</kbd> the worst gap, then the next, <kbd>h</kbd> host rows, <kbd>/</kbd> search. Arrows are what the "
     "capture records: a launch (line), what an op waited for through an event (dashed), from the event's record to the "
-    "wait (thin), or did not wait for (dotted). Those of the largest gap are drawn; point at an op or at what held a "
-    "side for its own, click to keep them. Pale bars with an outline stand for many marks; their height is the busy "
-    "share. "
+    "wait (thin), or did not wait for (dotted). Those of the largest gap are drawn, on the rank that decides; point "
+    "at an op or at what blocked a side for its own, click to keep them. Pale bars with an outline stand for many "
+    "marks; their height is the busy share. "
 )
 STRIP = '<div id="strip" title="All of it: drag the window, or an edge of it"><canvas></canvas><div></div></div>'
 SOUGHT = ("a", "b", "other", "range-a", "range-b", "range-other", "sync")  # roles that a search looks through
@@ -150,14 +159,18 @@ def data(picture: Picture) -> dict[str, Any]:
     """What the script needs: marks as columns of whole ns, how roles are drawn, the figure, its colours by theme."""
     drawing = figure(picture, theme=LIGHT, titled=False)
     without = layout(folded(picture), slider=False, titled=False, width=None)  # plotly's strip draws every trace again
-    drawing.update_layout(height=without["height"], xaxis_rangeslider_visible=False)
+    drawing.update_layout(height=without["height"], margin_t=without["margin"]["t"], xaxis_rangeslider_visible=False)
     written = json.loads(drawing.to_json())
+    for name in ZOOMED:  # the script sets the ticks
+        written["layout"]["xaxis"].pop(name, None)
     metas = [one["meta"] for one in written["data"]]
+    band_of = {row.number: number for number, band in enumerate(picture.bands) for row in band.rows}
     return {
         "marks": _columns(picture.marks),
         "texts": _texts(picture),
         "rows": [row.label for band in picture.bands for row in band.rows],
-        "roles": [_role(number, metas, apparent=picture.apparent) for number in range(len(ROLES))],
+        "ranks": [f"rank {band.rank}" for band in picture.bands for _ in band.rows],
+        "roles": [_role(number, written["data"], apparent=picture.apparent) for number in range(len(ROLES))],
         "views": [
             [_view(one), _view(on_gpu_only(one))]
             for one in ([folded(picture), picture] if folds(picture.bands) else [picture])
@@ -165,7 +178,10 @@ def data(picture: Picture) -> dict[str, Any]:
         "areas": [_area(one) for one in picture.areas],
         "area_height": AREA_HEIGHT,
         "area_buckets": buckets_for(len(picture.areas)),
-        "gaps": [[one.row, one.low_ns, one.high_ns, one.links] for one in picture.gaps],
+        "gaps": [
+            [one.row, one.low_ns, one.high_ns, one.links, band_of[one.row] if one.decides else -1]
+            for one in picture.gaps
+        ],
         "instances": picture.instances,
         "themes": {name: _theme(name, metas) for name in THEMES},
         "figure": {"data": [_bare(one) for one in written["data"]], "layout": written["layout"]},
@@ -176,6 +192,15 @@ def data(picture: Picture) -> dict[str, Any]:
         "early": EARLY_MEANS,
         "most": MOST_BARS,
         "fine": FINE,
+        "aside": ASIDE,
+        "weights": of_rows(picture),
+        "seen": SEEN,
+        "text_pixels": TEXT_PIXELS,
+        "tick_pixels": TICK_PIXELS,
+        "legend_pixels": LEGEND_PIXELS[0] + 5,  # with the gap to the next
+        "font": FONT,
+        "legend_rows": legend_rows(folded(picture), None),
+        "top": without["margin"]["t"],
         "coarse": COARSE,
         "least": LEAST,
         "letter": LETTER_PIXELS,
@@ -186,7 +211,6 @@ def data(picture: Picture) -> dict[str, Any]:
         "never": NEVER,
         "wide": WIDTH,
         "title_size": BAND_SIZE,
-        "title_letter": BAND_LETTER,
     }
 
 
@@ -232,13 +256,19 @@ def _texts(picture: Picture) -> list[tuple[str, str, str]]:
     ]
 
 
-def _role(number: int, metas: list[dict[str, Any]], *, apparent: bool) -> dict[str, Any]:
+def _role(number: int, traces: list[dict[str, Any]], *, apparent: bool) -> dict[str, Any]:
+    metas = [one["meta"] for one in traces]
     one, many = (
         next((k for k, meta in enumerate(metas) if meta["role"] == number and meta["many"] == wanted), -1)
         for wanted in (False, True)
     )
+    kin = next((some for some in (EARLY, RANGE_ROLES) if ROLES[number] in some), (ROLES[number],))  # share an entry
+    named = {ROLES[trace["meta"]["role"]]: k for k, trace in enumerate(traces) if trace.get("showlegend")}
     return {
         "one": one,
+        "entry": next((named[role] for role in kin if role in named), -1),
+        "coarse": of_role(ROLES[number]),
+        "always": ROLES[number] in ALWAYS_TOLD,
         "many": many,
         "label": label(number, "%"),
         "fixed": fixed_name(ROLES[number], apparent=apparent),
@@ -262,7 +292,6 @@ def _view(picture: Picture) -> dict[str, Any]:
         "spans": {str(row): span for row, span in spans(picture).items()},
         "layout": {
             "height": placed["height"],
-            "annotations": placed["annotations"],
             **_flat({"yaxis": placed["yaxis"]}),
         },
         "themes": {name: _flat(layout_style(picture, theme)) for name, theme in THEMES.items()},

@@ -1,4 +1,4 @@
-"""The marks of one band: ranges, calls, sync points, ops, overlap, races and what held a side."""
+"""The marks of one band: ranges, calls, sync points, ops, overlap, races and what blocked a side."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from traceviz.output.quantities import duration
 from traceviz.timelines.marks import HELD, NEVER, ROLE, Marks, join, make
 from traceviz.timelines.ranges import Projected, ThreadRanges
 from traceviz.timelines.rows import Band
-from traceviz.timelines.texts import Texts
+from traceviz.timelines.texts import Texts, blocker
 
 MEANINGS = {
     "host-sync": "not submitted yet: the thread that launches it sat in a call that blocks",
@@ -43,9 +43,10 @@ LONG_WAIT = 8  # a wait for a peer is long in a piece if so many of it are longe
 
 
 class Gap(Record, frozen=True):
-    """A gap in which a side was held: its row, where its pieces begin and end, how long the other side ran, and links.
+    """A gap in which a side was blocked: its row, from when to when, how long the other side ran alone, and links.
 
     links : (kind, from, row, to, row), as the capture records them.
+    decides : whether it is on the rank that decides the verdict: the links of others are drawn where one asks for them.
     """
 
     row: int
@@ -53,6 +54,7 @@ class Gap(Record, frozen=True):
     high_ns: int
     alone_ns: int
     links: tuple[tuple[str, int, int, int, int], ...]
+    decides: bool = False
 
 
 def gap_on_rows(gap: Gap, rows: Mapping[int, int]) -> Gap:
@@ -202,8 +204,8 @@ def overlap(trace: Trace, band: Band, side: Ints) -> list[Marks]:
 
 
 def missed(band: Band, found: Held, texts: Texts) -> Marks:
-    """What held a side, piece by piece, each with its evidence."""
-    cause = np.array([texts.number(one) for one in CAUSES], np.int64)[found.cause]
+    """What blocked a side, piece by piece, each with its evidence."""
+    cause = np.array([texts.number(blocker(one)) for one in CAUSES], np.int64)[found.cause]
     early = np.array([ROLE.get(f"early-{one}", held) for one, held in zip(CAUSES, _HELD, strict=True)], np.int64)
     role = np.where(found.early, early[found.cause], np.array(_HELD)[found.cause])
     words = np.append(np.array([texts.number(text) for text in found.evidence], np.int64), -1)[found.words]

@@ -45,6 +45,8 @@ NOT_ALIGNED = {
 }
 MOST_MARKS = 60_000  # in a page; some 55 bytes each
 MOST_GAPS, MOST_INSTANCES = 400, 4000  # to jump to
+MOST_DETAILED = 20  # of the gaps of the rank that decides, about which a page has every mark
+FINEST_OUTSIDE = 100_000  # parts of all there is, in which marks outside of these become one first
 SEEN = 200  # of what is shown: what is shorter than one of so many parts of it is a hair
 SEEN_RANGES = 50  # likewise of all the ranges of a row together
 WORTHLESS_UNSEEN = ("ranges", "projected", "stream", "missed-a", "missed-b")  # kinds of rows
@@ -61,10 +63,11 @@ class Picture(Record, frozen=True):
     low_ns, high_ns : what it opens on; first_ns, last_ns : all that there is.
     warnings : what limits what it shows.
     apparent : whether its overlap may be waiting for ranks that were not captured.
-    gaps : in which a side was held, those told in words, the longest first.
+    gaps : in which a side was blocked, those told in words: first those of the rank that decides, the longest first.
     instances : (label, from, to) by time, on the rank that decides.
     areas : GPU counters, each on a row.
     active_ns : from when to when there is work, without an empty lead-in and end.
+    ends : (overlap's row of a band, from, to) of a step whose two ends are marked there.
     names : what A and B are called; texts : what `marks.name` and `marks.extra` count.
     """
 
@@ -85,6 +88,7 @@ class Picture(Record, frozen=True):
     instances: tuple[tuple[str, int, int], ...] = ()
     active_ns: tuple[int, int] = (0, 0)
     areas: tuple[Area, ...] = ()
+    ends: tuple[tuple[int, int, int], ...] = ()
 
 
 def picture(
@@ -118,9 +122,13 @@ def picture(
         first_ns, last_ns = min(low for low, _ in every), max(high for _, high in every)
         shown = typical(result, work.ops)
         low, high, shown = _opened(pieces, shown, window)
+        decides = [_decides(one.band, result, shown) for _, one in drawn]
         if sum(some.size for some in pieces) > MOST_MARKS:
-            fit_pieces(pieces, (first_ns, last_ns), (low, high), MOST_MARKS, fine=1)
-        found, marks, texts, gaps = _put_together(drawn, pieces)
+            whole = first_ns, last_ns
+            also = {k: _around_gaps(pieces[k], one.gaps, whole) for k, (_, one) in enumerate(drawn) if decides[k]}
+            outside = max((last_ns - first_ns) // FINEST_OUTSIDE, 1)
+            fit_pieces(pieces, whole, (low, high), MOST_MARKS, fine=1, coarse=outside, also=also)
+        found, marks, texts, gaps = _put_together(drawn, pieces, decides)
     laid_out = _told_apart(placed(found), representative_ranks(result))
     areas = _areas(run, narrowing, laid_out, drawn, (first_ns, last_ns), (low, high))
     return Picture(
@@ -144,6 +152,27 @@ def picture(
     )
 
 
+def _decides(band: Band, result: OverlapResult, shown: Shown) -> bool:
+    """Whether a band is of the rank that the headline names, or, where it names none, on which the picture opens."""
+    where = result.job.deciding or (shown.rank, shown.device)
+    return (band.rank, band.device) == where or where[0] is None
+
+
+def _around_gaps(marks: Marks, gaps: Sequence[parts.Gap], whole: tuple[int, int]) -> list[tuple[int, int]]:
+    """What is seen when one goes to the worst gaps, as far as there is room for every kernel there."""
+    spans, kept = list[tuple[int, int]](), np.zeros(marks.size, bool)
+    for one in sorted(gaps, key=lambda one: -one.alone_ns)[:MOST_DETAILED]:
+        length = one.high_ns - one.low_ns
+        begin = min([one.low_ns, *(start for kind, start, *_ in one.links if kind != "record")])
+        low = max(begin - length // 3, one.low_ns - 3 * length // 2, whole[0])
+        high = min(one.high_ns + length // 3, whole[1])
+        kept |= (marks.end >= low) & (marks.start <= high)
+        if np.count_nonzero(kept) > MOST_MARKS // 4:
+            break
+        spans.append((low, high))
+    return spans
+
+
 def _opened(pieces: Pieces, shown: Shown, window: tuple[int, int] | None) -> tuple[int, int, Shown]:
     """What a picture opens on, and what is said of that."""
     if window is not None:
@@ -164,7 +193,7 @@ def _opened(pieces: Pieces, shown: Shown, window: tuple[int, int] | None) -> tup
 
 
 def _put_together(
-    drawn: Sequence[tuple[int, DrawnBand]], pieces: Pieces
+    drawn: Sequence[tuple[int, DrawnBand]], pieces: Pieces, decides: Sequence[bool]
 ) -> tuple[list[Band], Marks, tuple[str, ...], tuple[parts.Gap, ...]]:
     """Bands of all parts by rank, with their marks and gaps: rows and texts are numbered through."""
     order = sorted(range(len(drawn)), key=lambda i: _place(drawn[i][1].band))
@@ -180,9 +209,15 @@ def _put_together(
         found.append(renumbered(one.band, rows))
         of_band = np.array([texts.number(text) for text in one.texts], np.int64)
         marks.append(on_rows(pieces[i], on_part[part], of_band))
-        gaps += [parts.gap_on_rows(gap, rows) for gap in one.gaps]
-    longest = sorted(gaps, key=lambda one: -one.alone_ns)[:MOST_GAPS]
-    return found, concatenated(marks), tuple(texts.lines), tuple(longest)
+        gaps += [replace(parts.gap_on_rows(gap, rows), decides=decides[i]) for gap in one.gaps]
+    return found, concatenated(marks), tuple(texts.lines), _worst_gaps(gaps)
+
+
+def _worst_gaps(gaps: Sequence[parts.Gap]) -> tuple[parts.Gap, ...]:
+    """The longest gaps: first those of the rank that decides, then others, at least as many as these leave room for."""
+    longest = sorted(gaps, key=lambda one: -one.alone_ns)
+    others = [one for one in longest if not one.decides][: MOST_GAPS // 2]
+    return (*[one for one in longest if one.decides][: MOST_GAPS - len(others)], *others)
 
 
 def _place(band: Band) -> tuple[int, int, int]:
@@ -272,9 +307,15 @@ def in_view(picture: Picture) -> Picture:
     return _with_bands(replace(picture, marks=marks), seen(kept, rows))
 
 
-def worst_gap(picture: Picture) -> parts.Gap | None:
-    """Of the gaps whose end is seen as it opens, the one in which the other side ran longest."""
-    return next((one for one in picture.gaps if picture.low_ns < one.high_ns < picture.high_ns), None)
+def worst_gaps(picture: Picture) -> list[parts.Gap]:
+    """Of the rank that decides, the gap in which the other side ran longest, of those whose end is seen as it opens.
+
+    Of several runs below each other that of each.
+    """
+    band_of = {row.number: number for number, band in enumerate(picture.bands) for row in band.rows}
+    seen = [one for one in picture.gaps if one.decides and picture.low_ns < one.high_ns < picture.high_ns]
+    first = {band_of[one.row]: one for one in reversed(seen)}
+    return [first[number] for number in sorted(first)]
 
 
 def _told_apart(found: tuple[Band, ...], why: dict[tuple[int, int], str]) -> tuple[Band, ...]:

@@ -118,7 +118,7 @@ def bands(
             for context, stream in streams
         ]
         kinds += [("overlap", "overlap")]
-        kinds += [(f"missed-{side}", f"{side.upper()} held by") for side in missed.get((rank, device), "")]
+        kinds += [(f"missed-{side}", f"{side.upper()} blocked by") for side in missed.get((rank, device), "")]
         kinds += [("counter", label) for label in counters.get((process, device), [])]
         rows = [Row(number + k, kind, label, 0.0) for k, (kind, label) in enumerate(kinds)]
         number += len(rows)

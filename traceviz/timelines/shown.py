@@ -6,7 +6,7 @@ from analyzers.common.records import Record
 from analyzers.overlap.instances import Instance
 from analyzers.overlap.measure import RankOverlap
 from analyzers.verdict.check import OverlapResult
-from traceviz.output.quantities import duration, percent
+from traceviz.output.quantities import part_of, percent
 
 
 class Shown(Record, frozen=True):
@@ -52,9 +52,8 @@ def typical(result: OverlapResult, span: tuple[int, int]) -> Shown:
         text += f", the median of {len(ranked)} by real overlap: {percent(_ratio(chosen))} ({least} to {most})"
     else:
         text += f", the only instance: real overlap {percent(_ratio(chosen))}"
-    of = duration(chosen.achievable_ns)
     title = f"{chosen.label} on {result.device_labels.name(rank.rank, rank.device)}: "
-    title += f"{duration(chosen.real_overlap_ns)} of a possible {of} overlapped"
+    title += f"{part_of(chosen.real_overlap_ns, chosen.achievable_ns, 'of')} achievable overlapped"
     return Shown(
         min(low for low, _ in spans), max(high for _, high in spans), text, rank.rank, chosen.label, rank.device, title
     )

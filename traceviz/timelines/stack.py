@@ -1,4 +1,4 @@
-"""Timelines of several runs below each other on one time axis, each run's typical instance beginning at 0."""
+"""Timelines of several runs below each other on one time axis: a step of each begins at 0, or its typical instance."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, PartitionedRun, as_run
 from analyzers.trace.tables import Trace
 from analyzers.verdict.with_order import check_with_order
+from traceviz.output.quantities import duration
 from traceviz.output.views.compare import headline
 from traceviz.timelines.fold import MOST_BANDS
 from traceviz.timelines.marks import NEVER, Marks, concatenated, fit
@@ -21,22 +22,58 @@ from traceviz.timelines.parts import Gap
 from traceviz.timelines.picture import MOST_MARKS, Picture, picture
 from traceviz.timelines.rows import Band, placed, renumbered
 from traceviz.timelines.shown import Shown
+from traceviz.timelines.steps import DrawnStep, median_step
 
+ROOM = 50  # behind the last step's end, one of so many parts of what is seen
 CLOCK = "a clock that starts with each run's instance"
+CLOCK_OF_STEPS = "a clock that starts with each run's step, both ends of which are dashed lines"
 
 
 def compared(result: Comparison, runs: Sequence[Trace | PartitionedRun], narrowing: Narrowing = ALL) -> Picture:
-    """The compared runs, or a part of each, each checked and drawn as by itself, below each other."""
+    """The compared runs, or a part of each, each checked and drawn as by itself, below each other.
+
+    Where they have steps in common, that of each which took the median time begins at 0, and both its ends are marked.
+    """
     asked = [as_run(run) for run in runs]
+    steps = [median_step(run, result, narrowing) for run in asked]
     drawn = [
-        picture(run, *check_with_order(run, result.a, result.b, narrowing=narrowing), narrowing=narrowing)
-        for run in asked
+        picture(
+            run,
+            *check_with_order(run, result.a, result.b, narrowing=narrowing),
+            window=step.span if step is not None else None,
+            narrowing=narrowing,
+        )
+        for run, step in zip(asked, steps, strict=True)
     ]
-    return stacked(drawn, [run.label for run in result.runs], headline(result))
+    labels = [run.label for run in result.runs]
+    found = [step for step in steps if step is not None]
+    if len(found) < len(drawn):
+        return stacked(drawn, labels, headline(result))
+    drawn = [_with_ends(one, step) for one, step in zip(drawn, found, strict=True)]
+    both = stacked(drawn, labels, headline(result))
+    return replace(both, clock=CLOCK_OF_STEPS, low_ns=0, high_ns=both.high_ns + both.high_ns // ROOM)
+
+
+def _with_ends(one: Picture, step: DrawnStep) -> Picture:
+    """A run's picture that says which step it is of, and marks its ends on each rank that has it."""
+    there = [(band, step.ends.get((band.rank, band.device))) for band in one.bands]
+    ends = tuple((band.row("overlap"), *span) for band, span in there if span is not None)
+    bands = tuple(
+        replace(band, title=_with_step(band.title, step.number, span) if span is not None else band.title)
+        for band, span in there
+    )
+    shown = replace(one.shown, text=step.text, title="", label=f"step {step.number}")
+    return replace(one, bands=bands, shown=shown, ends=ends)
+
+
+def _with_step(title: str, number: int, span: tuple[int, int]) -> str:
+    """A band's title with its step, behind the rank and device."""
+    where, _, rest = title.partition(":")
+    return f"{where}, step {number} took {duration(span[1] - span[0])}:{rest}"
 
 
 def stacked(pictures: Sequence[Picture], labels: Sequence[str], title: str) -> Picture:
-    """Put runs on one axis: by rank, and of each rank the runs in order.
+    """Put runs on one axis: by rank, and of each rank the runs in order; what each shows begins at 0.
 
     Where there are too many bands, those of the rank that decides the first run's verdict are shown at first.
 
@@ -91,12 +128,17 @@ def stacked(pictures: Sequence[Picture], labels: Sequence[str], title: str) -> P
                     for one, zero, row in zip(pictures, zeros, rows, strict=False)
                     for gap in one.gaps
                 ),
-                key=lambda gap: -gap.alone_ns,
+                key=lambda gap: (not gap.decides, -gap.alone_ns),
             )
         ),
         active_ns=(
             min(one.active_ns[0] - zero for one, zero in zip(pictures, zeros, strict=True)),
             max(one.active_ns[1] - zero for one, zero in zip(pictures, zeros, strict=True)),
+        ),
+        ends=tuple(
+            (row + offset, low - zero, high - zero)
+            for one, zero, offset in zip(pictures, zeros, rows, strict=False)
+            for row, low, high in one.ends
         ),
         areas=tuple(
             replace(area, row=area.row + row, start=area.start - zero)

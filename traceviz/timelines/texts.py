@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from analyzers.arrays.types import Ints
+from analyzers.common.records import Record
 from analyzers.trace.kernels import function
 from traceviz.output.document import plain
 
@@ -80,14 +81,62 @@ def full(name: str) -> str:
     return long(function(name) or name)
 
 
-def micros(ns: int) -> str:
-    """A length in µs, with three digits at least.
+class Unit(Record, frozen=True):
+    """The unit of an axis, its hover texts and lengths on its marks: how many ns it is, and the decimals of 1 ns."""
 
-    >>> micros(162_879), micros(15_271_400), micros(4_210), micros(84_260), micros(0)
-    ('163 µs', '15,271 µs', '4.21 µs', '84.3 µs', '0 µs')
+    name: str
+    ns: int
+    decimals: int
+
+
+MS, US = Unit("ms", 1_000_000, 6), Unit("µs", 1_000, 3)
+
+
+def unit_of(span_ns: int) -> Unit:
+    """The unit in which so long a part of an axis is told.
+
+    >>> unit_of(15_000_000).name, unit_of(999_999).name
+    ('ms', 'µs')
     """
-    decimals = 0 if abs(ns) >= 99_950 or not ns else 1 if abs(ns) >= 9_995 else 2
-    return f"{ns / 1000:,.{decimals}f} µs"
+    return MS if span_ns >= MS.ns else US
+
+
+def amount(ns: int, unit: Unit) -> str:
+    """A length with three digits at least.
+
+    >>> amount(162_879, US), amount(4_210, US), amount(15_271_400, MS), amount(84_260, MS), amount(0, MS)
+    ('163 µs', '4.21 µs', '15.3 ms', '0.0843 ms', '0 ms')
+    """
+    decimals, value = 0, abs(ns) / unit.ns
+    while ns and decimals < unit.decimals and value * 10**decimals < 99.95:
+        decimals += 1
+    return f"{ns / unit.ns:,.{decimals}f} {unit.name}"
+
+
+def instant(ns: int, unit: Unit) -> str:
+    """A time, to the nanosecond.
+
+    >>> instant(128_203_412, MS), instant(-4_100, US)
+    ('128.203412 ms', '-4.100 µs')
+    """
+    return f"{ns / unit.ns:,.{unit.decimals}f} {unit.name}"
+
+
+def ticks(low: int, high: int, most: int) -> list[tuple[int, str]]:
+    """Where an axis has its ticks, ns, and what they say: all in one unit and with as many digits as they need.
+
+    >>> ticks(0, 15_000_000, 4)
+    [(0, '0 ms'), (5000000, '5 ms'), (10000000, '10 ms'), (15000000, '15 ms')]
+    >>> ticks(1_999_950, 2_000_120, 4)
+    [(1999950, '1,999.95 µs'), (2000000, '2,000.00 µs'), (2000050, '2,000.05 µs'), (2000100, '2,000.10 µs')]
+    """
+    unit, step = unit_of(high - low), 1
+    for step in (first * 10**zeros for zeros in range(18) for first in (1, 2, 5)):
+        if (high - low) // step <= most:
+            break
+    decimals = next(digits for digits in range(unit.decimals + 1) if step * 10**digits % unit.ns == 0)
+    first = -(-low // step) * step
+    return [(at, f"{at / unit.ns:,.{decimals}f} {unit.name}") for at in range(first, high + 1, step)]
 
 
 def side_name(selector: str) -> str:
@@ -100,6 +149,30 @@ def side_name(selector: str) -> str:
     return selector if set(name) & set(",+!:~") else name
 
 
+# What blocks a side, by its cause, as one says it: "A blocked by …".
+BLOCKERS = {
+    "host-sync": "host sync",
+    "late-launch": "late launch",
+    "same-stream": "same stream",
+    "dependent-launch": "dependent launch",
+    "event-dependency": "event wait",
+    "stream-busy": "busy stream",
+    "shared-queue": "shared queue",
+    "gpu-full": "full GPU",
+    "peer-wait": "late rank",
+    "unknown": "unknown cause",
+}
+
+
+def blocker(name: str) -> str:
+    """What blocks a side, by its cause.
+
+    >>> blocker("gpu-full"), blocker("a cause that is new")
+    ('full GPU', 'a cause that is new')
+    """
+    return BLOCKERS.get(name, name)
+
+
 def fixed_name(role: str, *, apparent: bool) -> str:
     """What marks of a role are called that have no name of their own; "" for the others.
 
@@ -108,7 +181,7 @@ def fixed_name(role: str, *, apparent: bool) -> str:
     apparent : whether overlap may be waiting for ranks that were not captured.
     """
     overlap = "A and B overlap, apparently" if apparent else "A and B really overlap"
-    known = {"overlap": overlap, "overlap-wait": "A and B overlap, but one of them only waits"}
+    known = {"overlap": overlap, "overlap-wait": "A and B overlap, but one of them is only waiting"}
     return known.get(role, "")
 
 

@@ -43,7 +43,7 @@ def write_plot(found: Sequence[PairTrend], path: Path) -> None:
     from plotly.subplots import make_subplots
 
     titles = [
-        f"{_quoted(side_name(one.a))} beside {_quoted(side_name(one.b))}, {_quoted(one.gpus)}: {what}"
+        f"{_quoted(side_name(one.a))} overlapped with {_quoted(side_name(one.b))}, {_quoted(one.gpus)}: {what}"
         for one in found
         for what in (one.overlap_name, "step time")
     ]
@@ -72,7 +72,11 @@ def write_plot(found: Sequence[PairTrend], path: Path) -> None:
                 figure.update_yaxes(range=[-4, 104], row=row, col=1)
                 bars = [None if run.bar is None else 100 * run.bar for run in one.runs]
                 dashed = {"mode": "lines", "line": {"color": BAR, "dash": "dash", "shape": "hvh"}}
-                about = {"name": "bar", "showlegend": False, "hovertemplate": "bar %{y:.3~g} %<extra></extra>"}
+                about = {
+                    "name": "threshold",
+                    "showlegend": False,
+                    "hovertemplate": "threshold %{y:.3~g} %<extra></extra>",
+                }
                 figure.add_trace(graph_objects.Scatter(x=at, y=bars, **dashed, **about), row=row, col=1)
             if judged is not None and judged.low is not None and judged.high is not None:
                 low, high = judged.low * scale, judged.high * scale
@@ -93,8 +97,8 @@ def write_plot(found: Sequence[PairTrend], path: Path) -> None:
     )  # fmt: skip
     plot = figure.to_html(full_html=False, include_plotlyjs=False, div_id="trend", config={"displayModeBar": False})
     keys = (
-        "Dashed: the threshold. Shaded: where the newest run was expected, by those before. ▲ ▼: the verdict changed for the "
-        "better, for the worse. Point at a run for its commit, time, host and verdict."
+        "Dashed: the threshold. Shaded: where the newest run was expected, by those before. ▲ ▼: the verdict changed "
+        "for the better, for the worse. Point at a run for its commit, time, host and verdict."
     )
     body = f'<h1>How the overlap went</h1>\n<p class="about">{keys}</p>\n<script>{plotly()}</script>\n{plot}'
     write_bytes(path, document("How the overlap went", body, scripts=False).encode())

@@ -51,7 +51,7 @@ def test_a_band_has_a_row_for_each_thread_and_stream() -> None:
         "stream 7 main",  # computes for 80 µs, stream 9 for 40
         "stream 9",
         "overlap",
-        "A held by",
+        "A blocked by",
     ]
     assert [row.number for row in band.rows] == list(range(8))
     edges = [edge for row in band.rows for edge in (row.top, row.top - row.height)]
@@ -74,7 +74,7 @@ def test_what_held_a_side_is_cut_in_time_where_the_cause_changes() -> None:
     blocked, late = of_role(picture, "held-host-sync"), of_role(picture, "held-late-launch")
     assert spans(blocked) == [(12, 40), (112, 130)]
     assert spans(late) == [(10, 12), (40, 45), (110, 112), (130, 135)]
-    assert {picture.texts[name] for name in blocked.name} == {"host-sync"}
+    assert {picture.texts[name] for name in blocked.name} == {"host sync"}
     assert blocked.whole.tolist() == [28 * US, 18 * US], "B runs all the time"
     assert "was submitted 32.0 µs late: the host was blocked 28.0 µs of it" in picture.texts[blocked.extra[0]]
 
@@ -84,10 +84,10 @@ def test_before_its_submission_an_op_that_waits_anyhow_is_drawn_as_such() -> Non
     assert spans(of_role(picture, "early-event-dependency")) == [(0, 60)]
     assert spans(of_role(picture, "held-event-dependency")) == [(60, 102)]
     hovers = [custom for one in figure(picture).data for custom in one.customdata or () if custom]
-    (early,) = [custom for custom in hovers if "not submitted by then" in custom[4]]
-    assert early[0] == "event-dependency"
-    assert early[6] == "from 0.000 µs · 60.0 µs long"
-    assert "60.0 µs in which the other side ran alone" in early[4]
+    (early,) = [custom for custom in hovers if "not launched yet either" in custom[4]]
+    assert early[0] == "event wait"
+    assert early[6] == "from 0.000000 ms · 0.0600 ms long"
+    assert "0.0600 ms in which the other side ran alone" in early[4]
     assert "waited 101 µs for b of b" in early[4]
 
 
@@ -270,7 +270,7 @@ def test_what_the_view_cuts_is_labelled_in_the_middle_of_what_is_seen() -> None:
     assert (0.03, pytest.approx(0.01), "blocked: cudaStreamSynchronize") in written
     assert (0.03, pytest.approx(0.02), "lookup") in written
     assert (0.045, pytest.approx(0.015), "dense") in written
-    assert (0.03, pytest.approx(0.01), "host-sync 28.0 µs") in written
+    assert (0.03, pytest.approx(0.01), "host sync 0.0280 ms") in written
     own = [text for one in figure(picture).data if "labels" not in one.meta for text in one.text or () if text]
     assert "lookup" not in own, "and nowhere else"
 

@@ -1,4 +1,4 @@
-"""Before and after on one axis: each run's instance begins at 0."""
+"""Before and after on one axis: a step of each run begins at 0, or its instance."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import pytest
 
 from analyzers.common.errors import TracevizError
 from analyzers.compare.compare import compare
+from analyzers.load import load
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
 from tests.support.command_lines import invoked
 from tests.support.timeline_traces import HOSTILE, US, drawn, many_ranks
-from traceviz.timelines.draw import about
+from traceviz.timelines.draw import about, figure
 from traceviz.timelines.marks import NEVER, ROLE
 from traceviz.timelines.picture import Picture
 from traceviz.timelines.stack import compared, stacked
@@ -109,3 +110,79 @@ def test_the_command_draws_it_and_answers_as_without(tmp_path: Path) -> None:
     drawn_too = invoked(*words, "--timeline", str(tmp_path / "x.html"))
     assert (plain.exit_code, plain.output) == (drawn_too.exit_code, drawn_too.output)
     assert "starts with each run" in (tmp_path / "x.html").read_text()
+
+
+def stepping(lengths_us: tuple[int, ...], at_us: int, ranks: int = 2) -> Trace:
+    """Steps of such lengths one behind the other, on rank 1 each 3 µs later than on rank 0.
+
+    In each A runs for 4 µs from its begin on, then B for 4; the last 2 µs of a step are the optimizer's.
+    """
+    run = Builder()
+    for number in range(ranks):
+        rank, begin = run.rank(number), (at_us + 3 * number) * US
+        for k, length in enumerate(lengths_us):
+            rank.range(f"step {k}", begin - 900, begin + length * US - 901)
+            for name, stream, start, end in (("a", 7, 0, 4), ("b", 9, 4, 8), ("optimizer", 7, length - 2, length)):
+                at = begin - 800 + 100 * stream
+                rank.kernel(name, stream, begin + start * US, begin + end * US, launch=(at, at + 10))
+            begin += length * US
+    return run.trace()
+
+
+def both_ends(picture: Picture) -> list[tuple[str, float, float]]:
+    """Of each band: what its title begins with, and where its two dashed lines are, µs."""
+    lines = [one for one in figure(picture, slider=False).layout.shapes if one.type == "line"]
+    assert all(one.line.dash == "dash" and one.x0 == one.x1 for one in lines)
+    shown = []
+    for band in picture.bands:
+        own = sorted(
+            round(1000 * one.x0, 3)
+            for one in lines
+            if one.y0 == pytest.approx(band.rows[0].top) and one.y1 == pytest.approx(band.rows[-1].y - 0.5)
+        )
+        shown.append((band.title.partition(":")[0], *own))
+    return shown
+
+
+def test_compared_runs_begin_at_nought_with_their_median_step_and_both_of_its_ends_are_marked() -> None:
+    """Steps take 40, 20, 30, 50 and 30 µs: 30, first step 2; after, 24, 11, 14, 12 and 12: 12, first step 3."""
+    traces = [stepping((40, 20, 30, 50, 30), 100), stepping((24, 11, 14, 12, 12), 9000)]
+    result = compare(traces, "kernel:a", "kernel:b", labels=["before", "after"])
+    assert [run.figures["step_ns"].median_ns for run in result.runs] == [30 * US, 12 * US]
+    picture = compared(result, traces)
+    assert picture.low_ns == 0
+    assert 33 * US < picture.high_ns < 36 * US
+    assert both_ends(picture) == [("before", 0, 30), ("after", 0, 12), ("before", 3, 33), ("after", 3, 15)]
+    assert [one.title.partition(":")[2].partition(":")[0] for one in picture.bands] == [
+        " rank 0, device 0, step 2 took 30.0 µs",
+        " rank 0, device 0, step 3 took 12.0 µs",
+        " rank 1, device 0, step 2 took 30.0 µs",
+        " rank 1, device 0, step 3 took 12.0 µs",
+    ]
+    text = about(picture)
+    assert "before: step 2, the median of 5 common steps: 30.0 µs on rank 0; after: step 3, the median of 5" in text
+    assert text.endswith("a clock that starts with each run's step, both ends of which are dashed lines.")
+    assert figure(picture, slider=False).layout.xaxis.ticktext[0] == "0 µs"
+
+
+def test_the_first_step_begins_with_its_first_op_and_the_only_one_is_called_so() -> None:
+    traces = [stepping((40,), 100), stepping((30,), 9000)]
+    picture = compared(compare(traces, "kernel:a", "kernel:b", labels=["before", "after"]), traces)
+    assert both_ends(picture) == [("before", 0, 40), ("after", 0, 30), ("before", 3, 43), ("after", 3, 33)]
+    assert "step 0, the only common step" in picture.shown.text
+
+
+def test_marked_steps_take_what_compare_says_of_real_captures() -> None:
+    names = ("dpmp_serial", "dpmp_overlap")
+    traces = [load([f"tests/data/torch/{name}.rank*.json.gz"]) for name in names]
+    result = compare(traces, "nvtx:DP Embedding", "nvtx:MP Embedding", labels=names)
+    picture = compared(result, traces)
+    assert len(result.steps) % 2, "so that one step is the median"
+    for run in result.runs:
+        own = [(low, high) for row, low, high in picture.ends if row in rows_of(picture, run.label)]
+        assert max(high - low for low, high in own) == run.figures["step_ns"].median_ns
+        assert min(low for low, _ in own) == 0
+
+
+def rows_of(picture: Picture, label: str) -> set[int]:
+    return {row.number for band in picture.bands if band.title.startswith(f"{label}:") for row in band.rows}
