@@ -23,6 +23,7 @@ from analyzers.replay.predict import Replayed
 from analyzers.replay.result import LITTLE_MORE, Prediction, is_fix
 from analyzers.replay.safety import Safety
 from analyzers.replay.suggest import Suggestion
+from analyzers.verdict.fix import GAINS
 
 MOST_UNITS = 8_000  # that are run again: of a larger run fewer steps, in a row
 ALIKE = 0.1  # of what the first is worth: by so much a replay does not tell changes apart
@@ -86,8 +87,8 @@ def explored(
 
 
 def in_order(found: Sequence[_Screened]) -> list[_Screened]:
-    """The order to try: by worth, of what is alike by how much it takes for granted."""
-    left = sorted(found, key=lambda one: -one.worth)
+    """The order to try: by worth, of what is alike by how much it takes for granted; what is no fix last."""
+    left = sorted(found, key=lambda one: (one.suggestion.safety.last, -one.worth))
     ordered = []
     while left:
         most = left[0].worth
@@ -122,7 +123,8 @@ def _predicted(replayed: Replayed, one: _Screened, error: float) -> Iterator[Pre
     except TracevizError:  # with more or less slowdown it would wait for itself
         return
     advice = change.advice_at(where) if where else change.advice
-    yield replace(found, safety=safety.named, likely=safety.weight, where=where, advice=advice)
+    least = GAINS if safety is Safety.SAFE or isinstance(change, DropSync) else 2 * GAINS
+    yield replace(found, safety=safety.named, likely=safety.weight, least_gain=least, where=where, advice=advice)
 
 
 def _both(replayed: Replayed, found: list[tuple[Prediction, Change]], error: float) -> list[Prediction]:

@@ -18,7 +18,7 @@ from analyzers.select.language import names_of
 from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.step_table import StepsUsed
 from analyzers.verdict.bound import Bound
-from analyzers.verdict.fix import GAINS, SAFE, Fix
+from analyzers.verdict.fix import GAINS, Fix
 
 LITTLE_ELSE = 0.1  # of the critical path, beside computation
 LITTLE_MORE = 0.01  # of the step: no gain to speak of, of one change, or of a second one beyond the first
@@ -92,7 +92,8 @@ class Prediction(Record, frozen=True):
     a tenth of it; next_share : how much of the path it has. ranks : real overlap, empty where the replay misses that of
     the capture. likely : how much of the gain counts in the order to try them, by safety. suggested : which one to try
     first, second, …; None for several together, and those that were asked for. safety : the class, as in `Fix`, where
-    and advice, too.
+    and advice, too. least_gain : of the step, from which on it may be named: twice as much of what takes an order between
+    GPU work away as of what is safe, or asks the host for a value.
     """
 
     changes: tuple[str, ...]
@@ -109,6 +110,7 @@ class Prediction(Record, frozen=True):
     safety: str = ""
     where: str = ""
     advice: str = ""
+    least_gain: float = GAINS
 
     @property
     def change(self) -> str:
@@ -368,9 +370,8 @@ class WhatIf(Record, frozen=True):
 
 
 def is_fix(one: Prediction) -> bool:
-    """Whether a change may be named: it may be made, and gains enough of a step; a question twice as much."""
-    least = GAINS if one.safety == SAFE else 2 * GAINS
-    return one.worth_ns > 0 and one.gain_ns >= least * one.now_ns
+    """Whether a change may be named: it may be made, and gains enough of a step."""
+    return one.worth_ns > 0 and one.gain_ns >= one.least_gain * one.now_ns
 
 
 def as_fix(one: Prediction) -> Fix:

@@ -41,9 +41,9 @@ class SyncPoint(Record, frozen=True):
 
     `range` is the innermost range of all `ranges`, `op` the outermost operator inside it, `chain` the operators from
     there on, `frame` the Python line; `pattern` what the calls look like where no operator is on record. `copy` and
-    `bytes` are of the copy that was waited for, `memory` the host's that it is from or to ("pageable", "pinned", ""); `waited_stream`,
-    `waited_event` and `waited_op` (the last op needed, a row of `Trace.ops`, `waited_name` its name) what the call
-    waited for. `gpu_idle_ns` is what it cost: idle time of its device from the
+    `bytes` are of the copy that was waited for, `memory` the host's that it is from or to ("pageable", "pinned", "");
+    `waited_stream`, `waited_event` and `waited_op` (the last op needed, a row of `Trace.ops`, `waited_name` its name)
+    what the call waited for. `gpu_idle_ns` is what it cost: idle time of its device from the
     drain to the call's return. `after_ns` is what was idle from there to the device's next launch: the host's time, not
     the call's. `delayed` is the range of the next op that the thread launched, "" where the device was idle in neither.
     `call` is the row of `api` in `Trace.api`. `unrecorded_ns` is how long the call outlasted all on record behind a

@@ -391,6 +391,7 @@ def _predicted(one: Prediction) -> Json:
         **picked(contract.predicted(one), "change", "class", "gain_ns", "step_ns", "step_low_ns", "step_high_ns"),
         "tells": one.tells,
         "suggested": one.suggested,
+        "class": one.safety,
         "real_overlap_ratio_now": _ratio(worst_now.now_ratio) if worst_now else None,
         "real_overlap_ratio": _ratio(worst.ratio) if worst else None,
         "next_cause": one.next_cause,

@@ -621,7 +621,8 @@ def what_if(result: WhatIf) -> Json:
 
     `replay` is null where there was nothing to replay, `changes` is empty where nothing is predicted: `reason` says
     why. `tells` is false where the range is too wide to say anything. `suggested` is which change to try first, second,
-    …, by the gain times `likely`; null for several together, and for changes that were asked for. `critical_path` and
+    …, by the gain times `likely`; null for several together, and for changes that were asked for. `fix` is the first of
+    them, null where it gains too little, or changes were asked for; `class` as in a fix. `critical_path` and
     `communication` are null unless asked for: of the steps as captured, segments in order of time, of which
     communication `blocks`, and per device what of communication is exposed, and what of that is on the path.
     """
