@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         MoveWait,
         OnTime,
         OwnStream,
+        Pin,
         Scale,
         Split,
     )
@@ -78,6 +79,7 @@ __all__ = [
     "OverlapResult",
     "OwnStream",
     "PairTrend",
+    "Pin",
     "Prediction",
     "Report",
     "Scale",
@@ -108,7 +110,19 @@ __all__ = [
     "what_if",
 ]
 _RESULTS = [name for name in __all__ if name[0].isupper()]
-_CHANGES = ["DropSync", "DropWait", "Graph", "Level", "MoreRoom", "MoveWait", "OnTime", "OwnStream", "Scale", "Split"]
+_CHANGES = [
+    "DropSync",
+    "DropWait",
+    "Graph",
+    "Level",
+    "MoreRoom",
+    "MoveWait",
+    "OnTime",
+    "OwnStream",
+    "Pin",
+    "Scale",
+    "Split",
+]
 _HOMES = dict.fromkeys(_RESULTS, "traceviz.results") | dict.fromkeys(_CHANGES, "traceviz.changes")
 _HOMES |= {
     "Trace": "traceviz.trace",

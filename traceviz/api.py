@@ -470,9 +470,9 @@ def what_if(
     ----------
     trace : a Trace, or what `load` takes: a path, or several in a list. Of a part of a trace all is run again, and that
         part's ranks and steps count.
-    changes : what is tried, all together: `DropSync`, `DropWait`, `MoveWait`, `OwnStream`, `OnTime`, `Scale`, `Split`,
-        `Graph`, `Level`, `MoreRoom`, or texts as the command takes them. Without any, each that the capture suggests is
-        tried alone, and the first two together.
+    changes : what is tried, all together: `DropSync`, `Pin`, `DropWait`, `MoveWait`, `OwnStream`, `OnTime`, `Scale`,
+        `Split`, `Graph`, `Level`, `MoreRoom`, or texts as the command takes them. Without any, each that the capture
+        suggests is tried alone, and the first two together.
     a, b : selectors of the pair whose overlap is predicted.
     critical_path : whether `.path` has what the steps rest on as captured.
     everything : figures of all that was captured, not only of the whole steps.

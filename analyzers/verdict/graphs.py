@@ -33,8 +33,8 @@ def hidden_work(count: int, *sides: Selector) -> str:
         for atom in language.atoms(side):
             if atom.kind in INSIDE:
                 return (
-                    f"{count} CUDA graph launches are one row each, and '{atom}' may have run inside them: {ADVICE}, "
-                    "or take each graph as one op of a side, as in 'compute,graph'"
+                    f"{count} CUDA graph launches are one row each, and may have run '{atom}': {ADVICE}, or take "
+                    "each as one op: 'compute,graph'"
                 )
     return ""
 

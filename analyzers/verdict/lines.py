@@ -1,8 +1,8 @@
 """The first lines of an answer, what a reviewer reads in thirty seconds; text, Markdown, JSON and notebooks have these.
 
-In this order, each at most two rows of a terminal: the verdict; what is apparent only; a race or a loss; the step
-against a baseline's; what bounds the step, and what perfect overlap would save; the profiler's weight; the cause; host
-syncs; the fix. What is not known is left out. All figures are a step's, where the run has steps.
+In this order, each at most two rows of a terminal: the verdict, and how the step stands against a baseline's; what is
+apparent only; a race or a loss; what bounds the step, and what perfect overlap would save; the profiler's weight; the
+cause; host syncs; the fix. What is not known is left out. All figures are a step's, where the run has steps.
 """
 
 from __future__ import annotations
@@ -26,12 +26,21 @@ LITTLE = 0.05  # of what is achievable: where the threshold is met, why less tha
 RACES = {"missing-wait": "Possible race", "rests-on-host-sync": "Order at risk"}
 LOSSES = dict.fromkeys(("lost-work", "unread-work", "unreadable-events", "dropped-events", "skipped-bad"), "Lost")
 TELLING = 1.1  # times the real step: a lighter profiler is not told of
-LONGEST = 160  # letters of a line: two rows
+ROW, ROWS = 84, 2  # letters of a row of a terminal, behind the mark of a list, and rows of a line
 LONGEST_NAME = 40  # letters of a range's name
 
-
-_OF_SO_MUCH = re.compile(r", [\d.<]+ % of (it|its longest gaps) this one")
 _QUOTED = re.compile(r"(?<=\s)'([^']+)'")
+# What a cause is told without where it is too long, the least first, and what stands there instead.
+_SHORTER = (
+    (re.compile(r", [\d.<]+ % of (it|its longest gaps) this one"), ""),
+    (re.compile(r", issued after .+"), ""),
+    (re.compile(r": launches return only once their kernels are done \((.+)\)"), r", \1"),
+    (re.compile(r" before it launched [^:,]+|; the host was still behind the GPU when it launched .+"), ""),
+)
+# Spaces at which no row ends: between a number and its unit, and between what is numbered and its number.
+_KEPT = re.compile(
+    r"(?<=\d) (?=(?:%|ns|µs|ms|s|B|[KMGT]iB)(?!\w))|(?:(?<=\brank)|(?<=\branks)|(?<=\bdevice)|(?<=\bstream)) (?=\d)"
+)
 
 
 class Line(Record, frozen=True):
@@ -70,10 +79,8 @@ def _first_of(result: OverlapResult, titles: Mapping[str, str]) -> str:
     found = [one for code in titles for one in result.warnings if one.code == code]
     if not found:
         return ""
-    title = titles[found[0].code]
-    more = f" (and {len(found) - 1} more)" if found[1:] else ""
-    first = shortened(found[0].message.rstrip("."), LONGEST - len(title) - len(more) - 3)
-    return f"{title}: {first}{more}."
+    more = f" (and {len(found) - 1} more)." if found[1:] else "."
+    return _in_two_rows(f"{titles[found[0].code]}: {found[0].message.rstrip('.')}", more)
 
 
 def _apparent(result: OverlapResult, rank: RankOverlap) -> str:
@@ -109,13 +116,15 @@ def _cause(result: OverlapResult, rank: RankOverlap) -> str:
     steps = max(result.stake.steps if result.stake else 0, 1)
     ns, missed_ns = (round(each / steps) for each in (found[0].ns, rank.missed_ns))
     all_of_it = duration(missed_ns) == duration(ns)
-    share = f"all {duration(ns)}" if all_of_it else part_of(ns, missed_ns, "of the")
-    of = f" ({share} missed{' a step' if steps > 1 else ''})."
+    share = f"all {duration(ns)}" if all_of_it else part_of(ns, missed_ns)
+    of = f" ({share} missed)."
     marked = " (perhaps the profiler's)" if _is_profilers(result, found[0].cause.cause) else ""
-    text = f"{'Still missed: ' if result.passed else 'Cause: '}{found[0].text}{marked}"
-    if len(text) + len(of) > LONGEST:
-        text = _OF_SO_MUCH.sub("", _QUOTED.sub(lambda name: f"'{shortened(name[1], LONGEST_NAME)}'", text))
-    return shortened(text, LONGEST - len(of)) + of
+    text, end = f"{'Still missed: ' if result.passed else 'Cause: '}{found[0].text}", marked + of
+    if not _fits(text + end):
+        text = _QUOTED.sub(lambda name: f"'{shortened(name[1], LONGEST_NAME)}'", text)
+    for part, instead in _SHORTER:
+        text = text if _fits(text + end) else part.sub(instead, text)
+    return _in_two_rows(text, end)
 
 
 def _bound(result: OverlapResult, one: Bound) -> str:
@@ -147,14 +156,14 @@ def _sync(result: OverlapResult) -> str:
         return ""
     one = found[0]
     what = WRITTEN.get(operator := one.origin.split(" → ")[0] or one.call, operator)
-    copied = f" ({size(one.bytes)} {one.copy}, {one.memory or 'host'} memory)" if one.copy else ""
-    where = f" in {shortened(one.range, LONGEST_NAME)}" if one.range else ""
+    copied = f" ({size(one.bytes)} {one.copy}, {one.memory or 'host'})" if one.copy and one.bytes >= 0 else ""
+    sides = [name for name in result.names if name in one.ranges.split(" → ") and name != one.range]
+    where = " in " + ", ".join(shortened(name, LONGEST_NAME) for name in (*sides, one.range)) if one.range else ""
     at = f" at {one.frame}" if one.frame else ""
-    cost = (
-        f"blocks the host {duration(one.blocked_ns)}{' a step' if one.steps else ''}, GPU idle {duration(one.idle_ns)}"
-    )
+    each = " a step" if one.steps else ""
+    cost = f" blocks the host {duration(one.blocked_ns)}{each}, GPU idle {duration(one.idle_ns)}"
     more = f"; {count_of(len(found) - 1, 'more hidden sync')}" if found[1:] else ""
-    return shortened(f"Hidden sync: {what}{copied}{where}{at} {cost}{more}.", LONGEST)
+    return _in_two_rows(f"Hidden sync: {what}{copied}{where}{at}", f"{cost}{more}.")
 
 
 def _fix(result: OverlapResult) -> str:
@@ -171,5 +180,31 @@ def _fix(result: OverlapResult) -> str:
 def fix_sentence(one: Fix) -> str:
     """A fix with the step now and then; what is not surely safe as a question."""
     named = "Fix" if one.safety == SAFE else "Perhaps"
-    ends = f": predicted {one.step_in_words}."
-    return shortened(f"{named}: {one.advice}", LONGEST - len(ends)) + ends
+    return _in_two_rows(f"{named}: {one.advice}", f": predicted {one.step_in_words}.")
+
+
+def _fits(text: str) -> bool:
+    """Whether a line takes no more rows of a terminal than it may; a word that no row holds begins one, and goes on."""
+    rows, used = 1, 0
+    for word in _KEPT.sub("_", text).split():
+        if used and used + 1 + len(word) > ROW:
+            rows, used = rows + 1, 0
+        used += len(word) + (used > 0)
+        rows, used = rows + (used - 1) // ROW, (used - 1) % ROW + 1
+    return rows <= ROWS
+
+
+def _in_two_rows(text: str, end: str) -> str:
+    """A line that ends with `end`, and goes without the last words of `text` where it would take three rows.
+
+    >>> _in_two_rows("Cause: " + "word " * 40, " (all of it).")[-29:]
+    'word word word … (all of it).'
+    """
+    if _fits(text + end):
+        return text + end
+    end = "" if end == "." else end
+    most = next(most for most in range(ROWS * ROW, 0, -1) if _fits(f"{text[:most].rstrip()} …{end}"))
+    short = text[:most].rstrip()
+    whole, _, rest = short.rpartition(" ")
+    inside_a_word = text[len(short)] != " " and len(rest) < LONGEST_NAME
+    return f"{whole if inside_a_word else short} …{end}"

@@ -38,8 +38,11 @@ def without_replay(answer: Any) -> Any:
         return [without_replay(one) for one in answer]
     if not isinstance(answer, dict):
         return answer
-    replayed = ("remedy", "worth_unknown", "recoverable_ns", "recoverable_low_ns", "recoverable_high_ns")
-    return {key: without_replay(one) for key, one in answer.items() if key not in replayed}
+    replayed = ("fix", "remedy", "worth_unknown", "recoverable_ns", "recoverable_low_ns", "recoverable_high_ns")
+    kept = {key: without_replay(one) for key, one in answer.items() if key not in replayed}
+    if "lines" in kept:
+        kept["lines"] = [line for line in kept["lines"] if line["kind"] != "fix"]
+    return kept
 
 
 def in_parts(*arguments: str) -> Any:

@@ -38,7 +38,7 @@ def test_no_control_character_of_a_name_reaches_the_terminal(terminal: bool) -> 
     assert "<script>" in own, "the text itself stays"
 
 
-NUMBERS = "DP ran 0.16 of 1.01 ms: 16 %, bar 60 % on rank 0 device 1, stream 7, ± 49.0 µs, 0 % → 46.6 % in 3 s"
+NUMBERS = "DP ran 0.16 of 1.01 ms: 16 %, threshold 60 % on rank 0 device 1, stream 7, ± 49.0 µs, 0 % → 46.6 % in 3 s"
 
 
 @pytest.mark.parametrize("width", range(16, 60))
@@ -65,7 +65,7 @@ def test_plain_text_holds_nothing_that_moves_a_cursor(text: str) -> None:
 
 def test_words_in_brackets_are_no_markup_of_the_terminal() -> None:
     shown = printed(*every_block("[bold]x[/bold] [link=http://evil]y[/link] :smile:"))
-    assert shown.count("[bold]x[/bold] [link=http://evil]y[/link] :smile:") == 12
+    assert " ".join(shown.split()).count("[bold]x[/bold] [link=http://evil]y[/link] :smile:") == 12
 
 
 @pytest.mark.parametrize(
@@ -180,14 +180,14 @@ def test_a_table_without_columns_is_no_error() -> None:
 
 def test_a_table_stands_in_columns_figures_to_the_right_and_headers_at_the_bottom() -> None:
     table = Table(
-        ("rank", "overlap / possible", "call"),
+        ("rank", "overlap / achievable", "call"),
         [("0", "6 %", "測量"), ("11", "97.2 %", "cudaStreamSynchronize in forward")],
-        numeric=frozenset({"rank", "overlap / possible"}),
+        numeric=frozenset({"rank", "overlap / achievable"}),
     )
     assert without_colours([table], 44, "utf-8").splitlines() == [
         "       overlap",  # words get the room that there is, and headers are no narrower than their longest word
         "             /",
-        "rank  possible  call",
+        "rank  achievable  call",
         "   0       6 %  測量",
         "  11    97.2 %  cudaStreamSynchronize in",
         "                forward",

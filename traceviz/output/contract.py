@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from analyzers.overlap.job import LastArrival
     from analyzers.overlap.measure import Missed, RankOverlap, Side
     from analyzers.overlap.peers import DeviceTime
-    from analyzers.replay.result import WhatIf
+    from analyzers.replay.result import Prediction, WhatIf
     from analyzers.show.result import Shown
     from analyzers.streams import StreamsResult
     from analyzers.syncs.of_steps import StepSync
@@ -87,6 +87,7 @@ def overlap(result: OverlapResult) -> Json:
         "last_arrival": _last_arrival(result.last_arrival),
         "lines": [values(one) for one in result.lines],
         "fix": fix(result.fix),
+        "cause_fix": fix(result.cause_fix),
         "remedy": _remedy(result.fix),
         "worth_unknown": result.worth_unknown,
         "communication": [values(one) for one in result.communication],
@@ -620,7 +621,8 @@ def what_if(result: WhatIf) -> Json:
 
     `replay` is null where there was nothing to replay, `changes` is empty where nothing is predicted: `reason` says
     why. `tells` is false where the range is too wide to say anything. `suggested` is which change to try first, second,
-    …, by the gain times `likely`; null for several together, and for changes that were asked for. `critical_path` and
+    …, by the gain times `likely`; null for several together, and for changes that were asked for. `fix` is the first of
+    them, null where it gains too little, or changes were asked for; `class` as in a fix. `critical_path` and
     `communication` are null unless asked for: of the steps as captured, segments in order of time, of which
     communication `blocks`, and per device what of communication is exposed, and what of that is on the path.
     """
@@ -631,22 +633,27 @@ def what_if(result: WhatIf) -> Json:
         "reason": result.reason,
         "pair": {"a": result.a, "b": result.b},
         "replay": values(result.replay) if result.replay else None,
-        "changes": [
-            {
-                "change": one.change,
-                "together": list(one.changes),
-                **_fields(
-                    one, "now_ns", "step_ns", "step_low_ns", "step_high_ns", "gain_ns", "tells", "suggested", "likely"
-                ),
-                "ranks": [values(rank) for rank in one.ranks],
-                **_fields(one, "next_cause", "next_share"),
-                "assumptions": list(one.assumptions),
-            }
-            for one in result.changes
-        ],
+        "fix": fix(result.fix),
+        "changes": [predicted(one) for one in result.changes],
+        "more": result.more,
         "critical_path": None if path is None else [{**values(one), "blocks": one.blocks} for one in path.segments],
         "communication": None if path is None else [values(one) for one in path.communication],
         "warnings": _warnings(result.warnings),
+    }
+
+
+def predicted(one: Prediction) -> Json:
+    """What one change, or several together, is worth; `class` as in `fix`, "" of several that were asked for."""
+    times = _fields(one, "now_ns", "step_ns", "step_low_ns", "step_high_ns", "gain_ns", "tells", "suggested", "likely")
+    return {
+        "change": one.change,
+        "together": list(one.changes),
+        "class": one.safety,
+        **times,
+        "where": one.where,
+        "ranks": [values(rank) for rank in one.ranks],
+        **_fields(one, "next_cause", "next_share"),
+        "assumptions": list(one.assumptions),
     }
 
 

@@ -20,7 +20,7 @@ def test_without_kaleido_words_stand_in_where_no_script_runs() -> None:
     shown, sizes = tv.timeline(two_instances(), "nvtx:A", "nvtx:B").shown()
     assert set(shown) == {"text/html", "text/plain"}
     assert sizes == {}
-    assert re.search(r"</iframe><p>.* ran beside .*trust this notebook", shown["text/html"])
+    assert re.search(r"</iframe><p>.* overlapped .*trust this notebook", shown["text/html"])
     assert shown["text/plain"].startswith("Timeline: ")
     assert len(shown["text/html"]) < 3_000_000, "plotly alone takes 4.8 MB"
 
