@@ -92,8 +92,8 @@ class Prediction(Record, frozen=True):
     a tenth of it; next_share : how much of the path it has. ranks : real overlap, empty where the replay misses that of
     the capture. likely : how much of the gain counts in the order to try them, by safety. suggested : which one to try
     first, second, …; None for several together, and those that were asked for. safety : the class, as in `Fix`, where
-    and advice, too. least_gain : of the step, from which on it may be named: twice as much of what takes an order between
-    GPU work away as of what is safe, or asks the host for a value.
+    and advice, too. least_gain : of the step, from which on it may be named: twice as much of what takes an order
+    between GPU work away as of what is safe, or takes a value from the host.
     """
 
     changes: tuple[str, ...]
