@@ -24,14 +24,17 @@ from tests.support.builder import Builder
 
 STEPS, UNITS = 12, 14  # of each step, of both ranks
 PAIR = "comm", "compute"
+MARKS = (("layers", 5, 55), ("reduce", 78, 97), ("update", 98, 118), ("log", 119, 600))
 CLOSE = 0.01  # of a step
 
 
-def program(steps: int = STEPS) -> Trace:
+def program(steps: int = STEPS, *, marked: bool = False) -> Trace:
     """Two ranks, whose steps differ a little: products, a tower beside them, an all-reduce, and a value for the host.
 
     Rank 1 works 10 µs longer on the host, and rank 0 waits for it; a second thread launches the tower. All begins 2 µs
     after what it is queued behind, 3 after what its stream waits for.
+
+    marked : whether ranges mark all that a step does.
     """
     both = Builder()
     for number in (0, 1):
@@ -40,6 +43,8 @@ def program(steps: int = STEPS) -> Trace:
             at = 700 * step
             first, last = (at + 17 + rank + step % 3 for rank in (10 * number, 10))  # of this rank, of rank 1
             one.range(f"step {step}", at, at + 690)
+            for name, start, end in MARKS if marked else ():
+                one.range(name, at + start, at + end)
             for layer in range(3):
                 start = first + 100 * layer
                 one.kernel("product", 7, first - 7 + 8 * layer, start, start + 98)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
 from analyzers.replay.answer import what_if
 from analyzers.replay.changes import Change, DropSync, OnTime
-from analyzers.replay.fixes import ALIKE, _without_repeated
+from analyzers.replay.fixes import ALIKE, _Screened, _without_repeated
+from analyzers.replay.model import Tasks
 from analyzers.replay.result import Prediction, WhatIf
 from analyzers.replay.safety import Safety
-from analyzers.replay.suggest import suggested
+from analyzers.replay.suggest import Suggestion, suggested
 from analyzers.replay.tasks import tasks
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
@@ -172,13 +174,14 @@ def predicted(change: Change, step: int, likely: float = Safety.SAFE.weight) -> 
     return Prediction((str(change),), 1000, step, step - 10, step + 10, (), (), "", 0.0, likely), change
 
 
-@pytest.mark.parametrize(("step", "kept"), [(895, False), (880, True)])
-def test_all_ranks_on_time_are_told_where_that_brings_more_than_one(step: int, kept: bool) -> None:
-    """One rank brings 100 of 1,000; all bring 105, or 120."""
-    both = [predicted(OnTime(1), 900), predicted(OnTime(), step), predicted(DropSync("comm"), 900)]
-    assert (both[1] in _without_repeated(both)) is kept
-    assert both[0] in _without_repeated(both)
-    assert both[2] in _without_repeated(both)
+@pytest.mark.parametrize(("gain", "kept"), [(0.105, False), (0.12, True)])
+def test_all_ranks_on_time_are_told_where_that_brings_more_than_one(gain: float, kept: bool) -> None:
+    """One rank brings a tenth of the step; all bring 10.5 %, or 12."""
+    one, every, other = (
+        _Screened(Suggestion(change, Safety.DIAGNOSIS), cast(Tasks, None), (), brings)
+        for change, brings in ((OnTime(1), 0.1), (OnTime(), gain), (DropSync("comm"), 0.1))
+    )
+    assert _without_repeated([one, every, other]) == ([one, every, other] if kept else [one, other])
 
 
 def test_what_to_try_first_is_worth_most_and_json_goes_by_gain() -> None:
