@@ -125,6 +125,35 @@ def test_a_fork_may_be_early_and_a_join_waits_for_a_result() -> None:
     assert found(tower(waits_for_side=True))["move-wait nvtx:merge before nvtx:tower"] is Safety.UNSAFE
 
 
+@pytest.mark.parametrize(
+    ("first", "then", "tried"),
+    [("lookup", "tower", True), ("forward", "backward", False), ("backward", "optimizer", False)],
+)
+def test_no_phase_of_a_step_is_moved_before_the_one_that_it_needs(first: str, then: str, tried: bool) -> None:
+    def make(program: Program, at: int) -> None:
+        program.range(first, at + 1, at + 8)
+        program.kernel(first, 7, at + 2, at + 10, at + 300)
+        program.range(then, at + 10, at + 30)
+        program.wait(9, 7, at + 11)
+        program.kernel(then, 9, at + 15, at + 302, at + 500)
+
+    assert (f"move-wait nvtx:{then} before nvtx:{first}" in found(steps(make))) == tried
+
+
+@pytest.mark.parametrize("ends", [12, 60])
+def test_nothing_is_moved_out_of_the_range_that_it_is_in(ends: int) -> None:
+    """As `zero_grad` in an optimizer that works before it, too; apart, if the first range ends before the other."""
+
+    def make(program: Program, at: int) -> None:
+        program.range("outer", at + 1, at + ends)
+        program.kernel("lookup", 7, at + 2, at + 10, at + 300)
+        program.range("inner", at + 20, at + 40)
+        program.wait(9, 7, at + 21)
+        program.kernel("product", 9, at + 25, at + 302, at + 500)
+
+    assert ("move-wait nvtx:inner before nvtx:outer" in found(steps(make))) == (ends == 12)
+
+
 def test_ranges_bound_by_their_launches_may_be_graphs() -> None:
     def make(program: Program, at: int) -> None:
         program.range("layers", at, at + 400)
