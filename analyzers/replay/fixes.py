@@ -1,9 +1,9 @@
 """Which change is worth most: each that a capture suggests is run, the likeliest way first, the best in every way.
 
-One order for all answers: by how much shorter a step gets, of which all counts where a change is safe, half where it is
-asked as a question, a tenth where nothing says that it may be made, and nothing where it is unsafe (`safety`). So a
-conditional change is named before a safe one where it gains over twice as much. Of those worth about as much, which no
-replay tells apart, the one comes first that takes least for granted (`LEAST_ASSUMED_FIRST`).
+One order for all answers: by how much shorter a step gets, of which all counts where a change is safe, or likely so,
+half where it is asked as a question, a tenth where nothing says that it may be made, and nothing where it is unsafe
+(`safety`). So a conditional change is named before a safe one where it gains over twice as much. Of those worth about
+as much, which no replay tells apart, the one comes first that takes least for granted (`LEAST_ASSUMED_FIRST`).
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _predicted(replayed: Replayed, one: _Screened, error: float) -> Iterator[Pre
     except TracevizError:  # with more or less slowdown it would wait for itself
         return
     advice = change.advice_at(where) if where else change.advice
-    least = GAINS if safety is Safety.SAFE or isinstance(change, DropSync) else 2 * GAINS
+    least = GAINS if safety in (Safety.SAFE, Safety.LIKELY) else 2 * GAINS
     yield replace(found, safety=safety.named, likely=safety.weight, least_gain=least, where=where, advice=advice)
 
 
