@@ -47,9 +47,10 @@ STREAM_NUMBER = re.compile(
     r"streams\[\d+\]$|stream$|\.(other|main|communication)$|last_by_rank"
 )  # and counts by the rank's number
 OF_LAUNCHES = re.compile(
-    r"^syncs|\.missed\[|\.remedy|worth_unknown$|confidence$|sure$|_error_ns$|_ratio_(low|high)$"
+    r"^syncs|\.missed\[|\.(remedy|fix|cause_fix)\b|worth_unknown$|confidence$|sure$|_error_ns$|_ratio_(low|high)$"
     r"|\.bound\..*idle_(host|wait|profiler)_ns$|\.profiler\."
 )
+IN_WORDS = re.compile(r"\.lines\[|\.words$")  # sentences of figures that are compared by themselves
 # How surely a figure is known, and what is only said where it is known.
 HOW_SURELY = re.compile(
     r"_(low|high)$|_bounds_ns|ranks_(known|met)$|apparent|unaccounted_ns$|waiting_share_estimate$|last_arrival|"
@@ -57,7 +58,7 @@ HOW_SURELY = re.compile(
 )
 OF_ALL = re.compile(r"worth_unknown$")  # what counts all ops, not the pair's alone
 # Of the named fix: how kernels slow each other is guessed from all that runs, so each lies in the other's range.
-PREDICTED = re.compile(r"\.remedy\.((recoverable|step)(_low|_high)?_ns|ratio)$")
+PREDICTED = re.compile(r"\.(remedy|fix|cause_fix)\.((recoverable|step)(_low|_high)?_ns|ratio)$")
 ROUNDING = 50  # ns that a sum of many figures may differ by, where an offset between clocks is rounded to a whole ns
 
 
@@ -360,7 +361,9 @@ def differences(files: Files, pair: tuple[str, str], relation: Relation, folder:
         return None
     wanted = expected(_original(tuple(files), pair, relation.pair_only), relation)
     got = figures(changed, pair, pair_only=relation.pair_only)
-    paths = [path for path in sorted(wanted.keys() | got.keys()) if not STREAM_NUMBER.search(path)]
+    paths = [
+        path for path in sorted(wanted.keys() | got.keys()) if not (STREAM_NUMBER.search(path) or IN_WORDS.search(path))
+    ]
     if not relation.causes:
         paths = [path for path in paths if not OF_LAUNCHES.search(path)]
     if relation.pair_only:

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from traceviz.output.views.first_lines import _HOLDERS, _held, first_lines
 from typer.testing import Result
 
 import traceviz as tv
@@ -21,7 +22,6 @@ from traceviz.output.document import Bullets, Headline
 from traceviz.output.quantities import duration, percent
 from traceviz.output.views import overlap as view
 from traceviz.output.views.caveats import caveats
-from traceviz.output.views.first_lines import _HOLDERS, _held, first_lines
 
 US = 1_000
 DATA = Path(__file__).parents[1] / "data"

@@ -11,7 +11,9 @@ from html import unescape
 from pathlib import Path
 
 import pytest
+from analyzers.verdict.remedy import Remedy
 from markdown_it import MarkdownIt
+from traceviz.output.views.first_lines import first_lines
 
 import traceviz as tv
 from analyzers.common.errors import TracevizError
@@ -19,13 +21,11 @@ from analyzers.counters.limits import Contended
 from analyzers.load import load
 from analyzers.replay.result import Prediction, WhatIf
 from analyzers.trace.tables import Trace
-from analyzers.verdict.remedy import Remedy
 from tests.support.builder import Builder
 from tests.support.command_lines import invoked
 from tests.support.nightly import mostly_nightly
 from tests.support.timeline_traces import HOSTILE_PAIR, US, hostile, loaded, two_instances
 from traceviz.output.document import markdown, quoted
-from traceviz.output.views.first_lines import first_lines
 from traceviz.reports import files as reports
 from traceviz.reports import fixes
 from traceviz.reports.gantt import gantt
