@@ -210,8 +210,8 @@ def unsure(job: Job, passed: bool | None, bar: float, run: RunContext, ranks: Se
         )
     if job.lost is not None:
         return (
-            f"measured {figure}, but {_lost(*job.lost)} on record: {range_} (threshold {percent(bar)}). Capture again with "
-            "larger buffers, or less"
+            f"measured {figure}, but {_lost(*job.lost)} on record: {range_} (threshold {percent(bar)}). Capture again "
+            "with larger buffers, or less"
         )
     if job.low_given >= bar and (without := run.without(ranks)):
         left = ",".join(str(rank) for rank in run.ranks_captured if rank not in without)

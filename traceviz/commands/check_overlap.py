@@ -30,9 +30,9 @@ Selectors: nvtx:NAME, op:NAME, hlo:NAME, kernel:PART, stream:N, collective:NAME,
   NAME may hold *, ~ in front makes it a regular expression; + is and, "," is or, ! is not, ( ) group.
 
 \b
-Exit code: 0 the threshold is met, 1 it is not, 2 bad input or usage, 3 inconclusive. With --claimed also 1 for a claim that
-can't be or was not reached, 3 where that can't be told; with --require-faster 1 where the step is not FASTER than the
-baseline's, 3 where that can't be told."""
+Exit code: 0 the threshold is met, 1 it is not, 2 bad input or usage, 3 inconclusive. With --claimed also 1 for a claim
+that can't be or was not reached, 3 where that can't be told; with --require-faster 1 where the step is not FASTER than
+the baseline's, 3 where that can't be told."""
 
 
 def check_overlap(

@@ -19,9 +19,9 @@ Examples:
   traceviz report overlapped/ --baseline serial/ -a "nvtx:DP Embedding" -b "nvtx:MP Embedding" --claimed 1.3x
 
 \b
-Exit code, once all is written: 0 the threshold is met, 1 it is not, 3 inconclusive; 2 bad input or usage, nothing written.
-With --claimed also 1 for a claim that can't be or was not reached, 3 where that can't be told; with --require-faster 1
-where the step is not FASTER than the baseline's, 3 where that can't be told."""
+Exit code, once all is written: 0 the threshold is met, 1 it is not, 3 inconclusive; 2 bad input or usage, nothing
+written. With --claimed also 1 for a claim that can't be or was not reached, 3 where that can't be told; with
+--require-faster 1 where the step is not FASTER than the baseline's, 3 where that can't be told."""
 
 
 def report(

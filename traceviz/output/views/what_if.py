@@ -163,8 +163,8 @@ def _path(result: WhatIf, path: CriticalPath) -> list[Block]:
                 ],
                 "Communication, without waits",
                 frozenset({"rank", "communication", "exposed", "blocks", "merely exposed"}),
-                "Exposed: not overlapped with computation. Blocks: exposed while communication is on the critical path; the rest "
-                "delays nothing.",
+                "Exposed: not overlapped with computation. Blocks: exposed while communication is on the critical "
+                "path; the rest delays nothing.",
             )
         )
     return shown
