@@ -90,6 +90,7 @@ def what_if(
         replay=fidelity,
         changes=tuple(sorted(found.predictions, key=lambda one: one.step_ns)),
         more=found.more,
+        bound=overlap.bound if overlap is not None else None,
         reason=reason or ("" if found.predictions else NOTHING_SUGGESTED),
         given=given,
         path=path,

@@ -8,7 +8,7 @@ replay tells apart, the one comes first that takes least for granted (`LEAST_ASS
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -23,9 +23,9 @@ from analyzers.replay.predict import Replayed
 from analyzers.replay.result import LITTLE_MORE, Prediction, is_fix
 from analyzers.replay.safety import Safety
 from analyzers.replay.suggest import Suggestion
-from analyzers.verdict.fix import DIAGNOSIS, UNSAFE
+from analyzers.verdict.fix import GAINS
 
-MOST_UNITS = 10_000  # that are run again: of a larger run fewer steps, in a row
+MOST_UNITS = 8_000  # that are run again: of a larger run fewer steps, in a row
 ALIKE = 0.1  # of what the first is worth: by so much a replay does not tell changes apart
 LEAST_ASSUMED_FIRST = (Level, Pin, Graph, Split, DropSync, MoveWait, DropWait, OwnStream)
 MANY_UNITS = 4_000  # from here on only the best are run in every way
@@ -40,12 +40,17 @@ class Explored(msgspec.Struct, frozen=True):
 
 
 class _Screened(msgspec.Struct, frozen=True):
-    """A suggestion with its tasks, the likeliest runs of them, and what they gain of a step, weighed."""
+    """A suggestion with its tasks, the likeliest runs of them, and what they gain of a step."""
 
     suggestion: Suggestion
     tasks: Tasks
     likely: tuple[Outcome, ...]
-    worth: float
+    gain: float
+
+    @property
+    def worth(self) -> float:
+        """The gain, weighed by whether the change may be made."""
+        return self.gain * self.suggestion.safety.weight if self.gain > 0 else self.gain
 
 
 def explored(
@@ -55,46 +60,43 @@ def explored(
     progress: Progress = silent,
     *,
     few: bool = False,
+    wanted: Collection[Change] = (),
 ) -> Explored:
     """What suggested changes are worth, the one to try first first; of two that gain the most, also both together.
 
     Parameters
     ----------
-    error : of the unchanged replay's steps. few : whether the best alone are asked for.
+    error : of the unchanged replay's steps. few : whether the best alone are asked for. wanted : those that are run in
+        every way however little they gain.
     """
     screened: list[_Screened] = []
     for done, one in enumerate(suggestions):
         progress("Replaying with changes", done, len(suggestions) + BEST)
         screened += _screened(replayed, one)
-    screened.sort(key=lambda one: -one.worth)
+    screened = in_order(_without_repeated(screened))
     many = few or replayed.tasks.units.op.size >= MANY_UNITS
-    chosen = screened[:BEST] if many else screened
-    found: list[tuple[Prediction, Change]] = []
+    chosen = [*screened[:BEST], *(one for one in screened[BEST:] if not many or one.suggestion.change in wanted)]
+    alone: list[Prediction] = []
     for done, each in enumerate(chosen):
         progress("Replaying with changes", len(suggestions) + done, len(suggestions) + len(chosen))
-        found += _predicted(replayed, each, error)
-    found = in_order(_without_repeated(found))
-    alone = [replace(one, suggested=number) for number, (one, _) in enumerate(found, 1)]
-    together = [] if few else _both(replayed, found, error)
+        alone += _predicted(replayed, each, error)
+    alone = [replace(one, suggested=number) for number, one in enumerate(alone, 1)]
+    changes = {str(each.suggestion.change): each.suggestion.change for each in chosen}
+    together = [] if few else _both(replayed, [(one, changes[one.change]) for one in alone], error)
     return Explored((*alone, *together), len(screened) - len(chosen))
 
 
-def in_order(found: Sequence[tuple[Prediction, Change]]) -> list[tuple[Prediction, Change]]:
+def in_order(found: Sequence[_Screened]) -> list[_Screened]:
     """The order to try: by worth, of what is alike by how much it takes for granted; what is no fix last."""
-    left = sorted(found, key=lambda each: (_is_last(each[0]), -each[0].worth_ns))
+    left = sorted(found, key=lambda one: (one.suggestion.safety.last, -one.worth))
     ordered = []
     while left:
-        most = left[0][0].worth_ns
-        alike = [each for each in left if each[0].worth_ns >= most * (1 - ALIKE)] if most > 0 else left[:1]
-        first = min(alike, key=lambda each: _assumed(each[1]))
+        most = left[0].worth
+        alike = [one for one in left if one.worth >= most * (1 - ALIKE)] if most > 0 else left[:1]
+        first = min(alike, key=lambda one: _assumed(one.suggestion.change))
         ordered.append(first)
         left.remove(first)
     return ordered
-
-
-def _is_last(one: Prediction) -> int:
-    """Whether it is a change to make at all: a diagnosis stands behind all of those, what is unsafe behind all else."""
-    return (DIAGNOSIS, UNSAFE).index(one.safety) + 1 if one.safety in (DIAGNOSIS, UNSAFE) else 0
 
 
 def _assumed(change: Change) -> int:
@@ -111,17 +113,18 @@ def _screened(replayed: Replayed, one: Suggestion) -> Iterator[_Screened]:
         return
     now = max(float(np.median(replayed.now.first.steps)), 1.0)
     gain = 1 - float(np.mean([np.median(run.steps) for run in likely])) / now
-    yield _Screened(one, tasks, likely, gain * one.safety.weight if gain > 0 else gain)
+    yield _Screened(one, tasks, likely, gain)
 
 
-def _predicted(replayed: Replayed, one: _Screened, error: float) -> Iterator[tuple[Prediction, Change]]:
+def _predicted(replayed: Replayed, one: _Screened, error: float) -> Iterator[Prediction]:
     change, safety, where = one.suggestion.change, one.suggestion.safety, one.suggestion.where
     try:
         found = replayed.predict([change], error, replayed.runs(one.tasks, one.likely))
     except TracevizError:  # with more or less slowdown it would wait for itself
         return
     advice = change.advice_at(where) if where else change.advice
-    yield replace(found, safety=safety.named, likely=safety.weight, where=where, advice=advice), change
+    least = GAINS if safety is Safety.SAFE or isinstance(change, DropSync) else 2 * GAINS
+    yield replace(found, safety=safety.named, likely=safety.weight, least_gain=least, where=where, advice=advice)
 
 
 def _both(replayed: Replayed, found: list[tuple[Prediction, Change]], error: float) -> list[Prediction]:
@@ -137,14 +140,16 @@ def _both(replayed: Replayed, found: list[tuple[Prediction, Change]], error: flo
     return [replace(both, safety=first.safety, likely=first.likely)]
 
 
-def _without_repeated(found: list[tuple[Prediction, Change]]) -> list[tuple[Prediction, Change]]:
+def _without_repeated(found: list[_Screened]) -> list[_Screened]:
     """Without all ranks on time, where one rank that is on time brings as much."""
-    of_one = [one.gain_ns for one, change in found if isinstance(change, OnTime) and change.rank is not None]
+    of_one = [one.gain for one in found if _is_on_time(one) and one.suggestion.change != OnTime()]
     return [
-        (one, change)
-        for one, change in found
-        if change != OnTime() or not of_one or one.gain_ns - of_one[0] > LITTLE_MORE * one.now_ns
+        one for one in found if one.suggestion.change != OnTime() or not of_one or one.gain - of_one[0] > LITTLE_MORE
     ]
+
+
+def _is_on_time(one: _Screened) -> bool:
+    return isinstance(one.suggestion.change, OnTime)
 
 
 def first_fix(predictions: Sequence[Prediction]) -> Prediction | None:

@@ -460,7 +460,9 @@ class Replayed:
         most = [each[1] for each in moved]
         real = [min(each) for each in moved]
         point, possible = (round(float(np.mean(each[: len(runs.likely)]))) for each in (real, most))
-        return RankPrediction(key[0], key[1], now, could, point, min(real), max(real), possible)
+        parts = [ns / could for ns, could in zip(real, most, strict=True) if could]
+        within = (min(parts), max(parts)) if parts else (None, None)
+        return RankPrediction(key[0], key[1], now, could, point, min(real), max(real), possible, *within)
 
     def _assumptions(self, runs: Runs) -> tuple[str, ...]:
         """What is taken for granted whatever the change is."""

@@ -17,12 +17,14 @@ from analyzers.replay.path import Segment, by_kind
 from analyzers.select.language import names_of
 from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.step_table import StepsUsed
-from analyzers.verdict.fix import GAINS, SAFE, Fix
+from analyzers.verdict.bound import Bound
+from analyzers.verdict.fix import GAINS, Fix
 
 LITTLE_ELSE = 0.1  # of the critical path, beside computation
 LITTLE_MORE = 0.01  # of the step: no gain to speak of, of one change, or of a second one beyond the first
 LEAST_SHARE = 0.0005  # of the step: less is no change
 MOST_UNSURE = 0.6  # of the step: a wider range says nothing
+LITTLE_AGAINST = 0.5  # of the gain: a range that reaches no further the other way tells which way it goes
 TOO_WIDE = 0.2  # of the step: a range that reaches so far and to both sides of the present step time says nothing
 
 
@@ -56,7 +58,8 @@ class Fidelity(Record, frozen=True):
 class RankPrediction(Record, frozen=True):
     """Real overlap of a rank's device, ns: as captured, and predicted, with the range; and the most it could be.
 
-    Of the median step, where `check_overlap` has that; else of all that is looked at.
+    Of the median step, where `check_overlap` has that; else of all that is looked at. low_ratio, high_ratio : the range
+    of what overlap is of the most it could be: in each run, for what slows each other overlaps for longer.
     """
 
     rank: int
@@ -67,6 +70,8 @@ class RankPrediction(Record, frozen=True):
     low_ns: int
     high_ns: int
     achievable_ns: int
+    low_ratio: float | None = None
+    high_ratio: float | None = None
 
     @property
     def now_ratio(self) -> float | None:
@@ -87,7 +92,8 @@ class Prediction(Record, frozen=True):
     a tenth of it; next_share : how much of the path it has. ranks : real overlap, empty where the replay misses that of
     the capture. likely : how much of the gain counts in the order to try them, by safety. suggested : which one to try
     first, second, …; None for several together, and those that were asked for. safety : the class, as in `Fix`, where
-    and advice, too.
+    and advice, too. least_gain : of the step, from which on it may be named: twice as much of what takes an order
+    between GPU work away as of what is safe, or takes a value from the host.
     """
 
     changes: tuple[str, ...]
@@ -104,6 +110,7 @@ class Prediction(Record, frozen=True):
     safety: str = ""
     where: str = ""
     advice: str = ""
+    least_gain: float = GAINS
 
     @property
     def change(self) -> str:
@@ -126,7 +133,9 @@ class Prediction(Record, frozen=True):
         wide = self.step_high_ns - self.step_low_ns
         if wide > MOST_UNSURE * self.now_ns:
             return False
-        return wide <= TOO_WIDE * self.now_ns or not self.step_low_ns < self.now_ns < self.step_high_ns
+        crosses = self.step_low_ns < self.now_ns < self.step_high_ns
+        otherwise = self.step_high_ns - self.now_ns if self.gain_ns > 0 else self.now_ns - self.step_low_ns
+        return wide <= TOO_WIDE * self.now_ns or not crosses or otherwise <= LITTLE_AGAINST * abs(self.gain_ns)
 
     @property
     def worst_now(self) -> RankPrediction | None:
@@ -209,6 +218,7 @@ class WhatIf(Record, frozen=True):
 
     reason : why nothing is predicted, "" where something is. replay : None where there was nothing to replay. given :
     whether changes were asked for, not suggested. more : further suggestions, predicted to be worth less.
+    bound : what bounds the step, where changes were suggested.
     """
 
     a: str
@@ -221,6 +231,7 @@ class WhatIf(Record, frozen=True):
     warnings: tuple[TraceWarning, ...] = ()
     steps: StepsUsed | None = None  # those that the figures are of
     more: int = 0
+    bound: Bound | None = None
 
     @property
     def exit_code(self) -> int:
@@ -273,14 +284,16 @@ class WhatIf(Record, frozen=True):
         best = self.best
         if best is None:
             return f"{self.reason}."
-        return f"{best.change}: {self.step_in_words(best)}{self._overlap_in_words(best)}."
+        if not self.given and self.fix is None:
+            text = f"nothing that the capture suggests saves {percent(GAINS)} of the step of {duration(best.now_ns)}"
+            return f"{text}. {self.bound.sentence}" if self.bound is not None else f"{text}."
+        return f"{best.advice or best.change}: {self.step_in_words(best)}{self._overlap_in_words(best)}."
 
     def step_in_words(self, one: Prediction) -> str:
         """Step time now and predicted, with the range."""
         within = span(one.step_low_ns, one.step_high_ns)
-        if not one.tells:
-            return f"step {duration(one.now_ns)} → anything from {within}, too wide a range to say anything"
-        return f"step {from_to(one.now_ns, one.step_ns)} (range {within}), {change_in_words(one)}"
+        step = f"step {from_to(one.now_ns, one.step_ns)} (range {within})"
+        return f"{step}, {change_in_words(one)}" if one.tells else f"{step}, too wide a range to be sure"
 
     def _overlap_in_words(self, one: Prediction) -> str:
         now, then = one.worst_now, one.worst
@@ -357,9 +370,8 @@ class WhatIf(Record, frozen=True):
 
 
 def is_fix(one: Prediction) -> bool:
-    """Whether a change may be named: it may be made, and gains enough of a step; a question twice as much."""
-    least = GAINS if one.safety == SAFE else 2 * GAINS
-    return one.worth_ns > 0 and one.gain_ns >= least * one.now_ns
+    """Whether a change may be named: it may be made, and gains enough of a step."""
+    return one.worth_ns > 0 and one.gain_ns >= one.least_gain * one.now_ns
 
 
 def as_fix(one: Prediction) -> Fix:

@@ -54,6 +54,11 @@ class Safety(Enum):
     def __init__(self, place: int, named: str, weight: float) -> None:
         self.place, self.named, self.weight = place, named, weight
 
+    @property
+    def last(self) -> int:
+        """Behind all that may be made: a diagnosis, then what is unsafe; 0 for the others."""
+        return 0 if self.weight else self.place
+
 
 def safety_of(change: Change, trace: Trace, tasks: Tasks) -> Safety:
     """The class of a change of a capture's tasks."""

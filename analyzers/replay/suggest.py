@@ -6,7 +6,7 @@ tells what waited for what, hardly ever whether it had to: what each takes away 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -101,6 +101,24 @@ def suggested(trace: Trace, tasks: Tasks, a: str, b: str, result: OverlapResult)
     return [
         Suggestion(one, safety_of(one, whole, tasks), where.get(text, "")) for text, one in reversed(distinct.items())
     ]
+
+
+REMOVING: dict[str, tuple[type[Change], ...]] = {  # what takes a cause out, the likeliest first
+    "host-sync": (DropSync, Pin),
+    "late-launch": (Level, MoveWait, Graph, DropSync, Pin),
+    "same-stream": (OwnStream,),
+    "stream-busy": (OwnStream,),
+    "event-dependency": (DropWait, MoveWait),
+    "gpu-full": (MoreRoom,),
+    "peer-wait": (Level, OnTime),
+}
+
+
+def removing(cause: str, after_sync: bool, suggestions: Sequence[Suggestion]) -> Change | None:
+    """The suggested change that takes a cause out, None where there is none; of launches that a sync made late that."""
+    kinds = REMOVING["host-sync" if after_sync else cause] if cause in REMOVING else ()
+    found = [one.change for kind in kinds for one in suggestions if isinstance(one.change, kind)]
+    return found[0] if found else None
 
 
 def _of_pair(a: str, b: str, causes: set[str]) -> Iterator[Change]:

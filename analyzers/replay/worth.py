@@ -16,12 +16,13 @@ from msgspec.structs import replace
 
 from analyzers.arrays.types import Mask
 from analyzers.overlap.measure import Missed, RankOverlap
+from analyzers.replay.changes import Change
 from analyzers.replay.fixes import MANY_UNITS, MOST_UNITS, explored, first_fix
 from analyzers.replay.outcomes import Outcome, Runs
 from analyzers.replay.predict import CantReplayError, Replayed, cant_be_run_again
 from analyzers.replay.removals import without
 from analyzers.replay.result import Prediction, as_fix
-from analyzers.replay.suggest import suggested
+from analyzers.replay.suggest import Suggestion, removing, suggested
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.narrow import Narrowing, counted, speaks_by_step
@@ -32,7 +33,7 @@ from analyzers.verdict.result import OverlapResult
 
 MOST_OPS = 200_000  # of the whole run: to lay out more takes longer than all else of an answer
 UNSURE = 0.02  # of what is possible: the replay of a program is never surer
-FEW = 3  # causes of a large run, whose worth is found
+FEW = 2  # causes of a large run, whose worth is found
 _DEFAULT = "comm", "compute"
 
 Measure = Callable[[Sequence[Outcome], Outcome, DeviceKey], float]  # of runs, with the one before the change
@@ -67,15 +68,26 @@ def with_worth(
     if reason := replayed.fidelity.reason:
         return replace(result, worth_unknown=reason)
     suggestions = suggested(trace, replayed.tasks, result.a, result.b, result)
-    tried = explored(replayed, suggestions, replayed.fidelity.error, few=True)
+    removed = _removal(result, suggestions)
+    wanted = () if removed is None else (removed,)
+    tried = explored(replayed, suggestions, replayed.fidelity.error, few=True, wanted=wanted)
     found = _Worth(replayed, result, _causes(result, replayed, everywhere=everywhere))
     return replace(
         result,
         ranks=tuple(map(found.of_rank, result.ranks)),
         fix=found.fix(first_fix(tried.predictions)),
+        cause_fix=found.fix(next((one for one in tried.predictions if one.change == str(removed)), None)),
         worth_unknown=replayed.fidelity.overlap_reason,
         was_replayed=True,
     )
+
+
+def _removal(result: OverlapResult, suggestions: Sequence[Suggestion]) -> Change | None:
+    """The change that takes out the first cause of the rank that decides."""
+    if not result.findings:
+        return None
+    first = result.findings[0].cause
+    return removing(first.cause, 2 * first.after_sync_ns > first.ns, suggestions)
 
 
 def _causes(result: OverlapResult, replayed: Replayed, *, everywhere: bool) -> list[str]:
@@ -157,20 +169,26 @@ class _Worth:
         return float((run.times.unit_end - run.times.unit_began)[which].sum())
 
     def fix(self, one: Prediction | None) -> Fix | None:
-        """The fix with what it brings of overlap on the rank that decides, where that is predicted."""
+        """The fix with what it brings of overlap on the rank that decides, where that is predicted.
+
+        By what it then is of what could overlap, counted as in the capture: to be slowed down is no gain.
+        """
         if one is None:
             return None
         device = self.result.job.deciding
         of_rank = next((rank for rank in one.ranks if (rank.rank, rank.device) == device), None)
         if device is None or of_rank is None:
             return as_fix(one)
+        now, then = of_rank.now_ratio or 0.0, of_rank.ratio or 0.0
+        low, high = of_rank.low_ratio or 0.0, of_rank.high_ratio or 0.0
+        likely_ns, low_ns, high_ns = (round((each - now) * self.possible_ns[device]) for each in (then, low, high))
         return replace(
             as_fix(one),
             rank=device[0],
             device=device[1],
-            recoverable_ns=of_rank.real_overlap_ns - of_rank.now_ns,
-            recoverable_low_ns=of_rank.low_ns - of_rank.now_ns,
-            recoverable_high_ns=of_rank.high_ns - of_rank.now_ns,
-            now_ratio=of_rank.now_ratio or 0.0,
-            ratio=of_rank.ratio or 0.0,
+            recoverable_ns=likely_ns,
+            recoverable_low_ns=low_ns,
+            recoverable_high_ns=high_ns,
+            now_ratio=now,
+            ratio=then,
         )

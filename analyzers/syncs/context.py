@@ -49,9 +49,10 @@ class Findings(Record, frozen=True):
 class Around(msgspec.Struct, frozen=True):
     """For each of some instants on threads, in texts ("" none).
 
-    `range` is the innermost NVTX range or annotation; `op` the outermost operator inside it; `chain` that operator and
-    those inside it, "aten::item → aten::_local_scalar_dense"; `frame` the innermost Python frame of the user's.
-    `caller` is the innermost operator's row in `Trace.ranges`, -1 for none: which call of it.
+    `range` is the innermost NVTX range or annotation, `ranges` all of them, "MP Embedding → lookup"; `op` the outermost
+    operator inside it; `chain` that operator and those inside it, "aten::item → aten::_local_scalar_dense"; `frame` the
+    innermost Python frame of the user's. `caller` is the innermost operator's row in `Trace.ranges`, -1 for none: which
+    call of it.
     """
 
     range: Texts
@@ -59,13 +60,14 @@ class Around(msgspec.Struct, frozen=True):
     chain: Texts
     frame: Texts
     caller: Ints
+    ranges: Texts
 
 
 def around(trace: Trace, process: Ints, thread: Ints, instant: Ints) -> Around:
     """Look up what is around each (process, thread, instant)."""
     if not instant.size:  # mostly; there may be millions of ranges
         none = np.empty(0, object)
-        return Around(none, none, none, none, np.empty(0, np.int64))
+        return Around(none, none, none, none, np.empty(0, np.int64), none)
     point, row = enclosing(trace.ranges, process, thread, instant, trace.once(_by_thread))
     code, texts = trace.once(_names)
     is_op, is_range, is_user_frame = trace.once(range_classes)
@@ -80,6 +82,7 @@ def around(trace: Trace, process: Ints, thread: Ints, instant: Ints) -> Around:
         chain=_chains(point[callers], texts[code[row[callers]]], instant.size),
         frame=_texts(texts, code, _last(point, row, is_user_frame, instant.size)),
         caller=_last(point[callers], row[callers], is_op, instant.size),
+        ranges=_chains(point[is_range[row]], texts[code[row[is_range[row]]]], instant.size),
     )
 
 

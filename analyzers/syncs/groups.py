@@ -24,7 +24,7 @@ class SyncGroup(msgspec.Struct, frozen=True):
     synchronize behind it now one does, now the other. range : that they were made in, steps' numbers as "*".
     origin : the operators that brought them, or what the calls look like. copy, waited : the kind of copy, and what
     they waited for. bytes : of the copies where all are as large, else -1. delayed : what was launched next, the most
-    frequent; "" where no device was idle. unrecorded_ns, memory : as in `SyncPoint`.
+    frequent; "" where no device was idle. unrecorded_ns, memory, ranges : as in `SyncPoint`.
     """
 
     id: str
@@ -46,6 +46,7 @@ class SyncGroup(msgspec.Struct, frozen=True):
     delayed: str
     unrecorded_ns: int = 0
     memory: str = ""
+    ranges: str = ""
 
 
 def sync_groups(syncs: HostSyncs) -> list[SyncGroup]:
@@ -96,6 +97,7 @@ def _group(key: Sequence[Any], rows: pd.DataFrame) -> SyncGroup:
         delayed=_changed(delayed, _place).mode().iloc[0] if len(delayed) else "",
         unrecorded_ns=int(rows["unrecorded_ns"].sum()),
         memory=worst["memory"],
+        ranges=worst["ranges"],
     )
 
 

@@ -42,8 +42,8 @@ class StepSync(Record, frozen=True):
 
     call : that blocks. kind, hidden, range, origin, frame, copy, bytes, waited, delayed : as in `SyncGroup`. count : a
     step. blocked_ns : the host; idle_ns : its GPU, within and after it. steps : that are averaged over, 0 where there
-    are none, and figures are sums. memory : the host's that the copy is from or to. change :
-    what takes it out, as `traceviz what-if` has it.
+    are none, and figures are sums. memory : the host's that the copy is from or to. ranges : all
+    around it. change : what takes it out, as `traceviz what-if` has it.
     """
 
     call: str
@@ -64,6 +64,7 @@ class StepSync(Record, frozen=True):
     steps: int
     change: str
     memory: str = ""
+    ranges: str = ""
 
     @property
     def is_pageable(self) -> bool:
@@ -156,6 +157,7 @@ def _of_all(groups: list[tuple[int, SyncGroup]], steps: int) -> StepSync:
         idle_ns=sum(one.gpu_idle_ns + one.after_ns for one in mine) // over,
         steps=steps,
         memory=worst.memory,
+        ranges=worst.ranges,
         change=f"drop-sync {place_of(worst.range, worst.origin, worst.api, worst.kind)}",
     )
 

@@ -39,11 +39,11 @@ class SyncPoint(Record, frozen=True):
     CUDA_LAUNCH_BLOCKING=1) or "nccl" (inside a communication call). `hidden`: no synchronize was written at that level,
     an operator or a copy brought it.
 
-    `range` is the innermost range, `op` the outermost operator inside it, `chain` the operators from there on, `frame`
-    the Python line; `pattern` what the calls look like where no operator is on record. `copy` and `bytes` are of the
-    copy that was waited for, `memory` the host's that it is from or to ("pageable", "pinned", ""); `waited_stream`,
-    `waited_event` and `waited_op` (the last op needed, a row of `Trace.ops`, `waited_name` its name) what the call
-    waited for. `gpu_idle_ns` is what it cost: idle time of its device from the
+    `range` is the innermost range of all `ranges`, `op` the outermost operator inside it, `chain` the operators from
+    there on, `frame` the Python line; `pattern` what the calls look like where no operator is on record. `copy` and
+    `bytes` are of the copy that was waited for, `memory` the host's that it is from or to ("pageable", "pinned", "");
+    `waited_stream`, `waited_event` and `waited_op` (the last op needed, a row of `Trace.ops`, `waited_name` its name)
+    what the call waited for. `gpu_idle_ns` is what it cost: idle time of its device from the
     drain to the call's return. `after_ns` is what was idle from there to the device's next launch: the host's time, not
     the call's. `delayed` is the range of the next op that the thread launched, "" where the device was idle in neither.
     `call` is the row of `api` in `Trace.api`. `unrecorded_ns` is how long the call outlasted all on record behind a
@@ -76,6 +76,7 @@ class SyncPoint(Record, frozen=True):
     call: int
     unrecorded_ns: int = 0
     memory: str = ""
+    ranges: str = ""
 
 
 class HostSyncs(Findings, frozen=True):
@@ -183,6 +184,7 @@ def host_syncs(trace: Trace) -> HostSyncs:
         "call": call.astype(np.int64),
         "unrecorded_ns": unrecorded,
         "memory": _host_memory(trace, copy),
+        "ranges": where.ranges,
     }
     order = np.lexsort((start, start - end, -idle))
     return HostSyncs(table_of(SyncPoint, {name: values[order] for name, values in columns.items()}))

@@ -116,8 +116,8 @@ def _cause(result: OverlapResult, rank: RankOverlap) -> str:
     steps = max(result.stake.steps if result.stake else 0, 1)
     ns, missed_ns = (round(each / steps) for each in (found[0].ns, rank.missed_ns))
     all_of_it = duration(missed_ns) == duration(ns)
-    share = f"all {duration(ns)}" if all_of_it else part_of(ns, missed_ns, "of the")
-    of = f" ({share} missed{' a step' if steps > 1 else ''})."
+    share = f"all {duration(ns)}" if all_of_it else part_of(ns, missed_ns)
+    of = f" ({share} missed)."
     marked = " (perhaps the profiler's)" if _is_profilers(result, found[0].cause.cause) else ""
     text, end = f"{'Still missed: ' if result.passed else 'Cause: '}{found[0].text}", marked + of
     if not _fits(text + end):
@@ -156,8 +156,9 @@ def _sync(result: OverlapResult) -> str:
         return ""
     one = found[0]
     what = WRITTEN.get(operator := one.origin.split(" → ")[0] or one.call, operator)
-    copied = f" ({size(one.bytes)} {one.copy}, {one.memory or 'host'} memory)" if one.copy else ""
-    where = f" in {shortened(one.range, LONGEST_NAME)}" if one.range else ""
+    copied = f" ({size(one.bytes)} {one.copy}, {one.memory or 'host'})" if one.copy and one.bytes >= 0 else ""
+    sides = [name for name in result.names if name in one.ranges.split(" → ") and name != one.range]
+    where = " in " + ", ".join(shortened(name, LONGEST_NAME) for name in (*sides, one.range)) if one.range else ""
     at = f" at {one.frame}" if one.frame else ""
     each = " a step" if one.steps else ""
     cost = f" blocks the host {duration(one.blocked_ns)}{each}, GPU idle {duration(one.idle_ns)}"

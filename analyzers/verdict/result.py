@@ -61,7 +61,8 @@ class OverlapResult(Record, frozen=True):
     matters, `own_work` what a rank's host does and the others' don't, each the costliest first; empty where causes were
     not asked for. `bound` is where the time of the median step goes, and what perfect overlap could save of it,
     `profiler` how much longer steps take as captured: None where nothing tells, or causes were not asked for.
-    `was_replayed` : whether fixes were looked for.
+    `was_replayed` : whether fixes were looked for. `cause_fix` is the change that takes the first cause out, whatever
+    it gains and whether it may be made; None where none is known.
     """
 
     verdict: str
@@ -99,6 +100,7 @@ class OverlapResult(Record, frozen=True):
     profiler: ProfilerWeight | None = None
     against: StepsAgainst | None = None
     was_replayed: bool = False
+    cause_fix: Fix | None = None
 
     @property
     def lines(self) -> tuple[Line, ...]:

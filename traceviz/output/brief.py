@@ -10,14 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from analyzers.common.ids import collective_id, instance_id
-from analyzers.common.records import values
+from analyzers.common.ids import collective_id
 from analyzers.syncs.groups import SyncGroup, sync_groups
 from analyzers.syncs.rests import in_sentences
-from analyzers.verdict.claim import word_of
 from traceviz.options.again import CommandLine
 from traceviz.output import contract
-from traceviz.output.contract import IDLE_UNKNOWN, gap_of
+from traceviz.output.contract import IDLE_UNKNOWN
 from traceviz.output.document import Block, Headline, Paragraph
 from traceviz.output.fitting import MOST_NEXT, cut, fitted
 from traceviz.output.quantities import duration, percent
@@ -27,17 +25,14 @@ from traceviz.output.views.steps import steps
 if TYPE_CHECKING:
     from analyzers.collectives.report import Collectives
     from analyzers.common.errors import TraceWarning
-    from analyzers.compare.noise import Change
     from analyzers.compare.results import ComparedRun, Comparison
     from analyzers.info import TraceInfo
-    from analyzers.overlap.measure import RankOverlap
     from analyzers.replay.result import Prediction, WhatIf
     from analyzers.show.result import Shown
     from analyzers.syncs.report import OrderReport
     from analyzers.trace.alignment import Clocks
+    from analyzers.trace.devices import DeviceKey
     from analyzers.trace.step_table import StepsUsed
-    from analyzers.verdict.against import StepsAgainst
-    from analyzers.verdict.claim import Claim
     from analyzers.verdict.result import OverlapResult
 
 Json = dict[str, Any]
@@ -51,107 +46,88 @@ def overlap(result: OverlapResult, line: CommandLine) -> Json:
     `claim` is what was `--claimed`, None where nothing was or that can't be told, as `claim_reason` then says.
     `causes` and `worst_instances` are of the rank that decides (`job`); `causes_of_all_ranks_ns` adds up all ranks'.
     """
-    job = result.job
-    worst = _worst_ranks(result)
-    deciding = next((one for one in result.ranks if (one.rank, one.device) == job.deciding), None)
-    deciding = deciding or next(iter(worst), None)
-    causes = deciding.missed if deciding else ()
-    instances = sorted(deciding.instances if deciding else (), key=lambda one: (-one.missed_ns, one.start_ns))
+    full = rounded(contract.overlap(result))
+    worst = sorted(full["ranks"], key=lambda one: _how_bad(one, result.job.deciding))
+    deciding: Json = worst[0] if worst else {"missed": [], "instances": []}
     every_rank: Counter[str] = Counter()
-    for one in result.ranks:
-        every_rank.update({cause.cause: cause.ns for cause in one.missed})
+    for one in full["ranks"]:
+        every_rank.update({cause["cause"]: cause["ns"] for cause in one["missed"]})
+    for instance in deciding["instances"]:
+        instance["missed_ns"] = instance["achievable_ns"] - instance["real_overlap_ns"]
+    instances = sorted(deciding["instances"], key=lambda one: (-one["missed_ns"], one["start_ns"]))
+    gaps = [cause["id"] for cause in deciding["missed"] if cause["id"]]
     answer = {
         "schema": "traceviz.overlap-brief/1",
-        "verdict": result.verdict,
-        "passed": result.passed,
-        "reason": result.reason,
-        "lines": [
-            *(one.text for one in result.lines),
-            *([result.steps.sentence] if result.steps and result.steps.sentence else []),
-        ],
-        "pair": {"a": result.a, "b": result.b, "paired_by": result.paired_by},
-        "bar": result.bar,
+        **picked(full, "verdict", "passed", "reason"),
+        "lines": [*(one["text"] for one in full["lines"]), *_about_steps(result.steps)],
+        **picked(full, "pair", "bar"),
         "steps": _steps(result.steps),
         "job": {
-            "rank": job.rank,
-            "device": job.device,
-            "real_overlap_ns": job.real_overlap_ns,
-            "achievable_ns": job.achievable_ns,
-            "real_overlap_ratio": _ratio(job.real_overlap_ratio),
-            "real_overlap_ratio_low": _ratio(job.ratio_low),
-            "real_overlap_ratio_high": _ratio(job.ratio_high),
-            "step": job.step,
-            "steps": job.steps,
-            "apparent": job.apparent,
-            "ranks_met": job.ranks_met,
-            "ranks_given": result.ranks_given,
-            "ranks_known": result.ranks_known,
+            **{name: value for name, value in full["job"].items() if name not in ("rule", "window")},
+            **picked(full, "ranks_met", "ranks_given", "ranks_known"),
         },
-        "stake": {**values(result.stake), "dominates": result.stake.dominates} if result.stake else None,
-        "worst_ranks": [_rank(one) for one in worst],
-        "causes": [
-            {
-                "id": gap_of(deciding, one),
-                "rank": deciding.rank,
-                "cause": one.cause,
-                "ns": one.ns,
-                "sooner_ns": one.sooner_ns,
-                "next_cause": one.next_cause,
-                "recoverable_ns": one.recoverable_ns,
-                "evidence": one.evidence,
-            }
-            for one in causes
-            if deciding is not None
+        "stake": full["stake"],
+        "bound": picked(full["bound"], *_BOUND),
+        "profiler": full["profiler"],
+        "worst_ranks": [
+            {**picked(one, "rank", "device"), "a_busy_ns": one["a"]["busy_ns"], "b_busy_ns": one["b"]["busy_ns"]}
+            | picked(one, "overlap_ns", "real_overlap_ns", "achievable_ns", "real_overlap_ratio", "missed_ns")
+            for one in worst
         ],
+        "causes": [{**picked(cause, *_CAUSE), "rank": deciding["rank"]} for cause in deciding["missed"]],
         "causes_of_all_ranks_ns": dict(every_rank.most_common()),
         "worst_instances": [
-            {
-                "id": instance_id(deciding.rank, deciding.device, one.start_ns),
-                "label": _name(one.label),
-                "missed_ns": one.missed_ns,
-            }
+            {**picked(one, "id", "missed_ns"), "label": _name(one["label"])}
             for one in instances
-            if deciding is not None and one.missed_ns > 0
+            if one["missed_ns"] > 0
         ],
         "counters": _counters(result),
-        "fix": contract.fix(result.fix),
-        "against": _against(result.against),
-        "claim": _claim(result.claim, result.claim_reason),
-        "claim_reason": result.claim_reason,
+        "fix": full["fix"],
+        "against": picked(full["against"], "word", "before_ns", "after_ns", "steps", "could_ns", "reason"),
+        "claim": _claim(full["claim"]),
+        "claim_reason": full["claim_reason"],
         "caveats": caveats(result.warnings),
-        "next": _after_overlap(result, line, [one for one in (gap_of(deciding, cause) for cause in causes) if one])
-        if deciding
-        else [line.again("info")],
+        "next": _after_overlap(result, line, gaps) if full["ranks"] else [line.again("info")],
     }
     return fitted(answer, {"worst_ranks": 3, "causes": 5, "worst_instances": 3, "caveats": MOST_CAVEATS})
 
 
+_BOUND: tuple[str, ...] = (
+    "kind",
+    "rank",
+    "device",
+    "step_ns",
+    "compute_ns",
+    "exposed_transfer_ns",
+    "exposed_wait_ns",
+    "idle_ns",
+)
+_BOUND += ("idle_host_ns", "ceiling_ns")
+_CAUSE = ("id", "cause", "ns", "sooner_ns", "next_cause", "recoverable_ns", "evidence")
+
+
+def picked(full: Json | None, *names: str) -> Any:
+    """Some keys of a full answer, or of a part of it; None of what is null."""
+    return None if full is None else {name: full[name] for name in names}
+
+
+def rounded(value: Any) -> Any:
+    """A full answer with ratios of four digits: more are noise to who reads it in brief."""
+    if isinstance(value, float):
+        return round(value, 4)
+    if isinstance(value, dict):
+        return {name: rounded(one) for name, one in value.items()}
+    return [rounded(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _how_bad(rank: Json, deciding: DeviceKey | None) -> tuple[bool, bool, float, int]:
+    """The rank that decides first, then the others by how little of what could overlap did."""
+    ratio = rank["real_overlap_ratio"]
+    return (rank["rank"], rank["device"]) != deciding, ratio is None, ratio or 0.0, rank["rank"]
+
+
 def _about_steps(steps: StepsUsed | None) -> list[str]:
     return [steps.sentence] if steps is not None and steps.sentence else []
-
-
-def _worst_ranks(result: OverlapResult) -> list[RankOverlap]:
-    """The rank that decides, then the others by how little of what could overlap did."""
-
-    def key(one: RankOverlap) -> tuple[bool, bool, float, int]:
-        ratio = one.real_overlap_ratio
-        return (one.rank, one.device) != result.job.deciding, ratio is None, ratio or 0.0, one.rank
-
-    return sorted(result.ranks, key=key)
-
-
-def _rank(one: RankOverlap) -> Json:
-    return {
-        "rank": one.rank,
-        "device": one.device,
-        "a_busy_ns": one.a.busy_ns,
-        "b_busy_ns": one.b.busy_ns,
-        "overlap_ns": one.overlap_ns,
-        "real_overlap_ns": one.real_overlap_ns,
-        "achievable_ns": one.achievable_ns,
-        "real_overlap_ratio": _ratio(one.real_overlap_ratio),
-        "missed_ns": one.missed_ns,
-    }
 
 
 def _counters(result: OverlapResult) -> Json | None:
@@ -160,26 +136,12 @@ def _counters(result: OverlapResult) -> Json | None:
     return None if found is None else {"sentence": found.sentence, "likely": [one.contention for one in found.likely]}
 
 
-def _against(step: StepsAgainst | None) -> Json | None:
-    """Step time against the baseline's; None without one."""
-    if step is None:
-        return None
-    return {name: getattr(step, name) for name in ("word", "before_ns", "after_ns", "steps", "could_ns", "reason")}
-
-
-def _claim(claim: Claim | None, reason: str) -> Json | None:
+def _claim(claim: Json | None) -> Json | None:
     """A stated speedup; None where none was, or it could not be checked."""
     if claim is None:
         return None
-    return {
-        "word": word_of(claim, reason),
-        "about": claim.about,
-        "claimed": claim.claimed,
-        "bound": _ratio(claim.bound),
-        "possible": not claim.impossible,
-        "measured": _ratio(claim.measured),
-        "shown": claim.shown,
-    }
+    named = picked(claim, "word", "about", "claimed", "bound", "measured", "shown")
+    return {**named, "possible": claim["word"] != "IMPOSSIBLE"}
 
 
 def _after_overlap(result: OverlapResult, line: CommandLine, gaps: Sequence[str]) -> list[str]:
@@ -357,15 +319,16 @@ def info_headlines(result: TraceInfo) -> list[Block]:
 def compare(result: Comparison, line: CommandLine) -> Json:
     """`traceviz.compare-brief/1`: each run against the first: step time, overlap, gain, and regions that changed."""
     paths = {run.label: path for run, path in zip(result.runs, line.given["traces"], strict=True)}
+    full = rounded(contract.comparison(result))
     answer = {
         "schema": "traceviz.compare-brief/1",
         "reason": result.reason,
         "lines": lines(compare_headlines(result)),
-        "pair": {"a": result.a, "b": result.b},
+        "pair": full["pair"],
         "steps": _ranks(result.steps),
         "ranks": _ranks(result.ranks),
-        "runs": [_compared(run) for run in result.runs],
-        "claim": _claim(result.claim, result.claim_reason),
+        "runs": [_compared(run, each) for run, each in zip(result.runs, full["runs"], strict=True)],
+        "claim": _claim(full["claim"]),
         "claim_reason": result.claim_reason,
         "caveats": caveats(result.warnings),
         "next": [line.again("check-overlap", traces=[path]) for path in list(paths.values())[::-1][:MOST_NEXT]],
@@ -380,48 +343,34 @@ def compare_headlines(result: Comparison) -> list[Block]:
     return headlines(view.blocks(result))
 
 
-def _compared(run: ComparedRun) -> Json:
-    job = run.overlap.job if run.overlap else None
-    gain = run.gain
+def _compared(run: ComparedRun, full: Json) -> Json:
+    gain, step = full["gain"] or {}, full["figures"].get("step_ns") or {}
+    regions = run.regions_that_differ[:3] if run.changes else []
     return {
         "label": _name(run.label),
-        "verdict": run.verdict if run.changes else None,
-        "step_ns": run.figures["step_ns"].median_ns if "step_ns" in run.figures else None,
-        "speedup": _ratio(run.speedup),
-        "changes": {name: _change(one) for name, one in run.changes.items()},
-        "real_overlap_ratio": _ratio(job.real_overlap_ratio) if job else None,
-        "apparent": job.apparent if job else False,
-        "effective_gain": _ratio(gain.effective_gain) if gain else None,
-        "pair_speedup": _ratio(gain.speedup) if gain else None,
-        "pair_speedup_bound": _ratio(gain.speedup_bound) if gain else None,
-        "regions": [
-            {"name": _name(one.name), "rank": one.rank, "delta_ns": one.delta_ns} for one in run.regions_that_differ[:3]
-        ]
-        if run.changes
-        else [],
+        **picked(full, "verdict", "speedup", "real_overlap_ratio", "apparent"),
+        "step_ns": step.get("median_ns"),
+        "changes": {
+            name: picked(one, "before_ns", "after_ns", "low_ns", "high_ns", "call")
+            for name, one in full["changes"].items()
+        },
+        "effective_gain": gain.get("effective_gain"),
+        "pair_speedup": gain.get("speedup"),
+        "pair_speedup_bound": gain.get("speedup_bound"),
+        "regions": [{"name": _name(one.name), "rank": one.rank, "delta_ns": one.delta_ns} for one in regions],
     }
-
-
-def _change(one: Change) -> Json:
-    return {name: getattr(one, name) for name in ("before_ns", "after_ns", "low_ns", "high_ns", "call")}
 
 
 def what_if(result: WhatIf, line: CommandLine) -> Json:
     """`traceviz.what-if-brief/1`: what changes are worth, in the order to try them; how well the replay does."""
-    replay = result.replay
+    full = rounded(contract.what_if(result))
     answer = {
         "schema": "traceviz.what-if-brief/1",
-        "reason": result.reason,
+        **picked(full, "reason"),
         "lines": lines(what_if_headlines(result)),
-        "pair": {"a": result.a, "b": result.b},
-        "replay": None
-        if replay is None
-        else {
-            "step_ns": replay.step_ns,
-            "measured_step_ns": replay.measured_step_ns,
-            "error": _ratio(replay.error),
-            "unexplained": _ratio(replay.unexplained),
-        },
+        "pair": full["pair"],
+        "fix": full["fix"],
+        "replay": picked(full["replay"], "step_ns", "measured_step_ns", "error", "unexplained"),
         "changes": [_predicted(one) for one in result.to_try],
         "caveats": caveats(result.warnings),
         "next": [line.again("check-overlap")],
@@ -439,11 +388,7 @@ def what_if_headlines(result: WhatIf) -> list[Block]:
 def _predicted(one: Prediction) -> Json:
     worst_now, worst = one.worst_now, one.worst
     return {
-        "change": one.change,
-        "gain_ns": one.gain_ns,
-        "step_ns": one.step_ns,
-        "step_low_ns": one.step_low_ns,
-        "step_high_ns": one.step_high_ns,
+        **picked(contract.predicted(one), "change", "class", "gain_ns", "step_ns", "step_low_ns", "step_high_ns"),
         "tells": one.tells,
         "suggested": one.suggested,
         "class": one.safety,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from analyzers.overlap.job import LastArrival
     from analyzers.overlap.measure import Missed, RankOverlap, Side
     from analyzers.overlap.peers import DeviceTime
-    from analyzers.replay.result import WhatIf
+    from analyzers.replay.result import Prediction, WhatIf
     from analyzers.show.result import Shown
     from analyzers.streams import StreamsResult
     from analyzers.syncs.of_steps import StepSync
@@ -87,6 +87,7 @@ def overlap(result: OverlapResult) -> Json:
         "last_arrival": _last_arrival(result.last_arrival),
         "lines": [values(one) for one in result.lines],
         "fix": fix(result.fix),
+        "cause_fix": fix(result.cause_fix),
         "remedy": _remedy(result.fix),
         "worth_unknown": result.worth_unknown,
         "communication": [values(one) for one in result.communication],
@@ -633,23 +634,26 @@ def what_if(result: WhatIf) -> Json:
         "pair": {"a": result.a, "b": result.b},
         "replay": values(result.replay) if result.replay else None,
         "fix": fix(result.fix),
-        "changes": [
-            {
-                "change": one.change,
-                "together": list(one.changes),
-                **_fields(
-                    one, "now_ns", "step_ns", "step_low_ns", "step_high_ns", "gain_ns", "tells", "suggested", "likely"
-                ),
-                "class": one.safety,
-                "ranks": [values(rank) for rank in one.ranks],
-                **_fields(one, "next_cause", "next_share"),
-                "assumptions": list(one.assumptions),
-            }
-            for one in result.changes
-        ],
+        "changes": [predicted(one) for one in result.changes],
+        "more": result.more,
         "critical_path": None if path is None else [{**values(one), "blocks": one.blocks} for one in path.segments],
         "communication": None if path is None else [values(one) for one in path.communication],
         "warnings": _warnings(result.warnings),
+    }
+
+
+def predicted(one: Prediction) -> Json:
+    """What one change, or several together, is worth; `class` as in `fix`, "" of several that were asked for."""
+    times = _fields(one, "now_ns", "step_ns", "step_low_ns", "step_high_ns", "gain_ns", "tells", "suggested", "likely")
+    return {
+        "change": one.change,
+        "together": list(one.changes),
+        "class": one.safety,
+        **times,
+        "where": one.where,
+        "ranks": [values(rank) for rank in one.ranks],
+        **_fields(one, "next_cause", "next_share"),
+        "assumptions": list(one.assumptions),
     }
 
 

@@ -76,10 +76,10 @@ def test_launches_that_block_are_host_syncs(name: str) -> None:
     assert one.cause == "host-sync"
     assert one.ns > 0.95 * result.ranks[0].missed_ns
     assert one.finding.endswith(f"launches return only once their kernels are done ({setting})")
-    assert result.remedy is None or "graph" not in result.remedy.advice
-    assert result.remedy is None or result.remedy.advice.startswith("unset CUDA_LAUNCH_BLOCKING")
-    if result.remedy is not None:
-        assert (", if it is set," in result.remedy.advice) == (not name.endswith("sqlite.gz")), "only one is on record"
+    assert result.fix is None or "graph" not in result.fix.advice
+    assert result.fix is None or result.fix.advice.startswith("unset CUDA_LAUNCH_BLOCKING")
+    if result.fix is not None:
+        assert (", if it is set," in result.fix.advice) == (not name.endswith("sqlite.gz")), "only one is on record"
 
 
 def on_amd(alpha_start: int, queues: tuple[int, int] = (3, 3)) -> Trace:

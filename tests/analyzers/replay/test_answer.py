@@ -20,7 +20,7 @@ import pytest
 import traceviz as tv
 from analyzers.clocks.align import align
 from analyzers.common.errors import TracevizError
-from analyzers.replay import engine, loop, predict, suggest
+from analyzers.replay import answer, engine, loop, predict
 from analyzers.replay.answer import what_if
 from analyzers.replay.changes import DropSync, DropWait, MoreRoom, OnTime, OwnStream, Scale
 from analyzers.replay.path import COMMUNICATION, KERNEL, Segment
@@ -29,6 +29,7 @@ from analyzers.replay.result import CriticalPath, Fidelity, Prediction, RankPred
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
+from analyzers.verdict.fix import CONDITIONAL, SAFE, UNSAFE
 from tests.support.builder import Builder, one_rank
 
 US = 1_000
@@ -90,7 +91,7 @@ def test_suggestions_are_tried_alone_and_the_best_two_together() -> None:
     assert result.best is not None
     assert result.best.changes == ("drop-sync nvtx:look up",)
     assert not result.given
-    assert result.word == "faster"
+    assert result.word == "predicted faster"
 
 
 @pytest.mark.parametrize("steps", [None, (1, 3)])
@@ -100,7 +101,7 @@ def test_a_verdict_that_is_known_need_not_be_found_again(
     part = Narrowing(steps=steps)
     known = check_overlap(program(), *PAIR, narrowing=part)
     expected = what_if(part.of(program()), (), *PAIR)
-    monkeypatch.setattr(suggest, "check_overlap", None)
+    monkeypatch.setattr(answer, "check_overlap", None)
     assert what_if(part.of(program()), (), *PAIR, overlap=known) == expected
 
 
@@ -213,27 +214,48 @@ def test_a_range_to_both_sides_and_wider_than_a_fifth_says_nothing() -> None:
 @pytest.mark.parametrize(
     ("prediction", "word"),
     [
-        (made(900, 850, 950), "faster"),
-        (made(1100, 1050, 1150), "slower"),
+        (made(900, 850, 950), "predicted faster"),
+        (made(1100, 1050, 1150), "predicted slower"),
         (made(995, 950, 1050), "no gain"),
-        (made(950, 900, 1010), "perhaps faster"),
-        (made(1050, 990, 1100), "perhaps slower"),
+        (made(950, 900, 1010), "predicted faster"),
+        (made(1050, 990, 1100), "predicted slower"),
         (made(900, 100, 2000), "can't tell"),
     ],
 )
 def test_an_answer_is_one_word(prediction: Prediction, word: str) -> None:
-    result = WhatIf("comm", "compute", None, (prediction,))
+    result = WhatIf("comm", "compute", None, (prediction,), given=True)
     assert (result.word, result.exit_code) == (word, 0)
     assert prediction.change in result.sentence
 
 
-def test_two_changes_that_add_little_are_not_advised_before_one() -> None:
-    both, one, other = made(795, 780, 810, "a", "b"), made(800, 790, 810, "a"), made(900, 890, 910, "b")
-    assert WhatIf("comm", "compute", None, (both, one, other)).best == one
-    both = made(700, 690, 710, "a", "b")
-    assert WhatIf("comm", "compute", None, (both, one, other)).best == both
-    unsure = made(500, 0, 2000, "c")
-    assert WhatIf("comm", "compute", None, (unsure, one)).best == one
+@pytest.mark.parametrize(
+    ("step", "safety", "word"),
+    [
+        (980, SAFE, "predicted faster"),
+        (981, SAFE, "no gain"),
+        (960, CONDITIONAL, "predicted faster"),
+        (961, CONDITIONAL, "no gain"),
+        (500, UNSAFE, "no gain"),
+        (1100, SAFE, "no gain"),
+    ],
+)
+def test_of_what_is_suggested_only_a_fix_is_a_gain(step: int, safety: str, word: str) -> None:
+    """From a fiftieth of the step on, a question from twice that; nobody is told that a suggestion is slower."""
+    likely = {SAFE: 1.0, CONDITIONAL: 0.5, UNSAFE: 0.0}[safety]
+    one = replace(made(step, step - 20, step + 10), suggested=1, safety=safety, likely=likely)
+    result = WhatIf("comm", "compute", None, (one,))
+    assert result.word == word
+    assert (result.fix is not None) == (word == "predicted faster")
+
+
+def test_several_changes_together_are_told_after_each_alone() -> None:
+    """However much they gain: what each brings alone is what one can begin with."""
+    both, one, other = made(700, 690, 710, "a", "b"), made(800, 790, 810, "a"), made(900, 890, 910, "b")
+    one, other = replace(one, suggested=1, safety=SAFE), replace(other, suggested=2, safety=SAFE)
+    result = WhatIf("comm", "compute", None, (both, one, other))
+    assert result.to_try == [one, other, both]
+    assert result.best == one
+    assert result.fix is not None and result.fix.change == "a"
 
 
 def test_the_worst_rank_is_the_one_with_the_least_of_what_is_possible() -> None:
@@ -273,7 +295,10 @@ def test_results_are_frames_cards_and_sentences() -> None:
 def test_fidelity_is_said_in_a_line() -> None:
     one = Fidelity(4_783_000, 4_783_000, 0.0, 0.0, 0.002, "")
     assert one.sentence == (
-        "step 4.78 ms, captured 4.78 ms (error 0 %); 0.2 % of the time that streams stood idle has no known reason"
+        "step 4.78 ms, captured 4.78 ms (error 0 %); 0.2 % of the idle time on streams is unexplained"
+    )
+    assert Fidelity(4_783_000, 4_783_000, 0.0, 0.0, 0.0, "").sentence == (
+        "step 4.78 ms, captured 4.78 ms (error 0 %); all idle time on streams is explained"
     )
 
 

@@ -53,10 +53,10 @@ def test_both_say_that_all_copies_would_overlap_without_it(tmp_path: Path, call:
     predicted = what_if(trace, (), *PAIR)
     change = DropSync(f"call:{call}")
     assert predicted.best is not None and predicted.best.change == str(change) == f"drop-sync call:{call}"
-    assert checked.remedy is not None and checked.remedy.change == predicted.best.change
+    assert checked.fix is not None and checked.fix.change == predicted.best.change
     (rank,) = predicted.best.ranks
     assert (rank.now_ratio, rank.ratio) == (0.0, 1.0)
-    assert (checked.remedy.now_step_ns, checked.remedy.step_ns) == (predicted.best.now_ns, predicted.best.step_ns)
+    assert (checked.fix.now_step_ns, checked.fix.step_ns) == (predicted.best.now_ns, predicted.best.step_ns)
     asked = what_if(trace, [change], *PAIR)
     assert asked.best is not None and asked.best.step_ns == predicted.best.step_ns
 

@@ -58,11 +58,36 @@ def test_a_capture_without_calls_is_refused() -> None:
     assert "holds no CUDA calls" in what_if(run.trace()).reason
 
 
-def test_without_records_of_waits_nothing_is_predicted(tmp_path: Path) -> None:
+def test_where_nothing_says_what_hosts_were_blocked_by_nothing_is_predicted(tmp_path: Path) -> None:
+    """A default capture of torch.profiler, of a program that synchronizes for half of its time."""
     trace = loaded(simulate(case("drop-wait", 1).before), "kineto-default", tmp_path)
     found = what_if(trace, [Scale("nvtx:second", 0.5)], A, B)
-    assert "does not say which streams wait" in found.replay.reason
+    assert "of the time hosts were blocked, and nothing says what by" in found.replay.reason
+    assert "enable_cuda_sync_events=True" in found.replay.reason
     assert found.changes == ()
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_without_records_of_waits_it_is_said_that_they_are_inferred(stated: bool) -> None:
+    """Per step L, of 100 µs, waits for K, of 100; with K of 50 µs a step is 50 shorter, stated or not."""
+    program = Program()
+    for number in range(5):
+        host, gpu = 20 * number, 10 + 206 * number
+        program.range(f"step {number}", host, host + 19)
+        for waiting, awaited, at in ((7, 9, host), (9, 7, host + 10)):
+            if stated:
+                program.wait(waiting, awaited, at)
+            else:  # the calls alone, without their streams
+                program.rank.call("cudaEventRecord", at * US, at * US + 1)
+                program.rank.call("cudaStreamWaitEvent", at * US + 2, at * US + 3)
+            if waiting == 7:
+                program.kernel("K", 7, call=host + 4, start=gpu, end=gpu + 100)
+        program.kernel("L", 9, call=host + 13, start=gpu + 103, end=gpu + 203)
+    trace = program.trace()
+    found = what_if(trace, [Scale("kernel:K", 0.5)], "kernel:K", "kernel:L")
+    (change,) = found.changes
+    assert (change.now_ns, change.step_ns) == (206 * US, 156 * US)
+    assert any(one.startswith("streams wait as inferred") for one in change.assumptions) == (not stated)
 
 
 def test_the_range_holds_what_single_steps_say() -> None:
@@ -129,7 +154,7 @@ def test_who_begins_first_is_tried_both_ways(pair: str, change: str, likely: int
     runs = replayed.runs(tasks_with, replayed.likely(tasks_with, at_best))
     assert (len(runs.likely), len(runs.ties)) == (likely, ties)
     assert len(runs.all) == likely + 2 + ties
-    found = replayed.predict([parse_change(change)], replayed.fidelity().error, runs)
+    found = replayed.predict([parse_change(change)], replayed.fidelity.error, runs)
     parts = [np.median(one.steps) / np.median(now.steps) for one, now in runs.beside(replayed.now)]
     assert found.step_low_ns <= min(parts) * found.now_ns < max(parts) * found.now_ns <= found.step_high_ns
     assert found.step_ns == pytest.approx(np.mean(parts[:likely]) * found.now_ns, abs=1)

@@ -277,7 +277,7 @@ def _pair(gain: Gain) -> str:
 def _causes(result: OverlapResult, *, verbose: bool) -> list[Block]:
     """What each cause held and is worth on the rank that decides; verbose, on each rank, then the evidence."""
     rank, named = _deciding_rank(result), result.device_labels
-    shown: list[Block] = [_worth(result, rank)]
+    shown: list[Block] = [_worth(result, rank), *_without_the_cause(result)]
     if not verbose:
         return shown
     present = [cause for cause in CAUSES if any(one.cause == cause for rank in result.ranks for one in rank.missed)]
@@ -295,6 +295,15 @@ def _causes(result: OverlapResult, *, verbose: bool) -> list[Block]:
             [_why(one) for one in findings(rank)],
         ),
     ]
+
+
+def _without_the_cause(result: OverlapResult) -> list[Block]:
+    """The change that takes the first cause out, with what a step takes then, whatever that is."""
+    one = result.cause_fix
+    if one is None:
+        return []
+    text = f"{one.advice}: predicted {one.step_in_words}, {one.safety}."
+    return [Paragraph(text, "What takes the first cause out")]
 
 
 def _of_hosts(result: OverlapResult, *, verbose: bool) -> list[Block]:

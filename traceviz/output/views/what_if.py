@@ -16,18 +16,18 @@ MOST_SEGMENTS = 12
 
 
 def blocks(result: WhatIf) -> list[Block]:
-    """How well the replay does, the best change, all of them, the best one's ranks, assumptions, critical path."""
-    shown: list[Block] = []
+    """The best change, how well the replay does, all of them, the best one's ranks, assumptions, critical path."""
+    shown: list[Block] = [Headline(result.word.upper(), result.sentence, result.mood), *steps(result.steps)]
     if result.replay is not None:
         shown.append(Paragraph(f"{result.replay.sentence}.", "Replay"))
-    shown.append(Headline(result.word.upper(), result.sentence, result.mood))
-    shown += steps(result.steps)
-    best = result.best
-    if best is not None:
+    best, named = result.best, result.given or result.fix is not None
+    if best is not None and named:
         shown.append(Paragraph(_next(best), "Next bottleneck"))
         if best.assumptions:
             shown.append(Paragraph(f"{'; '.join(best.assumptions)}.", "Assumed"))
+    if best is not None:
         shown.append(_changes(result))
+    if best is not None and named:
         shown += [_ranks(result, best)] if any(one.now_achievable_ns for one in best.ranks) else []
         shown += _assumed(result, best)
     if result.path is not None:
