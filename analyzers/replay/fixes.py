@@ -1,9 +1,9 @@
 """Which change is worth most: each that a capture suggests is run, the likeliest way first, the best in every way.
 
-One order for all answers: by how much shorter a step gets, of which all counts where a change is safe, half where it is
-asked as a question, a tenth where nothing says that it may be made, and nothing where it is unsafe (`safety`). So a
-conditional change is named before a safe one where it gains over twice as much. Of those worth about as much, which no
-replay tells apart, the one comes first that takes least for granted (`LEAST_ASSUMED_FIRST`).
+One order for all answers: by how much shorter a step gets, of which all counts where a change is safe, or likely so,
+half where it is asked as a question, a tenth where nothing says that it may be made, and nothing where it is unsafe
+(`safety`). So a conditional change is named before a safe one where it gains over twice as much. Of those worth about
+as much, which no replay tells apart, the one comes first that takes least for granted (`LEAST_ASSUMED_FIRST`).
 """
 
 from __future__ import annotations
@@ -54,9 +54,8 @@ class _Screened(msgspec.Struct, frozen=True):
 
     @property
     def least_gain(self) -> float:
-        """From which on it may be named, of the step: a question, but for what a sync brings, gains twice as much."""
-        is_cheap = self.suggestion.safety is Safety.SAFE or isinstance(self.suggestion.change, DropSync)
-        return GAINS if is_cheap else 2 * GAINS
+        """From which on it may be named, of the step: twice as much where order between GPU work goes."""
+        return GAINS if self.suggestion.safety in (Safety.SAFE, Safety.LIKELY) else 2 * GAINS
 
     @property
     def is_enough(self) -> bool:

@@ -1,32 +1,35 @@
-"""The first lines: what they say of hand-made runs and of real captures, and what they never say."""
+"""The first lines as commands print them: the same in text, Markdown, JSON, brief, a notebook and a summary."""
 
 from __future__ import annotations
 
+import html
+import json
 import re
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
-from traceviz.output.views.first_lines import _HOLDERS, _held, first_lines
+from msgspec.structs import replace
 from typer.testing import Result
 
 import traceviz as tv
-from analyzers.causes.table import CAUSES
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.verdict.check import check_overlap
 from tests.analyzers.overlap.test_job import job_run
 from tests.support.builder import one_rank
 from tests.support.command_lines import invoked
-from traceviz.output.document import Bullets, Headline
-from traceviz.output.quantities import duration, percent
+from tests.support.nightly import mostly_nightly
+from traceviz.output import contract
+from traceviz.output.document import Bullets, Headline, markdown, quoted
 from traceviz.output.views import overlap as view
 from traceviz.output.views.caveats import caveats
+from traceviz.reports import summary
 
-US = 1_000
 DATA = Path(__file__).parents[1] / "data"
 TORCH = DATA / "torch"
 DP, MP = "nvtx:DP Embedding", "nvtx:MP Embedding"
+NAMES = sorted({one.name.split(".")[0] for one in TORCH.glob("*.rank0.json.gz")})
+QUICK = ("dpmp_hidden_sync", "dpmp_race", "item_before")
 
 
 def printed(*arguments: str) -> Result:
@@ -43,11 +46,40 @@ def whole(name: str) -> tv.Trace:
     return tv.load(sorted(TORCH.glob(f"{name}.rank*.json.gz")))
 
 
-def of(name: str, a: str = DP, b: str = MP) -> list[str]:
-    return first_lines(checked(name, a, b))
+def texts(result: tv.OverlapResult) -> list[str]:
+    return [one.text for one in result.lines]
 
 
-def test_the_first_says_the_verdict_the_pair_its_number_the_bar_and_the_rank() -> None:
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("name", mostly_nightly(NAMES, QUICK.__contains__))
+def test_text_markdown_json_brief_notebook_and_summary_have_the_same_lines(name: str) -> None:
+    paths = [str(path) for path in sorted(TORCH.glob(f"{name}.rank*.json.gz"))]
+    result = checked(name, "comm", "compute")
+    lines = texts(result)
+    verdict, _, sentence = lines[0].partition(": ")
+    for more in ([], ["--brief"], ["--verbose"]):
+        text = flat(printed("check-overlap", *paths, *more).stdout)
+        assert text.startswith(flat(" ".join([f"{verdict} {sentence}", *(f"• {line}" for line in lines[1:])])))
+    shown = printed("check-overlap", *paths, "--format", "md").stdout
+    assert shown.startswith(markdown(view.head(result)))
+    assert all(quoted(line) in shown for line in lines)
+    answer = json.loads(printed("check-overlap", *paths, "--format", "json").stdout)
+    assert answer["lines"] == [{"kind": one.kind, "text": one.text} for one in result.lines]
+    assert (
+        json.loads(printed("check-overlap", *paths, "--format", "json", "--brief").stdout)["lines"][: len(lines)]
+        == lines
+    )
+    cell = html.unescape(result._repr_html_())
+    assert all(line in cell for line in (sentence, *lines[1:]))
+    first = summary.first(result)
+    assert first.startswith(f"### {summary.icon_of(result)} {quoted(lines[0])}\n\n- {quoted(lines[1])}\n")
+    assert [line for line in first.splitlines() if line][1:] == [f"- {quoted(line)}" for line in lines[1:]]
+
+
+def test_the_first_says_the_verdict_the_pair_its_number_the_threshold_and_the_rank() -> None:
     """The median of rank 1's three steps, each asked about alone; rank 0's median is larger."""
     ranks = [
         [tv.check_overlap(whole("dpmp_overlap").only(steps=step), DP, MP).ranks[rank] for step in range(3)]
@@ -56,77 +88,62 @@ def test_the_first_says_the_verdict_the_pair_its_number_the_bar_and_the_rank() -
     medians = [sorted(of_rank, key=lambda one: one.real_overlap_ratio or 0)[1] for of_rank in ranks]
     worst = min(medians, key=lambda one: one.real_overlap_ratio or 0)
     assert worst.rank == 1
-    assert of("dpmp_overlap")[0] == (
-        f"PARTIAL: DP Embedding ran beside MP Embedding for {worst.real_overlap_ns / 1e3:.0f} of a possible "
-        f"{worst.could_overlap_ns / 1e3:.3g} µs in the median of 3 steps: {100 * worst.real_overlap_ratio:.3g} %, "
-        "bar 60 % (worst of 2 ranks: rank 1; none meets it)."
+    assert worst.real_overlap_ratio is not None
+    assert texts(checked("dpmp_overlap"))[0] == (
+        f"PARTIAL: DP Embedding overlapped MP Embedding for {worst.real_overlap_ns / 1e3:.0f} of "
+        f"{worst.could_overlap_ns / 1e3:.3g} µs achievable a step: {100 * worst.real_overlap_ratio:.3g} %, "
+        "threshold 60 % (worst of 2 ranks: rank 1; all below)."
     )
 
 
 def test_work_of_one_stream_reads_simply() -> None:
-    assert of("dpmp_serial")[1].startswith(
-        "Same stream: DP Embedding and MP Embedding both run on stream 7, which waits for MP Embedding's "
+    assert any(
+        line.startswith("Cause: same stream: DP Embedding and MP Embedding both run on stream 7, which waits for ")
+        for line in texts(checked("dpmp_serial"))
     )
-    assert of("a2a_sync", "comm", "compute")[1].startswith(
-        "Same stream: communication and compute both run on stream 7 ("
+    assert any(
+        line.startswith("Cause: same stream: communication and compute both run on stream 7 (")
+        for line in texts(checked("a2a_sync", "comm", "compute"))
     )
 
 
 def test_a_sync_that_made_a_launch_late_is_one_finding() -> None:
-    lines = of("dpmp_hidden_sync")
-    assert lines[1].startswith("Late launch: cudaStreamSynchronize of aten::item in 'MP Embedding' held the thread ")
-    assert len([line for line in lines if "aunch" in line]) == 1
+    lines = texts(checked("dpmp_hidden_sync"))
+    start = "Cause: launched late: cudaStreamSynchronize of aten::item in 'MP Embedding' blocked the thread "
+    assert [line.startswith(start) for line in lines if "launched" in line] == [True]
 
 
 def test_apparent_and_real_stand_side_by_side_where_they_differ() -> None:
     """Rank 0 waits to 40 of 100 for rank 1; compute runs from 20 to 70: 50 of 50 seem hidden, 30 of 50 are."""
     trace = job_run([{0: (0, 100), 1: (40, 100)}], {0: [(20, 70)], 1: [(40, 100)]})
-    lines = first_lines(check_overlap(trace, "comm", "compute", min_overlap=0.9))
-    assert lines[1] == "30 of the 50 ns overlapped is real: communication spends 40 % of its time waiting for rank 1."
-    assert lines[-1] == (
-        "At stake: 20 ns in all. Exposed communication: 30 ns transfer, 20 ns waiting for rank "
-        "1: transfer and late ranks both count."
+    result = check_overlap(trace, "comm", "compute", min_overlap=0.9)
+    lines = texts(result)
+    assert lines[1] == "50 ns overlapped, 30 ns of it real: communication spends 40 % of its time waiting for rank 1."
+    assert not any("At stake" in line for line in lines)
+    (stake,) = (block for block in view.figures(result) if getattr(block, "title", "") == "At stake")
+    assert getattr(stake, "text", "") == (
+        "20 ns in all. Exposed communication: 30 ns transfer, 20 ns waiting for rank 1: transfer and late ranks both "
+        "count."
     )
-    assert not any("is real" in line for line in of("dpmp_overlap"))
-
-
-def test_what_is_met_is_not_explained_at_length() -> None:
-    """7 of 500 ns missed: nothing is told of why."""
-    run, rank = one_rank()
-    rank.kernel("first", 7, 0, 500)
-    rank.kernel("second", 9, 7, 507)
-    (line,) = first_lines(check_overlap(run.trace(), "kernel:first", "kernel:second"))[:1]
-    assert line == "OVERLAPPED: first ran beside second for 493 of a possible 500 ns: 98.6 %, bar 60 % (rank 0)."
+    assert not any("of it real" in line for line in texts(checked("dpmp_overlap")))
 
 
 def test_inconclusive_answers_say_what_would_lift_them_and_never_0_percent() -> None:
     per_rank = DATA / "workloads" / "dpmp.overlapped.2gpu.nsys-per-rank"
-    line = first_lines(tv.check_overlap(per_rank, DP, MP))[0]
+    line = texts(tv.check_overlap(per_rank, DP, MP))[0]
     assert re.fullmatch(
-        r"INCONCLUSIVE: DP Embedding beside MP Embedding: measured \d+(\.\d)? %, but clock error allows "
-        r"\d+(\.\d)?–\d+(\.\d)? % \(bar 60 %\)\. Capture at least 20 steps, or all ranks in one nsys report\.",
+        r"INCONCLUSIVE: DP Embedding and MP Embedding: measured \d+(\.\d)? %, but clock error allows "
+        r"\d+(\.\d)?–\d+(\.\d)? % \(threshold 60 %\)\. Capture at least 20 steps, or all ranks in one nsys report\.",
         line,
     )
-    alone = first_lines(tv.check_overlap(TORCH / "ddp.rank0.json.gz"))
-    assert alone[0].startswith("INCONCLUSIVE: communication beside compute: 88.3 % apparent, bar 60 %: only 1 of ")
+    alone = texts(tv.check_overlap(TORCH / "ddp.rank0.json.gz"))
+    assert alone[0].startswith("INCONCLUSIVE: communication and compute: 88.3 % apparent, threshold 60 %: only 1 of ")
     assert "Capture all ranks" in alone[0]
     assert alone[1].startswith("Apparent only: ")
-    empty = first_lines(tv.check_overlap(TORCH / "ddp.rank0.json.gz", "nvtx:nothing", "compute"))
+    empty = texts(tv.check_overlap(TORCH / "ddp.rank0.json.gz", "nvtx:nothing", "compute"))
     assert len(empty) == 1
     for text in (line, alone[0], empty[0]):
         assert not re.search(r"(?<![\d.])0 %", text)
-
-
-@pytest.mark.parametrize("path", sorted({one.name.split(".")[0] for one in TORCH.glob("*.rank0.json.gz")}))
-def test_there_are_at_most_five_plain_lines(path: str) -> None:
-    result = checked(path, "comm", "compute")
-    lines = first_lines(result)
-    assert 1 <= len(lines) <= 5
-    assert lines[0].startswith(result.verdict.upper())
-    assert all(line.endswith((".", "?")) and "\n" not in line and "nvtx:" not in line for line in lines)
-    headline, *more = view.brief(result)
-    assert isinstance(headline, Headline)
-    assert [line for block in more if isinstance(block, Bullets) for line in block.items] == lines[1:]
 
 
 def in_words(line: str) -> int:
@@ -135,47 +152,44 @@ def in_words(line: str) -> int:
     return len(re.findall(r"[^\s–→]\S*", line))
 
 
-@pytest.mark.parametrize("name", ["dpmp_overlap", "dpmp_hidden_sync", "dpmp_race"])
-def test_a_fix_is_said_in_25_words_with_what_a_step_gains(name: str) -> None:
-    result = checked(name)
-    assert result.remedy is not None
-    assert result.stake is not None
-    (line,) = (line for line in first_lines(result) if line.startswith("Fix: "))
-    assert in_words(line) <= 25
-    assert (
-        f"predicted: {duration(round(result.remedy.recoverable_ns / result.stake.steps))} more overlap a step" in line
-    )
-    assert line.endswith(f"{percent(result.remedy.now_ratio)} → {percent(result.remedy.ratio)}.")
+@pytest.mark.parametrize("name", ["dpmp_hidden_sync", "dpmp_race", "item_before"])
+def test_a_fix_is_said_in_30_words_with_what_a_step_gains(name: str) -> None:
+    """The step's milliseconds now and then, as the replay behind `what-if` has them, which names the same change."""
+    result = checked(name, "comm", "compute")
+    assert result.fix is not None
+    (line,) = (one.text for one in result.lines if one.kind == "fix")
+    assert in_words(line) <= 30
+    now, then, low, high = re.findall(r"[\d.]+(?=[–\d. ]* [µm]s|[^(]*→|–)", line.partition(": predicted ")[2])[:4]
+    unit = 1e3 if "µs" in line else 1e6
+    for text, ns in ((now, result.fix.now_step_ns), (then, result.fix.step_ns)):
+        assert float(text) == pytest.approx(ns / unit, rel=0.006)
+    assert float(low) <= float(then) <= float(high)
+    named = tv.what_if(whole(name)).fix
+    assert named is not None
+    assert (named.change, named.step_ns) == (result.fix.change, result.fix.step_ns)
 
 
-def test_the_fix_of_an_inconclusive_answer_shows_no_ratio() -> None:
+def test_the_fix_of_an_inconclusive_answer_stays_for_it_is_of_the_step() -> None:
     result = checked("dpmp_hidden_sync")
     unsure = replace(result, verdict="inconclusive", passed=None, reason="it can't be told")
-    (line,) = (line for line in first_lines(unsure) if line.startswith("Fix: "))
-    assert line.endswith(" µs).")
+    (line,) = (one.text for one in unsure.lines if one.kind == "fix")
+    assert line == next(one.text for one in result.lines if one.kind == "fix")
     assert "%" not in line
 
 
-def test_what_holds_an_op_next_is_said_in_words() -> None:
-    """Every cause has words, and no code of one is in a line."""
-    assert set(_HOLDERS) == set(CAUSES)
-    line = next(line for line in of("dpmp_serial") if line.startswith("Fixing only this"))
-    assert not any(code in line for code in CAUSES if "-" in code)
-
-
-def test_what_reads_as_all_of_it_is_said_so() -> None:
-    assert _held(1_808_000, 1_812_000) == "nearly all 1.81 ms"
-    assert _held(1_800_000, 1_812_000) == "1.80 of the 1.81 ms"
-    assert _held(500, 500) == "all 500 ns"
-
-
-def test_what_was_missed_stands_in_the_brackets_that_a_finding_ends_with() -> None:
-    result = tv.check_overlap(DATA / "settings" / "blocking.json.gz", "nvtx:left", "nvtx:right")
-    line = first_lines(result)[1]
-    assert result.findings[0].text.endswith("(as with CUDA_LAUNCH_BLOCKING=1)")
-    assert line.endswith(
-        "(as with CUDA_LAUNCH_BLOCKING=1; all 366 µs missed a step on average)."
-    )  # of ten, 3.66 ms in all
+def test_a_remedy_is_the_fix_with_what_it_brings_of_overlap() -> None:
+    """JSON keeps the old key; null where no overlap is predicted."""
+    result = checked("dpmp_hidden_sync")
+    assert result.fix is not None
+    answer = contract.overlap(result)
+    fix, remedy = answer["fix"], answer["remedy"]
+    assert fix["class"] == "conditional"
+    shared = ("change", "now_step_ns", "step_ns", "step_low_ns", "step_high_ns", "assumes", "advice")
+    assert {key: fix[key] for key in shared} == {key: remedy[key] for key in shared}
+    assert remedy["recoverable_low_ns"] <= remedy["recoverable_ns"] <= remedy["recoverable_high_ns"]
+    assert contract.overlap(replace(result, fix=replace(result.fix, recoverable_ns=None)))["remedy"] is None
+    none = contract.overlap(replace(result, fix=None))
+    assert (none["fix"], none["remedy"]) == (None, None)
 
 
 def test_several_gpus_of_one_rank_are_told_apart() -> None:
@@ -185,18 +199,27 @@ def test_several_gpus_of_one_rank_are_told_apart() -> None:
         rank.device = device
         rank.kernel("first", 7, 0, 500)
         rank.kernel("second", 9, start, start + 500)
-    line = first_lines(check_overlap(run.trace(), "kernel:first", "kernel:second"))[0]
+    line = texts(check_overlap(run.trace(), "kernel:first", "kernel:second"))[0]
     assert line.endswith("(worst of 2 GPUs: rank 0 device 1; 1 of 2 meet it).")
 
 
 def test_brief_stops_after_them_and_the_default_is_short() -> None:
     pair = ["check-overlap", *map(str, sorted(TORCH.glob("dpmp_overlap.rank*.json.gz"))), "-a", DP, "-b", MP]
     lengths = [len(printed(*pair, *more).stdout.splitlines()) for more in (["--brief"], [], ["--verbose"])]
-    assert lengths[0] <= 10  # which steps figures are of stands there, too
-    assert lengths[1] < 40
+    result = checked("dpmp_overlap")
+    assert lengths[0] <= 2 * len(result.lines) + 3  # two rows a line; which steps figures are of stands there, too
+    assert lengths[1] < 50
     assert lengths[2] > lengths[1]
     with pytest.raises(TracevizError, match="exclude each other"):
         printed(*pair, "--brief", "--verbose")
+
+
+def test_the_document_begins_with_them() -> None:
+    result = checked("dpmp_race")
+    headline, *more = view.brief(result)
+    assert isinstance(headline, Headline)
+    assert f"{headline.word}: {headline.text}" == texts(result)[0]
+    assert [line for block in more if isinstance(block, Bullets) for line in block.items] == texts(result)[1:]
 
 
 def test_equal_caveats_of_several_ranks_are_one_line_those_that_matter_first() -> None:

@@ -16,7 +16,8 @@ from traceviz.timelines.rows import Band, Row
 from traceviz.timelines.texts import MS, US, Unit, amount, short
 
 PARTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)  # of the instance
-MOST_LINES = 14  # of rows and tasks: a chart that is seen at a glance, in a summary of less than 40 lines
+MOST_LINES = 14  # of rows and tasks: a chart that is seen at a glance
+HEAD_LINES = 6  # above those
 JOINED = 50  # work of one side on one row is one run up to gaps of this part of the chart
 PAUSE = 300  # a side runs alone through pauses of less than this part of the chart
 SOLID = 12, 0.9  # a run of at most so many ops, for at least this share of its length, is one bar
@@ -41,7 +42,7 @@ WORDS = {"a": "A", "b": "B", "overlap": "overlap", "sync": "blocked", "held": "b
 _HARMLESS = re.compile(r"[^A-Za-z0-9 _.+*/()=-]+")
 
 
-def gantt(picture: Picture, *, met: bool = False) -> str:
+def gantt(picture: Picture, *, met: bool = False, most: int = MOST_LINES) -> str:
     """Mermaid source of the shown instance on the rank it was chosen on; "" where there is none.
 
     Where the whole instance would be too much for one glance, it is the largest part of it that is not, around what
@@ -49,7 +50,7 @@ def gantt(picture: Picture, *, met: bool = False) -> str:
 
     Parameters
     ----------
-    met : whether the bar is met: then around the longest overlap.
+    met : whether the threshold is met: then around the longest overlap. most : lines of rows and tasks.
     """
     band = next(
         (one for one in picture.bands if (one.rank, one.device) == (picture.shown.rank, picture.shown.device)), None
@@ -65,9 +66,9 @@ def gantt(picture: Picture, *, met: bool = False) -> str:
     for part, bins in product(PARTS, BINS):
         low, high = _around(focus, part, *whole)
         marks, names = _chosen(picture, band, sides, bins, (low, high))
-        if marks.size + np.unique(marks.row).size <= MOST_LINES:
+        if marks.size + np.unique(marks.row).size <= most:
             break
-    marks = _most_told(marks, both)
+    marks = _most_told(marks, both, most)
     of = next(one for one in UNITS if high - low >= FINE * one.ns or one.ns == 1)
     unit = of.ns
     zoomed = "" if (low, high) == whole else f", around the longest {'overlap' if met else 'gap'}"
@@ -202,8 +203,8 @@ def _on_one_row(marks: Marks, number: int) -> Marks:
     )
 
 
-def _most_told(marks: Marks, both: int) -> Marks:
-    """Leave out the shortest bars until the chart is short; the longest of each kind stays.
+def _most_told(marks: Marks, both: int, most: int) -> Marks:
+    """Leave out the shortest bars until the chart has so many lines at most; the longest of each kind stays.
 
     Parameters
     ----------
@@ -216,7 +217,7 @@ def _most_told(marks: Marks, both: int) -> Marks:
     stays = {max(np.flatnonzero(kinds == kind), key=lambda k: worth[k]) for kind in set(kinds.tolist())}
     kept = np.ones(marks.size, bool)
     for k in order:
-        if np.count_nonzero(kept) + np.unique(marks.row[kept]).size <= MOST_LINES:
+        if np.count_nonzero(kept) + np.unique(marks.row[kept]).size <= most:
             break
         kept[k] = k in stays
     return marks.take(kept)

@@ -11,14 +11,15 @@ from analyzers.verdict.result import OverlapResult
 from traceviz.output.document import Block, Bullets, Paragraph, Table, markdown, plain, quoted
 from traceviz.output.quantities import duration, listing
 from traceviz.output.views import claim, collectives, overlap
-from traceviz.output.views.steps import steps
 from traceviz.reports import fixes
-from traceviz.reports.gantt import gantt, legend
+from traceviz.reports.gantt import HEAD_LINES, MOST_LINES, gantt, legend
 from traceviz.reports.report import Report
 
 ICONS = {True: "✅", False: "❌", None: "⚠️"}  # of whether the bar is met
 FOLDED = "<details><summary>Figures, causes, what a fix is worth, and how it was captured</summary>"
 MOST_CAPTURES = 16
+MOST_SEEN = 38  # lines above what is folded away
+FENCES = "```mermaid", "```"
 MOST = 65_000  # letters; GitHub takes 65,536
 _UNIT = re.compile(r"(?<=\d) (?=(?:ns|µs|ms|s|GB/s|[KMG]iB)\b)")
 LEFT_OUT = "*… the rest is in report.html.*\n"
@@ -28,14 +29,14 @@ LONGEST_CELL = 600  # letters of one item: names come from traces and have no bo
 
 def summary(report: Report, *, with_image: bool) -> str:
     """What a reviewer reads in thirty seconds, in less than 40 lines; all else folded away below, as Markdown."""
-    result, code = report.overlap, gantt(report.picture, met=report.overlap.passed is True)
-    chart = f"{fenced(code, 'mermaid')}{markdown([_short(Paragraph(legend(report.picture)))])}" if code else ""
+    result = report.overlap
     again = fenced(report.command, "bash") if 0 < len(report.command) <= LONGEST_COMMAND else ""
     files = ["`report.html` has the zoomable timeline and every section", "`results.json` the data"]
     files += ["`timeline.png` the picture"] if with_image else []
-    which = markdown([_short(block) for block in steps(result.steps)])
-    parts = (first(result), claimed(result), which, chart, again, f"{', '.join(files)}.\n")
-    head = "\n".join(part for part in parts if part)
+    above, below = [first(result) + claimed(result) + which_steps(result)], [again, f"{', '.join(files)}.\n"]
+    others = "\n".join(part for part in (*above, *below) if part)
+    chart = _chart(report, MOST_SEEN - len(others.splitlines()))
+    head = "\n".join(part for part in (*above, chart, *below) if part)
     folded = [
         *(markdown([_short(block)]) for block in overlap.figures(result, verbose=True)),
         markdown([_short(block) for block in fixes.short_blocks(report.what_if)]),
@@ -48,6 +49,14 @@ def summary(report: Report, *, with_image: bool) -> str:
             break
         kept[k] = LEFT_OUT
     return f"{head}\n{FOLDED}\n\n" + "\n".join(kept) + "\n</details>\n"
+
+
+def _chart(report: Report, most: int) -> str:
+    """The chart and what its looks mean, in so many lines with the one behind it; "" where there is nothing to draw."""
+    told = markdown([_short(Paragraph(legend(report.picture)))])
+    rows = most - HEAD_LINES - len(FENCES) - len(told.splitlines()) - 1
+    code = gantt(report.picture, met=report.overlap.passed is True, most=min(rows, MOST_LINES))
+    return f"{fenced(code, 'mermaid')}{told}" if code else ""
 
 
 def first(result: OverlapResult) -> str:
@@ -69,10 +78,16 @@ def claimed(result: OverlapResult) -> str:
     """What a claim comes to; "" where none was made."""
     icon = {0: ICONS[True], 1: ICONS[False]}.get(result.claim_code, ICONS[None])
     lines = [
-        f"**{icon} {quoted(one.word.capitalize())}:** {quoted(one.text)}\n"
+        f"- **{icon} {quoted(one.word.capitalize())}:** {quoted(one.text)}\n"
         for one in claim.blocks(result.claim, result.claim_reason)
     ]
     return "".join(lines)
+
+
+def which_steps(result: OverlapResult) -> str:
+    """Which steps figures are of; "" where that goes without saying."""
+    text = result.steps.sentence if result.steps is not None else ""
+    return f"- {quoted(_cut(text))}\n" if text else ""
 
 
 def conditions(report: Report) -> list[Block]:
