@@ -74,6 +74,8 @@ def test_what_gains_most_comes_first() -> None:
         (0.22, Safety.SAFE, MOVE),
         (0.43, Safety.CONDITIONAL, MOVE),  # over twice as much
         (0.25, Safety.CONDITIONAL, LEVEL),
+        (0.22, Safety.LIKELY, MOVE),  # counts whole
+        (0.20, Safety.LIKELY, LEVEL),
         (0.90, Safety.DOUBTFUL, LEVEL),  # counts a tenth
         (0.90, Safety.UNSAFE, LEVEL),
         (0.90, Safety.DIAGNOSIS, LEVEL),
@@ -143,14 +145,14 @@ def test_each_is_the_one_that_comes_next_by_the_rules(some: list[tuple[Change, S
 
 
 def counted(one: _Screened) -> float:
-    parts = {Safety.SAFE: 1.0, Safety.CONDITIONAL: 0.5, Safety.DOUBTFUL: 0.1}
+    parts = {Safety.SAFE: 1.0, Safety.LIKELY: 1.0, Safety.CONDITIONAL: 0.5, Safety.DOUBTFUL: 0.1}
     return one.gain * parts.get(one.suggestion.safety, 0.0) if one.gain > 0 else one.gain
 
 
 def standing(one: _Screened) -> tuple[int, bool]:
     """What may be named, then what gains too little, then a diagnosis, then what is unsafe."""
     place = {Safety.DIAGNOSIS: 1, Safety.UNSAFE: 2}.get(one.suggestion.safety, 0)
-    at_least = 0.02 if one.suggestion.safety is Safety.SAFE or isinstance(one.suggestion.change, DropSync) else 0.04
+    at_least = 0.02 if one.suggestion.safety in (Safety.SAFE, Safety.LIKELY) else 0.04
     return place, not (counted(one) > 0 and one.gain >= at_least)
 
 
@@ -188,6 +190,8 @@ def predicted(step: int, safety: Safety = Safety.SAFE, *, least: float = 0.02, s
         (9_801, Safety.SAFE, 0.02, False),
         (9_600, Safety.CONDITIONAL, 0.04, True),
         (9_601, Safety.CONDITIONAL, 0.04, False),
+        (9_800, Safety.LIKELY, 0.02, True),
+        (9_801, Safety.LIKELY, 0.02, False),
         (9_600, Safety.DOUBTFUL, 0.04, True),
         (9_601, Safety.DOUBTFUL, 0.04, False),
         (5_000, Safety.UNSAFE, 0.04, False),
@@ -214,9 +218,9 @@ def test_what_is_named_gains_enough_and_may_be_made(step: int, safety: Safety, l
         (SPLIT, Safety.SAFE, 0.02),
         (SYNC, Safety.SAFE, 0.02),
         (MOVE, Safety.CONDITIONAL, 0.04),
-        (PIN, Safety.CONDITIONAL, 0.04),
         (OWN, Safety.DOUBTFUL, 0.04),
-        (SYNC, Safety.CONDITIONAL, 0.02),  # of a sync the host alone has to do without
+        (PIN, Safety.LIKELY, 0.02),  # a question to the host alone
+        (SYNC, Safety.LIKELY, 0.02),
     ],
 )
 def test_a_question_about_work_of_the_gpu_has_to_gain_twice_as_much(

@@ -124,8 +124,8 @@ def test_a_wait_where_the_program_comes_to_need_it_is_doubtful() -> None:
 
 
 def test_a_copy_to_the_host_brings_no_data_to_a_stream() -> None:
-    """What waits for it may write what it reads: a question of which nothing says more."""
-    assert of(WAIT, fed("copy to the host")) is Safety.DOUBTFUL
+    """Only what writes to its source has to wait for it: a question whose answer is likely yes."""
+    assert of(WAIT, fed("copy to the host")) is Safety.LIKELY
 
 
 def test_an_optimizer_needs_gradients_that_were_reduced() -> None:
@@ -367,13 +367,13 @@ LOG = DropSync("nvtx:log")
 
 
 def test_an_item_is_asked_about_as_the_host_reads_its_value() -> None:
-    assert of(LOG, synced("item")) is Safety.CONDITIONAL
+    assert of(LOG, synced("item")) is Safety.LIKELY
 
 
 def test_a_synchronize_behind_a_copy_is_asked_about() -> None:
     """Of one to the host the host may read what it brings; of one from it, write again to where it came from."""
-    assert of(LOG, synced("written")) is Safety.CONDITIONAL
-    assert of(LOG, synced("upload")) is Safety.CONDITIONAL
+    assert of(LOG, synced("written")) is Safety.LIKELY
+    assert of(LOG, synced("upload")) is Safety.LIKELY
 
 
 def test_a_synchronize_with_nothing_to_read_is_safe() -> None:
@@ -394,7 +394,7 @@ def test_a_copy_that_was_waited_for_already_is_not_asked_about_again() -> None:
 
     trace = steps(make)
     assert of(LOG, trace) is Safety.SAFE
-    assert of(DropSync("nvtx:fetch"), trace) is Safety.CONDITIONAL
+    assert of(DropSync("nvtx:fetch"), trace) is Safety.LIKELY
 
 
 def resting(waits: bool, written: bool = False) -> Trace:
@@ -427,7 +427,7 @@ def resting(waits: bool, written: bool = False) -> Trace:
 def test_a_sync_that_alone_orders_streams_stays() -> None:
     """Else it is a value that the host reads, which is asked about."""
     assert of(LOG, resting(waits=False)) is Safety.UNSAFE
-    assert of(LOG, resting(waits=True)) is Safety.CONDITIONAL
+    assert of(LOG, resting(waits=True)) is Safety.LIKELY
 
 
 def test_so_does_one_that_is_written_to_order_them() -> None:
@@ -442,7 +442,7 @@ def test_so_does_one_that_is_written_to_order_them() -> None:
     ("direction", "memory", "safety"),
     [
         ("HtoD", {"source_memory": "pageable", "target_memory": "device"}, Safety.SAFE),
-        ("DtoH", {"source_memory": "device", "target_memory": "pageable"}, Safety.CONDITIONAL),
+        ("DtoH", {"source_memory": "device", "target_memory": "pageable"}, Safety.LIKELY),
     ],
 )
 def test_an_upload_may_be_pinned_and_a_download_is_asked_about(
@@ -466,7 +466,7 @@ def test_a_synchronize_behind_a_pageable_copy_goes_with_it_as_a_question() -> No
         program.rank.synchronize("stream", (at + 103) * US, (at + 110) * US, stream=7)
         program.kernel("L", 7, at + 210, at + 217, at + 300)
 
-    assert of(Pin("nvtx:batch"), steps(make)) is Safety.CONDITIONAL
+    assert of(Pin("nvtx:batch"), steps(make)) is Safety.LIKELY
 
 
 # All others, and several.
@@ -485,7 +485,8 @@ def test_a_late_rank_is_a_diagnosis_and_room_is_doubtful() -> None:
 
 
 def test_several_together_are_as_safe_as_the_worst() -> None:
-    assert worst([Safety.SAFE, Safety.CONDITIONAL, Safety.DOUBTFUL]) is Safety.DOUBTFUL
+    assert worst([Safety.SAFE, Safety.LIKELY, Safety.CONDITIONAL, Safety.DOUBTFUL]) is Safety.DOUBTFUL
+    assert worst([Safety.LIKELY, Safety.SAFE]) is Safety.LIKELY
     assert worst([Safety.DIAGNOSIS, Safety.SAFE]) is Safety.DIAGNOSIS
     assert worst([Safety.DIAGNOSIS, Safety.UNSAFE, Safety.SAFE]) is Safety.UNSAFE
 
@@ -494,6 +495,7 @@ def test_of_what_may_not_be_made_nothing_counts() -> None:
     named = {one: (one.named, one.weight) for one in Safety}
     assert named == {
         Safety.SAFE: (SAFE, 1.0),
+        Safety.LIKELY: (CONDITIONAL, 1.0),
         Safety.CONDITIONAL: (CONDITIONAL, 0.5),
         Safety.DOUBTFUL: (CONDITIONAL, 0.1),
         Safety.DIAGNOSIS: (DIAGNOSIS, 0.0),
