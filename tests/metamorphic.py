@@ -34,7 +34,7 @@ KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 # Where a thing is, not how long it is; and words, in which places stand.
 PLACES = re.compile(
     r"(start_ns|end_ns|at_ns|covered_ns|launched_ns|until_ns|first_ns|last_ns|offset_ns|drift|evidence|next_behind|message|path|thread|index|instance|label|"
-    r"captures|warnings|clocks|reason|paired_by|range|op|delayed)$"
+    r"captures|warnings|clocks|reason|paired_by|range|op|delayed|words|lines\[\d+\]\.text)$"
 )
 
 
@@ -47,26 +47,22 @@ STREAM_NUMBER = re.compile(
     r"streams\[\d+\]$|stream$|\.(other|main|communication)$|last_by_rank"
 )  # and counts by the rank's number
 OF_LAUNCHES = re.compile(
-    r"^syncs|\.missed\[|\.remedy|worth_unknown$|confidence$|sure$|_error_ns$|_ratio_(low|high)$"
+    r"^syncs|\.missed\[|\.remedy|\.(cause_)?fix|worth_unknown$|confidence$|sure$|_error_ns$|_ratio_(low|high)$"
     r"|\.bound\..*idle_(host|wait|profiler)_ns$|\.profiler\."
 )
 # How surely a figure is known, and what is only said where it is known.
 HOW_SURELY = re.compile(
     r"_(low|high)$|_bounds_ns|ranks_(known|met)$|apparent|unaccounted_ns$|waiting_share_estimate$|last_arrival|"
-    r"exit code$|\.passed$|\.verdict$|\.deciding|\.missed\[|contention"
+    r"exit code$|\.passed$|\.verdict$|\.deciding|\.missed\[|contention|\.lines\["
 )
 OF_ALL = re.compile(r"worth_unknown$")  # what counts all ops, not the pair's alone
 # Of the named fix: how kernels slow each other is guessed from all that runs, so each lies in the other's range.
-PREDICTED = re.compile(r"\.remedy\.((recoverable|step)(_low|_high)?_ns|ratio)$")
+PREDICTED = re.compile(r"\.(remedy|fix|cause_fix)\.((recoverable|step)(_low|_high)?_ns|ratio)$")
 ROUNDING = 50  # ns that a sum of many figures may differ by, where an offset between clocks is rounded to a whole ns
 
 
-# Ends of matched collectives scatter by tens of µs, whatever the run: with three of them, twice the scatter leaves one
-# unmatched, which is said, or moves a clock by a few µs more than twice as far.
-LOSES_A_MATCH = ("torch a2a_async",)
-EXPLAINED = {("double all durations", name) for name in (*LOSES_A_MATCH, "torch rowpar_s1")}
 # With ten ranks that were not captured it is not known what a collective waits for, and so nothing is run again.
-EXPLAINED |= {("rename ranks", "nsys rowpar_s1 a report a rank")}
+EXPLAINED = {("rename ranks", "nsys rowpar_s1 a report a rank")}
 # The stream that is added communicates, or is busy where the GPU is idle, which is told of the GPU, not of the pair.
 EXPLAINED |= {("add an unrelated stream", name) for name in ("nsys collectives.2gpu.pinned", "torch graph_nodes")}
 # Without a common host clock, collectives alone set clocks up to 5 µs otherwise.
