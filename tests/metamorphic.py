@@ -34,7 +34,7 @@ KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 # Where a thing is, not how long it is; and words, in which places stand.
 PLACES = re.compile(
     r"(start_ns|end_ns|at_ns|covered_ns|launched_ns|until_ns|first_ns|last_ns|offset_ns|drift|evidence|next_behind|message|path|thread|index|instance|label|"
-    r"captures|warnings|clocks|reason|paired_by|range|op|delayed|words|lines\[\d+\]\.text)$"
+    r"captures|warnings|clocks|reason|paired_by|range|op|delayed)$"
 )
 
 
@@ -47,13 +47,14 @@ STREAM_NUMBER = re.compile(
     r"streams\[\d+\]$|stream$|\.(other|main|communication)$|last_by_rank"
 )  # and counts by the rank's number
 OF_LAUNCHES = re.compile(
-    r"^syncs|\.missed\[|\.remedy|\.(cause_)?fix|worth_unknown$|confidence$|sure$|_error_ns$|_ratio_(low|high)$"
+    r"^syncs|\.missed\[|\.(remedy|fix|cause_fix)\b|worth_unknown$|confidence$|sure$|_error_ns$|_ratio_(low|high)$"
     r"|\.bound\..*idle_(host|wait|profiler)_ns$|\.profiler\."
 )
+IN_WORDS = re.compile(r"\.lines\[|\.words$")  # sentences of figures that are compared by themselves
 # How surely a figure is known, and what is only said where it is known.
 HOW_SURELY = re.compile(
     r"_(low|high)$|_bounds_ns|ranks_(known|met)$|apparent|unaccounted_ns$|waiting_share_estimate$|last_arrival|"
-    r"exit code$|\.passed$|\.verdict$|\.deciding|\.missed\[|contention|\.lines\["
+    r"exit code$|\.passed$|\.verdict$|\.deciding|\.missed\[|contention"
 )
 OF_ALL = re.compile(r"worth_unknown$")  # what counts all ops, not the pair's alone
 # Of the named fix: how kernels slow each other is guessed from all that runs, so each lies in the other's range.
@@ -356,7 +357,9 @@ def differences(files: Files, pair: tuple[str, str], relation: Relation, folder:
         return None
     wanted = expected(_original(tuple(files), pair, relation.pair_only), relation)
     got = figures(changed, pair, pair_only=relation.pair_only)
-    paths = [path for path in sorted(wanted.keys() | got.keys()) if not STREAM_NUMBER.search(path)]
+    paths = [
+        path for path in sorted(wanted.keys() | got.keys()) if not (STREAM_NUMBER.search(path) or IN_WORDS.search(path))
+    ]
     if not relation.causes:
         paths = [path for path in paths if not OF_LAUNCHES.search(path)]
     if relation.pair_only:

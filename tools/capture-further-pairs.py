@@ -172,7 +172,7 @@ class Packed:
 def torchrun(folder: Path, names: list[str], log: Path, packed: Packed, until: float) -> int | None:
     """Run these pairs, packing what is done; the exit code, None where nothing came for too long."""
     port = str(PORT + len(names))  # another one each time, as fewer are left
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", os.environ.get("TRACEVIZ_RANKS", "2")]
     command += ["--master-addr", "127.0.0.1", "--master-port", port, __file__, "--ranks", str(folder), *names]
     with log.open("a") as text:
         process = subprocess.Popen(command, stdout=text, stderr=subprocess.STDOUT)

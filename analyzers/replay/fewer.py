@@ -41,8 +41,8 @@ class Stretch(msgspec.Struct, frozen=True):
     def words(self) -> str:
         """Which steps are run again, in words."""
         first, last = self.numbers[0], self.numbers[-1]
-        which = f"step {first}" if first == last else f"steps {first} to {last}"
-        return f"{which} of {self.of} are run again, for the run is large"
+        which, are = (f"step {first}", "is") if first == last else (f"steps {first} to {last}", "are")
+        return f"{which} of {self.of} {are} run again, for the run is large"
 
 
 def stretch_of(step: Ints, took_ns: dict[int, int], most: int) -> Stretch | None:

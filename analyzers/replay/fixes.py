@@ -1,9 +1,9 @@
 """Which change is worth most: each that a capture suggests is run, the likeliest way first, the best in every way.
 
-One order for all answers: by how much shorter a step gets, of which all counts where a change is safe, half where it is
-asked as a question, a tenth where nothing says that it may be made, and nothing where it is unsafe (`safety`). So a
-conditional change is named before a safe one where it gains over twice as much. Of those worth about as much, which no
-replay tells apart, the one comes first that takes least for granted (`LEAST_ASSUMED_FIRST`).
+One order for all answers: by how much shorter a step gets, of which all counts where a change is safe, or likely so,
+half where it is asked as a question, a tenth where nothing says that it may be made, and nothing where it is unsafe
+(`safety`). So a conditional change is named before a safe one where it gains over twice as much. Of those worth about
+as much, which no replay tells apart, the one comes first that takes least for granted (`LEAST_ASSUMED_FIRST`).
 """
 
 from __future__ import annotations
@@ -52,6 +52,16 @@ class _Screened(msgspec.Struct, frozen=True):
         """The gain, weighed by whether the change may be made."""
         return self.gain * self.suggestion.safety.weight if self.gain > 0 else self.gain
 
+    @property
+    def least_gain(self) -> float:
+        """From which on it may be named, of the step: a question that takes order between GPU work away twice as much."""
+        return GAINS if self.suggestion.safety in (Safety.SAFE, Safety.LIKELY) else 2 * GAINS
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether it may be named."""
+        return self.worth > 0 and self.gain >= self.least_gain
+
 
 def explored(
     replayed: Replayed,
@@ -87,12 +97,13 @@ def explored(
 
 
 def in_order(found: Sequence[_Screened]) -> list[_Screened]:
-    """The order to try: by worth, of what is alike by how much it takes for granted; what is no fix last."""
-    left = sorted(found, key=lambda one: (one.suggestion.safety.last, -one.worth))
+    """The order to try: by worth, of what is alike by how much it takes for granted; what may not be named last."""
+    left = sorted(found, key=lambda one: (one.suggestion.safety.last, not one.is_enough, -one.worth))
     ordered = []
     while left:
-        most = left[0].worth
-        alike = [one for one in left if one.worth >= most * (1 - ALIKE)] if most > 0 else left[:1]
+        most, enough = left[0].worth, left[0].is_enough
+        alike = [one for one in left if one.worth >= most * (1 - ALIKE) and one.is_enough == enough]
+        alike = alike if most > 0 else left[:1]
         first = min(alike, key=lambda one: _assumed(one.suggestion.change))
         ordered.append(first)
         left.remove(first)
@@ -123,8 +134,8 @@ def _predicted(replayed: Replayed, one: _Screened, error: float) -> Iterator[Pre
     except TracevizError:  # with more or less slowdown it would wait for itself
         return
     advice = change.advice_at(where) if where else change.advice
-    least = GAINS if safety is Safety.SAFE or isinstance(change, DropSync) else 2 * GAINS
-    yield replace(found, safety=safety.named, likely=safety.weight, least_gain=least, where=where, advice=advice)
+    classed = replace(found, safety=safety.named, likely=safety.weight, least_gain=one.least_gain)
+    yield replace(classed, where=where, advice=advice)
 
 
 def _both(replayed: Replayed, found: list[tuple[Prediction, Change]], error: float) -> list[Prediction]:

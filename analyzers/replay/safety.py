@@ -2,8 +2,9 @@
 
 - *Safe*: no order goes: work is submitted earlier with its waits, host syncs go on which no order rests alone, copies
   are pinned, launches are fewer, pieces stay behind the pieces that feed them, a wait goes that is made again later.
-- *Conditional*: an order goes whose purpose the capture doesn't tell, so it is asked for as a question. *Doubtful* is
-  such a one of which nothing in the capture says that it may go.
+- *Conditional*: an order goes whose purpose the capture doesn't tell, so it is asked for as a question. *Likely* is
+  one that nothing on the GPU may need: the host waits for a value, or work that reads waits for a copy to the host.
+  *Doubtful* is one of which nothing in the capture says that it may go.
 - *Unsafe*: data surely flows there, or the program itself forked work and waits for it at a join.
 - *Diagnosis*: a rank is late, and nothing that it does itself says why: that is no change of the program.
 """
@@ -46,10 +47,11 @@ class Safety(Enum):
     """
 
     SAFE = 0, fix.SAFE, 1.0
-    CONDITIONAL = 1, fix.CONDITIONAL, 0.5
-    DOUBTFUL = 2, fix.CONDITIONAL, 0.1
-    DIAGNOSIS = 3, fix.DIAGNOSIS, 0.0
-    UNSAFE = 4, fix.UNSAFE, 0.0
+    LIKELY = 1, fix.CONDITIONAL, 1.0
+    CONDITIONAL = 2, fix.CONDITIONAL, 0.5
+    DOUBTFUL = 3, fix.CONDITIONAL, 0.1
+    DIAGNOSIS = 4, fix.DIAGNOSIS, 0.0
+    UNSAFE = 5, fix.UNSAFE, 0.0
 
     def __init__(self, place: int, named: str, weight: float) -> None:
         self.place, self.named, self.weight = place, named, weight
@@ -87,7 +89,7 @@ def _of_sync(change: DropSync, trace: Trace, tasks: Tasks) -> Safety:
     """
     if change.unsafe(trace, tasks):
         return Safety.UNSAFE
-    return Safety.CONDITIONAL if _waits_for_copies(trace, tasks, change.dropped(trace, tasks)) else Safety.SAFE
+    return Safety.LIKELY if _waits_for_copies(trace, tasks, change.dropped(trace, tasks)) else Safety.SAFE
 
 
 def _of_pin(change: Pin, trace: Trace, tasks: Tasks) -> Safety:
@@ -98,7 +100,7 @@ def _of_pin(change: Pin, trace: Trace, tasks: Tasks) -> Safety:
     to_host = is_one_of(trace.ops, "copy", ("DtoH",))[units.op[mine]] & blocking[units.call[mine]]
     waits = blocking[calls.waits.owner]
     read = is_one_of(trace.ops, "copy", ("DtoH",))[units.op[calls.waits.items[waits]]]
-    return Safety.CONDITIONAL if to_host.any() or read.any() else Safety.SAFE
+    return Safety.LIKELY if to_host.any() or read.any() else Safety.SAFE
 
 
 def _waits_for_copies(trace: Trace, tasks: Tasks, dropped: Mask) -> bool:
@@ -134,6 +136,9 @@ def _of_wait(change: DropWait, trace: Trace, tasks: Tasks) -> Safety:
         return Safety.UNSAFE
     if phase_of(change.a) >= UPDATES:  # of gradients that were reduced
         return Safety.UNSAFE
+    to_host = is_one_of(trace.ops, "copy", ("DtoH",))[units.op[item]]
+    if held[to_host].sum() > held.sum() / 2:  # only what writes to their source has to wait for such copies
+        return Safety.LIKELY
     asked = of_collective & _waits_at_once(trace, tasks)[item]
     return Safety.CONDITIONAL if held[asked].sum() > held.sum() / 2 else Safety.DOUBTFUL
 

@@ -111,8 +111,11 @@ def resting_orders(trace: Trace) -> RestingOrders:
 
 
 def rests_on(trace: Trace, calls: Ints) -> RestingOrders:
-    """Those that would be ordered no longer if some calls, rows of `Trace.api`, did not block."""
+    """Those that would be ordered no longer if some calls, rows of `Trace.api`, did not block, written or not."""
     found = trace.once(_found)
+    implicit = trace.once(_implicit)
+    if not np.isin(calls, implicit).all():
+        found = _found_by(trace, np.union1d(implicit, calls))
     gone = np.flatnonzero(~found.pairs.ordered(trace.once(Ordering), calls))
     return RestingOrders(found.orders.table.iloc[gone].reset_index(drop=True))
 
@@ -156,11 +159,20 @@ class _Found(msgspec.Struct, frozen=True):
     pairs: _Pairs
 
 
+def _implicit(trace: Trace) -> Ints:
+    return _implicit_calls(trace, trace.once(Ordering))
+
+
 def _found(trace: Trace) -> _Found:
+    return _found_by(trace, trace.once(_implicit))
+
+
+def _found_by(trace: Trace, implicit: Ints) -> _Found:
+    """Orders that rest on some calls alone, rows of `Trace.api`."""
     ordering = trace.once(Ordering)
     lanes, visits = ordering.lanes, trace.once(visitor_of).visits
     visits = visits.take(np.flatnonzero(_could_wait(trace, ordering, visits)))
-    implicit = _implicit_calls(trace, ordering) if visits.size else np.empty(0, np.int64)
+    implicit = implicit if visits.size else np.empty(0, np.int64)
     if not implicit.size:
         return _Found(RestingOrders(_table(trace, _NONE, implicit, implicit)), _NONE)
     forks = _forks(trace, ordering, visits.take(_never_made(ordering, visits.host, visits.lane)), implicit)

@@ -3,9 +3,8 @@
     python -m tests.benchmarks.first_fixes [PAIR …]
 
 A pair is a program before a fix and after it. It counts where the fix gains over 3 % of a step without a profiler and
-makes no kernel quicker. `ACCEPTED` was written before anything ran: a change that is the same one in other words
-("level" of the range that makes a rank late is "on-time" of it; a pageable copy that is pinned blocks no longer; a fix
-of several changes is begun with any of them), or that takes the same obstacle out of the same place.
+makes no kernel quicker; what else is as right is in `tests.support.fixes_made`. Pairs of `tests/data/further`, whose
+fixes were written before anything of them was captured, come last, where their captures are there.
 """
 
 from __future__ import annotations
@@ -21,36 +20,10 @@ from pathlib import Path
 import traceviz as tv
 from tests.analyzers.replay.test_pairs import FIXES, PAIRS
 from tests.answers import DATA
+from tests.support.fixes_made import FURTHER, ON_H100, accepted, further, is_same
 
 GAINS = 0.03
 FORMS = {"torch": ".rank*.json.gz", "default": ".default.rank*.json.gz", "nsys": ".sqlite.gz"}
-ACCEPTED: dict[str, tuple[str, ...]] = {
-    "a2a_check": ("move-wait nvtx:compute before nvtx:validation", "drop-sync nvtx:validation"),
-    "ddp_log": ("drop-sync nvtx:log loss",),
-    "dpmp_item": ("drop-sync nvtx:MP embedding", "move-wait nvtx:DP tower before nvtx:MP embedding"),
-    "dpmp_move": ("move-wait nvtx:DP tower before nvtx:MP embedding",),
-    "delta_sync": ("drop-sync nvtx:stream out", "pin nvtx:stream out"),
-    "opt_lookup": ("own-stream nvtx:lookup", "own-stream nvtx:optimizer"),
-    "fsdp_late": ("on-time 1", "level nvtx:load batch"),
-    "moe_late": ("on-time 1", "level nvtx:route"),
-    "halves": ("drop-wait nvtx:half 0 on nvtx:reduce 1", "drop-wait nvtx:half 1 on nvtx:reduce 0"),
-    "moe_shared": ("own-stream nvtx:shared expert",),
-}
-# Of four H100s, with the files of each form; asynctp and contend as a change of the collective's wait or pieces.
-ON_H100 = {
-    "item": (
-        "drop-sync nvtx:MP lookup",
-        "move-wait nvtx:DP tower before nvtx:MP lookup",
-    ),
-    "rank": ("on-time 3", "level nvtx:load batch", "drop-sync nvtx:load batch"),
-    "contend": (
-        "drop-wait nvtx:compute on nvtx:reduce",
-        "drop-wait compute on nvtx:reduce",
-        "drop-wait compute on comm",
-    ),
-    "ring": (),
-    "asynctp": ("split nvtx:tp matmul", "split comm", "split collective:all_gather"),
-}
 
 
 @dataclass(frozen=True)
@@ -71,20 +44,7 @@ class First:
         return self.gain > GAINS and not self.made.startswith("scale")
 
     def is_right(self, named: str) -> bool:
-        return named != "" and any(_same(named, one) for one in accepted(self.name, self.made))
-
-
-def accepted(name: str, made: str) -> tuple[str, ...]:
-    return (made, *ACCEPTED.get(name, ON_H100.get(name, ())))
-
-
-def _same(named: str, wanted: str) -> bool:
-    """Whether a change is the wanted one: pieces and where a stream is joined don't matter; of several, any part."""
-    parts = [one.partition(" join-before ")[0] for one in named.split(" + ")]
-    if wanted.startswith("split "):
-        parts = [one.rpartition(" ")[0] if one.startswith("split ") else one for one in parts]
-        wanted = wanted.rpartition(" ")[0] if wanted.rpartition(" ")[2].isdigit() else wanted
-    return any(one == each.partition(" join-before ")[0] for each in wanted.split(" + ") for one in parts)
+        return named != "" and any(is_same(named, one) for one in accepted(self.name, self.made))
 
 
 def pairs(only: Sequence[str] = (), h100: str | None = None) -> Iterator[First]:
@@ -99,6 +59,11 @@ def pairs(only: Sequence[str] = (), h100: str | None = None) -> Iterator[First]:
         for name, form in itertools.product(ON_H100, FORMS):
             if not only or name in only:
                 yield from first(folder, name, form, " / ".join(ON_H100[name][:1]), known)
+    if (FURTHER / "step_time_ms.json").exists():
+        known = json.loads((FURTHER / "step_time_ms.json").read_text())
+        for (name, one), form in itertools.product(further().items(), FORMS):
+            if not only or name in only:
+                yield from first(FURTHER, name, form, one["fix"], known)
 
 
 def first(folder: Path, name: str, form: str, made: str, known: dict[str, float]) -> Iterator[First]:

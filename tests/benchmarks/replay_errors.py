@@ -29,8 +29,9 @@ from analyzers.replay.power import OTHERS
 from analyzers.replay.predict import MOST_OFF, Replayed
 from analyzers.replay.result import Fidelity
 from analyzers.trace.tables import Trace
-from tests.analyzers.replay.test_pairs import FIXES, PAIRS, TOGETHER, as_suggested, step_ns
+from tests.analyzers.replay.test_pairs import FIXES, PAIRS, TOGETHER, step_ns
 from tests.answers import DATA, ROOT, groups
+from tests.support.fixes_made import accepted, is_same
 
 PAGE = ROOT / "docs" / "measured" / "what-if.md"
 FORMS = {"torch": ".rank*.json.gz", "nsys": ".sqlite.gz"}
@@ -122,7 +123,7 @@ def replay(name: str, files: Sequence[str]) -> Replay:
         replayed = Replayed(trace, "comm", "compute")
     except TracevizError as error:
         return Replay(name, ranks, 0, None, recorded, str(error))
-    found = replayed.fidelity()
+    found = replayed.fidelity
     return Replay(name, ranks, int(np.count_nonzero(replayed.counted)), found, recorded, found.reason)
 
 
@@ -158,14 +159,15 @@ def predicted(name: str, trace: Trace, change: str, profiled: float, unprofiled:
     if not found.changes:
         return Predicted(name, change, *nothing, profiled, unprofiled, found.reason)
     one = found.changes[0]
-    steps = (each / one.now_ns - 1 for each in (one.step_ns, one.step_low_ns, one.step_high_ns))
+    ratio, low, high = (each / one.now_ns - 1 for each in (one.step_ns, one.step_low_ns, one.step_high_ns))
     order = [each.change for each in tv.what_if(trace).to_try if each.suggested]
-    places = [order.index(part) + 1 if part in order else 0 for part in as_suggested(change)]
-    suggested = max(places) if all(places) else 0
+    same = accepted(name.partition(" (")[0], change)
+    places = [at for at, each in enumerate(order, 1) if any(is_same(each, one) for one in same)]
+    suggested = min(places, default=0)
     overlap = min(
         (each.real_overlap_ns / each.achievable_ns for each in one.ranks if each.achievable_ns), default=np.nan
     )
-    return Predicted(name, change, *steps, profiled, unprofiled, "", suggested, overlap)
+    return Predicted(name, change, ratio, low, high, profiled, unprofiled, "", suggested, overlap)
 
 
 def busier() -> Iterator[list[str]]:
@@ -233,6 +235,7 @@ def pair_row(one: Predicted) -> list[str]:
 
 def page(replays: Sequence[Replay], fixes: Sequence[Predicted]) -> str:
     recorded = [one for one in replays if one.recorded and one.fidelity]
+    inferred = [one for one in replays if not one.recorded and one.fidelity]
     near = [one for one in recorded if one.fidelity and one.fidelity.error <= MOST_OFF]
     judged = [one for one in fixes if one.agrees]
     width = statistics.median(one.high - one.low for one in judged if not one.refused)
@@ -250,7 +253,8 @@ def page(replays: Sequence[Replay], fixes: Sequence[Predicted]) -> str:
             "[Programs](../../tests/data/pairs/README.md) were captured before a fix and after it, 20 steps each, and",
             "timed without a profiler. A prediction knows the capture before the fix alone. Where the changes measured",
             f"with a profiler and without one differ by more than {percent(AGREE)} of a step, there is no one truth.",
-            "Suggested: which one it is of those that `what-if` says to try, asked for nothing. What kernels usually",
+            "Suggested: which one it is, or another that is the same in other words or begins it, of those that",
+            "`what-if` says to try, asked for nothing. What kernels usually",
             "lose beside others, and when GPUs slow down, was set with the first 22 pairs under torch.profiler at",
             "hand; the others, and most nsys reports, were captured afterwards. With the last five at hand, that all",
             "of a run of like kernels feed the pieces of `split` became as likely as that the last one does.",
@@ -261,7 +265,7 @@ def page(replays: Sequence[Replay], fixes: Sequence[Predicted]) -> str:
         f"- Of {sum(bool(one.refused) for one in judged)} nothing is predicted.\n"
         f"- Of {len(overlapping)} after which communication overlaps, "
         f"{sum(abs(one.overlap - one.captured_overlap) <= NEAR for one in overlapping)} are predicted to within "
-        f"{percent(NEAR)} of the possible overlap, on the worst rank.\n"
+        f"{percent(NEAR)} of the achievable overlap, on the worst rank.\n"
         f"- Of {len(gaining)} that gain more than {percent(GAINS)} and make no kernel quicker, "
         f"{sum(0 < one.suggested <= FIRST for one in gaining)} are among the first {FIRST} suggestions.",
         table(
@@ -278,14 +282,16 @@ def page(replays: Sequence[Replay], fixes: Sequence[Predicted]) -> str:
         "## Captures run again unchanged",
         f"- Of {len(recorded)} captures that hold CUDA calls and the waits of streams, {len(near)} replay within "
         f"{percent(MOST_OFF)} of a step.\n"
-        f"- {sum(not one.reason for one in recorded)} of them predict something. Of "
+        f"- Of {len(inferred)} without the waits of streams, which are inferred, "
+        f"{sum(not one.reason for one in inferred)} predict something.\n"
+        f"- {sum(not one.reason for one in recorded)} of the others predict something. Of "
         f"{sum('not captured' in one.reason for one in recorded)} a part of the communication is with\n"
         "  ranks, or calls of theirs, that were not captured: nothing tells what it waits for.",
         wrapped(
             "Captured: median step time × steps that count. Error: of the steps, mean of how far each is off. Overlap:",
-            "by how much real overlap of communication beside computation is off, of what is possible, on the worst",
+            "by how much real overlap of communication beside computation is off, of what is achievable, on the worst",
             "rank. No reason: of the time for which streams stood idle, what no wait, launch or host work explains.",
-            f"{percent(MOST_OFF)} of each are most.",
+            f"Beyond {percent(MOST_OFF)} of the step nothing is predicted; of overlap, no overlap.",
         ),
         table((*columns, "refused, as"), [replay_row(one) for one in replays if one.reason]),
         "## Captures that replay well enough to predict something",

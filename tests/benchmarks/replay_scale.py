@@ -184,7 +184,7 @@ def main() -> None:
         path = timed("critical path", lambda trace=trace, found=found, times=times: critical_path(trace, found, times))
         print(f"    {len(path):,} segments")
         replayed = timed("all, and run as it was", lambda trace=trace: Replayed(trace, "comm", "compute"))
-        fidelity = replayed.fidelity()
+        fidelity = replayed.fidelity
         print(f"    {fidelity}")
         for text in CHANGES:
             change = parse_change(text)

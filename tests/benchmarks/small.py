@@ -25,7 +25,7 @@ IMPORTS = {
     "imports: the same, pandas without pyarrow": f"import sys; sys.modules['pyarrow'] = None; {READER}",
     "imports: numpy, msgspec": "import numpy, msgspec",
 }
-MISSES_THE_BAR = ["sh", "-c", '"$@"; test $? -eq 1', "-"]  # so that a remedy is sought, too
+MISSES_THE_BAR = ["sh", "-c", '"$@"; test $? -eq 1', "-"]  # so that what stopped overlap is told, too
 BAR_BEYOND, BAR_HELP = 0.25, 0.15
 
 

@@ -16,10 +16,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import traceviz as tv
 from analyzers.common.errors import TracevizError
+from analyzers.verdict.fix import SAFE
 from tests.simulator import kineto, nsys
 from tests.simulator.flow_changes import CARE, HARMLESS, NOTHING, UNSAFE, judge
 from tests.simulator.flow_orders import items_of
@@ -30,16 +30,13 @@ from tests.simulator.recorded import Clocks, Places
 
 BY = ("check-overlap", "what-if")
 HALF = 0.5  # of what waits without need, that a change has to set free to be the one for it
-SAFE = ("safe", "likely")
-LITTLE = 0.01  # of a step: what gains less is no fix
 
 
 @dataclass(frozen=True)
 class Named:
     """A change that is named first: as the command line writes it, several joined; and how sure it is said to be.
 
-    said : "safe", "conditional" or "unsafe"; before there are such classes "likely", "perhaps" or "seldom", and "" for
-    what does not say.
+    said : its class, as in `Fix`.
     """
 
     change: str
@@ -75,11 +72,11 @@ class Answer:
 
     @property
     def is_said_to_be_safe(self) -> bool:
-        return self.named is not None and self.named.said in SAFE
+        return self.named is not None and self.named.said == SAFE
 
     def __str__(self) -> str:
         lost = f": {self.lost[0]} (and {len(self.lost) - 1} more)" if self.lost else ""
-        said = f"{self.named.change} ({self.named.said or 'no class'})" if self.named else f"nothing {self.why}"
+        said = f"{self.named.change} ({self.named.said})" if self.named else f"nothing {self.why}"
         mends = ", mends it" if self.mends else ""
         what = self.flow.planted or f"nothing needless; {', '.join(self.flow.needed)}"
         return f"{self.seed} {self.flow.form} {self.by}: {said}: {self.word}{mends} [{what}]{lost}"
@@ -95,7 +92,7 @@ def captured(one: Flow, folder: Path) -> tv.Trace:
     return tv.load([str(path) for path in paths], cache=False)
 
 
-def fix_of(result: Any) -> Named | None:
+def fix_of(result: tv.OverlapResult | tv.WhatIf) -> Named | None:
     """The change that an answer names, and its class."""
     return Named(result.fix.change, result.fix.safety) if result.fix is not None else None
 
@@ -103,7 +100,7 @@ def fix_of(result: Any) -> Named | None:
 def asked(trace: tv.Trace) -> Iterator[tuple[str, Named | None, str]]:
     """Who names what, and why nothing is predicted."""
     result = tv.check_overlap(trace)
-    yield BY[0], fix_of(result), str(getattr(result, "worth_unknown", ""))
+    yield BY[0], fix_of(result), result.worth_unknown
     try:
         found = tv.what_if(trace)
         yield BY[1], fix_of(found), found.reason
@@ -166,7 +163,7 @@ def table(found: Iterable[Answer], by: str) -> list[str]:
     ]
     on_time = [one for one in named if one.flow.late < 0 and one.named and "on-time" in one.named.kind]
     lines.append(f"  on-time, though no rank is late by work of its own: {share(on_time, named)}")
-    kinds = Counter((one.named.kind, one.named.said or "no class") for one in unsafe if one.named)
+    kinds = Counter((one.named.kind, one.named.said) for one in unsafe if one.named)
     lines += [f"  unsafe: {count} × {kind} ({said})" for (kind, said), count in kinds.most_common()]
     for kind in sorted({one.flow.planted for one in planted}):
         of_kind = [one for one in planted if one.flow.planted == kind]

@@ -421,7 +421,7 @@ def answer(kind: str, seed: int, form: str, folder: Path) -> Answer:
     change: Change = parse_change(this.change)
     try:
         replayed = Replayed(loaded(run, form, folder), A, B)
-        fidelity = replayed.fidelity()
+        fidelity = replayed.fidelity
         if fidelity.reason:
             return Answer(about, truth, refused=fidelity.reason)
         found = replayed.predict([change], fidelity.error)

@@ -26,7 +26,7 @@ def close(seeds: range, form: str, folder: Path) -> list[bool]:
     for _, program in programs(seeds):
         with queue_of(program):
             try:
-                found.append(Replayed(loaded(simulate(program), form, folder), A, B).fidelity().error <= CLOSE)
+                found.append(Replayed(loaded(simulate(program), form, folder), A, B).fidelity.error <= CLOSE)
             except TracevizError:
                 found.append(False)
     return found
@@ -57,11 +57,13 @@ def test_programs_are_right_before_and_after(kind: str) -> None:
             assert not any(races(program, rank) for rank in range(len(program.ranks)))
 
 
-@pytest.mark.parametrize("seeds", few_by_default(1, 2))
-def test_without_records_nothing_is_predicted_or_it_is_right(seeds: int, tmp_path: Path) -> None:
-    for kind in KINDS:
-        found = answers(kind, range(seeds), "kineto-default", tmp_path)
-        assert all(one.refused or (one.off <= POINTS and one.within) for one in found), found
+@pytest.mark.parametrize("seeds", few_by_default(3, 40))
+def test_without_records_a_prediction_is_right_or_there_is_none(seeds: int, tmp_path: Path) -> None:
+    """Waits are inferred then, which is said: as often right as with records, where hosts are not blocked unseen."""
+    found = [one for kind in KINDS for one in answers(kind, range(seeds), "kineto-default", tmp_path)]
+    told = [one for one in found if not one.refused]
+    assert told
+    hold(told)
 
 
 @pytest.mark.nightly

@@ -60,7 +60,7 @@ def test_without_its_peers_a_collective_proves_no_overlap() -> None:
     assert (rank.apparent_ns, rank.real_overlap_bounds_ns, rank.ratio_range) == (40, (0, 40), (0.0, 1.0))
     assert (result.passed, result.job.apparent, result.ranks_given, result.ranks_known) == (None, True, 1, 4)
     assert result.sentence.startswith(
-        "communication beside compute: 66.7 % apparent, bar 60 %: only 1 of the job's 4 ranks was captured"
+        "communication and compute: 66.7 % apparent, threshold 60 %: only 1 of the job's 4 ranks was captured"
     )
     for bar in (0.01, 0.5, 1.0):
         assert check_overlap(of_one_rank((20, 120), compute=((0, 60),)), min_overlap=bar).exit_code == 3
@@ -69,7 +69,7 @@ def test_without_its_peers_a_collective_proves_no_overlap() -> None:
 def test_the_apparent_figure_decides_where_it_is_accepted_and_is_still_called_so() -> None:
     result = check_overlap(of_one_rank((20, 120), compute=((0, 60),)), accept_apparent=True)
     assert (result.passed, result.job.apparent) == (True, True)
-    assert "66.7 % apparent, bar 60 % (rank 0, the only one given, of 4)" in result.sentence
+    assert "66.7 % apparent, threshold 60 % (rank 0, the only one given, of 4)" in result.sentence
     refused = check_overlap(of_one_rank((20, 120), compute=((0, 60),)), min_overlap=0.7, accept_apparent=True)
     assert refused.exit_code == 1
 

@@ -56,8 +56,8 @@ def test_what_is_lost_of_a_side_may_all_have_run_alone() -> None:
     found = asked(trace, 0.7)
     assert (found.verdict, found.exit_code, found.job.lost) == ("inconclusive", 3, (0, 3))
     assert found.reason == (
-        "measured 100 %, but 3 launches of rank 0, which may be of a side, have no GPU work on record: 62.5–100 % (bar "
-        "70 %). Capture again with larger buffers, or less"
+        "measured 100 %, but 3 launches of rank 0, which may be of a side, have no GPU work on record: 62.5–100 % "
+        "(threshold 70 %). Capture again with larger buffers, or less"
     )
 
 

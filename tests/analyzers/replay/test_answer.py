@@ -242,7 +242,8 @@ def test_an_answer_is_one_word(prediction: Prediction, word: str) -> None:
 def test_of_what_is_suggested_only_a_fix_is_a_gain(step: int, safety: str, word: str) -> None:
     """From a fiftieth of the step on, a question from twice that; nobody is told that a suggestion is slower."""
     likely = {SAFE: 1.0, CONDITIONAL: 0.5, UNSAFE: 0.0}[safety]
-    one = replace(made(step, step - 20, step + 10), suggested=1, safety=safety, likely=likely)
+    least = 0.02 if safety == SAFE else 0.04
+    one = replace(made(step, step - 20, step + 10), suggested=1, safety=safety, likely=likely, least_gain=least)
     result = WhatIf("comm", "compute", None, (one,))
     assert result.word == word
     assert (result.fix is not None) == (word == "predicted faster")

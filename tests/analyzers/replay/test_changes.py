@@ -14,6 +14,7 @@ from analyzers.replay.changes import (
     MoveWait,
     OnTime,
     OwnStream,
+    Pin,
     Scale,
     Split,
     combined,
@@ -21,6 +22,7 @@ from analyzers.replay.changes import (
 from analyzers.replay.edits import Blocks, _of_others, late_hosts, moved_ahead
 from analyzers.replay.parse import FORMS, parse_change
 from analyzers.replay.tasks import tasks
+from analyzers.trace.tables import Trace
 from tests.analyzers.replay.programs import US, Program, blocked, replayed
 from tests.support.builder import Builder
 
@@ -86,6 +88,34 @@ def test_moved_ahead_it_waits_for_what_there_was_then() -> None:
     assert found["A"] == [(22, 42)]
     assert found["B"] == [(77, 177)]
     assert found["tail"] == [(179, 184)]
+
+
+def test_what_moves_knows_what_it_comes_before() -> None:
+    """A's launch comes before B's; not before that of "in", which was first anyway, nor of "tail", which is later."""
+    trace = waiting().trace()
+    found = tasks(trace)
+    names = trace.ops["name"].astype(str).to_numpy()[found.units.op]
+    call = dict(zip(names.tolist(), found.units.call.tolist(), strict=True))
+    moved, jumped = MoveWait("nvtx:A", "nvtx:B").jumps(trace, found)
+    assert np.flatnonzero(moved).tolist() == [call["A"]]
+    assert np.flatnonzero(jumped).tolist() == [call["B"]]
+
+
+def test_of_more_in_between_all_is_jumped() -> None:
+    """M, in no range, is launched between B and A, which comes before both."""
+    program = Program()
+    program.range("B", 0, 9)
+    program.kernel("B", 7, call=1, start=8, end=60)
+    program.kernel("M", 11, call=12, start=19, end=70)
+    program.range("A", 20, 30)
+    program.kernel("A", 9, call=22, start=29, end=80)
+    trace = program.trace()
+    found = tasks(trace)
+    moved, jumped = MoveWait("nvtx:A", "nvtx:B").jumps(trace, found)
+    names = trace.ops["name"].astype(str).to_numpy()[found.units.op]
+    by_call = [names[found.units.call == call][0] for call in range(3)]
+    assert [name for name, one in zip(by_call, moved, strict=True) if one] == ["A"]
+    assert [name for name, one in zip(by_call, jumped, strict=True) if one] == ["B", "M"]
 
 
 def test_what_comes_first_anyway_does_not_move() -> None:
@@ -302,10 +332,69 @@ def test_kernels_that_leave_room_take_none() -> None:
     assert not found.room.fills[0]
 
 
+def batch(stream: int = 7, synchronized: int = 0, **memory: str) -> Trace:
+    """K runs 100 µs; a copy behind it blocks the host until 2 µs after its end, unless its memory is pinned; 8 µs of
+    host work on L is launched, on some stream.
+
+    synchronized : 1 where the call returns at once, and a synchronize behind it waits, of a stream that is not on
+    record; 2 where it is.
+    """
+    program = Program()
+    program.kernel("K", 7, call=0, start=7, end=107)
+    program.range("batch", 10, 165)
+    until = 14 if synchronized else 162
+    launch = (12 * US, until * US)
+    program.rank.copy("HtoD", 7, 109 * US, 160 * US, launch=launch, bytes=1 << 20, **memory)
+    if synchronized == 1:
+        program.rank.call("cudaStreamSynchronize", 16 * US, 162 * US)
+    elif synchronized == 2:
+        program.rank.synchronize("stream", 16 * US, 162 * US, stream=7)
+    program.kernel("L", stream, call=170, start=177, end=227)
+    return program.trace()
+
+
+PAGEABLE = {"source_memory": "pageable", "target_memory": "device"}
+
+
+@pytest.mark.parametrize(("stream", "then"), [(7, (162, 212)), (9, (30, 80))])
+def test_a_pinned_copy_returns_at_once_and_takes_as_long(stream: int, then: tuple[int, int]) -> None:
+    """Its call takes 3 µs from 12 on; L's comes 8 later, at 23, and L 7 after that, or 2 behind the copy."""
+    found = replayed(batch(stream, **PAGEABLE), [Pin("nvtx:batch")])
+    assert found == {"K": [(7, 107)], "Memcpy HtoD": [(109, 160)], "L": [then]}
+
+
+@pytest.mark.parametrize("synchronized", [1, 2])
+def test_a_synchronize_that_waits_for_the_copy_goes_with_it(synchronized: int) -> None:
+    """Whether its stream is on record or not, right behind the copy; the call of the copy takes its 2 µs, too, if that
+    did not wait: L's comes at 14 + 2 + 8 = 24."""
+    trace = batch(9, synchronized, target_memory="pageable")
+    found = replayed(trace, [Pin("nvtx:batch")])
+    assert found["Memcpy HtoD"] == [(109, 160)]
+    assert found["L"] == [(31, 81)]
+
+
+@pytest.mark.parametrize(
+    ("where", "memory"), [("nvtx:batch", {"source_memory": "pinned"}), ("kernel:L", PAGEABLE), ("nvtx:batch", {})]
+)
+def test_only_pageable_copies_of_the_place_are_pinned(where: str, memory: dict[str, str]) -> None:
+    with pytest.raises(TracevizError, match="no copy from or to pageable memory blocks its thread there"):
+        replayed(batch(**memory), [Pin(where)])
+
+
+def test_a_pin_is_asked_for_in_words() -> None:
+    assert Pin("nvtx:batch").advice == "pin the host memory of the copies in batch and copy with non_blocking=True"
+    assert Pin("nvtx:batch").advice_at(".to() in batch") == (
+        "pin the host memory of the copies .to() in batch and copy with non_blocking=True"
+    )
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "drop-sync nvtx:fetch",
+        "pin nvtx:fetch",
+        "pin call:cudaMemcpyAsync",
+        "level nvtx:load",
         "drop-wait nvtx:A on nvtx:B",
         "move-wait nvtx:A before nvtx:B",
         "own-stream nvtx:S",

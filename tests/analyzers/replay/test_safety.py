@@ -397,10 +397,11 @@ def test_a_copy_that_was_waited_for_already_is_not_asked_about_again() -> None:
     assert of(DropSync("nvtx:fetch"), trace) is Safety.CONDITIONAL
 
 
-def resting(waits: bool) -> Trace:
+def resting(waits: bool, written: bool = False) -> Trace:
     """Each step the optimizer and a lookup on 7, whose value the host reads in "log"; then A on 9, and 7 waits for it.
 
-    That A comes behind the optimizer rests on that copy alone, or 9 waits for 7.
+    That A comes behind the optimizer rests on that copy alone, or 9 waits for 7. written : no value is read there, the
+    host synchronizes.
     """
 
     def make(program: Program, at: int) -> None:
@@ -408,7 +409,10 @@ def resting(waits: bool) -> Trace:
         program.kernel("adam", 7, at + 2, at + 9, at + 50)
         program.range("log", at + 10, at + 110)
         program.kernel("lookup", 7, at + 11, at + 52, at + 60)
-        copy(program, "DtoH", 7, at + 20, at + 62, at + 70, target_memory="pageable")
+        if written:
+            program.rank.synchronize("stream", (at + 20) * US, (at + 62) * US, stream=7)
+        else:
+            copy(program, "DtoH", 7, at + 20, at + 62, at + 70, target_memory="pageable")
         program.range("use", at + 120, at + 140)
         if waits:
             program.wait(9, 7, at + 121)
@@ -424,6 +428,11 @@ def test_a_sync_that_alone_orders_streams_stays() -> None:
     """Else it is a value that the host reads, which is asked about."""
     assert of(LOG, resting(waits=False)) is Safety.UNSAFE
     assert of(LOG, resting(waits=True)) is Safety.CONDITIONAL
+
+
+def test_so_does_one_that_is_written_to_order_them() -> None:
+    assert of(LOG, resting(waits=False, written=True)) is Safety.UNSAFE
+    assert of(LOG, resting(waits=True, written=True)) is Safety.SAFE
 
 
 # Pageable memory.

@@ -91,9 +91,17 @@ def test_all_else_of_the_answer_stays() -> None:
         replace(rank, missed=tuple(replace(one, **blank) for one in rank.missed))  # type: ignore[arg-type]
         for rank in after.ranks
     ]
-    assert (before.fix, before.was_replayed, after.was_replayed) == (None, False, True)
+    assert (before.fix, before.cause_fix, before.was_replayed, after.was_replayed) == (None, None, False, True)
     assert after.fix is not None
-    assert replace(after, ranks=tuple(ranks), fix=None, was_replayed=False) == before
+    assert replace(after, ranks=tuple(ranks), fix=None, cause_fix=None, was_replayed=False) == before
+
+
+def test_what_takes_the_cause_out_is_told_beside_the_fix_with_its_class() -> None:
+    """The cause is a wait: to drop it is unsafe, and so it is not the fix."""
+    result = told(run_ahead())
+    assert result.cause_fix is not None
+    assert (result.cause_fix.change, result.cause_fix.safety) == ("drop-wait nvtx:first on nvtx:second", "unsafe")
+    assert result.cause_fix.step_low_ns <= 103 * US <= result.cause_fix.step_high_ns
 
 
 def test_a_change_that_keeps_the_order_is_named_and_one_that_drops_a_wait_is_not() -> None:

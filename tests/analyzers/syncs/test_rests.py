@@ -76,6 +76,22 @@ def test_it_is_lost_only_with_all_syncs_that_make_it() -> None:
     assert not len(rests_on(trace, calls[:1]))
 
 
+def test_what_rests_on_a_written_sync_is_lost_with_it_too() -> None:
+    """It is meant to order, so nothing is told of it; but to take it out takes that order away."""
+    trace = program(written=True, copies=0)
+    assert not len(resting_orders(trace))
+    calls = np.flatnonzero(trace.api["name"] == "cudaDeviceSynchronize")
+    (one,) = rests_on(trace, calls)
+    assert (one.name, one.stream, one.behind_name, one.other) == ("gather", 9, "lookup", 7)
+    assert one.call == calls[0]
+    trace = program(written=True, copies=0, waits=True)
+    assert not len(rests_on(trace, np.flatnonzero(trace.api["name"] == "cudaDeviceSynchronize")))
+    trace = program(written=True)
+    assert not len(rests_on(trace, np.flatnonzero(trace.api["name"] == "cudaDeviceSynchronize"))), (
+        "the copy orders, too"
+    )
+
+
 def test_a_join_by_a_host_sync_alone_is_told_too() -> None:
     run, rank = one_rank()
     for step in range(3):

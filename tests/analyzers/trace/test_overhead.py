@@ -16,7 +16,7 @@ from analyzers.trace.overhead import distorted_steps, with_distorted_steps, with
 from analyzers.verdict.check import check_overlap
 from tests.support.builder import Builder
 from tests.support.nsys_exports import edited
-from traceviz.output.document import Headline, Paragraph
+from traceviz.output.document import Bullets, Headline, Paragraph
 from traceviz.output.views.overlap import blocks
 
 DATA = Path(__file__).parents[2] / "data"
@@ -100,12 +100,13 @@ def test_the_verdict_says_so_with_its_first_lines_of_the_steps_that_it_looks_at(
     spans = np.array([(500, 700)])
     trace = with_distorted_steps(with_overhead(two_ranks().trace(), spans[:, 0], spans[:, 1], np.array([0])))
     result = check_overlap(trace, "kernel:alpha", "kernel:beta")
-    headline, second, *others = blocks(result)
+    headline, first_lines, second, *others = blocks(result)
     assert isinstance(headline, Headline)
+    assert isinstance(first_lines, Bullets)
     assert isinstance(second, Paragraph)
     assert second.text.startswith("The profiler's own work took 20 % of step 1 on rank 0.")
     assert second.text.endswith("--steps 2:5 leaves it out.")
-    assert not any("of step 1" in str(block) for block in others), "said once"
+    assert not any("of step 1" in str(block) for block in (first_lines, *others)), "said once"
     for part in (only_ranks(trace, (1,)), only_steps(trace, 2, 5)):
         assert not any("of step" in str(block) for block in blocks(check_overlap(part, "kernel:alpha", "kernel:beta")))
 

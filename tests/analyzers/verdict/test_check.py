@@ -167,7 +167,7 @@ def test_the_frames_hold_whole_nanoseconds_and_the_ranks_of_the_result() -> None
 
 def test_the_repr_says_the_verdict_with_its_figure_or_its_reason() -> None:
     assert repr(check_overlap(run_of(HALF))) == (
-        "<partial: 'comm' against 'compute', 50 % of what is possible; bar 60 %; 1 rank>"
+        "<partial: 'comm' against 'compute', 50 % of what is achievable; threshold 60 %; 1 rank>"
     )
     assert "no memcpy" in repr(check_overlap(run_of(HALF), "memcpy"))
 

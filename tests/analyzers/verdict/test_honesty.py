@@ -17,10 +17,17 @@ from tests.support.command_lines import invoked
 from tests.support.kineto_files import KinetoFile, pair_of_ranges
 from tests.support.nightly import mostly_nightly
 from tests.support.nsys_exports import edited
+from traceviz.output import printed
 
 NSYS = Path(__file__).parents[2] / "data" / "nsys"
 SCRIPT = re.compile(r"<(script|style)\b.*?</\1>", re.DOTALL)
 NEW_LINE = re.compile(r"</?(p|li|h\d|tr|td|th|section|title)\b[^>]*>")
+
+
+@pytest.fixture(autouse=True)
+def _unbroken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prose of any length stands in one line."""
+    monkeypatch.setattr(printed, "PROSE", 1_000)
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def test_beside_it_a_side_may_have_overlapped_the_other_one() -> None:
     result = asked(made, bar=0.5)
     assert (result.job.ratio_low, result.ranks[0].unaccounted_ns) == (0.2, 60)
     assert (result.job.ratio_high, result.passed) == (0.8, None)
-    assert "beside work whose launch was not captured" in result.reason
+    assert "overlap work whose launch was not captured" in result.reason
     assert [asked(made, bar=bar).passed for bar in (0.2, 0.81)] == [True, False]
 
 
@@ -77,7 +77,7 @@ def test_beside_it_a_side_is_not_called_serialized() -> None:
     early(rank, "beta", 8, 0, 1020)
     result = asked(made)
     assert (result.verdict, result.passed, result.job.ratio_high) == ("partial", False, 0.2)
-    assert "0 %, at most 20 % with work whose launch was not captured, bar 60 %" in result.sentence
+    assert "0 %, at most 20 % with work whose launch was not captured, threshold 60 %" in result.sentence
 
 
 def test_what_is_not_the_other_sides_leaves_nothing_open() -> None:

@@ -62,5 +62,5 @@ def test_a_part_is_looked_at_once(run: PartitionedRun, monkeypatch: pytest.Monke
 
 
 def test_what_a_check_refuses_is_refused(run: PartitionedRun) -> None:
-    with pytest.raises(TracevizError, match="bar"):
+    with pytest.raises(TracevizError, match=r"The threshold 7\.0 is no ratio"):
         check_with_order(run, *PAIR, min_overlap=7.0)

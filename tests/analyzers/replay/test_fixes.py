@@ -1,0 +1,346 @@
+"""Which change is named first: the order to try them, what is enough, and that all answers name the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+import traceviz as tv
+from analyzers.replay.answer import what_if
+from analyzers.replay.changes import (
+    Change,
+    DropSync,
+    DropWait,
+    Graph,
+    Level,
+    MoreRoom,
+    MoveWait,
+    OnTime,
+    OwnStream,
+    Pin,
+    Split,
+)
+from analyzers.replay.fixes import ALIKE, MOST_UNITS, Explored, _Screened, explored, first_fix, in_order
+from analyzers.replay.model import Tasks
+from analyzers.replay.outcomes import Outcome
+from analyzers.replay.predict import Replayed
+from analyzers.replay.result import Prediction, WhatIf, is_fix
+from analyzers.replay.safety import Safety
+from analyzers.replay.suggest import Suggestion, suggested
+from analyzers.replay.worth import with_worth
+from analyzers.trace.tables import Trace
+from analyzers.verdict.check import check_overlap
+from tests.analyzers.replay.programs import US, Program
+from tests.analyzers.replay.test_fewer import UNITS
+from tests.analyzers.replay.test_fewer import program as long_program
+from tests.analyzers.replay.test_pairs import captures
+from tests.support.nightly import mostly_nightly
+
+LEVEL, PIN, GRAPH, SPLIT = Level("nvtx:x"), Pin("nvtx:x"), Graph("nvtx:x"), Split("nvtx:x", 4)
+SYNC, MOVE, WAIT, OWN = (
+    DropSync("nvtx:x"),
+    MoveWait("nvtx:x", "nvtx:y"),
+    DropWait("nvtx:x", "nvtx:y"),
+    OwnStream("nvtx:x"),
+)
+KINDS: tuple[Change, ...] = (LEVEL, PIN, GRAPH, SPLIT, SYNC, MOVE, WAIT, OWN)  # by what they take for granted
+OTHERS: tuple[Change, ...] = (MoreRoom("nvtx:x"), OnTime(1))
+
+
+def tried(change: Change, gain: float, safety: Safety = Safety.SAFE) -> _Screened:
+    """A suggestion that gains a part of the step."""
+    return _Screened(Suggestion(change, safety), cast(Tasks, None), (), gain)
+
+
+def ordered(*some: _Screened) -> list[Change]:
+    return [one.suggestion.change for one in in_order(some)]
+
+
+# The order to try.
+
+
+def test_what_gains_most_comes_first() -> None:
+    assert ordered(tried(LEVEL, 0.05), tried(OWN, 0.3), tried(SYNC, 0.1)) == [OWN, SYNC, LEVEL]
+
+
+@pytest.mark.parametrize(
+    ("gain", "safety", "first"),
+    [
+        (0.22, Safety.SAFE, MOVE),
+        (0.43, Safety.CONDITIONAL, MOVE),  # over twice as much
+        (0.25, Safety.CONDITIONAL, LEVEL),
+        (0.90, Safety.DOUBTFUL, LEVEL),  # counts a tenth
+        (0.90, Safety.UNSAFE, LEVEL),
+        (0.90, Safety.DIAGNOSIS, LEVEL),
+    ],
+)
+def test_a_question_comes_first_where_it_gains_over_twice_as_much(gain: float, safety: Safety, first: Change) -> None:
+    """Beside a safe one that gains 0.19, which takes less for granted."""
+    assert ordered(tried(LEVEL, 0.19), tried(MOVE, gain, safety))[0] == first
+
+
+def test_of_changes_that_no_replay_tells_apart_the_one_that_takes_least_for_granted_comes_first() -> None:
+    """Each gains a little more than the one before it, all within a tenth of the most."""
+    some = [tried(one, 0.1 + 0.001 * at) for at, one in enumerate(KINDS)]
+    assert ordered(*some) == ordered(*reversed(some)) == list(KINDS)
+
+
+def test_alike_is_within_a_tenth_of_the_first() -> None:
+    """Of 0.1, 0.0901 and 0.0899: the last, that takes least for granted, is alike to the second, not to the first."""
+    assert ordered(tried(OWN, 0.1), tried(MOVE, 0.0901), tried(LEVEL, 0.0899)) == [MOVE, OWN, LEVEL]
+
+
+def test_a_question_is_alike_by_what_counts_of_it() -> None:
+    assert ordered(tried(OWN, 0.1), tried(SYNC, 0.19, Safety.CONDITIONAL)) == [SYNC, OWN]
+    assert ordered(tried(OWN, 0.1), tried(SYNC, 0.1, Safety.CONDITIONAL)) == [OWN, SYNC]
+
+
+def test_what_may_not_be_made_stands_last_and_what_lengthens_before_that() -> None:
+    some = [
+        tried(WAIT, 0.5, Safety.UNSAFE),
+        tried(OnTime(1), 0.4, Safety.DIAGNOSIS),
+        tried(SPLIT, -0.1),
+        tried(LEVEL, 0.001),
+    ]
+    assert ordered(*some) == [LEVEL, SPLIT, OnTime(1), WAIT]
+
+
+def test_what_may_be_named_comes_before_what_gains_too_little_for_that() -> None:
+    """Of a safe one and a question both worth a little under 2 %, the first alone may be named; and of two safe ones
+    that are alike, of which one is just under."""
+    safe, question = tried(WAIT, 0.0201), tried(MOVE, 0.0399, Safety.CONDITIONAL)
+    assert ordered(question, safe) == [WAIT, MOVE]
+    assert ordered(tried(SPLIT, 0.0199), tried(SYNC, 0.0205)) == [SYNC, SPLIT]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from((*KINDS, *OTHERS)), st.sampled_from(list(Safety)), st.integers(-50, 300)), max_size=9
+    )
+)
+def test_each_is_the_one_that_comes_next_by_the_rules(some: list[tuple[Change, Safety, int]]) -> None:
+    """In plain words: of what is left, those of the best class; of these, those within a tenth of what is worth most;
+    of these the one that takes least for granted."""
+    left = [tried(change, thousandths / 1000, safety) for change, safety, thousandths in some]
+    for one in in_order(left):
+        best = min(map(standing, left))
+        assert standing(one) == best
+        peers = [each for each in left if standing(each) == best]
+        most = max(map(counted, peers))
+        if most > 0:
+            alike = [each for each in peers if counted(each) >= (1 - ALIKE) * most]
+            assert one in alike
+            assert assumed(one) == min(map(assumed, alike))
+        else:
+            assert counted(one) == most
+        left.remove(one)
+    assert not left
+
+
+def counted(one: _Screened) -> float:
+    parts = {Safety.SAFE: 1.0, Safety.CONDITIONAL: 0.5, Safety.DOUBTFUL: 0.1}
+    return one.gain * parts.get(one.suggestion.safety, 0.0) if one.gain > 0 else one.gain
+
+
+def standing(one: _Screened) -> tuple[int, bool]:
+    """What may be named, then what gains too little, then a diagnosis, then what is unsafe."""
+    place = {Safety.DIAGNOSIS: 1, Safety.UNSAFE: 2}.get(one.suggestion.safety, 0)
+    at_least = 0.02 if one.suggestion.safety is Safety.SAFE or isinstance(one.suggestion.change, DropSync) else 0.04
+    return place, not (counted(one) > 0 and one.gain >= at_least)
+
+
+def assumed(one: _Screened) -> int:
+    kinds = [type(each) for each in KINDS]
+    return kinds.index(type(one.suggestion.change)) if type(one.suggestion.change) in kinds else len(kinds)
+
+
+# What is enough.
+
+
+def predicted(step: int, safety: Safety = Safety.SAFE, *, least: float = 0.02, suggested: int | None = 1) -> Prediction:
+    """Of a step of 10,000 ns."""
+    return Prediction(
+        ("split comm 4",),
+        10_000,
+        step,
+        step - 100,
+        step + 100,
+        (),
+        (),
+        "",
+        0.0,
+        likely=safety.weight,
+        suggested=suggested,
+        safety=safety.named,
+        least_gain=least,
+    )
+
+
+@pytest.mark.parametrize(
+    ("step", "safety", "least", "named"),
+    [
+        (9_800, Safety.SAFE, 0.02, True),
+        (9_801, Safety.SAFE, 0.02, False),
+        (9_600, Safety.CONDITIONAL, 0.04, True),
+        (9_601, Safety.CONDITIONAL, 0.04, False),
+        (9_600, Safety.DOUBTFUL, 0.04, True),
+        (9_601, Safety.DOUBTFUL, 0.04, False),
+        (5_000, Safety.UNSAFE, 0.04, False),
+        (5_000, Safety.DIAGNOSIS, 0.04, False),
+        (10_000, Safety.SAFE, 0.02, False),
+        (11_000, Safety.SAFE, 0.02, False),
+        (11_000, Safety.CONDITIONAL, 0.04, False),
+    ],
+)
+def test_what_is_named_gains_enough_and_may_be_made(step: int, safety: Safety, least: float, named: bool) -> None:
+    one = predicted(step, safety, least=least)
+    assert (first_fix([one]) is one) == named
+    result = WhatIf("comm", "compute", None, (one,))
+    assert (result.fix is not None) == named
+    if result.fix is not None:
+        steps = result.fix.now_step_ns, result.fix.step_ns, result.fix.step_low_ns, result.fix.step_high_ns
+        assert steps == (10_000, step, step - 100, step + 100)
+        assert result.fix.safety == safety.named
+
+
+@pytest.mark.parametrize(
+    ("change", "safety", "least"),
+    [
+        (SPLIT, Safety.SAFE, 0.02),
+        (SYNC, Safety.SAFE, 0.02),
+        (MOVE, Safety.CONDITIONAL, 0.04),
+        (PIN, Safety.CONDITIONAL, 0.04),
+        (OWN, Safety.DOUBTFUL, 0.04),
+        (SYNC, Safety.CONDITIONAL, 0.02),  # of a sync the host alone has to do without
+    ],
+)
+def test_a_question_about_work_of_the_gpu_has_to_gain_twice_as_much(
+    change: Change, safety: Safety, least: float
+) -> None:
+    assert tried(change, least, safety).is_enough
+    assert not tried(change, least - 0.0001, safety).is_enough
+    assert tried(change, 0.1, safety).least_gain == least
+
+
+def test_the_first_to_try_is_named_and_none_that_is_together_or_was_asked_for() -> None:
+    first, second, both = predicted(9_700, suggested=1), predicted(9_000, suggested=2), predicted(8_000, suggested=None)
+    assert first_fix([both, second, first]) is first
+    assert first_fix([both]) is first_fix([]) is None
+    assert WhatIf("comm", "compute", None, (both, second, first)).best == first
+    assert WhatIf("comm", "compute", None, (first,), given=True).fix is None
+
+
+# Of made programs.
+
+
+def lengthened() -> Trace:
+    """Per step a kernel of 200 µs feeds a collective of 20, and the next waits for it; launches take 60 µs each.
+
+    The host is the bound: in four pieces the collective takes three more launches.
+    """
+    program = Program()
+    for number in range(5):
+        at = 400 * number
+        program.range(f"step {number}", at, at + 399)
+        program.range("work", at, at + 70)
+        program.rank.kernel("gemm", 7, (at + 62) * US, (at + 262) * US, launch=(at * US, (at + 60) * US))
+        program.range("reduce", at + 75, at + 160)
+        program.wait(9, 7, at + 80)
+        launch = (at + 90) * US, (at + 390) * US
+        times = (at + 392) * US, (at + 396) * US
+        program.rank.kernel("ncclDevKernel_AllReduce", 9, *times, launch=launch, collective=number)
+    return program.trace()
+
+
+def test_what_is_predicted_to_lengthen_a_step_is_never_named() -> None:
+    trace = lengthened()
+    checked = check_overlap(trace, min_overlap=0.0)
+    replayed = Replayed(trace, "comm", "compute")
+    split = Suggestion(Split("nvtx:reduce", 4), Safety.SAFE)
+    (alone,) = explored(replayed, [split], 0.0).predictions
+    assert alone.step_ns > alone.now_ns
+    assert first_fix([alone]) is None
+    assert "split nvtx:reduce 4" in [
+        str(one.change) for one in suggested(trace, replayed.tasks, "comm", "compute", checked)
+    ]
+    for fix in (with_worth(checked, trace).fix, what_if(trace).fix):
+        assert fix is None or (fix.change != "split nvtx:reduce 4" and fix.step_ns < fix.now_step_ns)
+
+
+def test_few_are_run_in_every_way_where_only_the_best_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of six suggestions four, and the one that is wanted."""
+    trace = long_program(6, marked=True)
+    replayed = Replayed(trace, "comm", "compute")
+    checked = check_overlap(trace, min_overlap=0.0)
+    suggestions = suggested(trace, replayed.tasks, "comm", "compute", checked)
+    every, few = (explored(replayed, suggestions, 0.0, few=only) for only in (False, True))
+    alone = [one for one in every.predictions if one.suggested]
+    assert len(alone) > 4
+    assert [one.suggested for one in alone] == list(range(1, len(alone) + 1))
+    assert list(few.predictions) == alone[:4]
+    assert few.more == len(alone) - 4
+    changes = {str(one.change): one.change for one in suggestions}
+    wanted: Explored = explored(replayed, suggestions, 0.0, few=True, wanted=[changes[alone[-1].change]])
+    assert [one.change for one in wanted.predictions] == [*(one.change for one in alone[:4]), alone[-1].change]
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """How many units each run of a program has, as they are made."""
+    found: list[int] = []
+    run = Replayed._run
+
+    def counted(self: Replayed, *given: object) -> Outcome:
+        found.append(self.tasks.units.op.size)
+        return run(self, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Replayed, "_run", counted)
+    yield found
+
+
+MOST_RUNS = 60
+
+
+def test_a_run_of_10_000_ops_is_run_again_few_times(runs: list[int]) -> None:
+    """With fewer steps, and each cause and suggestion a few times: what a large program costs is in this number."""
+    trace = long_program(10_000 // UNITS + 1, marked=True)
+    assert len(trace.ops) >= 10_000
+    checked = check_overlap(trace)
+    assert with_worth(checked, trace).was_replayed
+    assert 0 < len(runs) <= MOST_RUNS
+    assert max(runs) <= MOST_UNITS
+    runs.clear()
+    found = what_if(trace, overlap=checked)
+    assert found.fix is not None
+    assert 0 < len(runs) <= MOST_RUNS
+    assert max(runs) <= MOST_UNITS
+    (said,) = (one for one in found.to_try[0].assumptions if "run again" in one)
+    assert said.endswith(f"of {10_000 // UNITS + 1} are run again, for the run is large")
+
+
+# All answers name the same.
+
+QUICK = ("dpmp_item", "launch_graph", "moe_late")
+
+
+@pytest.mark.parametrize("name", mostly_nightly((*QUICK, "select", "ddp_log", "moe_split"), lambda name: name in QUICK))
+def test_check_overlap_and_what_if_name_the_same_change_with_the_same_figures(name: str) -> None:
+    trace = tv.load(captures(f"{name}_before", "torch"))
+    checked, found = tv.check_overlap(trace), tv.what_if(trace)
+    assert checked.was_replayed
+    if checked.fix is None:
+        assert found.fix is None
+        return
+    overlap = ("rank", "device", "recoverable_ns", "recoverable_low_ns", "recoverable_high_ns", "now_ratio", "ratio")
+    assert replace(checked.fix, **dict.fromkeys(overlap)) == found.fix
+    assert found.fix is not None
+    assert found.fix.step_ns < found.fix.now_step_ns
+    assert found.fix.safety in ("safe", "conditional")
+    best = found.best
+    assert best is not None and is_fix(best)
+    assert (best.change, best.step_ns) == (found.fix.change, found.fix.step_ns)
