@@ -54,7 +54,7 @@ class _Screened(msgspec.Struct, frozen=True):
 
     @property
     def least_gain(self) -> float:
-        """From which on it may be named, of the step: a question that takes order between GPU work away twice as much."""
+        """From which on it may be named, of the step: twice as much where order between GPU work goes."""
         return GAINS if self.suggestion.safety in (Safety.SAFE, Safety.LIKELY) else 2 * GAINS
 
     @property
