@@ -62,12 +62,8 @@ PREDICTED = re.compile(r"\.(remedy|fix|cause_fix)\.((recoverable|step)(_low|_hig
 ROUNDING = 50  # ns that a sum of many figures may differ by, where an offset between clocks is rounded to a whole ns
 
 
-# Ends of matched collectives scatter by tens of µs, whatever the run: with three of them, twice the scatter leaves one
-# unmatched, which is said, or moves a clock by a few µs more than twice as far.
-LOSES_A_MATCH = ("torch a2a_async",)
-EXPLAINED = {("double all durations", name) for name in (*LOSES_A_MATCH, "torch rowpar_s1")}
 # With ten ranks that were not captured it is not known what a collective waits for, and so nothing is run again.
-EXPLAINED |= {("rename ranks", "nsys rowpar_s1 a report a rank")}
+EXPLAINED = {("rename ranks", "nsys rowpar_s1 a report a rank")}
 # The stream that is added communicates, or is busy where the GPU is idle, which is told of the GPU, not of the pair.
 EXPLAINED |= {("add an unrelated stream", name) for name in ("nsys collectives.2gpu.pinned", "torch graph_nodes")}
 # Without a common host clock, collectives alone set clocks up to 5 µs otherwise.

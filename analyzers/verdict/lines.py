@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from analyzers.common.records import Record
 from analyzers.common.wording import count_of, duration, part_of, percent, shortened, size
 from analyzers.overlap.measure import RankOverlap
 from analyzers.syncs.of_steps import WRITTEN, StepSync
+from analyzers.verdict.bound import Bound
 from analyzers.verdict.fix import GAINS, SAFE, Fix
-
-if TYPE_CHECKING:
-    from analyzers.verdict.bound import Bound
-    from analyzers.verdict.result import OverlapResult
+from analyzers.verdict.told import Told
 
 DIFFER = 0.01  # of what could overlap: apparent and real times that differ by less are told as one
 LITTLE = 0.05  # of what is achievable: where the threshold is met, why less than this was missed is not told
@@ -50,13 +47,13 @@ class Line(Record, frozen=True):
     text: str
 
 
-def lines_of(result: OverlapResult) -> tuple[Line, ...]:
+def lines_of(result: Told) -> tuple[Line, ...]:
     """The first lines of an answer."""
     found = [Line("verdict", f"{result.verdict.upper()}: {result.first_sentence}")]
     return (*found, *(Line(kind, text) for kind, text in _after_the_verdict(result) if text))
 
 
-def _after_the_verdict(result: OverlapResult) -> Iterator[tuple[str, str]]:
+def _after_the_verdict(result: Told) -> Iterator[tuple[str, str]]:
     rank = result.deciding_rank
     if rank is not None:
         yield "apparent", _apparent(result, result.deciding_window or rank)
@@ -74,7 +71,7 @@ def _after_the_verdict(result: OverlapResult) -> Iterator[tuple[str, str]]:
     yield "fix", _fix(result)
 
 
-def _first_of(result: OverlapResult, titles: Mapping[str, str]) -> str:
+def _first_of(result: Told, titles: Mapping[str, str]) -> str:
     """The first warning of some codes, under the title of its code, and how many more there are."""
     found = [one for code in titles for one in result.warnings if one.code == code]
     if not found:
@@ -83,7 +80,7 @@ def _first_of(result: OverlapResult, titles: Mapping[str, str]) -> str:
     return _in_two_rows(f"{titles[found[0].code]}: {found[0].message.rstrip('.')}", more)
 
 
-def _apparent(result: OverlapResult, rank: RankOverlap) -> str:
+def _apparent(result: Told, rank: RankOverlap) -> str:
     """Apparent overlap beside real, and for whom a side waits."""
     if rank.is_apparent:
         return _only_apparent(result, rank)
@@ -97,7 +94,7 @@ def _apparent(result: OverlapResult, rank: RankOverlap) -> str:
     return f"{real}: {name} spends {waiting} of its time waiting for {late}."
 
 
-def _only_apparent(result: OverlapResult, rank: RankOverlap) -> str:
+def _only_apparent(result: Told, rank: RankOverlap) -> str:
     """That waits are not seen, and about how much of the communication they are."""
     waiting = rank.unseen.waiting if rank.unseen else None
     about = f"; probably about {percent(waiting)} of its communication is waiting" if waiting is not None else ""
@@ -108,7 +105,7 @@ def _only_apparent(result: OverlapResult, rank: RankOverlap) -> str:
     return f"Apparent only: the ranks that {where} may have waited for were not captured{about}."
 
 
-def _cause(result: OverlapResult, rank: RankOverlap) -> str:
+def _cause(result: Told, rank: RankOverlap) -> str:
     """What stopped most overlap, and how much of what was missed it is."""
     found = result.findings
     if not found or (result.passed and rank.missed_ns < LITTLE * rank.could_overlap_ns):
@@ -127,19 +124,19 @@ def _cause(result: OverlapResult, rank: RankOverlap) -> str:
     return _in_two_rows(text, end)
 
 
-def _bound(result: OverlapResult, one: Bound) -> str:
+def _bound(result: Told, one: Bound) -> str:
     """Where the time of a step goes, and of whose."""
     head, colon, rest = one.sentence.partition(": ")
     whose = f" on {result.device_labels.name(one.rank, one.device)}" if len(one.ranks) > 1 else ""
     return f"{head}{whose}{colon}{rest}"
 
 
-def _is_profilers(result: OverlapResult, cause: str) -> bool:
+def _is_profilers(result: Told, cause: str) -> bool:
     """Whether the profiler slows the program so much that it may have made what is late late."""
     return result.profiler is not None and result.profiler.is_heavy and cause in ("late-launch", "peer-wait")
 
 
-def costliest_syncs(result: OverlapResult) -> list[StepSync]:
+def costliest_syncs(result: Told) -> list[StepSync]:
     """Host syncs by what they cost a step: of a host-bound one the host's time, else the GPU's."""
     host_bound = result.bound is not None and result.bound.kind == "host-bound"
 
@@ -149,7 +146,7 @@ def costliest_syncs(result: OverlapResult) -> list[StepSync]:
     return sorted(result.host_syncs, key=lambda one: (-cost(one), -one.blocked_ns))
 
 
-def _sync(result: OverlapResult) -> str:
+def _sync(result: Told) -> str:
     """The host sync that costs most, where it blocks what for how long, and how many more there are."""
     found = [one for one in costliest_syncs(result) if one.hidden]
     if not found:
@@ -166,7 +163,7 @@ def _sync(result: OverlapResult) -> str:
     return _in_two_rows(f"Hidden sync: {what}{copied}{where}{at}", f"{cost}{more}.")
 
 
-def _fix(result: OverlapResult) -> str:
+def _fix(result: Told) -> str:
     """The fix in a sentence, or that there is none, and what bounds the step instead."""
     one = result.fix
     if one is not None:

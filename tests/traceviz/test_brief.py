@@ -87,13 +87,15 @@ def test_every_brief_answer_of_every_capture_has_at_most_2000_tokens(
 
 
 def many_ranks(folder: Path, count: int) -> list[str]:
-    """A job of many ranks, of which all did what one did; each file says which it is."""
+    """A job of many ranks, of which each took a millionth longer than the one before; each file says which it is."""
     import gzip
 
     content = json.loads(gzip.decompress((DATA / "torch" / "dpmp_overlap.rank0.json.gz").read_bytes()))
     paths = []
     for rank in range(count):
         content["distributedInfo"] |= {"rank": rank, "world_size": count}
+        for event in content["traceEvents"]:
+            event |= {name: event[name] * (1 + 1e-6) for name in ("ts", "dur") if name in event}
         paths.append(folder / f"a rank{rank}.json")
         paths[-1].write_text(json.dumps(content))
     return [str(path) for path in paths]
@@ -120,7 +122,10 @@ def test_the_brief_answer_says_what_the_full_one_says() -> None:
     by_ratio = sorted(ranks, key=lambda key: ranks[key]["real_overlap_ratio"])
     assert worst == by_ratio[: len(worst)]
     deciding = ranks[full["job"]["rank"], full["job"]["device"]]
-    assert [(one["id"], one["ns"]) for one in short["causes"]] == [(one["id"], one["ns"]) for one in deciding["missed"]]
+    told = [(one["id"], one["ns"]) for one in short["causes"]]
+    assert told
+    assert told == [(one["id"], one["ns"]) for one in deciding["missed"]][: len(told)]
+    assert len(told) + short.get("left_out", {}).get("causes", 0) == len(deciding["missed"])
     every = {one["cause"] for rank in full["ranks"] for one in rank["missed"]}
     assert short["causes_of_all_ranks_ns"] == {
         cause: sum(one["ns"] for rank in full["ranks"] for one in rank["missed"] if one["cause"] == cause)
@@ -158,7 +163,7 @@ def test_ids_of_the_full_answers_open(run: Run) -> None:
     ids = [one["id"] for rank in full["ranks"][:1] for one in (*rank["missed"], *rank["instances"][:1])]
     ids += [json.loads(run("syncs", ITEM, "--format", "json").out)["syncs"][0]["id"]]
     ids += [json.loads(run("collectives", ITEM, "--format", "json").out)["collectives"][2]["id"]]
-    assert ids[-1] == "coll:2"
+    assert ids[-1] == "coll:3", "step 0, of which figures are not, has the first"
     for one in ids:
         code, out, err = run("show", ITEM, one, "--format", "json")
         assert (code, err) == (0, "")
@@ -191,7 +196,8 @@ def test_an_unknown_id_is_one_line_that_says_how_to_list_them(run: Run, finding:
 def test_brief_text_is_the_first_lines_alone(run: Run) -> None:
     for command in ("check-overlap", "syncs", "collectives", "info"):
         brief_out, full_out = run(command, ITEM, "--brief").out, run(command, ITEM).out
-        assert 0 < len(brief_out.splitlines()) <= 9 < len(full_out.splitlines())
+        most = 20 if command == "check-overlap" else 9  # of nine first lines each takes two rows at most
+        assert 0 < len(brief_out.splitlines()) <= most < len(full_out.splitlines())
 
 
 def test_a_long_answer_is_cut_and_says_what_is_missing() -> None:
