@@ -2,7 +2,7 @@
 
     python3 tools/capture-further-pairs.py OUT [PAIR ...]
 
-runs all pairs on two GPUs and writes to OUT, as they come: `traces-?.tar.gz` (eight steps of each variant, a
+runs all pairs, or these, on two GPUs and writes to OUT, as they come: `traces-?.tar.gz` (eight steps of each variant, a
 torch.profiler trace a rank), `step_time_ms.json` (without a profiler, 20 steps, before and after in turns, the slower
 rank, median of five rounds), `log.txt`. A pair that fails is left out, with its reason in the log. What it runs itself,
 once or again behind a pair that took its process along, is
@@ -39,6 +39,27 @@ anything was captured.
 | compress_split | gradients compressed in four buckets, then one all-reduce | four |
 | host_bound | an all-reduce, then an average; the host's batches bound the step: nothing to gain | async_op=True |
 | feed_bound | an all-gather, then other work; copies to the GPU bound the step: nothing to gain | async_op=True |
+
+A second set, written when the first had been looked at. Its pairs run on one GPU as well, as `TRACEVIZ_RANKS=1` has it:
+
+| pair | program | the fix |
+|---|---|---|
+| ppo_kl | PPO over minibatches; `.item()` of how far the policy went, to stop early | the GPU sums it up |
+| unique_nodes | a graph net over sampled neighbours; `torch.unique` of their ids | a sort and as many rows as ids |
+| draft_equal | speculative decoding; `if torch.equal(...)` of drafted and verified tokens | the GPU picks |
+| priorities_numpy | Q-learning; the replay's priorities fetched by `.cpu().numpy()` | they stay on the GPU |
+| tiles_sync | an image upscaled tile by tile, `stream.synchronize()` behind each | none |
+| graph_pin | molecules' graphs, `.to(device)` of pageable features and edges | pin_memory and non_blocking=True |
+| audio_pin | transcription; `.to(device, non_blocking=True)` of pageable waveforms | pin_memory |
+| logits_pin | a teacher's logits, copied to a pageable buffer | a pinned one, non_blocking=True, read a step later |
+| shard_pin | training; a shard of its weights copied to a pageable buffer each step | the same |
+| percentile_stream | percentiles of scans by few blocks, then smoothing, in one stream | percentiles in their own |
+| offload_stream | activations are copied to pinned memory in the stream of the layers | in its own |
+| anchors_stream | older weights, which a penalty needs, fetched in front of forward in its stream | in their own |
+| sinkhorn_graph | 600 small kernels of an optimal transport | a CUDA graph |
+| augment_batch | 96 images augmented one by one | as one batch |
+| detokenize_wait | serving; prefill stands behind the wait for tokens and their text | in front of it |
+| rollout_wait | rollouts go to the host in a side stream; the critic stands behind the wait for it | in front of it |
 """
 
 from __future__ import annotations
@@ -61,7 +82,7 @@ PORT = 29500
 
 def pairs() -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
     """Programs before and after their fix, by the pair's name."""
-    from pairs import collectives, copies, late, launches, nothing, pieces, streams, syncs
+    from pairs import collectives, copies, late, launches, nothing, pieces, reads, sidework, streams, syncs, transfers
 
     return {
         "clip_item": (lambda: syncs.Clipping(read=True), lambda: syncs.Clipping(read=False)),
@@ -95,6 +116,31 @@ def pairs() -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
         "compress_split": (lambda: pieces.Compression(split=False), lambda: pieces.Compression(split=True)),
         "host_bound": (lambda: nothing.HostBound(beside=False), lambda: nothing.HostBound(beside=True)),
         "feed_bound": (lambda: nothing.FeedBound(beside=False), lambda: nothing.FeedBound(beside=True)),
+        "ppo_kl": (lambda: reads.PolicyUpdate(read=True), lambda: reads.PolicyUpdate(read=False)),
+        "unique_nodes": (lambda: reads.SampledGraph(fixed=False), lambda: reads.SampledGraph(fixed=True)),
+        "draft_equal": (lambda: reads.SpeculativeDecoder(check=True), lambda: reads.SpeculativeDecoder(check=False)),
+        "priorities_numpy": (
+            lambda: reads.PrioritizedReplay(read=True),
+            lambda: reads.PrioritizedReplay(read=False),
+        ),
+        "tiles_sync": (lambda: reads.Tiles(wait=True), lambda: reads.Tiles(wait=False)),
+        "graph_pin": (lambda: transfers.GraphBatches(pinned=False), lambda: transfers.GraphBatches(pinned=True)),
+        "audio_pin": (lambda: transfers.Transcription(pinned=False), lambda: transfers.Transcription(pinned=True)),
+        "logits_pin": (lambda: transfers.TeacherCache(pinned=False), lambda: transfers.TeacherCache(pinned=True)),
+        "shard_pin": (
+            lambda: transfers.RollingCheckpoint(pinned=False),
+            lambda: transfers.RollingCheckpoint(pinned=True),
+        ),
+        "percentile_stream": (lambda: sidework.Scans(beside=False), lambda: sidework.Scans(beside=True)),
+        "offload_stream": (
+            lambda: sidework.OffloadedActivations(beside=False),
+            lambda: sidework.OffloadedActivations(beside=True),
+        ),
+        "anchors_stream": (lambda: sidework.Continual(beside=False), lambda: sidework.Continual(beside=True)),
+        "sinkhorn_graph": (lambda: launches.Sinkhorn(graph=False), lambda: launches.Sinkhorn(graph=True)),
+        "augment_batch": (lambda: launches.Augmentation(batched=False), lambda: launches.Augmentation(batched=True)),
+        "detokenize_wait": (lambda: sidework.Serving(first="detokenize"), lambda: sidework.Serving(first="prefill")),
+        "rollout_wait": (lambda: sidework.Rollouts(first="wait"), lambda: sidework.Rollouts(first="critic")),
     }
 
 

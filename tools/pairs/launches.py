@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -68,3 +70,84 @@ class SmallParameters:
             self.optimizer.step()
         with region("zero grads"):
             self.gradient.zero_()
+
+
+class Sinkhorn:
+    """Clusters of equal size by optimal transport: its many short iterations one by one, or as a CUDA graph."""
+
+    def __init__(self, *, graph: bool) -> None:
+        size, width = WIDTH // 8, WIDTH // 4
+        self.images, self.encoder = matrix(size, width), matrix(width, width)
+        self.clusters, self.batch = matrix(size, width), matrix(WIDTH, width)
+        self.kernel, self.rows, self.columns = torch.rand(size, size), torch.ones(size), torch.ones(size)
+        self.targets = torch.zeros(size, width)
+        self.graph = torch.cuda.CUDAGraph() if graph else None
+        if self.graph:
+            self.iterate()
+            torch.cuda.synchronize()
+            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+                self.iterate()
+
+    def iterate(self) -> None:
+        self.columns.fill_(1.0)
+        for _ in range(150):
+            torch.reciprocal(self.kernel @ self.columns, out=self.rows)
+            torch.reciprocal(self.kernel.T @ self.rows, out=self.columns)
+
+    def step(self) -> None:
+        with region("encode images"):
+            y = self.batch @ self.encoder @ self.encoder
+            x = (self.images + y[: len(self.images)]) @ self.encoder
+        with region("similarity"):
+            torch.exp((x @ self.clusters.T).float().clamp(-4, 4), out=self.kernel)
+        with region("sinkhorn"):
+            if self.graph:
+                self.graph.replay()
+            else:
+                self.iterate()
+        with region("assign clusters"):
+            plan = self.rows[:, None] * self.kernel * self.columns
+            self.targets = plan @ self.clusters.float()
+        with region("average targets"):
+            dist.all_reduce(self.targets)
+
+
+class Augmentation:
+    """Each image of a batch is flipped, dimmed and given contrast by kernels of its own, or the batch by a few."""
+
+    def __init__(self, *, batched: bool) -> None:
+        self.batched = batched
+        numbers, count, size = random.Random(0), 96, WIDTH // 64
+        self.drawn = [(numbers.random() < 0.5, numbers.uniform(0.8, 1.2), numbers.random()) for _ in range(count)]
+        flips, dims, contrasts = zip(*self.drawn, strict=True)
+        self.flips = torch.tensor(flips)[:, None, None, None]
+        self.dims = torch.tensor(dims, dtype=torch.float32)[:, None, None, None]
+        self.contrasts = torch.tensor(contrasts, dtype=torch.float32)[:, None, None, None]
+        self.images, self.augmented = torch.rand(count, 3, size, size), torch.zeros(count, 3, size, size)
+        self.stem, self.weight = matrix(3 * size, WIDTH // 8), matrix(WIDTH // 8, WIDTH // 8)
+        self.output = torch.zeros(())
+
+    def augment_each(self) -> None:
+        for image, into, (flip, dim, contrast) in zip(self.images, self.augmented, self.drawn, strict=True):
+            x = (image.flip(2) if flip else image) * dim
+            mean = x.mean()
+            into.copy_(((x - mean) * contrast + mean).clamp(0, 1))
+
+    def augment_all(self) -> None:
+        x = torch.where(self.flips, self.images.flip(3), self.images) * self.dims
+        mean = x.mean((1, 2, 3), keepdim=True)
+        self.augmented.copy_(((x - mean) * self.contrasts + mean).clamp(0, 1))
+
+    def step(self) -> None:
+        with region("augment"):
+            if self.batched:
+                self.augment_all()
+            else:
+                self.augment_each()
+        with region("vision model"):
+            x = self.augmented.transpose(1, 2).flatten(2).flatten(0, 1).to(HALF) @ self.stem
+            for _ in range(12):
+                x = torch.relu(x @ self.weight)
+            self.output = x.float().mean()
+        with region("average embedding"):
+            dist.all_reduce(self.output)
