@@ -130,7 +130,8 @@ def _of_wait(change: DropWait, trace: Trace, tasks: Tasks) -> Safety:
     of_collective, by_collective = units.collective[item] >= 0, units.collective[owner] >= 0
     copied = is_one_of(trace.ops, "kind", ("memcpy",))[units.op[item]]
     flows = _brings_data(trace, tasks)[item] | (by_collective & ~of_collective) | (~of_collective & ~copied)
-    if waited_for_again(trace, tasks)[owner].all():
+    again = waited_for_again(trace, tasks)[owner].all()
+    if again and not _brings_data(trace, tasks)[item].any():
         return Safety.SAFE
     if held[flows].sum() > LITTLE * held.sum():
         return Safety.UNSAFE

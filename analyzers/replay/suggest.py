@@ -13,6 +13,7 @@ import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
+from analyzers.common.records import values
 from analyzers.ordering.lanes import take_or
 from analyzers.replay.changes import (
     Change,
@@ -41,6 +42,7 @@ from analyzers.trace.regions import launched_in
 from analyzers.trace.settings import BLOCKING_LAUNCHES, setting_of
 from analyzers.trace.steps import STEP, numbers_of_ops
 from analyzers.trace.tables import Trace
+from analyzers.verdict.lines import costliest_syncs
 from analyzers.verdict.result import OverlapResult
 
 MOST = 3  # places tried of each kind of change
@@ -83,7 +85,7 @@ def suggested(trace: Trace, tasks: Tasks, a: str, b: str, result: OverlapResult)
     whole = trace.whole or trace
     places = _places(whole, tasks)
     late = [Level(str(Atom("nvtx", one.where))) for one in result.own_work if one.where]
-    found: list[Change] = [*late[:MOST], *_syncing(trace)]
+    found: list[Change] = [*late[:MOST], *_syncing(trace, result)]
     if (a, b) != ("comm", "compute"):
         found += _of_pair(a, b, causes)
     found += _moves(whole, tasks, places)
@@ -114,11 +116,20 @@ REMOVING: dict[str, tuple[type[Change], ...]] = {  # what takes a cause out, the
 }
 
 
-def removing(cause: str, after_sync: bool, suggestions: Sequence[Suggestion]) -> Change | None:
-    """The suggested change that takes a cause out, None where there is none; of launches that a sync made late that."""
+def removing(cause: str, finding: str, after_sync: bool, suggestions: Sequence[Suggestion]) -> Change | None:
+    """The suggested change that takes a cause out, None where there is none; of launches that a sync made late that.
+
+    Of several the one whose place the finding names.
+    """
     kinds = REMOVING["host-sync" if after_sync else cause] if cause in REMOVING else ()
     found = [one.change for kind in kinds for one in suggestions if isinstance(one.change, kind)]
-    return found[0] if found else None
+    return min(found, key=lambda one: not _is_named(one, finding), default=None)
+
+
+def _is_named(change: Change, text: str) -> bool:
+    """Whether a text names a range, an operator or a call that a change is about."""
+    selectors = [value for value in values(change).values() if isinstance(value, str) and ":" in value]
+    return any(one.partition(":")[2].strip('"') in text for one in selectors)
 
 
 def _of_pair(a: str, b: str, causes: set[str]) -> Iterator[Change]:
@@ -167,19 +178,17 @@ def _marks(trace: Trace) -> Mask:
     return is_one_of(trace.ranges, "kind", ("nvtx", "annotation")) & of_codes(code, own)
 
 
-def _syncing(trace: Trace) -> list[Change]:
-    """Host syncs in the steps that count, by how long they leave the GPU idle, then by how long they block the host.
+def _syncing(trace: Trace, result: OverlapResult) -> list[Change]:
+    """Host syncs in the steps that count, the costliest first.
 
     Copies of pageable memory are pinned, where no operator reads a single value.
     """
     used = None if trace.whole is None else np.unique(numbers_of_ops(trace)).tolist()
     found: dict[str, Change] = {}
-    for one in step_syncs([groups_by_rank(trace, used)], 1):
-        where = one.change.partition(" ")[2]
-        if one.is_pageable and where not in found:
-            found[where] = Pin(where)
-        else:
-            found.setdefault(where, DropSync(where, _what_blocks_launches(trace) if one.kind == "launch" else ""))
+    for one in (*costliest_syncs(result), *step_syncs([groups_by_rank(trace, used)], 1)):
+        verb, _, where = one.change.partition(" ")
+        unset = _what_blocks_launches(trace) if one.kind == "launch" else ""
+        found.setdefault(where, Pin(where) if verb == "pin" else DropSync(where, unset))
     return [*found.values()][:MOST]
 
 

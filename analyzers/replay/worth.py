@@ -87,7 +87,7 @@ def _removal(result: OverlapResult, suggestions: Sequence[Suggestion]) -> Change
     if not result.findings:
         return None
     first = result.findings[0].cause
-    return removing(first.cause, 2 * first.after_sync_ns > first.ns, suggestions)
+    return removing(first.cause, first.finding, 2 * first.after_sync_ns > first.ns, suggestions)
 
 
 def _causes(result: OverlapResult, replayed: Replayed, *, everywhere: bool) -> list[str]:

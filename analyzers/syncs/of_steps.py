@@ -67,12 +67,6 @@ class StepSync(Record, frozen=True):
     ranges: str = ""
 
     @property
-    def is_pageable(self) -> bool:
-        """Whether copies of pageable memory block, which pinned memory and `non_blocking=True` would not."""
-        single = SINGLE_VALUE.search(self.origin) or 0 <= self.bytes <= SCALAR_BYTES
-        return self.memory == "pageable" and not single
-
-    @property
     def written(self) -> str:
         """What blocks as it is written, and where."""
         operator = self.origin.partition(" → ")[0] if "::" in self.origin else self.call
@@ -138,6 +132,7 @@ def step_syncs(parts: Iterable[BetweenRanks], steps: int) -> tuple[StepSync, ...
 
 def _of_all(groups: list[tuple[int, SyncGroup]], steps: int) -> StepSync:
     rank, worst = max(groups, key=lambda each: (each[1].gpu_idle_ns + each[1].after_ns, each[1].duration_ns))
+    place = place_of(worst.range, worst.origin, worst.api, worst.kind)
     mine, over = [group for one, group in groups if one == rank], max(steps, 1)
     return StepSync(
         call=plain_call(worst.api),
@@ -158,8 +153,14 @@ def _of_all(groups: list[tuple[int, SyncGroup]], steps: int) -> StepSync:
         steps=steps,
         memory=worst.memory,
         ranges=worst.ranges,
-        change=f"drop-sync {place_of(worst.range, worst.origin, worst.api, worst.kind)}",
+        change=f"{'pin' if is_pageable(worst) else 'drop-sync'} {place}",
     )
+
+
+def is_pageable(one: SyncGroup) -> bool:
+    """Whether copies of pageable memory block, which pinned memory and `non_blocking=True` would not."""
+    single = SINGLE_VALUE.search(one.origin) or 0 <= one.bytes <= SCALAR_BYTES
+    return one.memory == "pageable" and not single
 
 
 def place_of(where: str, chain: str, call: str, kind: str) -> str:
