@@ -51,6 +51,7 @@ from analyzers.trace.steps import bounding_ranges, find_steps, numbers_of_ops, s
 from analyzers.trace.tables import Trace
 
 _MEMORY = re.compile(r"Alloc|Malloc|Free|Register")  # which wait for the GPU without being asked to
+PINNED_GB_S = 25  # of PCIe 4.0 with 16 lanes, as most GPUs have at least: bytes per ns
 GRAPH_DISPATCH_NS = 1_000  # from the end of a node of a CUDA graph to the start of the next
 
 
@@ -71,6 +72,11 @@ class Change(Record, frozen=True):
     def advice_at(self, where: str) -> str:
         """The same, of a place in the program that is known in words."""
         return self.advice
+
+    @property
+    def asks(self) -> str:
+        """What has to hold where the change is not safe, beyond what its advice says."""
+        return ""
 
     @property
     def at_best(self) -> Change:
@@ -144,11 +150,13 @@ class DropSync(Change, frozen=True):
 class Pin(Change, frozen=True):
     """Copies of `where` from and to pageable memory are of pinned memory and non-blocking: their calls return at once.
 
-    They take as long on the GPU: how much faster pinned memory is nothing tells.
+    full_speed : they take as long as the bus needs, not as long as captured, with pieces copied in between by the host.
     """
 
     where: str
+    full_speed: bool = False
     assumes: ClassVar[str] = "the host waits for what is copied to it where it reads it"
+    left_open: ClassVar[str] = f"copies take as long as captured, or as {PINNED_GB_S} GB/s allow: the range has both"
 
     def __str__(self) -> str:
         return f"pin {self.where}"
@@ -162,17 +170,38 @@ class Pin(Change, frozen=True):
         """The same, of a place in the program that is known in words."""
         return f"pin the host memory of the copies {where} and copy with non_blocking=True"
 
+    @property
+    def asks(self) -> str:
+        """What has to hold where the change is not safe, beyond what its advice says."""
+        return "if the host reads them later"
+
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         blocking = self.dropped(trace, tasks)
         _found(blocking, self, "no copy from or to pageable memory blocks its thread there")
+        units = tasks.units
+        if self.full_speed:
+            mine = self._pageable(trace, units) & take_or(issued(trace, tasks, self.where), units.call, False)
+            needs_ns = np.maximum(ints(trace.ops, "bytes")[units.op], 0) / PINNED_GB_S
+            quicker = np.where(mine, np.minimum(units.transfer_ns, needs_ns), units.transfer_ns)
+            tasks = replace(tasks, units=replace(units, transfer_ns=quicker))
         return returning_at_once(tasks, blocking)
+
+    @property
+    def at_best(self) -> Pin:
+        """The same at the speed of the bus."""
+        return Pin(self.where, full_speed=True)
+
+    def _pageable(self, trace: Trace, units: Units) -> Mask:
+        """Which units are copies from or to pageable memory."""
+        found = np.zeros(units.op.size, dtype=bool)
+        for column in ("source_memory", "target_memory"):
+            found |= is_one_of(trace.ops, column, ("pageable",))[units.op]
+        return found
 
     def dropped(self, trace: Trace, tasks: Tasks) -> Mask:
         """Which of `tasks.calls` wait no longer: of the copies, and what waits right after one for nothing but it."""
         calls, units = tasks.calls, tasks.units
-        pageable = np.zeros(units.op.size, dtype=bool)
-        for column in ("source_memory", "target_memory"):
-            pageable |= is_one_of(trace.ops, column, ("pageable",))[units.op]
+        pageable = self._pageable(trace, units)
         waits = np.diff(calls.waits.first) > 0
         for_copies = np.zeros(calls.call.size, dtype=bool)
         for_copies[units.call[pageable & (units.call >= 0)]] = True
@@ -196,7 +225,7 @@ class DropWait(Change, frozen=True):
         (a, _, of_a), (b, _, of_b) = (_called(side).partition(" of ") for side in (self.a, self.b))
         if of_a and of_a == of_b:
             return f"drop the wait of {a} for {b} in {of_a}, unless it needs the result"
-        return f"drop the wait of {_called(self.a)} for {_called(self.b)}, unless it needs the result"
+        return f"drop the wait of {_called(self.a)} for {_called(self.b)}, unless it needs that result"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         units, dropped = tasks.units, self.dropped(trace, tasks)
@@ -226,7 +255,12 @@ class MoveWait(Change, frozen=True):
     @property
     def advice(self) -> str:
         """The change as one would ask for it, with what it takes for granted."""
-        return f"submit {_called(self.a)} and its waits before {_called(self.b)}, unless it needs the result"
+        return f"submit {_called(self.a)}, with its waits, before {_called(self.b)}"
+
+    @property
+    def asks(self) -> str:
+        """What has to hold where the change is not safe, beyond what its advice says."""
+        return f"if {_called(self.a)} needs nothing of it"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         calls = tasks.calls

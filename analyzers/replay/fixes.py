@@ -23,6 +23,7 @@ from analyzers.replay.predict import Replayed
 from analyzers.replay.result import LITTLE_MORE, Prediction, is_fix
 from analyzers.replay.safety import Safety
 from analyzers.replay.suggest import Suggestion
+from analyzers.verdict import fix
 from analyzers.verdict.fix import GAINS
 
 MOST_UNITS = 8_000  # that are run again: of a larger run fewer steps, in a row
@@ -134,21 +135,24 @@ def _predicted(replayed: Replayed, one: _Screened, error: float) -> Iterator[Pre
     except TracevizError:  # with more or less slowdown it would wait for itself
         return
     advice = change.advice_at(where) if where else change.advice
+    advice += f", {change.asks}" if safety is not Safety.SAFE and change.asks else ""
     classed = replace(found, safety=safety.named, likely=safety.weight, least_gain=one.least_gain)
     yield replace(classed, where=where, advice=advice)
 
 
 def _both(replayed: Replayed, found: list[tuple[Prediction, Change]], error: float) -> list[Prediction]:
-    """The first two that gain, together."""
-    gaining = [each for each in found if each[0].tells and each[0].gain_ns > 0][:2]
+    """The first two that gain and may be made, together, where that is more than the better of them brings."""
+    gaining = [each for each in found if each[0].tells and each[0].worth_ns > 0][:2]
     if len(gaining) < 2:
         return []
     try:
         both = replayed.predict([change for _, change in gaining], error)
     except TracevizError:  # what one does leaves the other nothing to change
         return []
-    first = min((one for one, _ in gaining), key=lambda one: one.likely)
-    return [replace(both, safety=first.safety, likely=first.likely)]
+    if both.gain_ns <= max(one.gain_ns for one, _ in gaining):
+        return []
+    asked = [one.safety for one, _ in gaining if one.safety != fix.SAFE]
+    return [replace(both, safety=asked[0] if asked else fix.SAFE, likely=min(one.likely for one, _ in gaining))]
 
 
 def _without_repeated(found: list[_Screened]) -> list[_Screened]:

@@ -111,7 +111,8 @@ class Replayed:
         self.pace: Pace = pace(trace, self.tasks.units, self.tasks.room)
         groups = group_steps(trace)
         self.groups = _of_launched(groups, self.tasks)
-        self.not_launched = int(np.count_nonzero(self.groups.group != groups.group))  # ops of steps
+        no_launch = (groups.group >= 0) & (ints(trace.ops, "launch") < 0)
+        self.not_launched = int(np.count_nonzero(no_launch))  # ops of steps
         self.looked_at, self.counted = self._counted(here)
         if not self.counted.any():
             raise CantReplayError("nothing that is looked at was launched in the capture")

@@ -285,9 +285,15 @@ class WhatIf(Record, frozen=True):
         if best is None:
             return f"{self.reason}."
         if not self.given and self.fix is None:
-            text = f"nothing that the capture suggests saves {percent(GAINS)} of the step of {duration(best.now_ns)}"
-            return f"{text}. {self.bound.sentence}" if self.bound is not None else f"{text}."
+            text = f"no change that the capture suggests saves {percent(GAINS)} of the step by itself{self._together}."
+            return f"{text} {self.bound.sentence}" if self.bound is not None else text
         return f"{best.advice or best.change}: {self.step_in_words(best)}{self._overlap_in_words(best)}."
+
+    @property
+    def _together(self) -> str:
+        """What two changes bring together, where that is enough."""
+        both = next((one for one in self.changes if one.suggested is None and one.gain_ns >= GAINS * one.now_ns), None)
+        return f"; {both.change} together {percent(both.gain_ns / both.now_ns)}" if both is not None else ""
 
     def step_in_words(self, one: Prediction) -> str:
         """Step time now and predicted, with the range."""
@@ -387,6 +393,7 @@ def as_fix(one: Prediction) -> Fix:
         assumes=assumes,
         advice=one.advice,
         where=one.where,
+        tells=one.tells,
     )
 
 

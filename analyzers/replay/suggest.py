@@ -152,7 +152,7 @@ def _places_of_syncs(result: OverlapResult) -> dict[str, str]:
     for one in result.host_syncs:
         what = one.change.partition(" ")[2]
         for verb in ("drop-sync", "pin"):
-            found.setdefault(f"{verb} {what}", one.written)
+            found.setdefault(f"{verb} {what}", f"every {one.written}" if what.startswith("op:") else one.written)
     return found
 
 

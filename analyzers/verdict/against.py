@@ -108,7 +108,7 @@ class StepsAgainst(Record, frozen=True):
         if self.word == SAME or self.gained_ns <= 0:
             return f"nothing gained of the {duration(self.could_ns)} a step that perfect overlap could save"
         if self.gained_ns > self.could_ns:
-            could = f"the {duration(self.could_ns)} that perfect overlap could save"
-            return f"gained {duration(self.gained_ns)} a step, more than {could}: other time was saved, too"
+            most = f"perfect overlap could save {duration(self.could_ns)} of it at most"
+            return f"gained {duration(self.gained_ns)} a step; {most}, so that other time was saved"
         part = part_of(self.gained_ns, self.could_ns, "of the")
         return f"gained {part} a step that perfect overlap could save ({percent(self.gained_ns / self.could_ns)})"

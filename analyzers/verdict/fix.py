@@ -17,7 +17,8 @@ class Fix(Record, frozen=True):
     assumes : what the change takes for granted, "" for nothing. advice : the change as one would ask for it, with what
     it takes for granted. where : in the program, in words, "" where nothing says. rank, device : that decide overlap,
     of which recoverable_ns is how much more there is, with its range, and now_ratio and ratio what it is of what is
-    achievable, as captured and predicted; None where no overlap is predicted.
+    achievable, as captured and predicted; None where no overlap is predicted. tells : whether the range says
+    that the step gets shorter.
     """
 
     change: str
@@ -36,6 +37,7 @@ class Fix(Record, frozen=True):
     recoverable_high_ns: int | None = None
     now_ratio: float | None = None
     ratio: float | None = None
+    tells: bool = True
 
     @property
     def gain_ns(self) -> int:

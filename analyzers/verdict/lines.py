@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping
 from analyzers.common.records import Record
 from analyzers.common.wording import count_of, duration, part_of, percent, shortened, size
 from analyzers.overlap.measure import RankOverlap
-from analyzers.syncs.of_steps import WRITTEN, StepSync
+from analyzers.syncs.of_steps import MATTERS, WRITTEN, StepSync
 from analyzers.verdict.bound import Bound
 from analyzers.verdict.fix import GAINS, SAFE, Fix
+from analyzers.verdict.profiler import MANIFEST
 from analyzers.verdict.told import Told
 
 DIFFER = 0.01  # of what could overlap: apparent and real times that differ by less are told as one
@@ -64,8 +65,7 @@ def _after_the_verdict(result: Told) -> Iterator[tuple[str, str]]:
     if result.bound is not None:
         yield "bound", _bound(result, result.bound)
         yield "ceiling", result.bound.ceiling_sentence(result.names)
-    if result.profiler is not None and result.profiler.weight >= TELLING:
-        yield "profiler", result.profiler.sentence
+    yield "profiler", _profiler(result)
     yield "cause", _cause(result, rank)
     yield "sync", _sync(result)
     yield "fix", _fix(result)
@@ -110,8 +110,9 @@ def _cause(result: Told, rank: RankOverlap) -> str:
     found = result.findings
     if not found or (result.passed and rank.missed_ns < LITTLE * rank.could_overlap_ns):
         return ""
-    steps = max(result.stake.steps if result.stake else 0, 1)
-    ns, missed_ns = (round(each / steps) for each in (found[0].ns, rank.missed_ns))
+    typical = rank.typical
+    missed_ns = typical.could_overlap_ns - typical.real_overlap_ns if typical.step is not None else rank.missed_ns
+    ns = round(missed_ns * found[0].ns / max(rank.missed_ns, 1))
     all_of_it = duration(missed_ns) == duration(ns)
     share = f"all {duration(ns)}" if all_of_it else part_of(ns, missed_ns)
     of = f" ({share} missed)."
@@ -131,6 +132,18 @@ def _bound(result: Told, one: Bound) -> str:
     return f"{head}{whose}{colon}{rest}"
 
 
+def _profiler(result: Told) -> str:
+    """The profiler's weight, where it matters; of a host-bound step that it is not known, for it slows the host."""
+    one = result.profiler
+    if one is not None and one.weight >= TELLING:
+        return one.sentence
+    if one is not None and one.source == MANIFEST:
+        return ""
+    if result.bound is None or result.bound.kind != "host-bound":
+        return ""
+    return "How much of it is the profiler's is not known: it slows every launch (traceviz collect measures it)."
+
+
 def _is_profilers(result: Told, cause: str) -> bool:
     """Whether the profiler slows the program so much that it may have made what is late late."""
     return result.profiler is not None and result.profiler.is_heavy and cause in ("late-launch", "peer-wait")
@@ -148,7 +161,8 @@ def costliest_syncs(result: Told) -> list[StepSync]:
 
 def _sync(result: Told) -> str:
     """The host sync that costs most, where it blocks what for how long, and how many more there are."""
-    found = [one for one in costliest_syncs(result) if one.hidden]
+    step_ns = result.bound.step_ns if result.bound is not None else 0
+    found = [one for one in costliest_syncs(result) if max(one.blocked_ns, one.idle_ns) >= MATTERS * step_ns]
     if not found:
         return ""
     one = found[0]
@@ -159,8 +173,8 @@ def _sync(result: Told) -> str:
     at = f" at {one.frame}" if one.frame else ""
     each = " a step" if one.steps else ""
     cost = f" blocks the host {duration(one.blocked_ns)}{each}, GPU idle {duration(one.idle_ns)}"
-    more = f"; {count_of(len(found) - 1, 'more hidden sync')}" if found[1:] else ""
-    return _in_two_rows(f"Hidden sync: {what}{copied}{where}{at}", f"{cost}{more}.")
+    more = f"; {count_of(len(found) - 1, 'more sync')}" if found[1:] else ""
+    return _in_two_rows(f"{'Hidden' if one.hidden else 'Host'} sync: {what}{copied}{where}{at}", f"{cost}{more}.")
 
 
 def _fix(result: Told) -> str:
@@ -176,7 +190,7 @@ def _fix(result: Told) -> str:
 
 def fix_sentence(one: Fix) -> str:
     """A fix with the step now and then; what is not surely safe as a question."""
-    named = "Fix" if one.safety == SAFE else "Perhaps"
+    named = "Fix" if one.safety == SAFE and one.tells else "Perhaps"
     return _in_two_rows(f"{named}: {one.advice}", f": predicted {one.step_in_words}.")
 
 

@@ -17,6 +17,7 @@ from analyzers.common.records import Record
 from analyzers.trace.tables import Process
 from analyzers.verdict.bound import RankBound
 
+LEAST = 1.01  # that the profiler's own overhead has to add to say anything
 HEAVY = 1.25  # from this weight on, late launches and late ranks may be the profiler's
 MANIFEST, OVERHEAD_EVENTS = "manifest", "overhead-events"  # values of `ProfilerWeight.source`
 
@@ -70,7 +71,8 @@ def _by_overhead(steps: Sequence[RankBound]) -> ProfilerWeight | None:
     slowest = max(steps, key=lambda one: (one.step_ns, one.idle_profiler_ns), default=None)
     if slowest is None or not slowest.tells_profiler:
         return None
-    return _weighed(OVERHEAD_EVENTS, slowest.step_ns, slowest.step_ns - slowest.idle_profiler_ns)
+    found = _weighed(OVERHEAD_EVENTS, slowest.step_ns, slowest.step_ns - slowest.idle_profiler_ns)
+    return found if found is not None and found.weight >= LEAST else None  # less says nothing of what is on no record
 
 
 def _weighed(source: str, captured: int, real: int) -> ProfilerWeight | None:

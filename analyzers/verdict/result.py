@@ -257,12 +257,20 @@ class OverlapResult(Record, frozen=True):
         if self.passed is None:
             pair = f"{self.names[0]} and {self.names[1]}: " if self.job.deciding else ""
             return f"{pair}{self.reason}{'' if self.reason.endswith('?') else '.'}"
-        return f"{self.figure}, threshold {percent(self.bar)} ({self.whose})."
+        return self._against_the_threshold(self.whose)
+
+    def _against_the_threshold(self, whose: str) -> str:
+        return f"{self.figure}, threshold {percent(self.bar)} ({whose})."
 
     @property
     def first_sentence(self) -> str:
         """The verdict, and how the step stands against the baseline's where there is one."""
-        return f"{self.sentence} {self.against.sentence}" if self.against is not None else self.sentence
+        if self.against is None:
+            return self.sentence
+        decides = self.job.deciding
+        brief = self.passed is not None and decides is not None
+        verdict = self._against_the_threshold(self.device_labels.name(*decides)) if brief and decides else self.sentence
+        return f"{verdict} {self.against.sentence}"
 
     @property
     def figure(self) -> str:

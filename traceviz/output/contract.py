@@ -108,7 +108,7 @@ def fix(one: Fix | None) -> Json | None:
     if one is None:
         return None
     steps = _fields(one, "now_step_ns", "step_ns", "step_low_ns", "step_high_ns")
-    return {"change": one.change, "class": one.safety, **steps, **_fields(one, "assumes", "where", "advice")}
+    return {"change": one.change, "class": one.safety, **steps, **_fields(one, "assumes", "where", "advice", "tells")}
 
 
 def _remedy(one: Fix | None) -> Json | None:

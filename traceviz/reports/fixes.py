@@ -19,7 +19,13 @@ TOO_MANY = "the run is large, and trying all that it suggests takes a while: tra
 
 def best_fixes(result: WhatIf) -> list[Prediction]:
     """The changes to try first, of those that gain more than next to nothing, and whose range tells something."""
-    return [one for one in result.to_try if one.tells and one.gain_ns > LITTLE_MORE * one.now_ns][:MOST_FIXES]
+    named = result.fix.change if result.fix is not None else ""
+    may_be = [one for one in result.to_try if one.worth_ns > 0]
+    return [one for one in may_be if one.change == named or _gains(one)][:MOST_FIXES]
+
+
+def _gains(one: Prediction) -> bool:
+    return one.tells and one.gain_ns > LITTLE_MORE * one.now_ns
 
 
 def blocks(result: WhatIf) -> list[Block]:

@@ -14,6 +14,7 @@ from analyzers.syncs.of_steps import StepSync
 from analyzers.trace.overhead import DISTORTED
 from analyzers.verdict.findings import Finding, findings
 from analyzers.verdict.gain import Gain
+from analyzers.verdict.lines import costliest_syncs
 from analyzers.verdict.result import OverlapResult
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table, worded
 from traceviz.output.quantities import (
@@ -309,7 +310,7 @@ def _without_the_cause(result: OverlapResult) -> list[Block]:
 def _of_hosts(result: OverlapResult, *, verbose: bool) -> list[Block]:
     """Host syncs in the steps, and what makes a rank late, whatever overlap they cost; the costliest first."""
     most = None if verbose else MOST_OF_HOSTS
-    found = (("Host syncs in the steps", result.host_syncs), ("Late by work of its own", result.own_work))
+    found = (("Host syncs in the steps", costliest_syncs(result)), ("Late by work of its own", result.own_work))
     return [Bullets(title, [_of_host(one) for one in some[:most]]) for title, some in found if some]
 
 
