@@ -14,6 +14,7 @@ for path in "${alone[@]}"; do options+=(--baseline "$path"); done
 [[ -z $RANKS ]] || options+=(--ranks "$RANKS")
 [[ -z $NSYS ]] || options+=(--nsys "$NSYS")
 [[ $ACCEPT_APPARENT != true ]] || options+=(--accept-apparent)
+[[ ${REQUIRE_FASTER:-} != true ]] || options+=(--require-faster)
 
 code=0
 rm -f "$OUTPUT/summary.md"

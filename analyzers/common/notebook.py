@@ -26,6 +26,7 @@ def card(
     *,
     mood: str = "",
     texts: Sequence[str] = (),
+    lines: Sequence[str] = (),
     notes: Sequence[str] = (),
     warnings: Sequence[TraceWarning] = (),
 ) -> str:
@@ -35,10 +36,12 @@ def card(
     ----------
     mood : "good", "middle", "bad" or "".
     texts : headers of the columns that are set to the left.
-    notes : what to mind before the warnings.
+    lines : what to say first, each in its own line. notes : what to mind before the warnings.
     """
     badge = f"background:{_MOODS[mood]};color:#fff;padding:1px 8px;border-radius:4px;font-weight:600"
     parts = [f'<p style="margin:.3em 0"><span style="{badge}">{shown(word)}</span> {shown(sentence)}</p>']
+    if lines:
+        parts.append(f'<p style="margin:.2em 0">{"<br>".join(map(shown, lines))}</p>')
     if headers:
         parts.append(_table(headers, in_one_unit([[*map(_text, row)] for row in rows]), texts))
     more = len(rows) - MOST_ROWS

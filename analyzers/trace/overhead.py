@@ -142,7 +142,8 @@ def distorted_steps(
     shares = "; ".join(_in_words(step, by_step[step]) for step in worst_first[:MOST_STEPS])
     more = f"; and over {percent(DISTORTS)} of {len(by_step) - MOST_STEPS} more" if len(by_step) > MOST_STEPS else ""
     others = sorted({step for _, step in among or ()} - set(by_step))
-    text = f"The profiler's own work took {shares}{more}. Times in these steps include it: {_remedy(set(by_step), others if among is not None else None, left_out)}."
+    remedy = _remedy(set(by_step), others if among is not None else None, left_out)
+    text = f"The profiler's own work took {shares}{more}. Times in these steps include it: {remedy}."
     return (TraceWarning(DISTORTED, text),)
 
 

@@ -321,11 +321,19 @@ class OverlapResult(Record, frozen=True):
         ]
         text = f"A = {self.a}, B = {self.b}. {self.first_sentence}"
         mood = self.mood
-        notes = [one.text for one in self.lines[1:]]
-        notes += [f"overlap costs: {self.cost_sentence}"] if self.cost_sentence else []
+        lines = [one.text for one in self.lines[1:]]
+        notes = [f"overlap costs: {self.cost_sentence}"] if self.cost_sentence else []
         notes += [f"claim: {self.claim.words}"] if self.claim else []
         return card(
-            self.verdict, text, headers, rows, mood=mood, texts=("mostly by",), notes=notes, warnings=self.warnings
+            self.verdict,
+            text,
+            headers,
+            rows,
+            mood=mood,
+            texts=("mostly by",),
+            lines=lines,
+            notes=notes,
+            warnings=self.warnings,
         )
 
     def __repr__(self) -> str:
