@@ -39,6 +39,7 @@ from analyzers.replay.edits import (
     with_gaps,
     without_host_work,
 )
+from analyzers.replay.hosts import COST_NS
 from analyzers.replay.model import HostCalls, Lists, Tasks, Units
 from analyzers.replay.named import host_call, issued, occurrences, selection_of, stretches, units_of
 from analyzers.select.language import in_plain_words, parse
@@ -179,11 +180,11 @@ class Pin(Change, frozen=True):
         blocking = self.dropped(trace, tasks)
         _found(blocking, self, "no copy from or to pageable memory blocks its thread there")
         units = tasks.units
-        if self.full_speed:
-            mine = self._pageable(trace, units) & take_or(issued(trace, tasks, self.where), units.call, False)
-            needs_ns = np.maximum(ints(trace.ops, "bytes")[units.op], 0) / PINNED_GB_S
-            quicker = np.where(mine, np.minimum(units.transfer_ns, needs_ns), units.transfer_ns)
-            tasks = replace(tasks, units=replace(units, transfer_ns=quicker))
+        mine = self._pageable(trace, units) & take_or(issued(trace, tasks, self.where), units.call, False)
+        submitted = np.where(mine, np.minimum(units.submitted_ns, COST_NS), units.submitted_ns)
+        needs_ns = np.maximum(ints(trace.ops, "bytes")[units.op], 0) / PINNED_GB_S
+        quicker = np.where(mine & self.full_speed, np.minimum(units.transfer_ns, needs_ns), units.transfer_ns)
+        tasks = replace(tasks, units=replace(units, submitted_ns=submitted, transfer_ns=quicker))
         return returning_at_once(tasks, blocking)
 
     @property
@@ -199,14 +200,13 @@ class Pin(Change, frozen=True):
         return found
 
     def dropped(self, trace: Trace, tasks: Tasks) -> Mask:
-        """Which of `tasks.calls` wait no longer: of the copies, and what waits right after one for nothing but it."""
+        """Which of `tasks.calls` hold the host up no longer: the copies' own, which fill a buffer, and what waits for them."""
         calls, units = tasks.calls, tasks.units
         pageable = self._pageable(trace, units)
-        waits = np.diff(calls.waits.first) > 0
         for_copies = np.zeros(calls.call.size, dtype=bool)
         for_copies[units.call[pageable & (units.call >= 0)]] = True
         for_copies[calls.waits.owner[pageable[calls.waits.items]]] = True
-        return issued(trace, tasks, self.where) & waits & for_copies
+        return issued(trace, tasks, self.where) & for_copies
 
 
 class DropWait(Change, frozen=True):
