@@ -200,7 +200,7 @@ class Pin(Change, frozen=True):
         return found
 
     def dropped(self, trace: Trace, tasks: Tasks) -> Mask:
-        """Which of `tasks.calls` hold the host up no longer: the copies' own, which fill a buffer, and what waits for them."""
+        """Which of `tasks.calls` return at once: the copies' own, which fill a buffer, and what waits for them."""
         calls, units = tasks.calls, tasks.units
         pageable = self._pageable(trace, units)
         for_copies = np.zeros(calls.call.size, dtype=bool)
