@@ -18,6 +18,7 @@ from analyzers.compare.step_times import StepTimes, step_times_of
 from analyzers.compare.steps import pick, slowest
 from analyzers.overlap.job import Job
 from analyzers.trace.narrow import EVERYTHING, Narrowing, counted
+from analyzers.trace.programs import differ
 from analyzers.trace.run import ALL, PartitionedRun, as_run
 from analyzers.trace.step_table import excluded
 from analyzers.trace.tables import Trace
@@ -120,6 +121,8 @@ def with_baseline(
     held = found if _is_all(found, run, parts[1], narrowing) else _again(found, run, parts[1], accept_apparent)
     lost = [untrusted(side.run, part) for side, part in zip(sides, parts, strict=True)]
     unsure = "; ".join(f"{name}: {why}" for name, why in zip((BASELINE, THIS_RUN), lost, strict=True) if why)
+    if differ(*traces):
+        unsure = unsure or "the two hardly run the same program, by the names of their kernels and ranges"
     if common.reason:
         step = StepsAgainst(INCONCLUSIVE, reason=common.reason, different_profilers=profilers)
     else:

@@ -174,7 +174,9 @@ def _places(trace: Trace, tasks: Tasks) -> _Places:
 def _marks(trace: Trace) -> Mask:
     """Ranges that a program marks: no steps, and none of operators, of autograd or of a communication library."""
     code, texts = codes(trace.ranges, "name")
-    own = [not (STEP.match(one) or "::" in one or one.lower().startswith("nccl")) for one in texts]
+    own = [
+        bool(one.strip()) and not (STEP.match(one) or "::" in one or one.lower().startswith("nccl")) for one in texts
+    ]
     return is_one_of(trace.ranges, "kind", ("nvtx", "annotation")) & of_codes(code, own)
 
 

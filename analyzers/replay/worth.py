@@ -28,6 +28,7 @@ from analyzers.trace.devices import DeviceKey
 from analyzers.trace.narrow import Narrowing, counted, speaks_by_step
 from analyzers.trace.run import ALL, PartitionedRun, as_run
 from analyzers.trace.tables import Trace
+from analyzers.verdict.findings import most_alike_first
 from analyzers.verdict.fix import Fix
 from analyzers.verdict.result import OverlapResult
 
@@ -132,7 +133,7 @@ class _Worth:
         """A rank with what its causes are worth, those first that are worth most."""
         device = rank.rank, rank.device
         found = [self._of_cause(one, device) for one in rank.missed]
-        return replace(rank, missed=tuple(sorted(found, key=lambda one: -one.weight_ns)))
+        return replace(rank, missed=tuple(most_alike_first(found, lambda one: one.weight_ns, lambda one: one.ns)))
 
     def _of_cause(self, one: Missed, device: DeviceKey) -> Missed:
         runs = self.runs.get(one.cause)

@@ -57,6 +57,9 @@ class _Program(msgspec.Struct, frozen=True):
         return all(found) or (many and False not in found)
 
 
+_KINDS = ("kernels", "names")
+
+
 def _differ(one: Names, other: Names) -> bool | None:
     """Whether two ranks' names differ; None where there are too few to tell."""
     fewer, both = min(len(one), len(other)), len(one & other)
@@ -90,6 +93,15 @@ def check_programs(trace: Trace) -> Trace:
             raise TracevizError(f"{text[0].upper()}{text[1:]}, and {why}.", hint="Give the captures of one run only.")
         return trace.warn(DOUBTED, f"{text}; {why}")
     return _check_calls(trace, groups)
+
+
+def differ(one: Trace, other: Trace) -> bool:
+    """Whether two runs are hardly of one program, by all that their ranks run."""
+    whole = [
+        _Program(*(frozenset().union(*(getattr(each, kind) for each in _programs(trace).values())) for kind in _KINDS))
+        for trace in (one, other)
+    ]
+    return whole[0].differs(whole[1])
 
 
 def _check_calls(trace: Trace, groups: Mapping[int, Groups]) -> Trace:

@@ -265,6 +265,7 @@ def answer(
     for side, selector in enumerate(selectors):
         notes += about_graphs(sum(part.sides[side].graphs for part in parts), selector)
     steps = len({step for part in parts for _, step in part.worked if step >= 0})
+    steps = steps if run.steps is None or run.steps.source else 0  # ranges that are no steps may be numbered, too
     if passed is not None:
         notes += about_instances(ranks)
     bound = bound_of((one for part in parts for one in part.device_steps), None)

@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
 from analyzers.common.records import Record
 from analyzers.overlap.measure import Missed, RankOverlap
+
+ALIKE = 0.1  # of the first's worth: by so much no replay tells causes apart
+_One = TypeVar("_One")
+
+
+def most_alike_first(
+    found: Iterable[_One], worth: Callable[[_One], float], held: Callable[[_One], float]
+) -> list[_One]:
+    """By worth, the most first; of those alike the one that blocked most."""
+    left, ordered = sorted(found, key=lambda one: (worth(one), held(one)), reverse=True), []
+    while left:
+        alike = [one for one in left if worth(one) >= worth(left[0]) * (1 - ALIKE)] or left[:1]
+        ordered.append(max(alike, key=held))
+        left.remove(ordered[-1])
+    return ordered
 
 
 class Finding(Record, frozen=True):
@@ -28,7 +46,7 @@ def findings(rank: RankOverlap) -> list[Finding]:
         ns = one.ns + followed_ns if one is sync else one.ns - followed_ns if one is late else one.ns
         if ns:
             found.append(Finding(ns, one.finding, one))
-    return sorted(found, key=_weight, reverse=True)
+    return most_alike_first(found, lambda one: _weight(one)[0], lambda one: one.ns)
 
 
 def _weight(one: Finding) -> tuple[int, int]:

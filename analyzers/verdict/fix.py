@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analyzers.common.records import Record
-from analyzers.common.wording import from_to, span
+from analyzers.common.wording import Times
 
 SAFE, CONDITIONAL, UNSAFE, DIAGNOSIS = "safe", "conditional", "unsafe", "diagnosis"
 GAINS = 0.02  # of the step: a change that is predicted to gain less is no fix
@@ -47,4 +47,6 @@ class Fix(Record, frozen=True):
     @property
     def step_in_words(self) -> str:
         """The step now and then, with its range."""
-        return f"step {from_to(self.now_step_ns, self.step_ns)} (range {span(self.step_low_ns, self.step_high_ns)})"
+        open_ = "" if self.tells else ": may gain nothing"
+        times = self.now_step_ns, self.step_ns, self.step_low_ns, self.step_high_ns
+        return Times(f"step {{}} → {{}} {{unit}} (range {{}}–{{}} {{unit}}{open_})", *times)

@@ -20,6 +20,7 @@ from analyzers.verdict.profiler import MANIFEST
 from analyzers.verdict.told import Told
 
 DIFFER = 0.01  # of what could overlap: apparent and real times that differ by less are told as one
+APART = 0.03  # of a step: two ranks' that differ by more are told apart
 LITTLE = 0.05  # of what is achievable: where the threshold is met, why less than this was missed is not told
 RACES = {"missing-wait": "Possible race", "rests-on-host-sync": "Order at risk"}
 LOSSES = dict.fromkeys(("lost-work", "unread-work", "unreadable-events", "dropped-events", "skipped-bad"), "Lost")
@@ -35,6 +36,7 @@ _SHORTER = (
     (re.compile(r": launches return only once their kernels are done \((.+)\)"), r", \1"),
     (re.compile(r" before it launched [^:,]+|; the host was still behind the GPU when it launched .+"), ""),
 )
+_SHORTER_PARTS = (("waiting for late ranks", "late ranks"), ("waiting for events", "events"), ("exposed ", ""))
 # Spaces at which no row ends: between a number and its unit, and between what is numbered and its number.
 _KEPT = re.compile(
     r"(?<=\d) (?=(?:%|ns|µs|ms|s|B|[KMGT]iB)(?!\w))|(?:(?<=\brank)|(?<=\branks)|(?<=\bdevice)|(?<=\bstream)) (?=\d)"
@@ -129,7 +131,10 @@ def _bound(result: Told, one: Bound) -> str:
     """Where the time of a step goes, and of whose."""
     head, colon, rest = one.sentence.partition(": ")
     whose = f" on {result.device_labels.name(one.rank, one.device)}" if len(one.ranks) > 1 else ""
-    return f"{head}{whose}{colon}{rest}"
+    text = f"{head}{whose}{colon}{rest}"
+    for long, short in _SHORTER_PARTS:
+        text = text if _fits(text) else text.replace(long, short)
+    return text
 
 
 def _profiler(result: Told) -> str:
@@ -181,17 +186,18 @@ def _fix(result: Told) -> str:
     """The fix in a sentence, or that there is none, and what bounds the step instead."""
     one = result.fix
     if one is not None:
-        return fix_sentence(one)
+        other = result.bound is not None and abs(result.bound.step_ns - one.now_step_ns) > APART * one.now_step_ns
+        return fix_sentence(one, " on the slowest rank" if other and len(result.ranks) > 1 else "")
     if not result.was_replayed:
-        return ""
+        return _in_two_rows(f"No fix was looked for: {result.worth_unknown}", ".") if result.worth_unknown else ""
     bound = f" The step is {result.bound.kind}." if result.bound is not None else ""
     return f"No fix: nothing that the capture suggests saves {percent(GAINS)} of the step.{bound}"
 
 
-def fix_sentence(one: Fix) -> str:
-    """A fix with the step now and then; what is not surely safe as a question."""
+def fix_sentence(one: Fix, whose: str = "") -> str:
+    """A fix with the step now and then, of `whose`; what is not surely safe as a question."""
     named = "Fix" if one.safety == SAFE and one.tells else "Perhaps"
-    return _in_two_rows(f"{named}: {one.advice}", f": predicted {one.step_in_words}.")
+    return _in_two_rows(f"{named}: {one.advice}", f": predicted {one.step_in_words}{whose}.")
 
 
 def _fits(text: str) -> bool:

@@ -270,7 +270,7 @@ class OverlapResult(Record, frozen=True):
         decides = self.job.deciding
         brief = self.passed is not None and decides is not None
         verdict = self._against_the_threshold(self.device_labels.name(*decides)) if brief and decides else self.sentence
-        return f"{verdict} {self.against.sentence}"
+        return f"{verdict.replace(' achievable a step:', ':', 1)} {self.against.sentence}"
 
     @property
     def figure(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from analyzers.common.errors import TraceWarning
@@ -46,6 +46,14 @@ class Told(Protocol):
     @property
     def deciding_window(self) -> RankOverlap | None:
         """Of its windows the one that decides."""
+
+    @property
+    def ranks(self) -> Sequence[RankOverlap]:
+        """Of every rank and device."""
+
+    @property
+    def worth_unknown(self) -> str:
+        """Why nothing is predicted, "" where something is."""
 
     @property
     def ranks_given(self) -> int:
