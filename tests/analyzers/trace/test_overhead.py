@@ -58,8 +58,8 @@ def test_a_step_that_the_profiler_distorts_is_named_though_the_capture_is_long()
     (warning,) = with_distorted_steps(trace).warnings
     assert warning.code == "profiler-distorts"
     assert warning.message == (
-        "The profiler's own work took 30 % of step 4 on rank 0; 10 % of step 2 on rank 0. How long that takes, and "
-        "what is late in it, is not the program's alone: leave them out (--steps), or record less."
+        "The profiler's own work took 30 % of step 4 on rank 0; 10 % of step 2 on rank 0. Times in these "
+        "steps include it: leave them out (--steps), or record less."
     )
 
 

@@ -332,7 +332,8 @@ def _worth(result: OverlapResult, rank: RankOverlap) -> Block:
     note = "Worth: more real overlap if the cause were gone everywhere, on all ranks; predicted by replay."
     note += " Then: the next bottleneck." if others else ""
     if not told:
-        note = f"What each is worth is not known: {result.worth_unknown}." if result.worth_unknown else ""
+        why = f": {result.worth_unknown}" if result.was_replayed else ""  # else the first lines say it
+        note = f"What each is worth is not known{why}." if result.worth_unknown else ""
     name = result.device_labels.name(rank.rank, rank.device)
     return Table(headers, rows, f"What stopped overlap on {name}", frozenset(headers[1:]), note)
 
