@@ -14,6 +14,8 @@ from analyzers.ordering.lanes import take_or
 from analyzers.replay.hosts import COST_NS
 from analyzers.replay.model import HostCalls, Lists, Room, Tasks, Units
 
+PERIODS = range(1, 7)  # kernels of one piece of work, of which several like ones follow each other
+
 
 class Blocks(msgspec.Struct, frozen=True):
     """Disjoint pieces of a thread's time, sorted, and when each comes instead: earlier."""
@@ -291,7 +293,8 @@ def fed_by(units: Units, waiting: Ints, feeds: Ints, instead: Ints) -> Units:
 def shares_of_alike(lane: Ints, feeds: Ints, kind: Ints, pieces: int, ends: Ints) -> Ints:
     """Of each feed's run of like kernels the last of each share, -1 where there are fewer than pieces.
 
-    A run ends with the feed, and begins behind one of `ends` or what is not like it, on their lane.
+    A run ends with the feed, and begins behind one of `ends`, or behind what is not like it, on their lane. Like is
+    the same kernel, or the same few kernels in turns (`PERIODS`): pieces of work that each take several.
 
     Parameters
     ----------
@@ -302,15 +305,23 @@ def shares_of_alike(lane: Ints, feeds: Ints, kind: Ints, pieces: int, ends: Ints
     [[0, 3], [4, 5]]
     >>> shares_of_alike(lane, feeds, kind, 2, ends=np.array([1, 3, 5])).tolist()
     [[-1, -1], [4, 5]]
+    >>> shares_of_alike(lane, np.array([5]), np.array([7, -1, 1, 2, 1, 2]), 2, ends=np.array([5])).tolist()
+    [[3, 5]]
     """
     rows = np.flatnonzero(kind >= 0)
     rows = rows[np.argsort(lane[rows], kind="stable")]
     place = np.full(kind.size, -1)
     place[rows] = np.arange(rows.size)
-    begins = np.append(True, (np.diff(lane[rows]) != 0) | (np.diff(kind[rows]) != 0) | np.isin(rows, ends)[:-1])
-    start = np.maximum.accumulate(np.where(begins[: rows.size], np.arange(rows.size), 0))
+    number = np.arange(rows.size)
+    cut = np.append(True, (np.diff(lane[rows]) != 0) | np.isin(rows, ends)[:-1])[: rows.size]
+    earliest = np.maximum.accumulate(np.where(cut, number, 0))
     at = place[feeds]
-    first = take_or(start, at)
-    count = at - first + 1
-    share = first[:, None] + np.arange(1, pieces + 1) * count[:, None] // pieces - 1
-    return np.where(((at >= 0) & (count >= pieces))[:, None], take_or(rows, share), -1)
+    found = np.full((feeds.size, pieces), -1)
+    for period in PERIODS:
+        unlike = np.append(np.ones(min(period, rows.size), bool), kind[rows][period:] != kind[rows][:-period])
+        first = np.maximum(np.maximum.accumulate(np.where(unlike, number, 0)) - period + 1, earliest)
+        times = (at - take_or(first, at, 0) + 1) // period
+        share = at[:, None] - (times[:, None] - np.arange(1, pieces + 1) * times[:, None] // pieces) * period
+        enough = (at >= 0) & (times >= pieces) & (found[:, 0] < 0)
+        found = np.where(enough[:, None], take_or(rows, share), found)
+    return found

@@ -25,6 +25,7 @@ from analyzers.replay.model import Tasks, Units
 from analyzers.replay.named import units_of
 from analyzers.trace.columns import ints, is_one_of
 from analyzers.trace.kernels import operations
+from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.steps import numbers_of_ops
 from analyzers.trace.tables import Trace
 from analyzers.verdict import fix
@@ -169,20 +170,24 @@ def _brings_data(trace: Trace, tasks: Tasks) -> Mask:
 
 
 def _of_stream(change: OwnStream, trace: Trace, tasks: Tasks) -> Safety:
-    """A question: but of copies nothing says that what comes behind it on its stream does not need it.
+    """A question; of computation nothing says that what comes behind it on its stream does not need it.
 
-    Unsafe where a collective comes right behind it on its stream: that sends what it computed; and of a phase of the
-    step, which the next one needs.
+    Unsafe where a collective comes right behind it on its stream: that sends what it computed; of a phase of the step,
+    which the next one needs; and where it takes a join of the program's along.
     """
     if phase_of(change.where) >= 0:
         return Safety.UNSAFE
     units = tasks.units
     moved = units_of(trace, tasks, change.where)
-    copies = is_one_of(trace.ops, "kind", ("memcpy",))[units.op]
+    copies = (units.collective >= 0) | is_one_of(trace.ops, "kind", ("memcpy",))[units.op]
     behind = (units.previous >= 0) & ~moved & take_or(moved, units.previous, False)
     ends = np.unique(units.previous[behind])
     sends = behind & (units.collective >= 0) & ~np.isin(operations(trace), ("recv",))[units.op]
     if np.count_nonzero(sends) > ends.size / 2:
+        return Safety.UNSAFE
+    owner, item = units.waits.owner, units.waits.items
+    joins = ~np.isin(units.lane[item], main_streams(trace, units)) & (units.collective[item] < 0)
+    if (moved[owner] & ~moved[item] & joins).any():  # what stays on its stream is behind those waits, too
         return Safety.UNSAFE
     return Safety.CONDITIONAL if copies[moved].all() else Safety.DOUBTFUL
 
@@ -238,15 +243,17 @@ def held_by_waits(tasks: Tasks) -> Ints:
 
 
 def _waits_at_once(trace: Trace, tasks: Tasks) -> Mask:
-    """Of each unit whether its thread made a stream wait for it before it launched anything else.
+    """Of each unit whether its thread made a stream wait for it before it launched anything else, and entered a range.
 
-    So do synchronous collectives; what is waited for later is waited for where the program needs it.
+    So do synchronous collectives; what is waited for later, or elsewhere, is waited for where the program needs it.
     """
     units, calls = tasks.units, tasks.calls
     linked = trace.once(Ordering).linked
     found = np.zeros(units.op.size, dtype=bool)
     if not linked.wait_lane.size:
         return found
+    marked = np.flatnonzero(is_one_of(trace.ranges, "kind", ("nvtx", "annotation")))
+    marks = RangeIndex(trace.ranges, marked)
     launched = np.flatnonzero(units.call >= 0)
     for (lane,), rows in rows_by_key(units.lane[launched]).items():
         waits = np.sort(linked.calls.waits.start_ns[linked.waits.source == lane])
@@ -257,7 +264,10 @@ def _waits_at_once(trace: Trace, tasks: Tasks) -> Mask:
             following = np.minimum(call + 1, calls.call.size - 1)
             same = (following > call) & (calls.thread[following] == calls.thread[call])
             then = np.where(same, calls.start_ns[following], MAX_NS)
-            found[launched[rows]] = waited < then
+            process, thread = (ints(trace.api, name)[calls.call[call]] for name in ("process", "thread"))
+            around = marks.innermost(process, thread, np.minimum(waited, calls.end_ns.max()))
+            before = (around < 0) | (take_or(ints(trace.ranges, "start_ns")[marked], around) <= calls.start_ns[call])
+            found[launched[rows]] = (waited < then) & before
     return found
 
 

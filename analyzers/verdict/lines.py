@@ -28,6 +28,7 @@ TELLING = 1.1  # times the real step: a lighter profiler is not told of
 ROW, ROWS = 84, 2  # letters of a row of a terminal, behind the mark of a list, and rows of a line
 LONGEST_NAME = 40  # letters of a range's name
 
+_PART = re.compile(r"[.;:,]\s+(?=\S)")
 _QUOTED = re.compile(r"(?<=\s)'([^']+)'")
 # What a cause is told without where it is too long, the least first, and what stands there instead.
 _SHORTER = (
@@ -52,8 +53,22 @@ class Line(Record, frozen=True):
 
 def lines_of(result: Told) -> tuple[Line, ...]:
     """The first lines of an answer."""
-    found = [Line("verdict", f"{result.verdict.upper()}: {result.first_sentence}")]
+    first, *rest = _pieces(f"{result.verdict.upper()}: {result.first_sentence}")
+    found = [Line("verdict", first), *(Line("why", text) for text in rest)]
     return (*found, *(Line(kind, text) for kind, text in _after_the_verdict(result) if text))
+
+
+def _pieces(text: str) -> list[str]:
+    """A text in pieces of at most two rows each, that end where a part of a sentence does, if any does."""
+    found = []
+    while not _fits(text):
+        ends = [one.end() for one in _PART.finditer(text) if _fits(text[: one.end()].rstrip())]
+        if not ends:
+            break
+        found.append(text[: ends[-1]].rstrip(" ,;:"))
+        text = text[ends[-1] :].lstrip()
+        text = f"{text[:1].upper()}{text[1:]}"
+    return [*found, text]
 
 
 def _after_the_verdict(result: Told) -> Iterator[tuple[str, str]]:

@@ -278,10 +278,8 @@ def page(replays: Sequence[Replay], fixes: Sequence[Predicted], named: Sequence[
         wrapped(
             "Of programs whose fix was made, by what `check-overlap` and `what-if` name before it. A pair counts where",
             f"the fix gains over {percent(first_fixes.GAINS)} of a step without a profiler and no kernel gets quicker;",
-            "no fix is not right. Which other changes name the same was written before anything ran. The order was",
-            "decided with `tests/data/pairs`, the pairs of H100s and the first 13 further ones at hand. The last",
-            f"{AFTERWARDS} were written and captured afterwards; 13 of these were right when first looked at, and",
-            "what `pin` takes out of a call was repaired then.",
+            "no fix is not right. Which other changes name the same was written before anything ran. Further sets were",
+            "written and captured when the order was decided; what was named of each led to repairs behind it.",
         ),
         "\n".join(f"- {title}: {'; '.join(first_fixes.summary(some))}." for title, some in sets_of(named)),
         first_table(named),
@@ -313,16 +311,22 @@ def page(replays: Sequence[Replay], fixes: Sequence[Predicted], named: Sequence[
     return "\n\n".join(parts)
 
 
-AFTERWARDS = 16  # further pairs, the last ones
+# The last pairs: a title, how many, and how many of those that count were right when they were first looked at.
+FURTHER_SETS = (
+    ("A first further set, of one GPU", 13, "8 of 13"),
+    ("A second, of one GPU", 16, "13 of 16"),
+    ("A third, of two GPUs", 12, "5 of 10"),
+)
 
 
 def sets_of(named: Sequence[First]) -> list[tuple[str, Sequence[First]]]:
-    """What was named first, by whether the pairs were at hand when the order was decided."""
-    return [
-        ("All", named),
-        ("At hand", named[:-AFTERWARDS]),
-        ("Captured afterwards", named[-AFTERWARDS:]),
-    ]
+    """What was named first, by sets of pairs."""
+    at = len(named) - sum(count for _, count, _ in FURTHER_SETS)
+    found: list[tuple[str, Sequence[First]]] = [("All", named), ("`tests/data/pairs`, and four H100s", named[:at])]
+    for title, count, right in FURTHER_SETS:
+        found.append((f"{title} ({right} when first looked at)", named[at : at + count]))
+        at += count
+    return found
 
 
 def first_table(named: Sequence[First]) -> str:

@@ -53,9 +53,10 @@ def brief(result: OverlapResult) -> list[Block]:
 
 def head(result: OverlapResult) -> list[Block]:
     """The first lines, and what a claim comes to."""
-    lines = [one.text for one in result.lines[1:]]
+    first, *others = result.lines
+    lines = [one.text for one in others]
     return [
-        Headline(result.verdict.upper(), result.first_sentence, result.mood),
+        Headline(result.verdict.upper(), first.text.partition(": ")[2], result.mood),
         *([Bullets("", lines)] if lines else []),
         *claim.blocks(result.claim, result.claim_reason),
     ]
