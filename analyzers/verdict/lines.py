@@ -28,7 +28,7 @@ TELLING = 1.1  # times the real step: a lighter profiler is not told of
 ROW, ROWS = 84, 2  # letters of a row of a terminal, behind the mark of a list, and rows of a line
 LONGEST_NAME = 40  # letters of a range's name
 
-_PART = re.compile(r"[.;:,]\s+(?=\S)")
+_PARTS = [re.compile(rf"[{marks}]\s+(?=\S)") for marks in (".;", ":", ",")]  # where a sentence may end a line, at best
 _QUOTED = re.compile(r"(?<=\s)'([^']+)'")
 # What a cause is told without where it is too long, the least first, and what stands there instead.
 _SHORTER = (
@@ -62,7 +62,8 @@ def _pieces(text: str) -> list[str]:
     """A text in pieces of at most two rows each, that end where a part of a sentence does, if any does."""
     found = []
     while not _fits(text):
-        ends = [one.end() for one in _PART.finditer(text) if _fits(text[: one.end()].rstrip())]
+        parts = ([one.end() for one in kind.finditer(text) if _fits(text[: one.end()].rstrip())] for kind in _PARTS)
+        ends = next(filter(None, parts), [])
         if not ends:
             break
         found.append(text[: ends[-1]].rstrip(" ,;:"))

@@ -111,9 +111,28 @@ def test_what_a_collective_sends_is_needed() -> None:
     assert of(WAIT, fed("kernel", reader=REDUCE)) is Safety.UNSAFE
 
 
+def waited_for(inside: bool) -> Trace:
+    """Each step: a reduction on 9, for which stream 7 is told to wait, then a kernel there; in the kernel's range?"""
+
+    def make(program: Program, at: int) -> None:
+        program.range("feed", at, at + 10)
+        program.kernel(REDUCE, 9, at + 1, at + 10, at + 300, collective=at // LONG)
+        record = program.rank.record(9, (at + 8) * US)
+        program.range("use", at + 20, at + 40)
+        program.rank.wait(7, record, (at + (21 if inside else 12)) * US)
+        program.kernel("use", 7, at + 25, at + 303, at + 400)
+
+    return steps(make)
+
+
 def test_the_wait_right_behind_a_collective_is_asked_about() -> None:
-    """So does a framework make streams wait for a synchronous collective, whether its result is needed or not."""
-    assert of(WAIT, fed(REDUCE)) is Safety.CONDITIONAL
+    """So does a framework make streams wait for a synchronous collective, whether its result is needed or not.
+
+    One that is made in another range is made where the program comes to need it.
+    """
+    assert of(WAIT, waited_for(inside=False)) is Safety.CONDITIONAL
+    assert of(WAIT, waited_for(inside=True)) is Safety.DOUBTFUL
+    assert of(WAIT, fed(REDUCE)) is Safety.DOUBTFUL
 
 
 def test_a_wait_where_the_program_comes_to_need_it_is_doubtful() -> None:
@@ -141,7 +160,7 @@ def test_an_optimizer_needs_gradients_that_were_reduced() -> None:
             program.kernel(name, stream, at + call + 5, at + 303, at + 400)
 
     trace = steps(make)
-    assert of(DropWait("nvtx:layer", "nvtx:reduce"), trace) is Safety.CONDITIONAL
+    assert of(DropWait("nvtx:layer", "nvtx:reduce"), trace) is Safety.DOUBTFUL
     assert of(DropWait("nvtx:optimizer", "nvtx:reduce"), trace) is Safety.UNSAFE
 
 
@@ -160,7 +179,7 @@ def test_a_wait_that_is_made_again_later_is_not_needed_before(again: bool) -> No
             program.kernel(f"layer {number}", 7, at + call + 5, at + 303 + 100 * number, at + 400 + 100 * number)
 
     trace = steps(make)
-    assert of(DropWait("nvtx:layer 0", "nvtx:reduce"), trace) is (Safety.SAFE if again else Safety.CONDITIONAL)
+    assert of(DropWait("nvtx:layer 0", "nvtx:reduce"), trace) is (Safety.SAFE if again else Safety.DOUBTFUL)
 
 
 # Work submitted earlier.

@@ -95,7 +95,7 @@ def reduced(again: bool) -> Trace:
 
 def test_what_is_waited_for_again_later_is_needed_only_there() -> None:
     assert found(reduced(again=True))["drop-wait nvtx:backward on nvtx:reduce"] is Safety.SAFE
-    assert found(reduced(again=False))["drop-wait nvtx:backward on nvtx:reduce"] is Safety.CONDITIONAL
+    assert found(reduced(again=False))["drop-wait nvtx:backward on nvtx:reduce"] is Safety.DOUBTFUL
     assert found(reduced(again=True))["drop-wait nvtx:optimizer on nvtx:reduce"] is Safety.UNSAFE
 
 
