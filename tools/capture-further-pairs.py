@@ -60,6 +60,23 @@ A second set, written when the first had been looked at. Its pairs run on one GP
 | augment_batch | 96 images augmented one by one | as one batch |
 | detokenize_wait | serving; prefill stands behind the wait for tokens and their text | in front of it |
 | rollout_wait | rollouts go to the host in a side stream; the critic stands behind the wait for it | in front of it |
+
+A fourth set, of two ranks, written when all pairs before it had been looked at:
+
+| pair | program | the fix |
+|---|---|---|
+| overflow_check | scaled losses; `if gradient.isfinite().all()` decides what is summed | the GPU decides |
+| regulate_length | speech; `torch.repeat_interleave` asks how many frames there will be | output_size= |
+| points_pin | lidar sweeps, `.copy_` out of pageable memory | pin_memory and non_blocking=True |
+| render_pin | rendered frames, copied to a pageable buffer | a pinned one, non_blocking=True, read a step later |
+| reduce_discriminator | a discriminator's gradient is all-reduced, then images are generated | async_op=True |
+| broadcast_teacher | a teacher's weights are broadcast, then the student's forward runs | async_op=True |
+| keys_split | keys projected in four pieces, then one all-gather | four |
+| packing_late | a rank packs its documents to rows as it goes | they were packed ahead, as the other's |
+| sums_stream | running sums by few blocks, then the order book's features, in one stream | sums in their own |
+| index_prefetch | an index's next chunk is copied from pinned memory in the stream of the search | in its own |
+| gradients_graph | 80 short iterations of conjugate gradients | a CUDA graph |
+| expert_wait | tokens go to other ranks, async; the shared expert stands behind the wait for them | in front of it |
 """
 
 from __future__ import annotations
@@ -82,7 +99,20 @@ PORT = 29500
 
 def pairs() -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
     """Programs before and after their fix, by the pair's name."""
-    from pairs import collectives, copies, late, launches, nothing, pieces, reads, sidework, streams, syncs, transfers
+    from pairs import (
+        collectives,
+        copies,
+        fourth,
+        late,
+        launches,
+        nothing,
+        pieces,
+        reads,
+        sidework,
+        streams,
+        syncs,
+        transfers,
+    )
 
     return {
         "clip_item": (lambda: syncs.Clipping(read=True), lambda: syncs.Clipping(read=False)),
@@ -141,6 +171,21 @@ def pairs() -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
         "augment_batch": (lambda: launches.Augmentation(batched=False), lambda: launches.Augmentation(batched=True)),
         "detokenize_wait": (lambda: sidework.Serving(first="detokenize"), lambda: sidework.Serving(first="prefill")),
         "rollout_wait": (lambda: sidework.Rollouts(first="wait"), lambda: sidework.Rollouts(first="critic")),
+        "overflow_check": (lambda: fourth.ScaledLoss(read=True), lambda: fourth.ScaledLoss(read=False)),
+        "regulate_length": (lambda: fourth.Speech(known=False), lambda: fourth.Speech(known=True)),
+        "points_pin": (lambda: fourth.PointClouds(pinned=False), lambda: fourth.PointClouds(pinned=True)),
+        "render_pin": (lambda: fourth.Renderer(pinned=False), lambda: fourth.Renderer(pinned=True)),
+        "reduce_discriminator": (lambda: fourth.Discriminator(beside=False), lambda: fourth.Discriminator(beside=True)),
+        "broadcast_teacher": (
+            lambda: fourth.OnlineDistillation(beside=False),
+            lambda: fourth.OnlineDistillation(beside=True),
+        ),
+        "keys_split": (lambda: fourth.LongContext(split=False), lambda: fourth.LongContext(split=True)),
+        "packing_late": (lambda: fourth.Packing(ahead=False), lambda: fourth.Packing(ahead=True)),
+        "sums_stream": (lambda: fourth.Market(beside=False), lambda: fourth.Market(beside=True)),
+        "index_prefetch": (lambda: fourth.Retrieval(beside=False), lambda: fourth.Retrieval(beside=True)),
+        "gradients_graph": (lambda: fourth.NaturalGradient(graph=False), lambda: fourth.NaturalGradient(graph=True)),
+        "expert_wait": (lambda: fourth.SharedExpert(first="wait"), lambda: fourth.SharedExpert(first="share")),
     }
 
 
