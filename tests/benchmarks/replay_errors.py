@@ -279,7 +279,7 @@ def page(replays: Sequence[Replay], fixes: Sequence[Predicted], named: Sequence[
             "Of programs whose fix was made, by what `check-overlap` and `what-if` name before it. A pair counts where",
             f"the fix gains over {percent(first_fixes.GAINS)} of a step without a profiler and no kernel gets quicker;",
             "no fix is not right. Which other changes name the same was written before anything ran. Further sets were",
-            "written and captured when the order was decided; what was named of each led to repairs behind it.",
+            "written and captured when the order was decided; what was named of the first three led to repairs.",
         ),
         "\n".join(f"- {title}: {'; '.join(first_fixes.summary(some))}." for title, some in sets_of(named)),
         first_table(named),
@@ -316,6 +316,7 @@ FURTHER_SETS = (
     ("A first further set, of one GPU", 13, "8 of 13"),
     ("A second, of one GPU", 16, "13 of 16"),
     ("A third, of two GPUs", 12, "5 of 10"),
+    ("A fourth, of two GPUs, the last: nothing of the order was changed behind it", 12, "12 of 12"),
 )
 
 
