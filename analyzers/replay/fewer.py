@@ -11,23 +11,13 @@ from msgspec.structs import replace
 
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.lanes import take_or
-from analyzers.replay.model import Lists, Tasks
+from analyzers.replay.model import HostCalls, Lists, Room, Tasks, Units
 
-_OF_UNITS: tuple[str, ...] = (
-    "op",
-    "lane",
-    "rank",
-    "device",
-    "start_ns",
-    "end_ns",
-    "ready_ns",
-    "submitted_ns",
-    "dispatch_ns",
-    "room_ns",
+_RENUMBERED = ("before_ns", "handed", "waits"), ("call", "previous", "beside", "waits"), ("limits",)
+_OF_CALLS, _OF_UNITS, _OF_ROOM = (  # what is cut as it is: every other field, so that a new one is never left whole
+    tuple(name for name in kind.__struct_fields__ if name not in renumbered)
+    for kind, renumbered in zip((HostCalls, Units, Room), _RENUMBERED, strict=True)
 )
-_OF_UNITS += ("collective", "transfer_ns", "unexplained_ns", "idle_ns")
-_OF_CALLS = ("call", "thread", "start_ns", "end_ns", "handed_ns", "cost_ns", "after_ns")
-_OF_ROOM = ("load", "gpu", "needed", "taken", "fills", "until", "roomy", "rest")
 
 
 class Stretch(msgspec.Struct, frozen=True):

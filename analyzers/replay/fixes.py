@@ -157,14 +157,10 @@ def _both(replayed: Replayed, found: list[tuple[Prediction, Change]], error: flo
 
 def _without_repeated(found: list[_Screened]) -> list[_Screened]:
     """Without all ranks on time, where one rank that is on time brings as much."""
-    of_one = [one.gain for one in found if _is_on_time(one) and one.suggestion.change != OnTime()]
-    return [
-        one for one in found if one.suggestion.change != OnTime() or not of_one or one.gain - of_one[0] > LITTLE_MORE
-    ]
-
-
-def _is_on_time(one: _Screened) -> bool:
-    return isinstance(one.suggestion.change, OnTime)
+    of_all = OnTime()
+    on_time = [one for one in found if isinstance(one.suggestion.change, OnTime)]
+    of_one = [one.gain for one in on_time if one.suggestion.change != of_all]
+    return [one for one in found if one.suggestion.change != of_all or not of_one or one.gain - of_one[0] > LITTLE_MORE]
 
 
 def first_fix(predictions: Sequence[Prediction]) -> Prediction | None:
