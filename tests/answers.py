@@ -1,7 +1,8 @@
 """What every command says of every capture in `tests/data`, kept in a folder: to see what a change of the code changes.
 
 `python -m tests.answers FOLDER` writes one file an answer: the exit code, what was printed and what was complained of.
-Two such folders, of two commits, are compared with `diff -r`.
+Two such folders, of two commits, are compared with `diff -r`. `--quick` asks some captures of each kind alone, which
+takes a minute.
 """
 
 from __future__ import annotations
@@ -33,6 +34,29 @@ PAIRS = {
     "delta": ("memcpy:DtoH", "nvtx:train compute"),
     "ddp": ("nvtx:forward", "nvtx:backward"),
 }
+OTHERS = (
+    "asynctp", "communication", "contention", "counters", "dependent", "dualpipe", "jax", "pairs", "perfetto",
+    "planted", "public", "rocm", "settings", "xpu",
+)  # fmt: skip
+QUICK = re.compile(
+    r"(nsys.(dpmp_hidden_sync|graph_overlap|rowpar_s1.per-rank|peer_copies|full_gpu)|torch.(a2a_async|ddp|dpmp_race|delta"
+    r"_sync|full_queue)|real.(mcore_pp|dpmp_before)|workload.dpmp.overlapped.2gpu.nsys-per|stats.small)[^/]*/"
+    r"(check-overlap(.pair)?.(text|json|md|memory.json)|what-if.json|syncs.text|collectives.text|report|compare.text)$"
+    r"|other.(jax|public|rocm|xpu|counters|planted).*/check-overlap.json$|/compare.json$"
+)
+
+
+def others() -> dict[str, list[str]]:
+    """Captures of the other folders, those of one program's ranks together."""
+    found: dict[str, list[str]] = {}
+    for folder in OTHERS:
+        for path in sorted((DATA / folder).rglob("*")):
+            if path.is_file() and path.name[0] != "*" and path.suffix != ".md" and path.suffixes != [".json", ".md"]:
+                program = re.sub(r"[.-]?rank\d+.*|(\.\w+)+$", "", str(path.relative_to(DATA)))
+                kind = "sqlite" if ".sqlite" in path.name else path.name.split(".", 1)[1].removesuffix(".gz")
+                kind = re.sub(r"rank\d+\.", "", kind)
+                found.setdefault(f"other.{program.replace('/', '.')}.{kind}", []).append(str(path))
+    return found
 
 
 def groups() -> dict[str, list[str]]:
@@ -88,6 +112,9 @@ def questions() -> Iterator[tuple[str, list[str]]]:
         yield f"{name}/report", ["report", *files, *sides, "-o", "WRITTEN"]
         for to, out in (("perfetto", "x.json"), ("sqlite", "x.db"), ("parquet", "x")):
             yield f"{name}/export.{to}", ["export", *files, *sides, "--to", to, "-o", f"WRITTEN/{out}"]
+    for name, files in others().items():
+        for command in ("check-overlap", "collectives", "syncs", "info", "what-if"):
+            yield f"{name}/{command}.json", [command, *files, "--format", "json"]
     for first, second in (
         ("torch.dpmp_serial", "torch.dpmp_overlap"),
         ("torch.opt_serial", "torch.opt_overlap"),
@@ -150,6 +177,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="", help="only answers whose name holds this")
+    parser.add_argument("--quick", action="store_true", help="only some answers, which take a minute")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--part", type=int, help="which part this process does itself (used by the command)")
     given = parser.parse_args()
@@ -159,10 +187,13 @@ def main() -> None:
     )  # no browser that would draw
     if given.part is None:
         again = [sys.executable, "-m", "tests.answers", str(given.folder.absolute()), "--only", given.only]
+        again += ["--quick"] * given.quick
         again += ["--processes", str(given.processes), "--part"]
         parts = [subprocess.Popen([*again, str(part)]) for part in range(given.processes)]
         sys.exit(max(part.wait() for part in parts))
-    asked = [(name, line) for name, line in questions() if given.only in name]
+    asked = [
+        (name, line) for name, line in questions() if given.only in name and (not given.quick or QUICK.match(name))
+    ]
     for name, line in asked[given.part :: given.processes]:
         path = given.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
