@@ -1,4 +1,4 @@
-"""The user's cache folder: where it is, what lies in it, and how it is kept small.
+"""The user's cache folder: where it is, what lies in it under which names, and how it is kept small.
 
 It holds captures as tables (`traces/`), nsys exports (`nsys/`) and files brought from elsewhere (`urls/`). Every entry
 is made under another name and renamed once it is whole; whoever finds none, or can't write one, works without. The
@@ -8,7 +8,10 @@ least recently used go first.
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -17,6 +20,7 @@ from pathlib import Path
 
 import msgspec
 
+import analyzers
 from analyzers.common.errors import TracevizError
 
 VARIABLE = "TRACEVIZ_CACHE"
@@ -28,6 +32,11 @@ ABOUT = "about.json"  # of a capture as tables: written last, and touched by use
 UNFINISHED = ("export-*", "new-*", "gone-*")  # names of what is being written or removed
 STALE_SECONDS = 24 * 3600  # after which what a killed process left unfinished is removed
 IN_USE_SECONDS = 600  # an entry used since may still be read
+FORMAT = 1  # of a capture's tables
+
+# Below these sizes a capture is read about as fast as its tables; gzip packs JSON some ten times.
+WORTH_BYTES = 4 << 20
+WORTH_BYTES_PACKED = 512 << 10
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -195,3 +204,59 @@ def _sweep() -> None:
                 with contextlib.suppress(OSError):
                     if time.time() - left.stat().st_mtime > STALE_SECONDS:
                         shutil.rmtree(left) if left.is_dir() else left.unlink()
+
+
+# Names of entries, made of the file as it is now and of the code that reads it.
+
+
+def is_worth_keeping(path: Path, *, packed: bool) -> bool:
+    """Whether looking a capture up is quicker than reading it; one that is packed takes longer to read."""
+    try:
+        return path.stat().st_size >= (WORTH_BYTES_PACKED if packed else WORTH_BYTES)
+    except OSError:  # for the reader to say what is wrong
+        return False
+
+
+def stamp(path: Path) -> str:
+    """A name for a file as it is now: where it lies, and what changes when it is written or replaced.
+
+    Raises
+    ------
+    TracevizError : it is not there, or empty.
+    """
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise TracevizError(f"can't be read: {error.strerror or error}.", path=path) from error
+    if status.st_size == 0:
+        raise TracevizError("the file is empty.", path=path, hint="Was the disk full, or nsys stopped early?")
+    identity = (home(path), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return digest(chr(0).join(map(str, identity)))
+
+
+def tables_name(path: Path, kind: str) -> str:
+    """The name of a capture's tables: the file as it is, and the code that reads it."""
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "_", path.name).lstrip(".-")[:60]
+    return f"{stem}-{digest(chr(0).join([stamp(path), kind, str(FORMAT), code()]))}"
+
+
+def home(path: Path) -> Path:
+    """Where a file lies, however it was named: its folder without links, and its own name, which may tell its rank."""
+    return path.parent.resolve() / path.name
+
+
+def digest(text: str) -> str:
+    """A short name for a text, which may hold what is no text in a path."""
+    return hashlib.sha256(os.fsencode(text)).hexdigest()[:32]
+
+
+@functools.cache
+def code() -> str:
+    """A short name for the code at work: other code may read captures into other tables."""
+    found = hashlib.sha256()
+    for folder, inner, files in os.walk(analyzers.__path__[0]):
+        inner.sort()
+        for name in sorted(files):
+            if name.endswith(".py"):
+                found.update(Path(folder, name).read_bytes())
+    return found.hexdigest()[:16]

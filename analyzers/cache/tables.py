@@ -17,8 +17,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from analyzers.cache.folder import ABOUT
-from analyzers.cache.keys import FORMAT
+from analyzers.cache.folder import ABOUT, FORMAT
 from analyzers.trace.about import about, restored
 from analyzers.trace.columns import framed, repeated, table, text_type
 from analyzers.trace.schemas import TABLES

@@ -8,22 +8,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
+from analyzers.arrays.groups import distinct
 from analyzers.cache import folder as cache
-from analyzers.cache.keys import home, tables_name
+from analyzers.cache.folder import home, tables_name
 from analyzers.cache.tables import Unusable, flush, read_trace, write_trace
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Overall, Progress, silent
-from analyzers.readers.claims import claimed
 from analyzers.readers.formats import format_of
 from analyzers.readers.inputs import UNREADABLE, Input, kind_of
 from analyzers.readers.reading import Reading
 from analyzers.readers.remote import brought
+from analyzers.trace import columns
 from analyzers.trace.durations import about_durations
 from analyzers.trace.lost import count_lost_work
 from analyzers.trace.ranks import rank_in_name
+from analyzers.trace.settings import kept
 from analyzers.trace.spoiled import cut_spoiled
 from analyzers.trace.tables import Trace
 from analyzers.trace.units import about_units
@@ -46,7 +47,7 @@ def read_one(one: Input, reading: Reading, progress: Progress = silent) -> Trace
     if one.url:
         with brought(one.url, keep=reading.keeps) as path:
             try:
-                trace = read_one(msgspec.structs.replace(one, path=path, url=""), reading, progress)
+                trace = read_one(replace(one, path=path, url=""), reading, progress)
             except TracevizError as error:
                 error.path = one.url
                 raise
@@ -58,7 +59,7 @@ def read_one(one: Input, reading: Reading, progress: Progress = silent) -> Trace
             trace = through_cache(
                 one.path,
                 one.kind,
-                lambda path: _read(msgspec.structs.replace(one, path=path), reading, progress),
+                lambda path: _read(replace(one, path=path), reading, progress),
                 counters=reading.counters,
             )
         else:
@@ -121,7 +122,6 @@ def _one_by_one(inputs: Sequence[Input], reading: Reading, overall: Overall) -> 
             )
         except TracevizError as error:
             if not reading.skip_bad:
-                error.path = error.path or str(one.path)
                 raise
             found.append(error)
         overall.update(number, 1, 1)
@@ -147,7 +147,7 @@ def _fetched(one: Input, folder: Path, reading: Reading) -> Trace:
 
 def _read_apart(one: Input, reading: Reading, scratch: Path, progress: Progress) -> Path:
     """In a worker: read a capture and say where its tables lie now."""
-    alone = msgspec.structs.replace(one, rank=None, pids={})
+    alone = replace(one, rank=None, pids={})
     return stored(read_one(alone, reading, progress), one.path, one.kind, reading, scratch)
 
 
@@ -159,7 +159,7 @@ def _from_cache(one: Input, reading: Reading) -> Trace | None:
 
 def _read(one: Input, reading: Reading, progress: Progress) -> Trace:
     try:
-        trace = format_of(one.kind).read(one.path, progress, reading.nsys, reading.counters)
+        trace = format_of(one.kind).read(one.path, progress, reading)
     except OverflowError as error:  # texts hold numbers of any size
         text = "holds a number of over 64 bits, which no profiler writes."
         raise TracevizError(text, path=one.path, hint="Capture it again.") from error
@@ -205,14 +205,21 @@ def cached(path: Path, kind: str, *, counters: bool = False) -> Trace | None:
     """
     if not format_of(kind).is_worth_keeping(path):
         return None
-    format_of(kind).check(path)
+    format_of(kind).refuse_unreadable(path)
     folder = cache.root() / "traces" / tables_name(path, kind)
+    trace = _kept(folder, counters=counters)
+    if trace is None:
+        return None
+    cache.touch(folder)
+    return cited(trace, path)
+
+
+def _kept(folder: Path, *, counters: bool) -> Trace | None:
+    """The capture of an entry; None for none, part of one, or one whose GPU counters were left out and are needed."""
     with contextlib.suppress(Unusable):
         trace = read_trace(folder)
-        if counters and trace.captures[0].unread_counters:
-            return None
-        cache.touch(folder)
-        return cited(trace, path)
+        if not (counters and trace.captures[0].unread_counters):
+            return trace
     return None
 
 
@@ -235,9 +242,8 @@ def stored(trace: Trace, path: Path, kind: str, reading: Reading, scratch: Path)
     """
     if reading.keeps and format_of(kind).is_worth_keeping(path):
         folder = cache.root() / "traces" / tables_name(path, kind)
-        with contextlib.suppress(Unusable):
-            if not (reading.counters and read_trace(folder).captures[0].unread_counters):
-                return folder
+        if _kept(folder, counters=reading.counters) is not None:
+            return folder
     made = Path(tempfile.mkdtemp(dir=scratch))
     try:
         write_trace(trace, made)
@@ -255,12 +261,43 @@ def _keep(trace: Trace, folder: Path) -> None:
             made = Path(name)
             write_trace(trace, made)
             if folder.exists():  # kept by another process meanwhile, or of no use
-                with contextlib.suppress(Unusable):
-                    if read_trace(folder).captures[0].unread_counters <= trace.captures[0].unread_counters:
-                        return
+                if _kept(folder, counters=not trace.captures[0].unread_counters) is not None:
+                    return
                 cache.remove(folder)
             flush(made)
             made.rename(folder)
         cache.prune([folder])
     except OSError:
         return
+
+
+# What a manifest says of the ranks in a file, as claims of the processes that were read from it.
+
+
+def claimed(trace: Trace, one: Input) -> Trace:
+    """Add the manifest's claims, as far as it has any.
+
+    Raises
+    ------
+    TracevizError : it gives one rank to a file of several processes that used the GPU.
+    """
+    settings = kept(one.settings)
+    captures = tuple(
+        replace(each, world_size=each.world_size or one.world_size, metadata={**settings, **each.metadata})
+        for each in trace.captures
+    )
+    ranks = {number: one.pids[process.pid] for number, process in enumerate(trace.processes) if process.pid in one.pids}
+    if one.rank is not None:
+        working = distinct(columns.stored(trace.ops, "process")).tolist()
+        if len(working) > 1:
+            text = f"The manifest says this is rank {one.rank}, but {len(working)} processes in it used the GPU."
+            raise TracevizError(text, path=one.path)
+        ranks = dict.fromkeys(working, one.rank)
+    processes = list(trace.processes)
+    for number, rank in ranks.items():
+        claims = {**processes[number].claims, "manifest": rank}
+        before, captured = one.step_ns.get(rank, (-1, -1))
+        processes[number] = replace(
+            processes[number], claims=claims, unprofiled_step_ns=before, profiled_step_ns=captured
+        )
+    return replace(trace, captures=captures, processes=tuple(processes))

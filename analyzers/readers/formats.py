@@ -1,17 +1,305 @@
-"""The formats of captures, each a line: whose description comes first of those that fit a file, it has that format.
+"""The formats of captures: how files of each are told and found, and which module reads them.
 
-A description stands in a file of the format's reader, which knows its files' first bytes and how to read them.
+`FORMATS` has an entry a format: the first that fits a file has it. To add one, write a module with a function
+`read(path, progress, reading)` and an entry here. A reader is imported when a file of its format is read: most commands
+read from the cache, or one format.
 """
 
 from __future__ import annotations
 
-from analyzers.readers.ascend.format import ASCEND
-from analyzers.readers.format import Format
-from analyzers.readers.kineto.format import KINETO
-from analyzers.readers.nsys.formats import EXPORT, GZIPPED_EXPORT, REPORT, STATS, TABLES
-from analyzers.readers.perfetto.format import PERFETTO
-from analyzers.readers.rocprof.format import ROCPROF, ROCPROF_CSV
-from analyzers.readers.xla.format import XLA, XPLANE
+import re
+import zlib
+from collections.abc import Callable
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from analyzers.cache.folder import is_worth_keeping
+from analyzers.common.progress import Progress
+from analyzers.readers.reading import Reading
+from analyzers.trace.tables import Trace
+
+GZIP = b"\x1f\x8b"
+HEAD_BYTES = 4096  # of a file, by which its format is told
+
+
+class Head(msgspec.Struct, frozen=True, dict=True):
+    """A file's name and its first bytes, which tell its format."""
+
+    name: str
+    raw: bytes
+
+    @property
+    def is_gzip(self) -> bool:
+        """Whether the file is gzipped."""
+        return self.raw.startswith(GZIP)
+
+    @cached_property
+    def plain(self) -> bytes:
+        """The first bytes of what was gzipped, none where it is damaged; else the bytes as they are."""
+        if not self.is_gzip:
+            return self.raw
+        try:
+            return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(self.raw, HEAD_BYTES)
+        except zlib.error:
+            return b""  # for the reader to say what is wrong
+
+
+class MemoryPerByte(msgspec.Struct, frozen=True):
+    """Planned peak memory per input byte. Measured for JSON: 0.9 read, 0.03 kept.
+
+    read : of the process that reads and analyses it.
+    kept, listed : of the process that puts all answers together, for each capture; of answers that list sync points.
+    """
+
+    read: float = 1.0
+    kept: float = 0.04
+    listed: float = 0.04
+
+
+class Format(msgspec.Struct, frozen=True):
+    """A format of captures.
+
+    kind : its name.
+    is_one : whether a file is of this format, by its head.
+    reader : "module:function", below `analyzers.readers`, which makes a Trace of (path, progress, reading).
+    called : what users call its files; "" where the words of another format cover it.
+    suffixes : how the names of its files end; files of a folder are found by that.
+    is_likely : whether a file with such a name, which nobody named, is one: other programs may use the suffix.
+    fold : bytes to read for each byte of a file, unless it is gzipped.
+    memory : what one of these bytes takes.
+    check : "module:function" that refuses a file that can't be read as it is now, whatever the cache has of it.
+    keeps : whether the cache may have its tables.
+    whole : bytes of a capture, of which the file that stands for it may be a part.
+    twins : files beside one that would say the same, and more: where one of them is given, too, that is read.
+    """
+
+    kind: str
+    is_one: Callable[[Head], bool]
+    reader: str
+    called: str = ""
+    suffixes: tuple[str, ...] = ()
+    is_likely: Callable[[Path], bool] = lambda _: True
+    fold: int = 1
+    memory: MemoryPerByte = MemoryPerByte()
+    check: str = ""
+    keeps: bool = True
+    whole: Callable[[Path], int] = lambda path: path.stat().st_size
+    twins: Callable[[Path], set[Path]] = lambda _: set()
+
+    def read(self, path: Path, progress: Progress, reading: Reading) -> Trace:
+        """Read one file; the reader says what it raises."""
+        return cast(Trace, _function(self.reader)(path, progress, reading))
+
+    def refuse_unreadable(self, path: Path) -> None:
+        """Raise a TracevizError where a file can't be read as it is now, such as a database that somebody writes."""
+        if self.check:
+            _function(self.check)(path)
+
+    def is_worth_keeping(self, path: Path) -> bool:
+        """Whether looking a capture's tables up is quicker than reading it."""
+        return self.keeps and is_worth_keeping(path, packed=self.fold > 1 or path.name.endswith(".gz"))
+
+
+def _function(name: str) -> Callable[..., object]:
+    module, _, function = name.partition(":")
+    return cast(Callable[..., object], getattr(import_module(f"analyzers.readers.{module}"), function))
+
+
+# Nsight Systems: reports, their exports, and what `nsys stats` printed.
+
+REPORTS = (".nsys-rep", ".qdrep")
+_SQLITE = b"SQLite format 3\x00"
+_TABLES_OF_TEXTS = ("StringIds.parquet", "StringIds.arrow")  # every folder of tables has one, which stands for all
+_FOLDER_FOLD = 2  # bytes of an SQLite export in one of such a folder
+_REPORT_FOLD = 3  # bytes of an export in one of its report
+_NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1a]")  # bytes that no text has
+# Of exports without any other tables 4.3, 0.3 and, where every third kernel has a host sync, 0.9 were measured.
+_EXPORT_MEMORY = MemoryPerByte(read=5.0, kept=0.35, listed=1.0)
+
+
+def _is_stats(head: Head) -> bool:
+    is_named_so = Path(head.name).suffix.lower() in (".txt", ".csv")
+    is_text = not _NO_TEXT.search(head.raw)  # other profiles name such kernels, too
+    return is_named_so or (is_text and (b"ncclDev" in head.raw or b"Start (ns)" in head.raw))
+
+
+EXPORT = Format(
+    "nsys-sqlite",
+    lambda head: head.raw.startswith(_SQLITE),
+    "nsys.read:read_export",
+    "an Nsight Systems report (.nsys-rep, .sqlite[.gz])",
+    (".sqlite",),
+    memory=_EXPORT_MEMORY,
+    check="nsys.file:check",
+)
+REPORT = Format(
+    "nsys-report",
+    lambda head: head.name.endswith(REPORTS) or head.raw.startswith(b"NVIDIA Tegra Profiler Report"),
+    "nsys.read:read_report",
+    suffixes=REPORTS,
+    fold=_REPORT_FOLD,
+    memory=_EXPORT_MEMORY,
+)
+GZIPPED_EXPORT = Format(
+    "nsys-sqlite-gz",
+    lambda head: head.is_gzip and head.plain.startswith(_SQLITE),
+    "nsys.read:read_gzipped",
+    suffixes=(".sqlite.gz",),
+    memory=_EXPORT_MEMORY,
+)
+TABLES = Format(
+    "nsys-tables",
+    lambda head: head.name in _TABLES_OF_TEXTS,
+    "nsys.read:read_tables",
+    suffixes=_TABLES_OF_TEXTS,
+    memory=_EXPORT_MEMORY,
+    keeps=False,
+    whole=lambda path: sum(one.stat().st_size for one in path.parent.glob("*.*") if one.is_file()) * _FOLDER_FOLD,
+)
+STATS = Format("nsys-stats", _is_stats, "nsys.stats:read", "nsys stats output", keeps=False)
+
+# rocprofv3, which may write several formats at once.
+
+_RECORDS = ("_results.json", "_results.json.gz")
+_KERNELS_CSV = "kernel_trace.csv"
+
+
+def _csv_twins(path: Path) -> set[Path]:
+    plain = path.name.removesuffix(f"_{_KERNELS_CSV}")
+    return {path.with_name(plain + one) for one in (*_RECORDS, "_results.pftrace")} if plain != path.name else set()
+
+
+ROCPROF = Format(
+    "rocprof",
+    lambda head: b'"rocprofiler-sdk-tool"' in head.plain,
+    "rocprof.read:read",
+    "rocprofv3's JSON",
+    _RECORDS,
+    memory=MemoryPerByte(read=5),
+)
+ROCPROF_CSV = Format(
+    "rocprof-csv",
+    lambda head: all(one in head.plain.lower() for one in (b"agent_id", b"queue_id", b"kernel_name")),
+    "rocprof.kernels_csv:read",
+    suffixes=(_KERNELS_CSV,),
+    memory=MemoryPerByte(read=30),
+    twins=_csv_twins,
+)
+
+# torch_npu.
+
+_ASCEND_NAME = "trace_view.json"
+_ASCEND_SIGNS = (b'"Ascend Hardware"', b'"CANN"')
+
+
+def _is_ascend(head: Head) -> bool:
+    is_named_so = head.name.removesuffix(".gz").endswith(_ASCEND_NAME)  # what names its processes may stand at its end
+    is_json = head.plain.lstrip()[:1] in (b"[", b"{")
+    return is_json and (is_named_so or any(sign in head.plain for sign in _ASCEND_SIGNS))
+
+
+ASCEND = Format(
+    "ascend",
+    _is_ascend,
+    "ascend:read",
+    suffixes=(_ASCEND_NAME, _ASCEND_NAME + ".gz"),
+    memory=MemoryPerByte(read=10),
+)
+
+# JAX and other users of XLA.
+
+XLA_VIEWER, XLA_SPACE = ".trace.json.gz", ".xplane.pb"  # how names of its files end
+XLA_SPACES = (XLA_SPACE, XLA_SPACE + ".gz")
+XLA_PERFETTO = "perfetto_trace.json.gz"
+_XLA_SIGNS = (b'"highres-ticks"', b'"name":"/host:', b'"name": "/host:', b'"name":"/device:', b'"name": "/device:')
+
+
+def _is_xla(head: Head) -> bool:
+    return head.plain.lstrip()[:1] == b"{" and any(sign in head.plain for sign in _XLA_SIGNS)
+
+
+def _xla_twins(path: Path) -> set[Path]:
+    """Of `perfetto_trace.json.gz`, any host's file beside it."""
+    if path.name == XLA_PERFETTO:
+        return {one for one in path.parent.glob(f"*{XLA_VIEWER}") if one != path}
+    plain = path.name.removesuffix(".gz")
+    return {path.with_name(plain.removesuffix(XLA_SPACE) + XLA_VIEWER)} if plain.endswith(XLA_SPACE) else set()
+
+
+XLA = Format(
+    "xla",
+    _is_xla,
+    "xla.read:read_json",
+    "a JAX profile",
+    (XLA_VIEWER,),
+    memory=MemoryPerByte(read=6),
+    twins=_xla_twins,
+)
+XPLANE = Format(
+    "xplane",
+    lambda head: head.name.lower().endswith(XLA_SPACES),
+    "xla.read:read_xplane",
+    suffixes=XLA_SPACES,
+    memory=MemoryPerByte(read=16),
+    twins=_xla_twins,
+)
+
+# Perfetto; torch gzips its own, whatever their names.
+
+_PERFETTO_SUFFIXES = tuple(one + packed for one in (".pftrace", ".perfetto-trace") for packed in ("", ".gz"))
+
+
+def _perfetto_twins(path: Path) -> set[Path]:
+    plain = next(path.name.removesuffix(one) for one in (*_PERFETTO_SUFFIXES, "") if path.name.endswith(one))
+    return {path.with_name(plain + suffix) for suffix in (".json", ".json.gz")}
+
+
+PERFETTO = Format(
+    "perfetto",
+    lambda head: head.name.lower().endswith(_PERFETTO_SUFFIXES),
+    "perfetto.read:read",
+    "a .pftrace",
+    _PERFETTO_SUFFIXES,
+    memory=MemoryPerByte(read=16),
+    twins=_perfetto_twins,
+)
+
+# torch.profiler, after the other formats of JSON.
+
+_KINETO_KEYS = (b'"traceEvents"', b'"distributedInfo"', b'"deviceProperties"', b'"schemaVersion"')
+_KINETO_KEYS_WITHIN = 1 << 16  # bytes
+
+
+def _is_kineto(head: Head) -> bool:
+    start = head.plain.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+    if not start:
+        return head.is_gzip  # whose data are damaged or missing, as its reader says
+    return start in (b"{", b"[") or any(key in head.plain for key in _KINETO_KEYS)  # a log may stand in front
+
+
+def _is_likely_kineto(path: Path) -> bool:
+    if path.name.endswith(".gz"):
+        return True
+    try:
+        with path.open("rb") as file:
+            head = file.read(_KINETO_KEYS_WITHIN)
+    except OSError:
+        return True  # for the reader to say what is wrong
+    return head.lstrip()[:1] == b"[" or any(key in head for key in _KINETO_KEYS)
+
+
+KINETO = Format(
+    "kineto",
+    _is_kineto,
+    "kineto.read:read",
+    "a torch.profiler trace (.json[.gz])",
+    (".json", ".json.gz"),
+    is_likely=_is_likely_kineto,
+)
 
 FORMATS = (
     EXPORT,
@@ -30,9 +318,8 @@ FORMATS = (
 SUFFIXES = tuple(suffix for one in FORMATS for suffix in one.suffixes)
 *_FIRST, _LAST = [one.called for one in FORMATS if one.called]
 KNOWN = f"{', '.join(_FIRST)} or {_LAST}"  # for users who gave something else
-_OF_KIND = {one.kind: one for one in FORMATS}
 
 
 def format_of(kind: str) -> Format:
     """The format of a kind; what is no capture, such as a manifest behind a URL, the reader of pasted text refuses."""
-    return _OF_KIND.get(kind, STATS)
+    return next((one for one in FORMATS if one.kind == kind), STATS)

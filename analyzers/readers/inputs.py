@@ -15,10 +15,7 @@ import msgspec
 
 from analyzers.common.errors import TracevizError
 from analyzers.readers import remote
-from analyzers.readers.format import Head
-from analyzers.readers.formats import FORMATS, KNOWN, SUFFIXES, format_of
-from analyzers.readers.kineto.format import KINETO
-from analyzers.readers.nsys.formats import REPORT
+from analyzers.readers.formats import FORMATS, HEAD_BYTES, KINETO, KNOWN, REPORT, SUFFIXES, Head, format_of
 from analyzers.readers.unread import unread, unread_json
 from analyzers.trace.ranks import RANKS
 
@@ -26,7 +23,6 @@ MANIFEST = "manifest.json"
 MANIFEST_SCHEMA = "traceviz.manifest/1"
 PARQUET_EXPORT = "parquet-export"  # kind of what `export --to parquet` wrote
 EXPORT_ABOUT = "trace.json"  # names the tables of a folder that `export` wrote
-HEAD_BYTES = 4096  # of a file, by which its kind is told
 MOST_BYTES = 1 << 26  # of a manifest, and of other files that name captures or tables
 GZIP_FOLD = 12  # bytes of JSON in one of .gz
 MOST_MS = 10**9  # that a step may take

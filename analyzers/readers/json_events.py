@@ -16,7 +16,7 @@ from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress
 from analyzers.readers.json_mend import mended
-from analyzers.readers.json_stream import HINT_AGAIN, EventStream, malformed, without_nan
+from analyzers.readers.json_stream import HINT_AGAIN, EventStream, decoded, malformed
 from analyzers.trace.unread import UnreadWork
 
 _ARROWS = "stf"
@@ -113,11 +113,11 @@ class JsonEvents(msgspec.Struct):
         read = 0
         try:
             for piece in EventStream(self.path, self.progress, exact=True).pieces():
-                events = self._of_text(bytes(piece))
+                events = decoded(bytes(piece), self._events_of)
                 yield from events
                 read += len(events)
         except (msgspec.DecodeError, TracevizError) as error:
-            self.unreadable, whole = 0, mended(self.path, self.progress, self._of_text)
+            self.unreadable, whole = 0, mended(self.path, self.progress, lambda text: decoded(text, self._events_of))
             if whole is None or not whole.pieces:
                 if isinstance(error, TracevizError):
                     raise
@@ -125,14 +125,8 @@ class JsonEvents(msgspec.Struct):
             self.broken = len(whole.skipped)
             yield from islice(chain.from_iterable(whole.pieces), read, None)
 
-    def _of_text(self, piece: bytes) -> list[Event]:
+    def _events_of(self, piece: bytes) -> list[Event]:
         text = b"[" + piece + b"]"
-        try:
-            return self._decoded(text)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return self._decoded(without_nan(text.decode(errors="replace").encode()))
-
-    def _decoded(self, text: bytes) -> list[Event]:
         try:
             return _ALL.decode(text)
         except msgspec.ValidationError:

@@ -7,9 +7,9 @@ bracket outside strings is counted, whatever the layout; it is for files where t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -18,6 +18,7 @@ from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress
 from analyzers.readers.gzipped import Bomb, DamagedGzip, Plain
 
+Piece = TypeVar("Piece")
 PIECE = 8 << 20
 MOST_AT_ONCE = 1 << 30  # bytes of one event, or of what stands around the events
 _BLANK = b" \t\r\n"
@@ -31,10 +32,6 @@ _KINDS = np.zeros(256, np.uint8)
 _KINDS[list(b'"')], _KINDS[list(b"{[")], _KINDS[list(b"}]")] = _QUOTE, _OPEN, _CLOSE
 _STRINGS_AND_NAN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\b(?:nan|inf|infinity)\b', re.IGNORECASE | re.DOTALL)
 HINT_AGAIN = "Record the trace again, and let the profiled process end (or export the trace) before copying the file."
-
-
-class NotAsWritten(Exception):
-    """The quick way met something that is not as torch writes it."""
 
 
 class Malformed(TracevizError):
@@ -56,8 +53,8 @@ class EventStream:
 
     Raises
     ------
-    TracevizError : the file can't be read, is empty, not JSON, no trace, or ends too early.
-    NotAsWritten : in the quick way only.
+    TracevizError : the file can't be read, is empty, not JSON, no trace, or ends too early. In the quick way it may
+        only be written otherwise than it looks.
     """
 
     def __init__(self, path: Path, progress: Progress, *, exact: bool) -> None:
@@ -66,7 +63,7 @@ class EventStream:
         self.events = 0  # known in the exact way only
         self._progress = progress
         self._buffer = b""
-        self.is_list = self._ended = self._comma_due = self._cut_short = self._found = False
+        self.is_list = self._ended = self._comma_due = self._cut_short = False
 
     def pieces(self) -> Iterator[memoryview]:
         """Whole events with commas between them, about 8 MB at a time."""
@@ -81,7 +78,6 @@ class EventStream:
 
     def _pieces(self, file: Plain) -> Iterator[memoryview]:
         self._find_events(file)
-        self._found = True
         while True:
             self._fill(file)
             if not self.exact:
@@ -97,7 +93,7 @@ class EventStream:
                 break
         end, elements, list_end = cut(self._buffer)
         if list_end < 0:
-            self._refuse_end()
+            raise self.malformed(True, "")
         if self._buffer[:list_end].strip(_BLANK):
             yield self._take(list_end)
             list_end = 0
@@ -106,7 +102,11 @@ class EventStream:
     def _fill(self, file: Plain) -> None:
         parts, size = [self._buffer], len(self._buffer)
         if size > MOST_AT_ONCE:
-            raise self._too_long()
+            raise TracevizError(
+                f"holds a single event, or a header, of over {MOST_AT_ONCE:,} bytes: no profiler writes one.",
+                path=self.path,
+                hint="Is it a trace of torch.profiler?",
+            )
         goal = max(PIECE, 2 * size)  # doubled, so that a long event is not copied again and again
         try:
             while size < goal and not self._ended:
@@ -134,7 +134,7 @@ class EventStream:
             start = following.end()
             self._comma_due = False
             if not following[1] and self._buffer[start] != _LIST_END:
-                raise self._malformed(False, "no comma between two events") if self.exact else NotAsWritten
+                raise self.malformed(False, "no comma between two events")
         self._buffer = self._buffer[start:] if start else self._buffer
 
     def _find_events(self, file: Plain) -> None:
@@ -162,7 +162,7 @@ class EventStream:
         try:
             msgspec.json.decode(without_nan(self._buffer), type=msgspec.Raw)
         except msgspec.DecodeError as error:
-            raise self._malformed(cut(self._buffer[1:]).list_end < 0, str(error)) from None
+            raise self.malformed(cut(self._buffer[1:]).list_end < 0, str(error)) from None
         raise TracevizError(
             "is JSON, but not a trace: it has no list of traceEvents.",
             path=self.path,
@@ -184,37 +184,21 @@ class EventStream:
         while not self._ended:
             self._fill(file)
         if self._cut_short:
-            self._refuse_end()
+            raise self.malformed(True, "")
         rest = self._buffer.strip(_BLANK)
         if self.is_list:
             if rest:
-                raise self._malformed(False, "something follows the list of events")
+                raise self.malformed(False, "something follows the list of events")
             return
         try:
             more = msgspec.json.decode(without_nan(b'{"":0' + rest))
         except msgspec.DecodeError as error:
-            if not self.exact:
-                raise NotAsWritten from error
-            raise self._malformed(not rest.endswith(b"}"), str(error)) from None
+            raise self.malformed(not rest.endswith(b"}"), str(error)) from None
         del more[""]
         self.header.update(more)
 
-    def _too_long(self) -> Exception:
-        """For a piece without a border: the quick way may only not see one."""
-        if not self.exact and self._found:
-            return NotAsWritten()
-        return TracevizError(
-            f"holds a single event, or a header, of over {MOST_AT_ONCE:,} bytes: no profiler writes one.",
-            path=self.path,
-            hint="Is it a trace of torch.profiler?",
-        )
-
-    def _refuse_end(self) -> None:
-        if not self.exact:
-            raise NotAsWritten
-        raise self._malformed(True, "")
-
-    def _malformed(self, truncated: bool, what: str) -> Malformed:
+    def malformed(self, truncated: bool, what: str) -> Malformed:
+        """The error for a file that can't be read to its end."""
         return malformed(self.path, truncated or self._cut_short, self.events, what)
 
 
@@ -251,6 +235,19 @@ def without_nan(text: bytes) -> bytes:
     if not re.search(rb"\b(?:nan|inf|infinity)\b", text, re.IGNORECASE):
         return text
     return _STRINGS_AND_NAN.sub(lambda match: match[0] if match[0].startswith(b'"') else b"null", text)
+
+
+def decoded(piece: bytes, decode: Callable[[bytes], Piece]) -> Piece:
+    """What `decode` makes of events; where they are no JSON, with null for NaN and marks for what is no UTF-8.
+
+    Raises
+    ------
+    msgspec.DecodeError : they are no JSON even so.
+    """
+    try:
+        return decode(piece)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return decode(without_nan(piece.decode(errors="replace").encode()))
 
 
 def _likely_border(text: bytes) -> int:

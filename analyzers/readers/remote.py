@@ -16,9 +16,9 @@ from typing import Any
 
 from analyzers.cache import folder as cache
 from analyzers.common.errors import TracevizError
+from analyzers.readers.formats import HEAD_BYTES
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
-HEAD_BYTES = 4096
 GLOB = re.compile(r"[*?\[]")
 
 

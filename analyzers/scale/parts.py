@@ -22,8 +22,7 @@ from analyzers.cache.tables import Unusable, read_trace
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Overall, Progress, silent
 from analyzers.load import joined, load
-from analyzers.readers.captures import cited, read_one, stored, without_bad
-from analyzers.readers.claims import claimed
+from analyzers.readers.captures import cited, claimed, read_one, stored, without_bad
 from analyzers.readers.inputs import PARQUET_EXPORT, Input, find_inputs
 from analyzers.readers.reading import Reading
 from analyzers.scale.summaries import IN_CONTEXT, CaptureContext, CaptureSummary, apply_context, contexts, summary_of

@@ -7,7 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from analyzers.common.progress import silent
+from analyzers.readers.kineto import read as kineto
+from analyzers.trace.tables import Trace
+
 PID, THREAD = 4242, 77
+
+
+def one_way(path: Path, *, exact: bool) -> Trace:
+    """A file read in one of the ways that are tried: by its bytes, or exactly."""
+    events = (kineto.events_exactly if exact else kineto.events_by_bytes)(path, silent)
+    return kineto.trace_of(path, events)
 
 
 @dataclass

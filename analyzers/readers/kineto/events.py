@@ -13,9 +13,11 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pandas as pd
 
-from analyzers.arrays.types import Ints
+from analyzers.arrays.types import Ints, Mask
 from analyzers.readers.kineto.times import nanoseconds
+from analyzers.trace.columns import categorical
 from analyzers.trace.sizes import MOST, sizes_number
 
 # Category, as printed by Kineto (capitalized before 2022) -> which table its rows go to; "span" is kept for its times.
@@ -143,8 +145,13 @@ def whole(value: Any) -> int:
 
 
 class Rows(msgspec.Struct, frozen=True):
-    """Rows of one group. `head` counts `Heads`, `comm` the list of communication args (-1: none); times are ns."""
+    """Rows of one group; times are ns.
 
+    head : each row's number in `registry`. comm : its place in the list of communication args, -1 for none.
+    fields : the columns that `FIELDS` has for the group.
+    """
+
+    registry: Heads
     head: Ints
     start: Ints
     duration: Ints
@@ -154,15 +161,41 @@ class Rows(msgspec.Struct, frozen=True):
     def __len__(self) -> int:
         return self.head.size
 
-    @property
-    def heads(self) -> list[int]:
-        """Numbers of the heads that some row has."""
-        found: list[int] = np.flatnonzero(np.bincount(self.head)).tolist()
-        return found
-
     def __getitem__(self, which: Ints) -> Rows:
         fields = {name: values[which] for name, values in self.fields.items()}
-        return Rows(self.head[which], self.start[which], self.duration[which], self.comm[which], fields)
+        return Rows(self.registry, self.head[which], self.start[which], self.duration[which], self.comm[which], fields)
+
+    @property
+    def heads(self) -> dict[int, Head]:
+        """The heads that some row has, by their numbers."""
+        return {number: self.registry.all[number] for number in np.flatnonzero(np.bincount(self.head)).tolist()}
+
+    @property
+    def counts(self) -> list[tuple[Head, int]]:
+        """Those heads, and how many rows each has."""
+        count = np.bincount(self.head).tolist()
+        return [(head, count[number]) for number, head in self.heads.items()]
+
+    def numbers(self, of: Callable[[Head], int]) -> Ints:
+        """A number that each row's head has."""
+        heads = self.heads
+        found = np.zeros(max(heads, default=0) + 1, np.int64)
+        found[[*heads]] = [of(head) for head in heads.values()]
+        return found[self.head]
+
+    def where(self, fits: Callable[[Head], bool]) -> Mask:
+        """Rows whose heads fit."""
+        return self.numbers(fits) > 0
+
+    def texts(self, of: Callable[[Head], str], known: Sequence[str] = ()) -> pd.Categorical:
+        """A text that each row's head has; `known` are all there may be, where these are few."""
+        heads = self.heads
+        text_of = {number: of(head) for number, head in heads.items()}
+        texts = [*dict.fromkeys(known or sorted({*text_of.values()}))]  # threads number heads as they meet them
+        code_of = {text: code for code, text in enumerate(texts)}
+        found = np.zeros(max(heads, default=0) + 1, np.int64)
+        found[[*heads]] = [code_of[text] for text in text_of.values()]
+        return categorical(found[self.head], texts)
 
 
 class Batch(msgspec.Struct):
@@ -223,7 +256,7 @@ class Heads:
         return found
 
 
-def join(batches: list[Batch]) -> Batch:
+def join(batches: list[Batch], registry: Heads) -> Batch:
     """Stack batches in the order of the file; every group is there, if only empty.
 
     The batches lose their rows, so that what those of one group took is there for the next group.
@@ -238,7 +271,7 @@ def join(batches: list[Batch]) -> Batch:
                 comm[comm >= 0] += len(joined.comms)
         joined.comms += batch.comms
     for group, names in FIELDS.items():
-        joined.rows[group] = stack([batch.rows.pop(group) for batch in batches if group in batch.rows], names)
+        joined.rows[group] = stack(registry, [batch.rows.pop(group) for batch in batches if group in batch.rows], names)
     return joined
 
 
@@ -250,7 +283,7 @@ def interleave(first: Batch, second: Batch) -> Batch:
             continue
         at = np.concatenate([first.at[group], second.at[group]])
         order = np.argsort(at)
-        first.rows[group] = stack([first.rows[group], more], FIELDS[group])[order]
+        first.rows[group] = stack(more.registry, [first.rows[group], more], FIELDS[group])[order]
         first.at[group] = at[order]
     first.comms = second.comms
     _add_counts(first, second)
@@ -265,9 +298,10 @@ def _add_counts(total: Batch, more: Batch) -> None:
     total.unread_ranges += more.unread_ranges
 
 
-def stack(parts: Sequence[Rows], fields: Sequence[str]) -> Rows:
+def stack(registry: Heads, parts: Sequence[Rows], fields: Sequence[str]) -> Rows:
     """Rows of one group below each other."""
     return Rows(
+        registry,
         head=_stack([rows.head for rows in parts]),
         start=_stack([rows.start for rows in parts]),
         duration=_stack([rows.duration for rows in parts]),
@@ -415,6 +449,7 @@ def _rows(events: list[Event], group: str, heads: Heads, comms: list[Args]) -> R
         comm[telling] = np.arange(len(comms), len(comms) + len(telling))
         comms += [args[row] for row in telling]
     return Rows(
+        heads,
         head=_ints(heads.number(event.cat, event.name, event.pid, event.tid) for event in events),
         start=start,
         duration=duration,

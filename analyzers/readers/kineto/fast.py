@@ -51,7 +51,6 @@ _IS_BLANK[list(_BLANK)] = True
 _QUOTE, _COLON, _BRACE = b'":{'
 _ALIKE = np.uint8(0xFF ^ ord("p") ^ ord("t"))  # the bits in which "p" and "t" are alike
 _BLOCK = 1 << 19  # bytes that stay in the processor's cache while they are gone over several times
-_MANY, _FEW = 5, 100  # one of so many events may be distinct or not fit, beside so many that always may
 _LARGEST = 2**31 - 1  # offsets are int32
 
 
@@ -83,7 +82,7 @@ class Known:
 
 
 def scan(piece: bytes | memoryview, known: Known) -> Batch | None:
-    """Decode comma-separated events; None for a piece that is written otherwise, or where this way doesn't pay.
+    """Decode comma-separated events; None for a piece that is written otherwise.
 
     Raises
     ------
@@ -110,8 +109,6 @@ def scan(piece: bytes | memoryview, known: Known) -> Batch | None:
     if unfitting.size and _MEMORY in bytes(piece):  # an instant of memory in an odd shape may be among them
         is_other[unfitting] = True
     others = np.flatnonzero(is_other)
-    if _is_much(others.size, starts.size):
-        return None
     is_other[candidates[fit]] = True
     batch.unused = _counted(letter[~is_other])
     slow = _decode_others(text, starts, ends, others, known.heads)
@@ -184,7 +181,7 @@ def _before_blanks(text: Bytes, at: Ints) -> Ints:
 
 
 def _decode_fitting(text: Bytes, events: Ints, known: Known, batch: Batch) -> Mask | None:
-    """Put the events that fit into `batch`; says which do, or None where it doesn't pay.
+    """Put the events that fit into `batch`; says which do, or None where the piece is no list of events.
 
     Parameters
     ----------
@@ -196,13 +193,11 @@ def _decode_fitting(text: Bytes, events: Ints, known: Known, batch: Batch) -> Ma
         return fit
     edges = np.append(events.T.astype(np.int32), np.int32(text.size))
     code, texts = Texts(text, edges).distinct(0, 3)
-    if _is_much(len(texts), number):
-        return None
     head = np.array([known.head(each) for each in texts], np.int64)[code]
     form, forms = Texts(with_nines(text), edges).distinct(1, 3)
     shapes, runs = forms.shapes()
     shape, texts = shapes.distinct()
-    if _is_much(len(texts), number) or not _is_list(texts, shape[form], events[2], text.size):
+    if not _is_list(texts, shape[form], events[2], text.size):
         return None
     plans = Plans(np.array([plan(each) for each in texts])[shape], runs)
     readable = plans.readable[form] & (head >= 0)
@@ -216,15 +211,16 @@ def _decode_fitting(text: Bytes, events: Ints, known: Known, batch: Batch) -> Ma
         at = np.flatnonzero(of_group)
         if at.size:
             reader = Reader(text, events[1][at], form[at], plans)
-            rows = _rows(reader, group, head[at])
+            rows = _rows(reader, group, head[at], known.heads)
             fine = np.flatnonzero(~reader.odd)
             batch.rows[group], batch.at[group] = (rows, at) if fine.size == at.size else (rows[fine], at[fine])
             fit[batch.at[group]] = True
     return fit
 
 
-def _rows(reader: Reader, group: str, head: Ints) -> Rows:
+def _rows(reader: Reader, group: str, head: Ints, registry: Heads) -> Rows:
     return Rows(
+        registry,
         head=head,
         start=reader.times("ts"),
         duration=reader.times("dur"),
@@ -237,10 +233,6 @@ def _is_list(shapes: Iterable[bytes], code: Ints, ends: Ints, size: int) -> bool
     """Whether a comma follows every event but the last of the piece."""
     followed = np.array([shape.rstrip().endswith(b"},") for shape in shapes])[code]
     return bool(np.array_equal(followed, ends < size))
-
-
-def _is_much(count: int, of: int) -> bool:
-    return count > of // _MANY + _FEW
 
 
 # Read many texts that differ in little but their digits without an object per text.
@@ -269,7 +261,7 @@ _COLUMNS = (
 )
 _COLUMN_INDEX = {name: i for i, name in enumerate(_COLUMNS)}
 _NONE = -1
-_FEW = 30_000  # texts that are told apart by hand sooner than pyarrow is loaded
+_FEW_TEXTS = 30_000  # that are told apart by hand sooner than pyarrow is loaded
 
 
 class Runs(msgspec.Struct, frozen=True):
@@ -295,7 +287,7 @@ class Texts(msgspec.Struct, frozen=True):
 
     def distinct(self, first: int = 0, step: int = 1) -> tuple[Ints, Texts]:
         """For every so many texts from one on the number of its value, and the distinct values."""
-        return self._by_hand(first, step) if len(self) <= _FEW else self._by_arrow(first, step)
+        return self._by_hand(first, step) if len(self) <= _FEW_TEXTS else self._by_arrow(first, step)
 
     def _by_hand(self, first: int, step: int) -> tuple[Ints, Texts]:
         data, edges = self.data.tobytes(), self.offsets.tolist()

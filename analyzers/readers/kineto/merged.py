@@ -20,9 +20,9 @@ from analyzers.common.errors import TracevizError
 from analyzers.common.progress import silent
 from analyzers.readers.json_stream import EventStream
 from analyzers.readers.kineto import tables
-from analyzers.readers.kineto.events import Batch, Head, Rows
+from analyzers.readers.kineto.events import CALLS, Batch, Head, Rows
 
-WORK = ("op", "api", "hip")  # groups whose rows must have an owner
+WORK = ("op", *CALLS)  # groups whose rows must have an owner
 STEP = 10_000  # pids of ranks are at least so far apart where a rank's number is in them
 _DIMENSIONS = ("rank", "pp", "dp", "tp", "cp", "ep")  # the order in which ranks are counted
 _LABEL = re.compile(rf"(?<![a-z])({'|'.join(_DIMENSIONS)})[\s_\-:#=]*(\d{{1,9}})", re.IGNORECASE)
@@ -50,7 +50,7 @@ def label_of(text: str) -> Label:
     return tuple((one, found[one]) for one in _DIMENSIONS if one in found)
 
 
-def split(path: Path, batch: Batch, heads: Sequence[Head], names: Callable[[], Names]) -> list[Owned]:
+def split(path: Path, batch: Batch, names: Callable[[], Names]) -> list[Owned]:
     """The events of each rank, in their order; one of all where the file holds one rank's, as files mostly do.
 
     Parameters
@@ -61,13 +61,13 @@ def split(path: Path, batch: Batch, heads: Sequence[Head], names: Callable[[], N
     ------
     TracevizError : several processes launched work, and some of it has no label that says whose it is.
     """
-    pids = {heads[head].pid for group in WORK if group in batch.rows for head in batch.rows[group].heads}
-    labels = {pid: label_of(pid) if isinstance(pid, str) else () for pid in pids}
-    callers = {pid for group in ("api", "hip") if group in batch.rows for pid in _pids(batch.rows[group], heads)}
+    pids = {head.pid for group in WORK for head in batch.rows[group].heads.values()}
+    labels = {pid: _of(pid) for pid in pids}
+    callers = {head.pid for group in CALLS for head in batch.rows[group].heads.values()}
     if not any(labels.values()):
         if len(callers) < 2:
             return [Owned(batch.rows, {})]
-        labels = _by_names(labels, names()) or _by_offset(batch, heads, callers)
+        labels = _by_names(labels, names()) or _by_offset(batch.rows["op"], callers)
         if not labels:
             return [Owned(batch.rows, {})]  # ids of launches may tell, see `refuse_unlabelled`
     unlabelled = sorted(str(pid) for pid in pids if not labels.get(pid))
@@ -79,11 +79,14 @@ def split(path: Path, batch: Batch, heads: Sequence[Head], names: Callable[[], N
             hint="Give each rank's own file.",
         )
     ranks = _ranks(set(labels.values()))
-    owner = np.array([ranks.get(labels.get(head.pid, ()) or _of(head.pid), min(ranks.values())) for head in heads])
+
+    def owner(head: Head) -> int:
+        return ranks.get(labels.get(head.pid, ()) or _of(head.pid), min(ranks.values()))
+
+    owners = {group: rows.numbers(owner) for group, rows in batch.rows.items()}
     return [
         Owned(
-            {group: rows[np.flatnonzero(owner[rows.head] == rank)] for group, rows in batch.rows.items()},
-            {"label": rank},
+            {group: rows[np.flatnonzero(owners[group] == rank)] for group, rows in batch.rows.items()}, {"label": rank}
         )
         for rank in sorted(ranks.values())
     ]
@@ -106,7 +109,7 @@ def refuse_unlabelled(path: Path, pids: Sequence[int], ambiguous: int) -> None:
         )
 
 
-def refuse_mixed(path: Path, ranges: Rows, heads: Sequence[Head]) -> None:
+def refuse_mixed(path: Path, ranges: Rows) -> None:
     """Refuse a file in which one process's events are those of several ranks: the same step twice at once.
 
     On one thread two marks may lie within each other, as one that is written twice; on two threads they may not.
@@ -116,10 +119,9 @@ def refuse_mixed(path: Path, ranges: Rows, heads: Sequence[Head]) -> None:
     TracevizError : there is such a step.
     """
     marks: dict[tuple[int | str, str], list[int]] = {}
-    for head in ranges.heads:
-        one = heads[head]
-        if one.category == _MARKS and _STEP.fullmatch(one.name):
-            marks.setdefault((one.pid, one.name), []).append(head)
+    for number, head in ranges.heads.items():
+        if head.category == _MARKS and _STEP.fullmatch(head.name):
+            marks.setdefault((head.pid, head.name), []).append(number)
     for (pid, name), own in marks.items():
         rows = np.flatnonzero(np.isin(ranges.head, own))
         order = rows[np.argsort(ranges.start[rows], kind="stable")]
@@ -158,27 +160,22 @@ def _of(pid: int | str) -> Label:
     return label_of(pid) if isinstance(pid, str) else ()
 
 
-def _pids(rows: Rows, heads: Sequence[Head]) -> set[int | str]:
-    return {heads[head].pid for head in rows.heads}
-
-
 def _by_names(pids: Mapping[int | str, Label], names: Names) -> dict[int | str, Label]:
     found = {pid: label_of(names.get(pid, "")) for pid in pids}
     return found if any(found.values()) else {}
 
 
-def _by_offset(batch: Batch, heads: Sequence[Head], callers: set[int | str]) -> dict[int | str, Label]:
+def _by_offset(rows: Rows, callers: set[int | str]) -> dict[int | str, Label]:
     """Ranks by how far pids of GPU rows lie above the number of their device; empty where that tells nothing.
 
     Rows of device 1 under pid 2,000,001 are those of rank 2, if other ranks' lie 1,000,000 apart as well and one
     process that launches is of the two millions, too.
     """
-    rows = batch.rows["op"]
-    device = tables.devices(rows, heads)
+    device = tables.devices(rows)
     above: dict[int | str, set[int]] = {}
-    for head in rows.heads:
-        own = np.unique(device[rows.head == head])
-        above.setdefault(heads[head].pid, set()).update((tables.number(heads[head].pid) - own).tolist())
+    for number, head in rows.heads.items():
+        own = np.unique(device[rows.head == number])
+        above.setdefault(head.pid, set()).update((tables.number(head.pid) - own).tolist())
     offsets = {pid: next(iter(own)) for pid, own in above.items() if len(own) == 1}
     if len(offsets) < len(above) or len({*offsets.values()}) < 2:
         return {}

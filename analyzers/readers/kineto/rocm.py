@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from analyzers.arrays.types import Ints, Mask
 from analyzers.readers.amd import kind_of_kernel
 from analyzers.readers.kineto.vendor import Raw, Vendor
-from analyzers.trace.columns import codes, ints, is_one_of, table
+from analyzers.trace.columns import categorical, codes, ints, is_one_of, table
 from analyzers.trace.schemas import COPY_KINDS, OP_KINDS
 from analyzers.trace.tables import Trace
 
@@ -42,11 +42,8 @@ def _kinds(ops: pd.DataFrame) -> Any:
     """Kinds of ops, with copies and fills that run as kernels for what they are."""
     code, names = codes(ops, "name")
     stands_for = np.array([OP_KINDS.index(kind_of_kernel(name)) for name in (*names, "")])[code]
-    own, kinds = codes(ops, "kind")
-    own = np.array([OP_KINDS.index(kind) for kind in kinds])[own]
-    return pd.Categorical.from_codes(
-        np.where(stands_for != OP_KINDS.index("kernel"), stands_for, own), dtype=pd.CategoricalDtype(list(OP_KINDS))
-    )
+    own, _ = codes(ops, "kind")
+    return categorical(np.where(stands_for != OP_KINDS.index("kernel"), stands_for, own), OP_KINDS)
 
 
 def _told_by_calls(trace: Trace, raw: Raw) -> pd.DataFrame:
@@ -73,15 +70,14 @@ def _in_blocks(trace: Trace, grid: Ints, block: Ints) -> Ints:
 
 def _copies(trace: Trace, direction: Ints) -> Any:
     """Kinds of copies: as their names say, else as their calls do; between GPUs only where the call says so."""
-    code, names = codes(trace.ops, "copy")
-    own = np.array([COPY_KINDS.index(name) for name in (*names, "")])[code]
+    own = np.array(codes(trace.ops, "copy")[0])
     is_copy = is_one_of(trace.ops, "kind", ["memcpy"])
     untold = is_copy & np.isin(own, [COPY_KINDS.index(""), COPY_KINDS.index("unknown")])
     stated = np.array([*(COPY_KINDS.index(kind) for kind in _DIRECTIONS), COPY_KINDS.index("unknown")])
     known = (direction >= 0) & (direction < len(_DIRECTIONS))
     own = np.where(untold, stated[np.where(known, direction, -1)], own)
     own[is_copy & _launched_by(trace, PEER_COPY)] = COPY_KINDS.index("PtoP")
-    return pd.Categorical.from_codes(own, dtype=pd.CategoricalDtype(list(COPY_KINDS)))
+    return categorical(own, COPY_KINDS)
 
 
 def _launched_by(trace: Trace, start: str) -> Mask:

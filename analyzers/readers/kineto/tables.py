@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from analyzers.arrays.groups import first_row, grouped, rows_by_key
@@ -63,38 +61,37 @@ def number(value: int | str) -> int:
     return int(found[-1]) if found else -1
 
 
-def devices(rows: Rows, heads: Sequence[Head]) -> Ints:
+def devices(rows: Rows) -> Ints:
     """Device of each GPU row; events of the GPU have it as their pid as well."""
-    device, pids = rows.fields["device"], np.array([number(head.pid) for head in heads] or [-1], np.int64)
+    device = rows.fields["device"]
     inside = rows.fields.get("device_in", device)
-    return np.where(device >= 0, device, np.where(inside >= 0, inside, pids[rows.head]))
+    return np.where(device >= 0, device, np.where(inside >= 0, inside, rows.numbers(lambda head: number(head.pid))))
 
 
-def ops(rows: Rows, heads: Sequence[Head], process: Ints, zero: int, launch: Ints) -> pd.DataFrame:
+def ops(rows: Rows, process: Ints, zero: int, launch: Ints) -> pd.DataFrame:
     """GPU work. `process` and `launch` are per row; `zero` is the time that becomes 0."""
-    copies = _per_head(heads, rows.head, lambda head: copy_of(head.name) if "emcpy" in head.category else ("", "", ""))
-    stream, tids = rows.fields["stream"], np.array([number(head.tid) for head in heads] or [-1], np.int64)
+    stream = rows.fields["stream"]
     context, source, target = (rows.fields[name] for name in ("context", "device_from", "device_to"))
-    copy = _coded([copy[0] for copy in copies.values], copies.code, COPY_KINDS)
+    copy = rows.texts(lambda head: _copy(head)[0], COPY_KINDS)
     between = (source >= 0) & (target >= 0) & (source != target) & (copy == "DtoD")
     copy[between] = "PtoP"
     return table(
         "ops",
         {
             "process": process,
-            "device": devices(rows, heads),
+            "device": devices(rows),
             "context": np.where(context >= 0, context, rows.fields["context_in"]),
-            "stream": np.where(stream >= 0, stream, tids[rows.head]),
-            "kind": _texts(heads, rows.head, lambda head: OP_KINDS_OF[head.category], tuple(OP_KINDS_OF.values())),
-            "name": _texts(heads, rows.head, lambda head: head.name),
+            "stream": np.where(stream >= 0, stream, rows.numbers(_thread)),
+            "kind": rows.texts(lambda head: OP_KINDS_OF[head.category], tuple(OP_KINDS_OF.values())),
+            "name": rows.texts(lambda head: head.name),
             "start_ns": rows.start - zero,
             "end_ns": rows.start - zero + rows.duration,
             "correlation": rows.fields["correlation"],
             "launch": launch,
             "bytes": rows.fields["bytes"],
             "copy": copy,
-            "source_memory": _coded([copy[1] for copy in copies.values], copies.code, MEMORY_KINDS),
-            "target_memory": _coded([copy[2] for copy in copies.values], copies.code, MEMORY_KINDS),
+            "source_memory": rows.texts(lambda head: _copy(head)[1], MEMORY_KINDS),
+            "target_memory": rows.texts(lambda head: _copy(head)[2], MEMORY_KINDS),
             "grid": rows.fields["grid"],
             "block": rows.fields["block"],
             "registers": rows.fields["registers"],
@@ -104,15 +101,14 @@ def ops(rows: Rows, heads: Sequence[Head], process: Ints, zero: int, launch: Int
     )
 
 
-def api(rows: Rows, heads: Sequence[Head], process: Ints, zero: int) -> pd.DataFrame:
+def api(rows: Rows, process: Ints, zero: int) -> pd.DataFrame:
     """CUDA and HIP calls, named without version suffix."""
-    tids = np.array([number(head.tid) for head in heads] or [-1], np.int64)
     return table(
         "api",
         {
             "process": process,
-            "thread": tids[rows.head],
-            "name": _texts(heads, rows.head, lambda head: _SUFFIX.sub("", head.name)),
+            "thread": rows.numbers(_thread),
+            "name": rows.texts(lambda head: _SUFFIX.sub("", head.name)),
             "start_ns": rows.start - zero,
             "end_ns": rows.start - zero + rows.duration,
             "correlation": rows.fields["correlation"],
@@ -120,18 +116,17 @@ def api(rows: Rows, heads: Sequence[Head], process: Ints, zero: int) -> pd.DataF
     )
 
 
-def ranges(rows: Rows, heads: Sequence[Head], process: Ints, zero: int) -> pd.DataFrame:
+def ranges(rows: Rows, process: Ints, zero: int) -> pd.DataFrame:
     """Annotations, operators and Python functions; `forward_thread` is a thread of this table."""
-    tids = np.array([number(head.tid) for head in heads] or [-1], np.int64)
     kinds = tuple(RANGE_KINDS_OF.values())
-    thread = tids[rows.head]
+    thread = rows.numbers(_thread)
     return table(
         "ranges",
         {
             "process": process,
             "thread": thread,
-            "kind": _texts(heads, rows.head, lambda head: RANGE_KINDS_OF[head.category], kinds),
-            "name": _texts(heads, rows.head, lambda head: head.name),
+            "kind": rows.texts(lambda head: RANGE_KINDS_OF[head.category], kinds),
+            "name": rows.texts(lambda head: head.name),
             "start_ns": rows.start - zero,
             "end_ns": rows.start - zero + rows.duration,
             "id": rows.fields["external"],
@@ -142,7 +137,7 @@ def ranges(rows: Rows, heads: Sequence[Head], process: Ints, zero: int) -> pd.Da
     )
 
 
-def syncs(rows: Rows, heads: Sequence[Head], process: Ints, zero: int) -> pd.DataFrame:
+def syncs(rows: Rows, process: Ints, zero: int) -> pd.DataFrame:
     """Synchronization records; kinds this version does not know are left out by the caller."""
     return table(
         "syncs",
@@ -150,7 +145,7 @@ def syncs(rows: Rows, heads: Sequence[Head], process: Ints, zero: int) -> pd.Dat
             "process": process,
             "context": rows.fields["context"],
             "stream": rows.fields["stream"],
-            "kind": _texts(heads, rows.head, lambda head: SYNC_KINDS_OF[head.name], tuple(SYNC_KINDS_OF.values())),
+            "kind": rows.texts(lambda head: SYNC_KINDS_OF[head.name], tuple(SYNC_KINDS_OF.values())),
             "start_ns": rows.start - zero,
             "end_ns": rows.start - zero + rows.duration,
             "correlation": rows.fields["correlation"],
@@ -161,9 +156,9 @@ def syncs(rows: Rows, heads: Sequence[Head], process: Ints, zero: int) -> pd.Dat
     )
 
 
-def records(rows: Rows, heads: Sequence[Head], process: Ints) -> pd.DataFrame:
+def records(rows: Rows, process: Ints) -> pd.DataFrame:
     """Calls that recorded an event; Kineto says neither the stream nor the event."""
-    recording = np.array([_RECORD.match(head.name) is not None for head in heads] or [False])[rows.head]
+    recording = rows.where(lambda head: _RECORD.match(head.name) is not None)
     return table("records", {"process": process[recording], "correlation": rows.fields["correlation"][recording]})
 
 
@@ -204,6 +199,14 @@ def forward_threads(thread: Ints, sequence: Ints, forward: Ints) -> Ints:
     return found
 
 
+def _thread(head: Head) -> int:
+    return number(head.tid)
+
+
+def _copy(head: Head) -> tuple[str, str, str]:
+    return copy_of(head.name) if "emcpy" in head.category else ("", "", "")
+
+
 def copy_of(name: str) -> tuple[str, str, str]:
     """Kind of a copy and the memories it goes from and to.
 
@@ -228,34 +231,6 @@ def _memory(text: str | None) -> str:
     return plain if plain in MEMORY_KINDS else "unknown"
 
 
-class _Coded(msgspec.Struct, frozen=True):
-    values: list[Any]
-    code: Ints
-
-
-def _per_head(heads: Sequence[Head], head: Ints, of: Callable[[Head], Any]) -> _Coded:
-    """Distinct values of a property of heads, and which of them each row has; asks only heads that occur."""
-    occurs = np.flatnonzero(np.bincount(head)).tolist()
-    values = [of(heads[each]) for each in occurs]
-    distinct = sorted(set(values))  # heads are numbered by whichever thread meets them first
-    code_of = {value: code for code, value in enumerate(distinct)}
-    by_head = np.zeros(len(heads) or 1, np.int64)
-    by_head[occurs] = [code_of[value] for value in values]
-    return _Coded(distinct, by_head[head])
-
-
-def _texts(heads: Sequence[Head], head: Ints, of: Callable[[Head], str], known: tuple[str, ...] | None = None) -> Any:
-    coded = _per_head(heads, head, of)
-    return _coded(coded.values, coded.code, known)
-
-
-def _coded(texts: list[str], code: Ints, known: tuple[str, ...] | None = None) -> Any:
-    categories = list(dict.fromkeys(known or texts))
-    number = {text: code for code, text in enumerate(categories)}
-    code_of_text: npt.NDArray[np.int64] = np.array([number[text] for text in texts] or [0], np.int64)
-    return categorical(code_of_text[code], categories)
-
-
 def in_graphs(ops: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
     """Ops with `graph` 0 where a CUDA graph's launch launched them and the trace does not number it.
 
@@ -276,23 +251,22 @@ def in_graphs(ops: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
 # Link Kineto's events: ops to the calls that launched them, and everything to its process.
 
 
-def cpu_pids(rows: Mapping[str, Rows], heads: Sequence[Head]) -> list[int]:
+def cpu_pids(rows: Mapping[str, Rows]) -> list[int]:
     """Pids of the processes that made CUDA calls; of those with operators, where the trace has no calls."""
     for group in ("api", "range"):
-        pids = sorted({number(heads[head].pid) for head in rows[group].heads})
+        pids = sorted({number(head.pid) for head in rows[group].heads.values()})
         if pids:
             return pids
     return [-1]
 
 
-def process_of_heads(rows: Rows, heads: Sequence[Head], pids: Sequence[int]) -> Ints:
+def process_of_heads(rows: Rows, pids: Sequence[int]) -> Ints:
     """Process of each CPU row; a pid that made no CUDA call (a helper process) counts with the first one."""
     process_of = {pid: process for process, pid in enumerate(pids)}
-    by_head = np.array([process_of.get(number(head.pid), 0) for head in heads] or [0], np.int64)
-    return by_head[rows.head]
+    return rows.numbers(lambda head: process_of.get(number(head.pid), 0))
 
 
-def process_of_gpu(rows: Rows, api: Rows, api_process: Ints, processes: int, device: Ints) -> Ints:
+def process_of_gpu(rows: Rows, api: Rows, api_process: Ints, processes: int) -> Ints:
     """Process of each GPU row: its pid is the device's number, so correlation ids must tell.
 
     Where several processes used an id, the one that most of the device's other rows belong to.
@@ -303,6 +277,7 @@ def process_of_gpu(rows: Rows, api: Rows, api_process: Ints, processes: int, dev
     for process in range(processes):
         hit = first_row(api.fields["correlation"][api_process == process], correlation) >= 0
         found = np.where(hit, np.where(found == -1, process, -2), found)
+    device = devices(rows)
     for each in np.unique(device):
         on_device = device == each
         sure = found[on_device & (found >= 0)]
@@ -310,7 +285,7 @@ def process_of_gpu(rows: Rows, api: Rows, api_process: Ints, processes: int, dev
     return found
 
 
-def launched_by_any(rows: Rows, api: Rows, api_process: Ints, processes: int, device: Ints) -> int:
+def launched_by_any(rows: Rows, api: Rows, api_process: Ints, processes: int) -> int:
     """How many GPU rows have an id that calls of several processes have, on devices that do not tell whose they are.
 
     A device tells where all of its other rows are of one process.
@@ -321,7 +296,7 @@ def launched_by_any(rows: Rows, api: Rows, api_process: Ints, processes: int, de
         callers += hit
         found[hit] = process
     unsure = 0
-    for own in rows_by_key(device).values():
+    for own in rows_by_key(devices(rows)).values():
         if np.unique(found[own][callers[own] == 1]).size != 1:
             unsure += int(np.count_nonzero(callers[own] > 1))
     return unsure

@@ -18,7 +18,7 @@ from analyzers.arrays.types import Ints
 from analyzers.common.wording import duration
 from analyzers.readers.kineto.events import SYNC_TYPES
 from analyzers.readers.kineto.vendor import Raw, Vendor
-from analyzers.trace.columns import codes, ints, is_one_of, of_codes, table
+from analyzers.trace.columns import categorical, codes, ints, is_one_of, of_codes, table
 from analyzers.trace.kernels import operation_of
 from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.schemas import COPY_KINDS, MEMORY_KINDS, SYNC_KINDS
@@ -32,9 +32,7 @@ _MOST_QUEUED_NS = 3600 * 10**9  # beyond, the times are of other clocks
 
 
 def _is_one(raw: Raw) -> bool:
-    if len(raw.rows["xpu_sync"]):
-        return True
-    return any(raw.heads[head].category.startswith("xpu_") for head in raw.rows["api"].heads)
+    return len(raw.rows["xpu_sync"]) > 0 or raw.has("xpu_")
 
 
 def _complete(trace: Trace, raw: Raw) -> Trace:
@@ -53,17 +51,14 @@ def _copies(ops: pd.DataFrame) -> dict[str, Any]:
     kinds = [_kind(*one) if one else "" for one in ends]
     is_copy = is_one_of(ops, "kind", ["memcpy"])
 
-    def column(values: list[str], known: tuple[str, ...], own: str) -> Any:
-        own_code, own_names = codes(ops, own)
-        before = np.array([known.index(name) for name in (*own_names, "")])[own_code]
+    def column(own: str, values: list[str], known: tuple[str, ...]) -> Any:
         new = np.array([known.index(value) for value in (*values, "")])[code]
-        chosen = np.where(is_copy & (new > 0), new, before)
-        return pd.Categorical.from_codes(chosen, dtype=pd.CategoricalDtype(list(known)))
+        return categorical(np.where(is_copy & (new > 0), new, codes(ops, own)[0]), known)
 
     return {
-        "copy": column(kinds, COPY_KINDS, "copy"),
-        "source_memory": column([_MEMORIES[one[0]] if one else "" for one in ends], MEMORY_KINDS, "source_memory"),
-        "target_memory": column([_MEMORIES[one[1]] if one else "" for one in ends], MEMORY_KINDS, "target_memory"),
+        "copy": column("copy", kinds, COPY_KINDS),
+        "source_memory": column("source_memory", [_MEMORIES[one[0]] if one else "" for one in ends], MEMORY_KINDS),
+        "target_memory": column("target_memory", [_MEMORIES[one[1]] if one else "" for one in ends], MEMORY_KINDS),
     }
 
 
@@ -86,7 +81,7 @@ def _syncs(raw: Raw) -> pd.DataFrame:
         "syncs",
         {
             "stream": rows.fields["stream"],
-            "kind": pd.Categorical.from_codes(kinds, dtype=pd.CategoricalDtype(list(SYNC_KINDS))),
+            "kind": categorical(kinds, SYNC_KINDS),
             "start_ns": rows.start - raw.zero,
             "end_ns": rows.start - raw.zero + rows.duration,
             "correlation": rows.fields["correlation"],

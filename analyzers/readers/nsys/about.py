@@ -77,12 +77,12 @@ def read_about(file: NsysFile) -> About:
     return About(
         producer=f"{export.get('EXPORT_PRODUCT_NAME', 'nsys')} {version}".strip(),
         schema=export.get("EXPORT_SCHEMA_VERSION", ""),
-        host=_host(file),
+        host=_first(file.select("TARGET_INFO_SYSTEM_ENV", "value", "name", where="name = 'Hostname'")),
         # --ts-shift is how reports of machines without a common clock are aligned by hand: keep what it says.
         start_utc_ns=None if start is None else start + hand,
         shift_ns=_int(export.get("EXPORT_CONFIG_TIME_SHIFT")) or total,
         environment=_environment(file),
-        wsl=_wsl(file),
+        wsl=_first(file.select("TARGET_INFO_SYSTEM_ENV", "value", where="value LIKE '%-WSL2'")),
     )
 
 
@@ -96,13 +96,12 @@ def describe_process(file: NsysFile, key: int, gpus: list[int], about: About, al
     """
     claims: dict[str, int] = {}
     if alone is not None:
-        rank = _number(about.environment, RANK_VARIABLES)
-        named = rank_in_name(alone)
-        claims |= {} if rank is None else {"environment": rank}
-        claims |= {} if named is None else {"file-name": named}
+        told = {"environment": _number(about.environment, RANK_VARIABLES), "file-name": rank_in_name(alone)}
+        claims = {rule: rank for rule, rank in told.items() if rank is not None}
     if len(gpus) == 1 and gpus[0] >= 0:
         claims["gpu"] = gpus[0]
-    return Process(capture=0, pid=pid(key), name=_process_name(file, pid(key)), host=about.host, claims=claims)
+    named = file.select("PROCESSES", "name", "pid", where=f"pid = {pid(key)} AND name IS NOT NULL")
+    return Process(capture=0, pid=pid(key), name=_first(named), host=about.host, claims=claims)
 
 
 def read_overhead(file: NsysFile, shift_ns: int, keys: Sequence[int]) -> tuple[Ints, Ints, Ints]:
@@ -234,45 +233,22 @@ def _cut_off(ops: pd.DataFrame, processes: list[Process], contexts: set[int]) ->
 
 
 def _session_start(file: NsysFile) -> int | None:
-    source = "TARGET_INFO_SESSION_START_TIME"
-    if not file.has(source, "utcEpochNs"):
-        return None
-    rows = file.rows(f"SELECT utcEpochNs FROM {source} WHERE utcEpochNs > 0")
+    rows = file.select("TARGET_INFO_SESSION_START_TIME", "utcEpochNs", where="utcEpochNs > 0")
     return int(rows[0][0]) if rows else None
 
 
-def _host(file: NsysFile) -> str:
-    if not file.has("TARGET_INFO_SYSTEM_ENV", "name", "value"):
-        return ""
-    rows = file.rows("SELECT value FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'Hostname'")
-    return str(rows[0][0]) if rows else ""
-
-
-def _wsl(file: NsysFile) -> str:
-    if not file.has("TARGET_INFO_SYSTEM_ENV", "value"):
-        return ""
-    rows = file.rows("SELECT value FROM TARGET_INFO_SYSTEM_ENV WHERE value LIKE '%-WSL2'")
+def _first(rows: list[tuple[Any, ...]]) -> str:
     return str(rows[0][0]) if rows else ""
 
 
 def _environment(file: NsysFile) -> dict[str, str]:
-    rows: list[tuple[Any, ...]] = []
-    if file.has("META_DATA_CAPTURE", "name", "value"):
-        rows = file.rows("SELECT value FROM META_DATA_CAPTURE WHERE name LIKE '%ENVIRONMENT_VARIABLE'")
-    found = [_VARIABLE.fullmatch(str(text)) for (text,) in rows]
+    rows = file.select("META_DATA_CAPTURE", "value", "name", where="name LIKE '%ENVIRONMENT_VARIABLE'")
+    found = [_VARIABLE.fullmatch(str(text)) for text, _ in rows]
     return {match["name"]: match["value"] for match in found if match}
 
 
 def _pairs(file: NsysFile, source: str) -> dict[str, str]:
-    rows = file.rows(f"SELECT name, value FROM {source}") if file.has(source, "name", "value") else []
-    return {str(name): str(value) for name, value in rows if value is not None}
-
-
-def _process_name(file: NsysFile, process: int) -> str:
-    if not file.has("PROCESSES", "pid", "name"):
-        return ""
-    rows = file.rows(f"SELECT name FROM PROCESSES WHERE pid = {process} AND name IS NOT NULL")
-    return str(rows[0][0]) if rows else ""
+    return {str(name): str(value) for name, value in file.select(source, "name", "value") if value is not None}
 
 
 def _number(environment: dict[str, str], names: tuple[str, ...]) -> int | None:
@@ -338,15 +314,13 @@ def physical_gpus(file: NsysFile) -> dict[tuple[int, int], int]:
         same = "replace(lower(g.uuid), 'gpu-', '') = replace(lower(c.uuid), 'gpu-', '')"
         rows = file.rows(f"SELECT c.pid, c.cudaId, g.id FROM {source} c JOIN {gpus} g ON {same}")
         found |= {(int(process), int(device)): int(gpu) for process, device, gpu in rows}
-    if file.has(source, "gpuId"):
-        rows = file.rows(f"SELECT pid, cudaId, gpuId FROM {source} WHERE gpuId IS NOT NULL")
-        found |= {(int(process), int(device)): int(gpu) for process, device, gpu in rows}
-    return found
+    rows = file.select(source, "pid", "cudaId", "gpuId", where="gpuId IS NOT NULL")
+    return found | {(int(process), int(device)): int(gpu) for process, device, gpu in rows}
 
 
 def host_gpus(file: NsysFile) -> int:
     """How many GPUs the export lists; 0 where it lists none."""
-    return len(file.rows("SELECT DISTINCT id FROM TARGET_INFO_GPU")) if file.has("TARGET_INFO_GPU", "id") else 0
+    return len({*file.select("TARGET_INFO_GPU", "id")})
 
 
 def told_gpus(file: NsysFile, keys: list[int], devices: pd.DataFrame) -> Mask:
@@ -384,13 +358,10 @@ def read_streams(file: NsysFile, keys: list[int]) -> pd.DataFrame:
 
 def _default_streams(file: NsysFile) -> set[tuple[int, int, int]]:
     """(process id, context, stream) of each context's default stream, by the table of today or that of old exports."""
-    for source, column in (
-        ("TARGET_INFO_CUDA_CONTEXT_INFO", "nullStreamId"),
-        ("TARGET_INFO_CUDA_NULL_STREAM", "streamId"),
-    ):
-        if file.has(source, "processId", "contextId", column):
-            return set(file.rows(f"SELECT processId, contextId, {column} FROM {source}"))
-    return set()
+    today, old = "TARGET_INFO_CUDA_CONTEXT_INFO", "TARGET_INFO_CUDA_NULL_STREAM"
+    if file.has(today, "processId", "contextId", "nullStreamId"):
+        return set(file.select(today, "processId", "contextId", "nullStreamId"))
+    return set(file.select(old, "processId", "contextId", "streamId"))
 
 
 def _created_streams(file: NsysFile) -> dict[tuple[int, int, int], dict[str, int]]:
@@ -410,10 +381,7 @@ def _created_streams(file: NsysFile) -> dict[tuple[int, int, int], dict[str, int
 
 def contexts(file: NsysFile) -> set[int]:
     """Ids of the processes that had a CUDA context, whether or not they did any GPU work."""
-    source = "TARGET_INFO_CUDA_CONTEXT_INFO"
-    if not file.has(source, "processId"):
-        return set()
-    return {int(process) for (process,) in file.rows(f"SELECT DISTINCT processId FROM {source}")}
+    return {int(process) for (process,) in file.select("TARGET_INFO_CUDA_CONTEXT_INFO", "processId")}
 
 
 def _table(name: str, rows: list[dict[str, Any]]) -> pd.DataFrame:

@@ -13,7 +13,7 @@ import pandas as pd
 from analyzers.arrays.types import Ints
 from analyzers.readers.nsys.about import THREAD_BITS, Processes, thread
 from analyzers.readers.nsys.file import NO_TIME, NsysFile
-from analyzers.trace.columns import codes, ints, is_one_of, table
+from analyzers.trace.columns import categorical, codes, ints, is_one_of, table
 from analyzers.trace.schemas import SYNC_KINDS
 from analyzers.trace.sizes import MOST, sizes_number
 
@@ -117,7 +117,7 @@ def read_syncs(file: NsysFile, processes: Processes) -> pd.DataFrame:
             "stream": stream,
             "event": event,
             "event_sync": _id(raw["event_sync"]),
-            "kind": labelled(kind, SYNC_KINDS),
+            "kind": categorical(kind, SYNC_KINDS),
         },
     )
 
@@ -136,7 +136,7 @@ def name_syncs(syncs: pd.DataFrame, calls: Ints, api: pd.DataFrame) -> pd.DataFr
         kind[np.flatnonzero(seen)[is_one_of(made, "name", texts)]] = SYNC_KINDS.index(name)
     poll = np.zeros(len(syncs), bool)
     poll[np.flatnonzero(seen)[is_one_of(made, "name", QUERIES)]] = True
-    named = syncs.assign(kind=labelled(kind, SYNC_KINDS))
+    named = syncs.assign(kind=categorical(kind, SYNC_KINDS))
     return named[~poll].reset_index(drop=True)
 
 
@@ -210,16 +210,11 @@ def range_sizes(text: str) -> int:
     return sizes_number([int(size) for size in re.findall("[0-9]+", sizes[1])[:MOST]]) if sizes else -1
 
 
-def labelled(codes: Any, texts: Sequence[str]) -> Any:
-    """A categorical of codes into texts."""
-    return pd.Categorical.from_codes(codes, dtype=pd.CategoricalDtype(list(texts)))
-
-
 def merged(codes: Any, texts: Sequence[str]) -> Any:
     """A categorical of codes into texts of which some may be alike."""
     categories = list(dict.fromkeys(texts))
     code_of = {text: code for code, text in enumerate(categories)}
-    return labelled(np.array([code_of[text] for text in texts], np.int32)[codes], categories)
+    return categorical(np.array([code_of[text] for text in texts], np.int32)[codes], categories)
 
 
 def kernel_name(name: str) -> str:
@@ -235,8 +230,7 @@ class Names:
     """StringIds as a table from number to text."""
 
     def __init__(self, file: NsysFile) -> None:
-        rows = file.rows("SELECT id, value FROM StringIds") if file.has("StringIds", "id", "value") else []
-        self._texts = {int(number): str(text) for number, text in rows}
+        self._texts = {int(number): str(text) for number, text in file.select("StringIds", "id", "value")}
         self.lost: Counter[str] = Counter()  # by what was named: how many rows have the number of no text
 
     def text(self, number: int) -> str:
@@ -272,4 +266,4 @@ class Names:
                 self.lost[what] += int(np.count_nonzero(np.array(nowhere)[codes]))
             of_text = [code_of.setdefault(text, len(code_of)) for text in texts]
             parts.append(np.array(of_text, np.min_scalar_type(-len(code_of)))[codes])
-        return labelled(np.concatenate(parts), list(code_of))
+        return categorical(np.concatenate(parts), list(code_of))

@@ -17,8 +17,7 @@ from pathlib import Path
 import msgspec
 
 from analyzers.cache import folder as cache
-from analyzers.cache.folder import VARIABLE
-from analyzers.cache.keys import stamp
+from analyzers.cache.folder import VARIABLE, stamp
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import NOTE, Progress, silent
 from analyzers.readers.nsys.file import NsysFile

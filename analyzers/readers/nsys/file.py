@@ -270,6 +270,12 @@ class NsysFile:
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter where a message quotes damaged bytes
             raise self._damaged(error) from error
 
+    def select(self, table: str, *columns: str, where: str = "") -> list[tuple[Any, ...]]:
+        """Columns of a small table; no row where it or one of them is not there."""
+        if not self.has(table, *columns):
+            return []
+        return self.rows(f'SELECT {", ".join(columns)} FROM "{table}"{f" WHERE {where}" if where else ""}')
+
     def batches(self, table: str, columns: Mapping[str, str], where: str = "") -> Iterator[dict[str, Ints]]:
         """Integer columns of a table in row order, as batches of name -> int64 array, from name -> SQL."""
         plain = {name: self._plain(table, sql) for name, sql in columns.items()}

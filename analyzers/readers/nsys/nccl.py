@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
 from analyzers.readers.nsys.events import ROW
 from analyzers.readers.nsys.file import NsysFile
@@ -45,7 +45,8 @@ def read_comms(ranges: pd.DataFrame, payload: Payload, ops: pd.DataFrame, api: p
         own = those[named[those] == "call"]
         own = own[np.argsort(starts[own], kind="stable")]
         first, count = _inside(at, starts[own], ends[own])
-        found.append(_repeat(own[count > 0], first[count > 0], count[count > 0], correlation))
+        inside, which = runs(first, count)
+        found.append((own[which], correlation[inside]))
         rest = own[count == 0]
         groups = _Groups(starts, ends, those[named[those] == GROUP_START], those[named[those] == GROUP_END])
         found.append((rest, groups.correlations(rest, communicator[rest], at, correlation)))
@@ -111,11 +112,6 @@ def _communicates(ops: pd.DataFrame) -> Mask:
 def _inside(at: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
     first = np.searchsorted(at, starts, side="left")
     return first, np.searchsorted(at, ends, side="right") - first
-
-
-def _repeat(rows: Ints, first: Ints, count: Ints, values: Ints) -> tuple[Ints, Ints]:
-    step = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
-    return np.repeat(rows, count), values[np.repeat(first, count) + step]
 
 
 class _Groups:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import distinct, rows_by_key
+from analyzers.arrays.groups import first_row_of, rows_by_key
 from analyzers.arrays.types import Ids, Ints
 from analyzers.readers.nsys.about import Processes, thread
-from analyzers.readers.nsys.events import CALLS, KERNELS, Names, call_name, kernel_name, labelled
+from analyzers.readers.nsys.events import CALLS, KERNELS, Names, call_name, kernel_name
 from analyzers.readers.nsys.file import MISSING, NO_TIME, Batch, Filled, NsysFile, Source, fill
-from analyzers.trace.columns import stored, table
+from analyzers.trace.columns import categorical, stored, table
 from analyzers.trace.migrations import CAUSES, KIND, NO_STREAM, migration_name
 from analyzers.trace.schemas import COPY_KINDS, MEMORY_KINDS, MEMORY_SOURCES, OP_KINDS, OPS
 
@@ -86,7 +86,7 @@ def read_ops(file: NsysFile, names: Names, processes: Processes) -> pd.DataFrame
     filled = fill(file, "ops", sources)
     for column, (kind, _) in OPS.items():
         if isinstance(kind, tuple):
-            filled[column] = labelled(filled[column], kind)
+            filled[column] = categorical(filled[column], kind)
     return table("ops", {**filled, "name": names.categorical(filled["name"], kernel_name, NAMES, what=KERNELS)})
 
 
@@ -135,7 +135,7 @@ def _copy_columns(file: NsysFile) -> dict[str, str]:
 
 
 def _copies(file: NsysFile) -> Callable[[Batch], Filled]:
-    copy_labels = {**COPY_NUMBERS, **_copy_labels(file)}
+    copy_labels = {**COPY_NUMBERS, **_enum(file, "ENUM_CUDA_MEMCPY_OPER", COPY_NUMBERS)}
     directions = {number: _direction(label) for number, label in copy_labels.items()}
     of_driver = [number for number, label in copy_labels.items() if label.startswith(UNIFIED)]
     labels = memories(file)
@@ -176,14 +176,9 @@ def _memsets(file: NsysFile) -> Callable[[Batch], Filled]:
     return make
 
 
-def _copy_labels(file: NsysFile) -> dict[int, str]:
-    return _enum(file, "ENUM_CUDA_MEMCPY_OPER", COPY_NUMBERS)
-
-
 def _enum(file: NsysFile, source: str, fallback: dict[int, str]) -> dict[int, str]:
     """Number -> label without the prefix all labels of the table share."""
-    rows = file.rows(f'SELECT id, name FROM "{source}"') if file.has(source, "id", "name") else []
-    labels = {int(number): str(name).rpartition("KIND_")[2] for number, name in rows}
+    labels = {int(number): str(name).rpartition("KIND_")[2] for number, name in file.select(source, "id", "name")}
     return labels or fallback
 
 
@@ -208,50 +203,10 @@ def _choose(numbers: Ints, kinds: dict[int, str], choices: tuple[str, ...]) -> A
     return np.array([choices.index(kind) for kind in chosen] or [0], np.int8)[codes]
 
 
-# Join GPU work to the calls that launched it.
-
-# A table indexed by correlation id answers faster than a search while it is not much larger than its rows. nsys leaves
-# out many calls, but not the ids they took: often one id in ten is a row, and memory then costs more than it saves.
-DENSE = 4
-
-
 def launches(frame: pd.DataFrame, api: pd.DataFrame) -> Ids:
-    """Row in `api` of the call that made each row, by (process, correlation id); -1 where none did.
-
-    Parameters
-    ----------
-    frame : ops, or any table with columns process and correlation.
-    """
-    process, caller = stored(frame, "process"), stored(api, "process")
-    wanted, keys = stored(frame, "correlation"), stored(api, "correlation")
-    present = distinct(process)
-    if present.size == 1 and (caller == present[0]).all():
-        return _join(wanted, keys, np.arange(keys.size))
-    found = np.full(wanted.size, -1, np.int32)
-    for number in present:
-        own, calls = np.flatnonzero(process == number), np.flatnonzero(caller == number)
-        found[own] = _join(wanted[own], keys[calls], calls)
-    return found
-
-
-def _join(wanted: Ids, keys: Ids, rows: Ints) -> Ids:
-    if keys.size and keys.min() < 0:  # calls without an id made nothing
-        known = keys >= 0
-        keys, rows = keys[known], rows[known]
-    if keys.size == 0 or wanted.size == 0:
-        return np.full(wanted.size, -1, np.int32)
-    low, high = int(keys.min()), int(keys.max())
-    if high - low < DENSE * keys.size + 1_000_000:
-        direct = np.full(high - low + 2, -1, np.int32)  # the last place answers for every id that is not there
-        direct[keys - low] = rows
-        position = wanted - low
-        position[(wanted < low) | (wanted > high)] = high - low + 1
-        return direct[position]
-    if (keys[1:] < keys[:-1]).any():
-        order = np.argsort(keys, kind="stable")
-        keys, rows = keys[order], rows[order]
-    position = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
-    return np.where(keys[position] == wanted, rows[position], -1)
+    """Row in `api` of the call that made each row of a table, by process and correlation id; -1 where none did."""
+    keys = ("process", "correlation")
+    return first_row_of(*(stored(api, key) for key in keys), *(stored(frame, key) for key in keys))
 
 
 # GPU memory in use, from the allocations and releases of an nsys export (--cuda-memory-usage=true).
@@ -296,7 +251,7 @@ def read_memory(file: NsysFile, processes: Processes, shift_ns: int) -> pd.DataF
             "process": process,
             "device": device,
             "start_ns": raw["start_ns"][rows] - shift_ns,
-            "source": pd.Categorical.from_codes(sources, dtype=pd.CategoricalDtype(list(MEMORY_SOURCES))),
+            "source": categorical(sources, MEMORY_SOURCES),
             "bytes": level,
         },
         length=rows.size,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,8 +12,10 @@ import numpy as np
 import pandas as pd
 
 from analyzers.arrays.types import Ints
+from analyzers.cache.folder import folder_for_exports
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress, silent
+from analyzers.readers.gzipped import Bomb, DamagedGzip, Plain
 from analyzers.readers.nsys.about import (
     About,
     Processes,
@@ -31,11 +34,13 @@ from analyzers.readers.nsys.about import (
 )
 from analyzers.readers.nsys.counters import read_counters
 from analyzers.readers.nsys.events import ROW, Names, close_ranges, name_syncs, read_ranges, read_records, read_syncs
+from analyzers.readers.nsys.export import exported
 from analyzers.readers.nsys.file import AGAIN, NO_TIME, NsysFile
 from analyzers.readers.nsys.folder import NsysFolder
 from analyzers.readers.nsys.losses import OPS, Loss, lost_names, not_read, unknown_work, with_losses, without_times
 from analyzers.readers.nsys.nccl import read_comms, read_payload
 from analyzers.readers.nsys.ops import launches, read_api, read_memory, read_ops
+from analyzers.readers.reading import Reading
 from analyzers.trace.columns import ints, narrowed, span
 from analyzers.trace.freed_memory import give_back_freed_memory
 from analyzers.trace.graphs import about_rows
@@ -47,6 +52,7 @@ from analyzers.trace.unlinked import linked_by_order, with_linked
 STEPS = 4
 TABLES_AT_ONCE = 2
 DAY = 24 * 3600 * 10**9
+_BLOCK = 1 << 20  # bytes unpacked at a time
 
 
 def read_sqlite(
@@ -76,6 +82,53 @@ def read_folder(path: Path, progress: Progress = silent, *, counters: bool = Fal
     """
     with NsysFolder(path) as file:
         return _read_all(file, progress, path, counters)
+
+
+# The formats of `analyzers.readers.formats`; each raises a TracevizError as `read_sqlite` does.
+
+
+def read_export(path: Path, progress: Progress, reading: Reading) -> Trace:
+    """Read a `.sqlite`."""
+    return read_sqlite(path, progress, counters=reading.counters)
+
+
+def read_tables(path: Path, progress: Progress, reading: Reading) -> Trace:
+    """Read the folder of tables in which a file lies."""
+    return read_folder(path.parent, progress, counters=reading.counters)
+
+
+def read_report(path: Path, progress: Progress, reading: Reading) -> Trace:
+    """Export a `.nsys-rep` with the nsys that is here, and read that."""
+    with folder_for_exports() as folder:
+        export = exported(path, reading.nsys, progress, folder)
+        return read_sqlite(export, progress, report=path, counters=reading.counters)
+
+
+def read_gzipped(path: Path, progress: Progress, reading: Reading) -> Trace:
+    """Read a `.sqlite.gz`, unpacked into a temporary folder."""
+    with tempfile.TemporaryDirectory(prefix="traceviz-") as folder:
+        database = Path(folder, path.name.removesuffix(".gz"))
+        try:
+            _unpack(path, database)
+            return read_sqlite(database, progress, report=path, counters=reading.counters)
+        except TracevizError as error:
+            error.path = str(path)
+            raise
+
+
+def _unpack(path: Path, database: Path) -> None:
+    try:
+        with path.open("rb") as packed, database.open("wb") as file:
+            content = Plain(packed)
+            while block := content.read(_BLOCK):
+                file.write(block)
+    except (DamagedGzip, Bomb) as error:
+        raise TracevizError(f"The compressed data are damaged ({error}).", hint="Copy it again.") from error
+    except OSError as error:
+        hint = "Unpack it yourself, or set $TMPDIR to a folder with more room."
+        raise TracevizError(f"This can't be unpacked ({error.strerror or error}).", hint=hint) from error
+    if content.cut_short:
+        raise TracevizError("The file ends too early.", hint="Was it copied whole? Copy it again.")
 
 
 def _read_all(file: NsysFile, progress: Progress, path: Path, counters: bool) -> Trace:

@@ -23,6 +23,8 @@ import numpy as np
 import pandas as pd
 
 from analyzers.common.errors import TracevizError, TraceWarning
+from analyzers.common.progress import Progress, silent
+from analyzers.readers.reading import READING, Reading
 from analyzers.trace.columns import ints, span, table
 from analyzers.trace.tables import Capture, Process, Trace
 
@@ -56,7 +58,7 @@ class _Units(msgspec.Struct, frozen=True):
     bytes: int = 1_000_000
 
 
-def read(path: str | Path) -> Trace:
+def read(path: Path, _progress: Progress = silent, _: Reading = READING) -> Trace:
     """Read a pasted GPU trace: CSV or text table, with or without its header.
 
     Rank is the device's index (the "gpu" claim). Rows that repeat another one wholly are one op.
@@ -65,7 +67,6 @@ def read(path: str | Path) -> Trace:
     ------
     TracevizError : the file cannot be read, or holds no row of a GPU trace.
     """
-    path = Path(path)
     try:
         if path.stat().st_size > MOST_BYTES:
             raise TracevizError(

@@ -8,10 +8,11 @@ from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress
 from analyzers.readers.perfetto import rocprof, torch
 from analyzers.readers.perfetto.packets import packets
+from analyzers.readers.reading import READING, Reading
 from analyzers.trace.tables import Trace
 
 
-def read(path: Path, progress: Progress) -> Trace:
+def read(path: Path, progress: Progress, _: Reading = READING) -> Trace:
     """Read one file.
 
     Raises

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from analyzers.readers.kineto.events import Args, Event, Heads, columns, join
+from analyzers.readers.kineto.mend import FileEvents
 from analyzers.readers.kineto.read import trace_of
 from analyzers.readers.perfetto.packets import Packets, Stage, Track
 from analyzers.trace.tables import Trace
@@ -41,9 +42,9 @@ _LACKS = (
 def trace(path: Path, found: Packets) -> Trace:
     """Make the Trace."""
     heads = Heads()
-    batch = join([columns([*_host(found), *_device(found)], heads)])
+    batch = join([columns([*_host(found), *_device(found)], heads)], heads)
     shapes = any("Input Dims" in one.said for one in found.slices)
-    made = trace_of(path, {"record_shapes": 1} if shapes else {}, batch, heads)
+    made = trace_of(path, FileEvents({"record_shapes": 1} if shapes else {}, batch))
     (capture,) = made.captures
     return replace(
         made, captures=(replace(capture, producer="torch.profiler (Perfetto)", lacks=(*_LACKS, *capture.lacks)),)

@@ -1,1 +1,1 @@
-"""What rocprofv3 writes as JSON (`--output-format json`) of HIP programs: `format` tells it, `read` makes a Trace."""
+"""What rocprofv3 writes as JSON (`--output-format json`) of HIP programs and CSV: `read` makes a Trace."""

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress
 from analyzers.readers.gzipped import whole
+from analyzers.readers.reading import Reading
 from analyzers.readers.rocprof.read import (
     GPU,
     LACKS_FULL,
@@ -48,7 +49,7 @@ _PID = re.compile(r"(\d+)_kernel_trace\.csv")  # as rocprofv3 names the file whe
 _MOST = 2**63
 
 
-def read(path: Path, progress: Progress) -> Trace:
+def read(path: Path, progress: Progress, _: Reading) -> Trace:
     """Read one file.
 
     Raises

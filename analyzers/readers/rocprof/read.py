@@ -21,6 +21,7 @@ from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress
 from analyzers.readers.amd import kind_of_kernel
 from analyzers.readers.gzipped import whole
+from analyzers.readers.reading import Reading
 from analyzers.trace.columns import ints, span, table
 from analyzers.trace.kernels import operation_of
 from analyzers.trace.nesting import RangeIndex
@@ -166,7 +167,7 @@ class _File(msgspec.Struct, frozen=True):
     tools: tuple[Tool, ...] = msgspec.field(name="rocprofiler-sdk-tool", default=())
 
 
-def read(path: Path, progress: Progress) -> Trace:
+def read(path: Path, progress: Progress, _: Reading) -> Trace:
     """Read one file.
 
     Raises

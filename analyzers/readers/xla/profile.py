@@ -1,4 +1,4 @@
-"""The events of a profile of XLA, however the file was written."""
+"""The events of a profile of XLA, however the file was written, and how they are read from JSON."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from pathlib import Path
 
 import msgspec
 
+from analyzers.common.progress import Progress
+from analyzers.readers.formats import XLA_PERFETTO, XLA_SPACES, XLA_VIEWER
+from analyzers.readers.json_events import JsonEvents
 from analyzers.trace.ranks import rank_in_name
 from analyzers.trace.unread import NOTHING_UNREAD, UnreadWork
 
 _DEVICE = re.compile(r"/device:GPU:(\d+)")
 _STREAM = re.compile(r"Stream #(\d+)")
 HOST, NO_STREAM = -1, -1
-VIEWER, SPACE = ".trace.json.gz", ".xplane.pb"  # how names of its files end
-SPACES = (SPACE, SPACE + ".gz")
-PERFETTO = "perfetto_trace.json.gz"
+_MOST_EVENTS = 1_000_000  # that XLA writes for viewers; it leaves out the shortest of more
 
 
 def host_in_name(path: Path) -> str:
@@ -25,8 +26,8 @@ def host_in_name(path: Path) -> str:
     >>> host_in_name(Path("vm.trace.json.gz")), host_in_name(Path("rank0.trace.json.gz")), host_in_name(Path("x.json"))
     ('vm', '', '')
     """
-    kind = next((one for one in (VIEWER, *SPACES) if path.name.endswith(one)), "")
-    named = kind and path.name != PERFETTO and rank_in_name(path) is None
+    kind = next((one for one in (XLA_VIEWER, *XLA_SPACES) if path.name.endswith(one)), "")
+    named = kind and path.name != XLA_PERFETTO and rank_in_name(path) is None
     return path.name.removesuffix(kind) if named else ""
 
 
@@ -122,3 +123,33 @@ class Profile(msgspec.Struct):
     cut: bool = False
     unused: Mapping[str, int] = msgspec.field(default_factory=dict)
     unread: UnreadWork = NOTHING_UNREAD
+
+
+def profile_of_json(path: Path, progress: Progress) -> Profile:
+    """Read the JSON that JAX's profiler writes for viewers.
+
+    Lines are named by metadata, every argument is text, and an empty object ends the list.
+
+    Raises
+    ------
+    TracevizError : the file can't be read, is empty, truncated, damaged, or not JSON.
+    """
+    source, found = JsonEvents(path, progress), Profile([], Events())
+    number: dict[tuple[int, int], int] = {}
+    for event in source.read():
+        try:
+            start, end = event.span_ps
+        except ValueError:
+            found.unreadable += 1
+            continue
+        args = event.args or {}
+        said = {key: str(args[key]) for key in SAID if key in args}
+        line = number.setdefault((event.pid, event.tid), len(number))
+        found.events.add(line, event.name, start, end, said)
+    found.unreadable += source.unreadable
+    found.unused, found.unread = source.unused, source.work_unread(is_device)
+    found.cut = len(found.events.line) >= _MOST_EVENTS
+    names = [(source.processes.get(pid, ""), source.threads.get((pid, tid), ""), tid) for pid, tid in number]
+    found.lines = [Line.of(*one) for one in names]
+    found.host = host_in_name(path)
+    return found

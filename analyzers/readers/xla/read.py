@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from math import prod
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +21,11 @@ import pandas as pd
 from analyzers.arrays.groups import first_row, run_heads
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError, TraceWarning
+from analyzers.common.progress import Progress
 from analyzers.readers.json_events import MOST_NS, nanoseconds
-from analyzers.readers.xla.profile import HOST, NO_STREAM, Profile
+from analyzers.readers.reading import Reading
+from analyzers.readers.xla.profile import HOST, NO_STREAM, Profile, profile_of_json
+from analyzers.readers.xla.xplane import profile_of_planes
 from analyzers.trace.columns import codes, ints, of_codes, span, table
 from analyzers.trace.kernels import is_communication_kernel
 from analyzers.trace.ranks import claim_of_name
@@ -70,7 +73,17 @@ def collective_of(hlo_op: str) -> tuple[str, str]:
     return (_COLLECTIVES[found[1]], found[1] + (found[3] or "")) if found else ("", "")
 
 
-def read(path: Path, profile: Profile) -> Trace:
+def read_json(path: Path, progress: Progress, _: Reading) -> Trace:
+    """Read a `.trace.json.gz`; raises a TracevizError as `profile_of_json` and `trace_of` do."""
+    return trace_of(path, profile_of_json(path, progress))
+
+
+def read_xplane(path: Path, progress: Progress, _: Reading) -> Trace:
+    """Read an `.xplane.pb`; raises a TracevizError as `profile_of_planes` and `trace_of` do."""
+    return trace_of(path, profile_of_planes(path, progress))
+
+
+def trace_of(path: Path, profile: Profile) -> Trace:
     """Make the Trace.
 
     Raises
@@ -129,13 +142,12 @@ class _Rows:
         self.events = events = profile.events
         line = np.array(events.line, np.int64)
         start, end = (nanoseconds(each) for each in (events.start_ps, events.end_ps))
-        none = [np.empty(0, np.int64)]
-        device, self.thread = (
-            np.array([getattr(one, name) for one in profile.lines], np.int64)[line] if line.size else none[0]
-            for name in ("device", "thread")
-        )
-        stream = np.array([one.stream for one in profile.lines] or [0], np.int64)[line]
-        named = np.array([one.named for one in profile.lines] or [True], bool)[line]
+
+        def of_line(name: str, kind: type) -> Any:
+            return np.array([getattr(one, name) for one in profile.lines] or [0], kind)[line]
+
+        device, stream, self.thread = (of_line(name, np.int64) for name in ("device", "stream", "thread"))
+        named, modules, of_host = (of_line(name, bool) for name in ("named", "modules", "of_host"))
         correlation = np.array(events.correlation, np.int64)
         told = np.array([text != "" for text in events.details], bool)
         fine = (end >= start) & (np.abs(start) < MOST_NS) & (np.abs(end) < MOST_NS)
@@ -143,9 +155,7 @@ class _Rows:
         is_op = fine & (device != HOST) & ((stream != NO_STREAM) | unnamed)
         on_host = fine & (device == HOST)
         # A launch may be called like what it launches, with the same details: its thread or its op says what it is.
-        of_host = np.array([one.of_host for one in profile.lines] or [False], bool)[line]
         astray = on_host & told & ~of_host & ~np.isin(correlation, correlation[is_op & (correlation >= 0)])
-        modules = np.array([one.modules for one in profile.lines] or [False], bool)[line]
         self.op, self.module_run = np.flatnonzero(is_op), np.flatnonzero(fine & modules)
         self.call = np.flatnonzero(on_host & ~astray & (correlation >= 0))
         self.range = np.flatnonzero(on_host & ~told & (correlation < 0))

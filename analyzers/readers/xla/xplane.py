@@ -54,7 +54,7 @@ _MESSAGES: Messages = {
 _VALUES = ("double_value", "uint64_value", "int64_value", "str_value", "ref_value")  # of a stat, one of them
 
 
-def profile(path: Path, progress: Progress) -> Profile:
+def profile_of_planes(path: Path, progress: Progress) -> Profile:
     """Read one file.
 
     Raises

@@ -19,7 +19,6 @@ import pytest
 
 from analyzers import load
 from analyzers.cache import folder as cache
-from analyzers.cache import keys
 from analyzers.cache.tables import Unusable, read_trace, write_trace
 from analyzers.common.errors import TracevizError
 from analyzers.readers import captures
@@ -210,7 +209,7 @@ def test_an_entry_that_lacks_something_is_not_believed(name: str) -> None:
 KEEPING = """
 import pathlib
 from analyzers.cache import folder as cache
-from analyzers.cache import keys
+from analyzers.cache import folder as keys
 from analyzers.readers.captures import read_one
 from analyzers.readers.inputs import Input
 from analyzers.readers.reading import Reading
@@ -336,7 +335,7 @@ def test_what_killed_processes_left_is_swept_in_time(folder: Path) -> None:
 
 def test_other_code_reads_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at(TORCH)
-    monkeypatch.setattr(keys, "code", lambda: "of another version")
+    monkeypatch.setattr(cache, "code", lambda: "of another version")
     looked_at(TORCH)
     assert len(cache.entries()) == 2
 

@@ -17,14 +17,15 @@ import re, sys
 from pathlib import Path
 from analyzers.common.progress import silent
 from analyzers.readers.formats import format_of
+from analyzers.readers.reading import READING
 from analyzers.readers.inputs import kind_of
 small, large = map(Path, sys.argv[1:])
 def peak():
     return 1024 * int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1])
 format = format_of(kind_of(large))
-format.read(small, silent, None, False)  # what is imported is no capture's
+format.read(small, silent, READING)  # what is imported is no capture's
 before = peak()
-format.read(large, silent, None, False)
+format.read(large, silent, READING)
 print((peak() - before) / format.whole(large) / format.fold, format.memory.read)
 """
 

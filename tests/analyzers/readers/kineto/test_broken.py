@@ -16,8 +16,11 @@ from hypothesis import strategies as st
 
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
-from analyzers.readers.kineto.events import FIELDS, Rows, join
-from analyzers.readers.kineto.read import DAY, read, sound
+from analyzers.readers.kineto.events import FIELDS, Heads, Rows, join
+from analyzers.readers.kineto.mend import FileEvents
+from analyzers.readers.kineto.oddities import DAY_NS as DAY
+from analyzers.readers.kineto.oddities import leave_out_absurd
+from analyzers.readers.kineto.read import read
 
 REAL = Path(__file__).parents[3] / "data" / "torch" / "full_gpu.rank0.json.gz"
 EVENT = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1.5, "dur": 2.0, "args": {"correlation": 1}}
@@ -260,12 +263,13 @@ NEAR_A_DAY = st.builds(lambda days, more: days * DAY + more, st.integers(-2, 2),
 def test_events_stay_that_last_less_than_a_day_and_start_within_one_of_the_middle(
     events: list[tuple[str, int, int]],
 ) -> None:
-    batch = join([])
+    heads = Heads()
+    batch = join([], heads)
     for group in batch.rows:
         own = [(start, duration) for each, start, duration in events if each == group]
         start, duration = np.array(own, np.int64).reshape(-1, 2).T
         none = np.full(start.size, -1, np.int64)
-        batch.rows[group] = Rows(none, start, duration, none, dict.fromkeys(FIELDS[group], none))
+        batch.rows[group] = Rows(heads, none, start, duration, none, dict.fromkeys(FIELDS[group], none))
     starts = sorted(start for group, start, _ in events if group != "span")
     left_out = 0
     kept: dict[str, list[tuple[int, int]]] = {}
@@ -275,7 +279,7 @@ def test_events_stay_that_last_less_than_a_day_and_start_within_one_of_the_middl
             kept.setdefault(group, []).append((start, duration))
         else:
             left_out += group != "span"
-    warnings = sound(batch, [])
+    warnings = leave_out_absurd(FileEvents({}, batch))
     for group, rows in batch.rows.items():
         assert list(zip(rows.start.tolist(), rows.duration.tolist(), strict=True)) == kept.get(group, [])
     assert [warning.message.split()[0] for warning in warnings] == [str(left_out)] * (left_out > 0)

@@ -45,7 +45,7 @@ def test_no_other_byte_becomes_a_nine() -> None:
 def test_texts_are_numbered_by_their_value(texts: list[bytes], step: int, few: int) -> None:
     offsets = np.cumsum([0, *map(len, texts)], dtype=np.int32)
     for first in range(min(step, len(texts))):
-        with patch.object(fast, "_FEW", few):  # by Arrow, or by hand
+        with patch.object(fast, "_FEW_TEXTS", few):  # by Arrow, or by hand
             number, values = Texts(array(b"".join(texts)), offsets).distinct(first, step)
         listed = list(values)
         assert [listed[each] for each in number] == texts[first::step]

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyzers.common.progress import silent
 from analyzers.readers.kineto import read as kineto
 from analyzers.trace.tables import Trace
+from tests.support.kineto_files import one_way
 
 DATA = Path(__file__).parents[3] / "data" / "torch"
 FILES = sorted(DATA.glob("*.json.gz"))
@@ -226,7 +226,7 @@ def assert_equal(trace: Trace, oracle: Oracle) -> None:
 @pytest.mark.parametrize("exact", [False, True], ids=["quick", "exact"])
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.removesuffix(".json.gz"))
 def test_tables_hold_what_the_file_says(path: Path, exact: bool) -> None:
-    assert_equal(kineto._read(path, silent, exact=exact), Oracle(path))
+    assert_equal(one_way(path, exact=exact), Oracle(path))
 
 
 def test_all_captures_are_here() -> None:

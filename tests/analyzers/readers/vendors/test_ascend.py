@@ -14,7 +14,7 @@ import traceviz as tv
 from analyzers.common.errors import TracevizError
 from analyzers.info import info
 from analyzers.load import load
-from analyzers.readers.ascend.read import GROUPS_FROM
+from analyzers.readers.ascend import GROUPS_FROM
 from analyzers.syncs.report import order_report
 from analyzers.trace.advice import without_calls
 from tests.support.brute import busy_and_overlap, ns

@@ -17,7 +17,7 @@ import traceviz as tv
 from analyzers.common.errors import TracevizError
 from analyzers.info import info
 from analyzers.load import load
-from analyzers.readers.xla import trace_json, xplane
+from analyzers.readers.xla import profile, xplane
 from analyzers.readers.xla.profile import Profile
 from analyzers.syncs.report import order_report
 from analyzers.trace.schemas import TABLES
@@ -192,7 +192,7 @@ def test_kernels_of_one_correlation_id_are_no_known_calls(tmp_path: Path) -> Non
 def test_a_file_for_viewers_that_is_full_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path, xla.viewer_json(xla.made(1)))
     assert "lost-work" not in {one.code for one in load([path]).warnings}
-    monkeypatch.setattr(trace_json, "_MOST_EVENTS", 10)
+    monkeypatch.setattr(profile, "_MOST_EVENTS", 10)
     assert "lost-work" in {one.code for one in load([path]).warnings}
 
 
@@ -254,7 +254,9 @@ def test_no_race_no_wait_and_no_full_gpu_is_claimed(tmp_path: Path) -> None:
 
 def profiles() -> tuple[Profile, Profile]:
     quiet = lambda *_: None  # noqa: E731
-    return trace_json.profile(DATA / "cpu.trace.json.gz", quiet), xplane.profile(DATA / "cpu.xplane.pb", quiet)
+    return profile.profile_of_json(DATA / "cpu.trace.json.gz", quiet), xplane.profile_of_planes(
+        DATA / "cpu.xplane.pb", quiet
+    )
 
 
 def test_a_recorded_profile_reads_alike_from_both_of_its_files() -> None:
@@ -323,7 +325,7 @@ def test_a_space_needs_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "google.protobuf", None)
     xplane._message_class.cache_clear()
     with pytest.raises(TracevizError) as refusal:
-        xplane.profile(DATA / "gpu4.xplane.pb", lambda *_: None)
+        xplane.profile_of_planes(DATA / "gpu4.xplane.pb", lambda *_: None)
     assert "traceviz-gpu[jax]" in str(refusal.value)
     monkeypatch.undo()
     xplane._message_class.cache_clear()

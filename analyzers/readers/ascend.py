@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress
 from analyzers.readers.json_events import Event, JsonEvents, nanoseconds
+from analyzers.readers.reading import Reading
 from analyzers.trace.columns import span, table
 from analyzers.trace.ranks import claim_of_name
 from analyzers.trace.tables import Capture, Process, Trace
@@ -56,7 +57,7 @@ class _Op(NamedTuple):
     end_ps: int
 
 
-def read(path: Path, progress: Progress) -> Trace:
+def read(path: Path, progress: Progress, _: Reading) -> Trace:
     """Read one file.
 
     Raises
