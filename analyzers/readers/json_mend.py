@@ -1,7 +1,7 @@
 """Read what is whole of JSON events that are not valid JSON: a text not escaped, a comma too many, a log in front.
 
 Slow and simple, for files that `analyzers.readers.json_stream` could not read: the whole file is in memory, events are
-taken between borders that look like `}, {"key":`, first many at once, then one by one; what does not decode is skipped.
+taken one by one between borders that look like `}, {"key":`, and what does not decode is skipped.
 A file that is cut is not mended: what it lacks is not there. One whose last bracket alone is missing lacks nothing.
 """
 
@@ -15,26 +15,22 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
-import numpy as np
 
-from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress
 from analyzers.readers.gzipped import whole
-from analyzers.readers.json_stream import EVENTS_KEY, HINT_AGAIN, PIECE, without_nan
+from analyzers.readers.json_stream import EVENTS_KEY, HINT_AGAIN, without_nan
 
 Piece = TypeVar("Piece")
 HINT_ESCAPE = (
     "The profiler did not escape a text (a quote, a backslash, a control character): recording again gives the same. "
     "Leave stacks out (with_stack=False), or use a newer torch."
 )
-Decoder = msgspec.json.Decoder[Any]
 Members = tuple[dict[str, Any], bool]  # of an object, as far as they can be read, and whether that is all
-_ALL: Decoder = msgspec.json.Decoder(list[msgspec.Raw])
-_ONE: Decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _BOM = b"\xef\xbb\xbf"
 _TAIL = 1 << 16  # bytes at the end of a file that tell whether it was cut
-_SIZES = (4096, 64)  # events that are tried at once
+_AT_ONCE = 4096  # whole events that are decoded at once
 _MOST_NESTED = 16  # borders within one event, where its args hold lists of objects
 _BORDER = re.compile(rb'\}\s*,\s*(?=\{\s*"\w+"\s*:)')
 _LIST_END = re.compile(rb"\}\s*(?:,\s*)?\]")
@@ -134,103 +130,85 @@ class _Reader(Generic[Piece]):
 
     def __init__(self, text: bytes, start: int, behind: re.Pattern[bytes], decode: Callable[[bytes], Piece]) -> None:
         self._text, self._behind, self._decode = text, behind, decode
-        edges = np.fromiter((at for border in _BORDER.finditer(text, start) for at in border.span()), np.int64)
-        self._starts: Ints = np.append(start, edges[1::2])
-        self._ends: Ints = np.append(edges[::2] + 1, len(text))
+        borders = [border.span() for border in _BORDER.finditer(text, start)]
+        self._starts = [start, *(end for _, end in borders)]
+        self._ends = [*(at + 1 for at, _ in borders), len(text)]
+        self._whole: list[bytes] = []  # events that are not decoded yet
+        self._unread: list[int] = []  # numbers of events since the last whole one
         self.pieces: list[Piece] = []
-        self._run = (start, start)  # whole events, not yet decoded
         self.skipped: list[bytes] = []
-        self._unread: list[int] = []  # chunks since the last whole event
         self.list_end = -1
         self.open_end = False
 
     def read(self, last: bytes) -> bool:
         """Whether the list has its end, or ends with the event in which `last` stands."""
-        at, known_bad = 0, dict.fromkeys(_SIZES, 0)
-        while at < self._starts.size and self.list_end < 0:
-            for size in _SIZES:
-                if at >= known_bad[size]:
-                    upto = min(at + size, self._starts.size)
-                    if self._take(int(self._starts[at]), int(self._ends[upto - 1]), _ALL):
-                        at = upto
-                        break
-                    known_bad[size] = upto
-            else:
-                at = self._one(at)
+        event = 0
+        while event < len(self._starts) and self.list_end < 0:
+            event = self._one(event)
         if self.list_end < 0:
             self._end_behind_what_is_broken()
         if self.list_end < 0 and last:
             self._end_without_bracket(last)
         self._note_skipped()
-        self._decode_run()
+        self._decode_whole()
         return self.list_end >= 0
 
-    def _take(self, start: int, end: int, decoder: Decoder) -> bool:
-        """Add whole events to the run, if they are; says whether."""
+    def _one(self, event: int) -> int:
+        """Read one event, or skip it; says which is the next."""
+        start, last = self._starts[event], min(event + _MOST_NESTED, len(self._starts))
+        for after in range(event + 1, last + 1):
+            if self._take(start, self._ends[after - 1]):
+                return after
+        for end in _LIST_END.finditer(self._text, start, self._ends[last - 1]):
+            if self._behind.match(self._text, end.end()) and self._take(start, end.start() + 1):
+                self.list_end = end.end()
+                return event
+        self._unread.append(event)
+        return event + 1
+
+    def _take(self, start: int, end: int) -> bool:
+        """Add what is whole, but for commas behind the last item of a list or of an object; says whether it is."""
         text = self._text[start:end]
-        if not _is_valid(b"[" + text + b"]" if decoder is _ALL else text, decoder):
-            return _has_trailing_comma(text) and self._take_without_commas(start, end)
-        if self._unread or end - self._run[0] > PIECE:
-            self._decode_run()
-            self._run = (start, end)
+        if not _is_valid(text):
+            text = _without_commas(text)
+            if not _is_valid(text):
+                return False
         self._note_skipped()
-        self._run = (self._run[0], end)
+        self._whole.append(text)
+        if len(self._whole) == _AT_ONCE:
+            self._decode_whole()
         return True
 
-    def _take_without_commas(self, start: int, end: int) -> bool:
-        """Decode at once what is whole but for commas behind the last item of a list or of an object."""
-        text = _without_commas(self._text[start:end])
-        if not _is_valid(b"[" + text + b"]", _ALL):
-            return False
-        self._decode_run()
-        self._note_skipped()
-        self.pieces.append(self._decode(text))
-        self._run = (end, end)
-        return True
-
-    def _decode_run(self) -> None:
-        start, end = self._run
-        if end > start:
-            self.pieces.append(self._decode(self._text[start:end]))
+    def _decode_whole(self) -> None:
+        if self._whole:
+            self.pieces.append(self._decode(b",".join(self._whole)))
+            self._whole = []
 
     def _note_skipped(self) -> None:
         if self._unread:
             self.skipped.append(self._text[self._starts[self._unread[0]] : self._ends[self._unread[-1]]])
             self._unread = []
 
-    def _one(self, at: int) -> int:
-        """Read one event, or skip it; says where the next begins."""
-        start, last = int(self._starts[at]), min(at + _MOST_NESTED, self._starts.size)
-        for upto in range(at + 1, last + 1):
-            if self._take(start, int(self._ends[upto - 1]), _ONE):
-                return upto
-        for end in _LIST_END.finditer(self._text, start, int(self._ends[last - 1])):
-            if self._behind.match(self._text, end.end()) and self._take(start, end.start() + 1, _ALL):
-                self.list_end = end.end()
-                return at
-        self._unread.append(at)
-        return at + 1
-
     def _end_behind_what_is_broken(self) -> None:
         """Find the list's end where the last event can't be read; nowhere if that may be cut."""
         if not self._unread:
             return
-        start = int(self._starts[self._unread[0]])
+        start = self._starts[self._unread[0]]
         for end in _LIST_END.finditer(self._text, start):
             if self._behind.match(self._text, end.end()) and _looks_whole(self._text[start : end.start() + 1]):
                 self.list_end = end.end()
-                self._unread = [at for at in self._unread if self._starts[at] < end.start()]
+                self._unread = [event for event in self._unread if self._starts[event] < end.start()]
                 self._ends[self._unread[-1]] = end.start() + 1
                 return
 
     def _end_without_bracket(self, last: bytes) -> None:
         """Let the list end where the text does, if the last event is whole and the one that is written last."""
-        start, end = int(self._starts[-1]), len(self._text.rstrip(b", \t\r\n"))
-        if last not in self._text[start:end] or not _is_valid(self._text[start:end], _ONE):
+        start, end = self._starts[-1], len(self._text.rstrip(b", \t\r\n"))
+        if last not in self._text[start:end] or not _is_valid(self._text[start:end]):
             return
         if self._unread:  # as a comma stands behind it
             self._unread.pop()
-            self._take(start, end, _ONE)
+            self._take(start, end)
         self.list_end, self.open_end = len(self._text), True
 
 
@@ -239,23 +217,19 @@ def _looks_whole(text: bytes) -> bool:
     return text.count(b"{") == text.count(b"}") and bool(_TIME.search(text)) and bool(_PHASE.search(text))
 
 
-def _has_trailing_comma(text: bytes) -> bool:
-    return re.search(rb",\s*[\]}]", text) is not None
-
-
 def _without_commas(text: bytes) -> bytes:
     """The same JSON without commas behind the last item of a list or of an object, where no text is one."""
     return _STRINGS_AND_COMMAS.sub(lambda match: match[0] if match[0].startswith(b'"') else b"", text)
 
 
-def _is_valid(text: bytes, decoder: Decoder) -> bool:
-    with suppress(msgspec.DecodeError, UnicodeDecodeError):
-        decoder.decode(text)
-        return True
-    with suppress(msgspec.DecodeError, UnicodeDecodeError):
-        decoder.decode(without_nan(text))
-        return True
-    return False
+def _is_valid(events: bytes) -> bool:
+    """Whether events are valid JSON, maybe with NaN."""
+    try:
+        _LIST.decode(b"[" + events + b"]")
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        plain = without_nan(events)
+        return plain != events and _is_valid(plain)
+    return True
 
 
 def _members(text: bytes) -> Members:
