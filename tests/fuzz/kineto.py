@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.fuzz.mutant import HOSTILE_INTS, HOSTILE_TEXTS, Mutation, Seed, damage, some
+from tests.fuzz.mutant import HOSTILE_INTS, HOSTILE_TEXTS, Change, Seed, mutations, some
 
 DATA = Path(__file__).parents[1] / "data"
 Json = dict[str, Any]
@@ -20,6 +20,9 @@ GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 CALLS = ("cuda_runtime", "cuda_driver")
 BAD_TIMES = (-1, -1e9, 0, 1e15, 1e18, 2**63, 1e300, -1e300, 1e-9, 0.0005)
 WRONG = ("x", "", None, True, [], {}, [1, 2], {"a": 1}, 1.5, -7, 10**30, float("nan"), float("inf"))
+FIELDS = ("ts", "dur", "pid", "tid", "name", "cat", "args", "ph")
+GONE, EACH_ITS_OWN = object(), object()
+NAMES = (*HOSTILE_TEXTS, "\ud800", EACH_ITS_OWN)
 MARKER = "@@raw@@"
 
 
@@ -55,27 +58,14 @@ def _any_kind(rng: Random, document: Json) -> tuple[str, list[int]]:
     return kind, _places(document, kind)
 
 
-def drop_any(rng: Random, document: Json) -> str:
-    """Some events of one category are gone."""
-    kind, rows = _any_kind(rng, document)
-    gone = set(some(rng, rows, rng.choice((0.01, 0.3, 1))))
+def drop(rng: Random, document: Json, *kinds: str, share: float = 0.0) -> str:
+    """Some events of one category are gone, or a share of those of some."""
+    kind, rows = (", ".join(kinds), _places(document, *kinds)) if kinds else _any_kind(rng, document)
+    gone = set(some(rng, rows, share or rng.choice((0.01, 0.3, 1))))
+    if share:
+        gone -= set(rows[-5:])  # the last ones may have run on as the capture ended
     document["traceEvents"] = [event for k, event in enumerate(document["traceEvents"]) if k not in gone]
     return f"{len(gone)} {kind} dropped"
-
-
-def drop_ops(rng: Random, document: Json) -> str:
-    """A tenth of the GPU ops is gone; the calls that launched them are still there."""
-    rows = _places(document, "kernel")
-    gone = set(some(rng, rows, 0.1)) - set(rows[-5:])  # the last ones may have run on as the capture ended
-    document["traceEvents"] = [event for k, event in enumerate(document["traceEvents"]) if k not in gone]
-    return f"{len(gone)} GPU ops dropped"
-
-
-def drop_launches(rng: Random, document: Json) -> str:
-    """A third of the CUDA calls is gone; what they launched is still there."""
-    gone = set(some(rng, _places(document, *CALLS), 0.3))
-    document["traceEvents"] = [event for k, event in enumerate(document["traceEvents"]) if k not in gone]
-    return f"{len(gone)} calls dropped"
 
 
 def duplicate(rng: Random, document: Json) -> str:
@@ -100,48 +90,19 @@ def stretch(rng: Random, document: Json) -> str:
     return f"{len(rows)} ops stretched"
 
 
-def bad_times(rng: Random, document: Json) -> str:
-    """Negative, enormous and tiny times."""
+def change(rng: Random, document: Json, keys: Sequence[str], values: Sequence[Any]) -> str:
+    """A field, or without `keys` an argument, has another value in some events, or is missing (GONE)."""
     kind, rows = _any_kind(rng, document)
-    key, value = rng.choice(("ts", "dur")), rng.choice(BAD_TIMES)
-    for k in (chosen := some(rng, rows, rng.choice((0.01, 0.5)))):
-        document["traceEvents"][k][key] = value
-    return f"{key} of {len(chosen)} {kind} is {value}"
-
-
-def without_key(rng: Random, document: Json) -> str:
-    """A field is missing."""
-    kind, rows = _any_kind(rng, document)
-    key = rng.choice(("ts", "dur", "pid", "tid", "name", "cat", "args", "ph"))
-    for k in (chosen := some(rng, rows, rng.choice((0.05, 1)))):
-        document["traceEvents"][k].pop(key, None)
-    return f"{len(chosen)} {kind} without {key}"
-
-
-def without_arg(rng: Random, document: Json) -> str:
-    """An argument is missing."""
-    kind, rows = _any_kind(rng, document)
-    keys = sorted({key for k in rows for key in document["traceEvents"][k].get("args") or {}})
-    key = rng.choice(keys or ["correlation"])
-    for k in (chosen := some(rng, rows, rng.choice((0.05, 1)))):
-        (document["traceEvents"][k].get("args") or {}).pop(key, None)
-    return f"{len(chosen)} {kind} without args.{key}"
-
-
-def retype(rng: Random, document: Json) -> str:
-    """A field or an argument is of another type."""
-    kind, rows = _any_kind(rng, document)
-    value = rng.choice(WRONG)
-    inside = rng.random() < 0.6
-    keys = sorted({key for k in rows for key in document["traceEvents"][k].get("args") or {}}) if inside else []
-    key = rng.choice(keys or ["ts", "dur", "pid", "tid", "name", "cat", "args", "ph"])
-    for k in (chosen := some(rng, rows, rng.choice((0.02, 1)))):
+    inside = [] if keys else sorted({key for k in rows for key in document["traceEvents"][k].get("args") or {}})
+    key, value = rng.choice(keys or inside or ("correlation",)), rng.choice(values)
+    for k in (chosen := some(rng, rows, rng.choice((0.02, 0.3, 1)))):
         event = document["traceEvents"][k]
-        if keys and isinstance(event.get("args"), dict):
-            event["args"][key] = value
-        else:
-            event[key] = value
-    return f"{key} of {len(chosen)} {kind} is {value!r}"
+        place = event if keys else event.get("args")
+        if isinstance(place, dict):
+            place[key] = f"name {k}" if value is EACH_ITS_OWN else value
+            if value is GONE:
+                del place[key]
+    return f"{key} of {len(chosen)} {kind} is {str(value)[:20]!r}"
 
 
 def hostile_ids(rng: Random, document: Json) -> str:
@@ -160,15 +121,6 @@ def hostile_ids(rng: Random, document: Json) -> str:
                 "few": place[key] % 3,
             }[how]
     return f"{key}: {how} ({value})"
-
-
-def names(rng: Random, document: Json) -> str:
-    """Empty, enormous, odd or all different names."""
-    kind, rows = _any_kind(rng, document)
-    value = rng.choice((*HOSTILE_TEXTS, "\ud800", None))
-    for k in (chosen := some(rng, rows, rng.choice((0.05, 1)))):
-        document["traceEvents"][k]["name"] = f"name {k}" if value is None else value
-    return f"{len(chosen)} {kind} named {str(value)[:20]!r}"
 
 
 def never_closed(rng: Random, document: Json) -> str:
@@ -212,34 +164,23 @@ def deep(rng: Random, document: Json) -> str:
     return f"{depth} levels"
 
 
-def no_gpu(rng: Random, document: Json) -> str:
-    """No GPU op at all, or only one."""
-    rows = _places(document, *GPU)
-    kept = set(rng.sample(rows, rng.randrange(2)))
-    document["traceEvents"] = [
-        event for k, event in enumerate(document["traceEvents"]) if k in kept or event.get("cat") not in GPU
-    ]
-    return f"{len(kept)} GPU ops are left"
-
-
-EDITS: dict[str, tuple[Edit, bool]] = {
-    "drop": (drop_any, False),
-    "drop GPU ops": (drop_ops, True),
-    "drop calls": (drop_launches, True),
+EDITS: dict[str, tuple[Edit, bool]] = {  # how it is done, and whether what it takes away leaves a trace
+    "drop": (drop, False),
+    "drop GPU ops": (lambda rng, document: drop(rng, document, "kernel", share=0.1), True),
+    "drop calls": (lambda rng, document: drop(rng, document, *CALLS, share=0.3), True),
+    "no GPU work": (lambda rng, document: drop(rng, document, *GPU, share=1), False),
     "duplicate": (duplicate, False),
     "reorder": (reorder, True),
     "overlap": (stretch, False),
-    "times": (bad_times, False),
-    "missing field": (without_key, False),
-    "missing argument": (without_arg, False),
-    "retype": (retype, False),
+    "times": (lambda rng, document: change(rng, document, ("ts", "dur"), BAD_TIMES), False),
+    "fields": (lambda rng, document: change(rng, document, FIELDS, (*WRONG, GONE, GONE)), False),
+    "arguments": (lambda rng, document: change(rng, document, (), (*WRONG, GONE, GONE)), False),
+    "names": (lambda rng, document: change(rng, document, ("name",), NAMES), False),
     "ids": (hostile_ids, False),
-    "names": (names, False),
     "open ranges": (never_closed, False),
     "header": (header, False),
     "foreign": (foreign, False),
     "deep": (deep, False),
-    "no GPU work": (no_gpu, False),
 }
 
 
@@ -254,15 +195,15 @@ def _written(rng: Random, document: Json, target: Path) -> None:
     target.write_bytes(gzip.compress(data, 1, mtime=0) if target.suffix == ".gz" else data)
 
 
-def _mutation(name: str, edit: Edit, tells: bool) -> Mutation:
-    def change(rng: Random, source: Path, target: Path) -> str | None:
+def _edited(edit: Edit) -> Change:
+    def change_file(rng: Random, source: Path, target: Path) -> str | None:
         document = copy.deepcopy(_loaded(source))
         what = edit(rng, document)
         if what is not None:
             _written(rng, document, target)
         return what
 
-    return Mutation(name, change, tells)
+    return change_file
 
 
-MUTATIONS = [*(_mutation(name, edit, tells) for name, (edit, tells) in EDITS.items()), Mutation("bytes", damage)]
+MUTATIONS = mutations(EDITS, _edited)

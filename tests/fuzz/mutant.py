@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 HOSTILE_INTS = (0, -1, 1, 2**31 - 1, 2**31, 2**32 - 1, 2**53 + 1, 2**62, 2**63 - 1, -(2**63))
 HOSTILE_TEXTS = ("", " ", "\x00", "\x1b[2J", "a" * 100_000, "名前", "[bold]x[/bold]", "*", "~(", '"', "|x|\n#y", "NaN")
+
+
+Change = Callable[[Random, Path, Path], "str | None"]  # writes a changed copy of a file; says what it did
 
 
 @dataclass(frozen=True)
@@ -21,19 +25,11 @@ class Seed:
 
 
 @dataclass(frozen=True)
-class Mutant:
-    """One changed file. `keeps` is set where the change may not alter the figures: then only a warning excuses one."""
-
-    what: str
-    keeps: bool = False
-
-
-@dataclass(frozen=True)
 class Mutation:
     """Writes a changed copy; `change` says what it did, or None where the capture has nothing of the kind."""
 
     name: str
-    change: Callable[[Random, Path, Path], str | None]
+    change: Change
     tells: bool = False  # what it takes away leaves a trace: figures may not change without a word
 
 
@@ -68,3 +64,8 @@ def damage(rng: Random, source: Path, target: Path) -> str:
 def some(rng: Random, rows: Sequence[int], share: float = 0.1) -> list[int]:
     """A few of these places, at least one."""
     return rng.sample(rows, max(1, int(len(rows) * share))) if rows else []
+
+
+def mutations(edits: Mapping[str, tuple[Any, bool]], edited: Callable[[Any], Change]) -> list[Mutation]:
+    """A mutation an edit of what a loader's files hold, which `edited` applies to a file, and one of bytes."""
+    return [*(Mutation(name, edited(edit), tells) for name, (edit, tells) in edits.items()), Mutation("bytes", damage)]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from random import Random
 
-from tests.fuzz.mutant import HOSTILE_INTS, HOSTILE_TEXTS, Mutation, Seed, damage
+from tests.fuzz.mutant import HOSTILE_INTS, HOSTILE_TEXTS, Change, Seed, mutations
 
 DATA = Path(__file__).parents[1] / "data" / "nsys"
 Edit = Callable[[Random, sqlite3.Connection], "str | None"]
@@ -21,7 +21,12 @@ READ = (
     "DIAGNOSTIC_EVENT", "PROCESSES", "TARGET_INFO_GPU", "TARGET_INFO_SYSTEM_ENV",
 )  # fmt: skip
 OPS = READ[:3]
+TIMES = (*map(str, HOSTILE_INTS), "NULL", "-SELF", "SELF + 1000000000000", "SELF * 1000")
+IDS = ("correlationId", "streamId", "contextId", "deviceId", "globalPid", "globalTid", "eventSyncId")
+SAME_IDS = ("1", "rowid", "rowid % 3", "SELF + 9007199254740993", "rowid << 24", "NULL")
+TEXTS = tuple(f"'{text.replace(chr(39), chr(39) * 2)}'" for text in HOSTILE_TEXTS if "\0" not in text)
 WRONG = ("'x'", "''", "NULL", "1.5", "x'ff00'", "CAST(x'ff' AS TEXT)", "9e999", "-9e999", "'12'")
+VALUES = (*WRONG, *map(str, HOSTILE_INTS), *TEXTS, "rowid", "SELF + 9007199254740993")
 
 
 def seeds() -> list[Seed]:
@@ -128,27 +133,14 @@ def reorder(rng: Random, database: sqlite3.Connection) -> str:
     return f"{table} reordered"
 
 
-def bad_times(rng: Random, database: sqlite3.Connection) -> str | None:
-    """Negative, enormous and missing times."""
-    table = rng.choice([name for name in _tables(database) if "start" in _columns(database, name)])
-    column = rng.choice([name for name in ("start", "end") if name in _columns(database, table)])
-    value = rng.choice((*map(str, HOSTILE_INTS), "NULL", "-start", "start + 1000000000000", '"end" * 1000'))
+def change(rng: Random, database: sqlite3.Connection, columns: Sequence[str], values: Sequence[str]) -> str | None:
+    """Some rows of a column have another value; `columns` says which may be changed, all where it is empty."""
+    asked = set(columns) or {name for table in _tables(database) for name in _columns(database, table)}
+    table = rng.choice([name for name in _tables(database) if asked & set(_columns(database, name))])
+    column = rng.choice([name for name in _columns(database, table) if name in asked])
+    value = rng.choice(values).replace("SELF", f'"{column}"')
     try:
         count = database.execute(f'UPDATE "{table}" SET "{column}" = {value} WHERE {_some(rng)}').rowcount
-    except sqlite3.IntegrityError:
-        return None
-    return f"{table}.{column} = {value} in {count} rows"
-
-
-def values(rng: Random, database: sqlite3.Connection) -> str | None:
-    """Values of another type, or hostile ones of the right one."""
-    table = rng.choice(_tables(database))
-    column = rng.choice(_columns(database, table))
-    texts = [f"'{text.replace(chr(39), chr(39) * 2)}'" for text in HOSTILE_TEXTS if "\0" not in text]
-    value = rng.choice((*WRONG, *map(str, HOSTILE_INTS), *texts, "rowid", f'"{column}" + 9007199254740993'))
-    where = _some(rng)
-    try:
-        count = database.execute(f'UPDATE "{table}" SET "{column}" = {value} WHERE {where}').rowcount
     except (sqlite3.IntegrityError, sqlite3.OperationalError):
         return None
     return f"{table}.{column} = {value[:40]} in {count} rows"
@@ -165,28 +157,6 @@ def retype(rng: Random, database: sqlite3.Connection) -> str:
     database.execute(f'CREATE TABLE "{table}" ({declared})')
     database.executemany(f'INSERT INTO "{table}" VALUES ({", ".join("?" * len(columns))})', rows)
     return f"{table}.{column} is {kind or 'untyped'}"
-
-
-def ids(rng: Random, database: sqlite3.Connection) -> str | None:
-    """Correlation, stream and process ids that repeat, or are thousands."""
-    table = rng.choice([name for name in _tables(database) if name.startswith("CUPTI")] or [OPS[0]])
-    wanted = ("correlationId", "streamId", "contextId", "deviceId", "globalPid", "globalTid", "eventSyncId")
-    column = rng.choice([name for name in wanted if name in _columns(database, table)])
-    value = rng.choice(("1", "rowid", "rowid % 3", f'"{column}" + 9007199254740993', "rowid << 24", "NULL"))
-    try:
-        count = database.execute(f'UPDATE "{table}" SET "{column}" = {value}').rowcount
-    except sqlite3.IntegrityError:
-        return None
-    return f"{table}.{column} = {value} in {count} rows"
-
-
-def open_ranges(rng: Random, database: sqlite3.Connection) -> str | None:
-    """Ranges that never close, or have no name."""
-    if "NVTX_EVENTS" not in _tables(database):
-        return None
-    column = rng.choice(('"end" = NULL', "text = NULL, textId = NULL", "text = ''", "textId = 99999999"))
-    count = database.execute(f"UPDATE NVTX_EVENTS SET {column} WHERE {_some(rng)}").rowcount
-    return f"{count} ranges: {column}"
 
 
 def view(rng: Random, database: sqlite3.Connection) -> str:
@@ -225,18 +195,18 @@ EDITS: dict[str, tuple[Edit, bool]] = {
     "drop calls": (drop_launches, True),
     "duplicate": (duplicate, False),
     "reorder": (reorder, True),
-    "times": (bad_times, False),
-    "values": (values, False),
+    "times": (lambda rng, database: change(rng, database, ("start", "end"), TIMES), False),
+    "values": (lambda rng, database: change(rng, database, (), VALUES), False),
     "retype": (retype, False),
-    "ids": (ids, False),
-    "open ranges": (open_ranges, False),
+    "ids": (lambda rng, database: change(rng, database, IDS, SAME_IDS), False),
+    "names": (lambda rng, database: change(rng, database, ("text", "textId"), ("NULL", "''", "99999999")), False),
     "view and trigger": (view, True),
     "row ids": (row_ids, False),
 }
 
 
-def _mutation(name: str, edit: Edit, tells: bool) -> Mutation:
-    def change(rng: Random, source: Path, target: Path) -> str | None:
+def _edited(edit: Edit) -> Change:
+    def change_file(rng: Random, source: Path, target: Path) -> str | None:
         shutil.copyfile(source, target)
         with closing(sqlite3.connect(target, isolation_level=None)) as database:
             database.execute("PRAGMA journal_mode = off")
@@ -247,7 +217,7 @@ def _mutation(name: str, edit: Edit, tells: bool) -> Mutation:
             database.execute("COMMIT")
         return what
 
-    return Mutation(name, change, tells)
+    return change_file
 
 
-MUTATIONS = [*(_mutation(name, edit, tells) for name, (edit, tells) in EDITS.items()), Mutation("bytes", damage)]
+MUTATIONS = mutations(EDITS, _edited)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from tests.fuzz.mutant import HOSTILE_INTS, HOSTILE_TEXTS, Mutation, Seed, damage
+from tests.fuzz.mutant import HOSTILE_INTS, HOSTILE_TEXTS, Change, Seed, mutations
 
 DATA = Path(__file__).parents[1] / "data" / "nsys-stats"
 Edit = Callable[[Random, list[str]], "list[str]"]
@@ -66,19 +66,16 @@ def prose(rng: Random, lines: list[str]) -> list[str]:
     ]
 
 
-EDITS: dict[str, Edit] = {
-    "drop": drop, "duplicate": duplicate, "reorder": reorder, "words": words, "missing column": without_word,
-    "prose": prose,
-}  # fmt: skip
+EDITS: tuple[Edit, ...] = (drop, duplicate, reorder, words, without_word, prose)
 
 
-def _mutation(name: str, edit: Edit) -> Mutation:
-    def change(rng: Random, source: Path, target: Path) -> str:
+def _edited(edit: Edit) -> Change:
+    def change_file(rng: Random, source: Path, target: Path) -> str:
         changed = edit(rng, source.read_text().splitlines())
         target.write_text("\n".join(changed) + "\n", encoding="utf-8", errors="surrogatepass")
-        return name
+        return edit.__name__
 
-    return Mutation(name, change, tells=name == "reorder")
+    return change_file
 
 
-MUTATIONS = [*(_mutation(name, edit) for name, edit in EDITS.items()), Mutation("bytes", damage)]
+MUTATIONS = mutations({edit.__name__: (edit, edit is reorder) for edit in EDITS}, _edited)

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+import traceviz as tv
 from analyzers.common.errors import TracevizError
 from analyzers.load import load as load_run
 from analyzers.readers.kineto.read import read
 from analyzers.trace.ranks import assign_ranks
 from analyzers.trace.tables import Trace
+from tests.support.kineto_files import KinetoFile
 
 Event = dict[str, Any]
 CAPTURES = Path(__file__).parents[3] / "data" / "contention"
@@ -293,3 +295,48 @@ def test_work_of_a_kind_that_nobody_knows_here_is_not_no_work(folder: Path) -> N
     assert warning.message == "Events of kinds that are not known here are in no figure: 3 of 'npu_op'."
     with pytest.raises(TracevizError, match=r"no GPU work of a known kind in this capture.*3 of 'npu_op'"):
         load_run([folder / "trace.json"])
+
+
+def test_counters_of_ranges_claim_nothing_of_overlap(folder: Path) -> None:
+    counted = event("cuda_profiler_range", "range 0", 1, **{"smsp__inst_executed.sum": 12.5})
+    found, without = load(folder, kernel("gemm", 1, 1), counted), load(folder, kernel("gemm", 1, 1))
+    assert not len(found.counters)
+    assert [any("GPU counters" in text for text in one.captures[0].lacks) for one in (found, without)] == [True, False]
+    assert found.ops.equals(without.ops)
+
+
+# Kernels without a name: no verdict passes or fails on a guess which side they are of.
+
+
+def capture(path: Path, lost: str) -> Path:
+    """Five matmuls of 600 ns, beside each an all-reduce of 300; two of the all-reduces have another name."""
+    file = KinetoFile()
+    for start in range(0, 5_000, 1_000):
+        name = lost if start in (1_000, 3_000) else "ncclDevKernel_AllReduce"
+        file.kernel("gemm", 7, start, start + 600, launch=start)
+        file.kernel(name, 20, start + 100, start + 400, launch=start + 10)
+    return file.write(path)
+
+
+@pytest.mark.parametrize("lost", ["", " ", "[unknown]", "<unknown>", "Unknown Kernel", "??", "___"])
+def test_kernels_without_a_name_leave_the_verdict_open(tmp_path: Path, lost: str) -> None:
+    path = capture(tmp_path / "x.json", lost)
+    result = tv.check_overlap(path, accept_apparent=True)
+    assert (result.verdict, result.exit_code) == ("inconclusive", 3)
+    assert "the names of 2 kernels are not in the file" in result.reason
+    assert "names-lost" in {one.code for one in result.warnings}
+
+
+@pytest.mark.parametrize("name", ["unknown_gemm", "k", "核", "ncclDevKernel_AllReduce"])
+def test_any_other_name_is_one(tmp_path: Path, name: str) -> None:
+    (process,) = read(capture(tmp_path / "x.json", name)).processes
+    assert not process.unread
+
+
+def test_copies_need_no_name(tmp_path: Path) -> None:
+    file = KinetoFile()
+    file.kernel("gemm", 7, 0, 600, launch=0)
+    file.kernel("", 7, 700, 800, launch=10)
+    file.events[-1]["cat"] = "gpu_memcpy"
+    (process,) = read(file.write(tmp_path / "x.json")).processes
+    assert not process.unread

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import sqlite3
 from collections import Counter
@@ -11,12 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from analyzers.info import info
 from analyzers.readers.nsys.file import _as_bits
-from analyzers.readers.nsys.ops import _join
 from analyzers.readers.nsys.read import read_sqlite
 from analyzers.trace.merge import merge
 from analyzers.trace.ranks import assign_ranks
@@ -76,16 +72,6 @@ def calls_by_id(path: Path) -> dict[tuple[int, int], tuple[int, int, int, str]]:
 
 def pids(trace: Trace, table: str) -> list[int]:
     return [trace.processes[number].pid for number in getattr(trace, table)["process"]]
-
-
-def union_length(spans: list[tuple[int, int]]) -> int:
-    """Length of the instants in at least one span, edge by edge."""
-    edges = sorted({edge for span in spans for edge in span})
-    return sum(
-        high - low
-        for low, high in itertools.pairwise(edges)
-        if any(start <= low and high <= end for start, end in spans)
-    )
 
 
 @every_export
@@ -180,38 +166,6 @@ def test_ranges_have_their_names_domains_and_threads(path: Path) -> None:
     trace = read_sqlite(path)
     columns = ["thread", "name", "domain", "start_ns", "end_ns"]
     assert Counter(zip(pids(trace, "ranges"), *(trace.ranges[c] for c in columns), strict=True)) == expected
-
-
-@every_export
-def test_what_a_range_launched_keeps_the_gpu_as_busy_as_the_export_says(path: Path) -> None:
-    calls, text = calls_by_id(path), strings(path)
-    opened = rows(path, "SELECT * FROM NVTX_EVENTS WHERE eventType = 59 AND end IS NOT NULL")
-    launched = [
-        (pid_of(row["globalPid"]), row["start"], row["end"], calls[pid_of(row["globalPid"]), row["correlationId"]])
-        for kind in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE")
-        for row in rows(path, f"SELECT start, end, globalPid, correlationId FROM CUPTI_ACTIVITY_KIND_{kind}")
-    ]
-    trace = read_sqlite(path)
-    launches = trace.api.iloc[trace.ops["launch"]].reset_index(drop=True)
-    for name in {row["text"] or text[row["textId"]] for row in opened}:
-        expected = union_length(
-            [
-                (start, end)
-                for pid, start, end, (thread, called, _, _) in launched
-                if any(
-                    (row["text"] or text[row["textId"]]) == name
-                    and row["globalTid"] % 2**48 == pid * 2**24 + thread
-                    and row["start"] <= called <= row["end"]
-                    for row in opened
-                )
-            ]
-        )
-        inside = np.zeros(len(trace.ops), bool)
-        for row in trace.ranges[trace.ranges["name"] == name].itertuples():
-            same = (launches["process"] == row.process) & (launches["thread"] == row.thread)
-            inside |= (same & launches["start_ns"].between(row.start_ns, row.end_ns)).to_numpy()
-        spans = trace.ops.loc[inside, ["start_ns", "end_ns"]].itertuples(index=False, name=None)
-        assert union_length(list(spans)) == expected
 
 
 @every_export
@@ -370,36 +324,13 @@ def test_fixtures_tell_nothing_of_the_machine_they_come_from() -> None:
                 assert not [text for text in tuple(row) if isinstance(text, str) and path_like.search(text)]
 
 
-keys = st.lists(st.integers(0, 60), unique=True, max_size=30)
-
-
-@given(keys, st.lists(st.integers(-1, 70), max_size=30), st.sampled_from([1, 10**12]))
-def test_the_join_finds_what_a_dictionary_finds(known: list[int], wanted: list[int], scale: int) -> None:
-    """Dense ids go through a table, sparse ones through a search."""
-    ids = np.array(known, np.int64) * scale
-    asked = np.where(np.array(wanted, np.int64) < 0, -1, np.array(wanted, np.int64) * scale)
-    row_of = {int(key): row for row, key in enumerate(ids)}
-    found = _join(asked, ids, np.arange(ids.size))
-    assert found.tolist() == [row_of.get(int(key), -1) for key in asked]
-
-
 @pytest.mark.parametrize("numbers", [{0}, {62}, {59, 60}, {0, 3, 5, 62}, set(range(63)), {63}, {3, 100}])
 def test_numbers_asked_for_as_bits_are_those_of_a_list(numbers: set[int]) -> None:
     where = f"number IN ({', '.join(map(str, sorted(numbers)))})"
     assert (_as_bits(where) == where) == (max(numbers) > 62)
     connection = sqlite3.connect(":memory:")
     connection.execute("CREATE TABLE all_of_them (number INTEGER)")
-    values = [
-        None,
-        *range(-130, 260),
-        -(2**63),
-        2**63 - 1,
-        2**32,
-        -(2**32),
-        *(one + 0.5 for one in range(64)),
-        "a",
-        b"b",
-    ]
+    values = [None, *range(-130, 260), -(2**63), 2**63 - 1, 2**32, -(2**32), *(n + 0.5 for n in range(64)), "a", b"b"]
     connection.executemany("INSERT INTO all_of_them VALUES (?)", [(one,) for one in values])
     found = connection.execute(f"SELECT number FROM all_of_them WHERE {_as_bits(where)}").fetchall()
     connection.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -14,13 +15,17 @@ import traceviz as tv
 from analyzers.common.errors import TracevizError
 from analyzers.info import info
 from analyzers.load import load
+from analyzers.matching.peers import ranks_known
 from analyzers.readers.ascend import GROUPS_FROM
 from analyzers.syncs.report import order_report
 from analyzers.trace.advice import without_calls
 from tests.support.brute import busy_and_overlap, ns
+from tests.support.command_lines import invoked
 from tests.support.nightly import mostly_nightly
 
 PYTHON, HARDWARE, HCCL, ANALYSIS = 100, 2101, 2102, 2103
+PUBLIC = Path(__file__).parents[3] / "data" / "public" / "ascend-flag-writes" / "trace_view.json.gz"
+FLAGS = ("Write Value", "Notify Wait", "NOTIFY_RECORD", "EVENT_WAIT", "EVENT_RECORD", "WRITE_VALUE", "Wait_Value")
 Event = dict[str, Any]
 
 
@@ -79,8 +84,12 @@ def test_json_with_a_text_that_is_not_escaped_is_read_but_for_that_event(tmp_pat
     assert (result.verdict, "1 events that are no valid JSON" in result.reason) == ("inconclusive", True)
 
 
+def span(event: Event) -> tuple[int, int]:
+    return ns(event["ts"]), ns(event["ts"]) + ns(event["dur"])
+
+
 def spans(events: list[Event], name: str) -> list[tuple[int, int]]:
-    return [(ns(e["ts"]), ns(e["ts"]) + ns(e["dur"])) for e in events if e["name"] == name]
+    return [span(event) for event in events if event["name"] == name]
 
 
 def write(folder: Path, content: Any) -> Path:
@@ -162,3 +171,53 @@ def test_damage_is_said(tmp_path: Path, how: str) -> None:
             path.write_text(path.read_text()[:-500])
         with pytest.raises(TracevizError, match="no work of an NPU" if how == "no work" else "truncated"):
             load([path])
+
+
+# What torch_npu wrote of a rank of eight.
+
+
+def test_flags_that_hccl_sets_are_no_compute() -> None:
+    events: list[Event] = json.loads(gzip.decompress(PUBLIC.read_bytes()))
+    slices = [event for event in events if event["ph"] == "X"]
+    computing = [span(one) for one in slices if one["args"].get("Task Type") == "AI_CORE"]
+    calls = [span(one) for one in slices if one["name"].startswith("hcom_")]
+    busy, communicating, both = busy_and_overlap(computing, calls)
+    assert (busy, communicating, both) == (8_000_000, 20_000_000, 0)
+    trace = load([PUBLIC])
+    (rank,) = tv.check_overlap(trace).ranks
+    assert (rank.b.busy_ns, rank.a.busy_ns, rank.overlap_ns) == (busy, communicating, both)
+    assert rank.b.streams == (2,)
+    said = invoked("check-overlap", str(PUBLIC))
+    assert said.output.startswith("SERIALIZED") and said.exit_code == 1
+
+
+def test_ranks_are_as_many_as_tasks_name() -> None:
+    events: list[Event] = json.loads(gzip.decompress(PUBLIC.read_bytes()))
+    assert max(event["args"].get("dst rank", 0) for event in events) == 7
+    assert ranks_known(load([PUBLIC])) == 8
+    assert "of 8" in invoked("check-overlap", str(PUBLIC)).output.split("\n\n")[0]
+
+
+def numbered(peer: int) -> list[Event]:
+    """The capture, with tasks that are between rank 0 and one other."""
+    events: list[Event] = json.loads(gzip.decompress(PUBLIC.read_bytes()))
+    return [
+        {**event, "args": {**event["args"], "dst rank": peer}} if "dst rank" in event["args"] else event
+        for event in events
+    ]
+
+
+@pytest.mark.parametrize(("peer", "known"), [(1, 2), (2**32 - 1, 1), (-1, 1), ("3", 1)])
+def test_a_number_that_is_none_names_no_rank(tmp_path: Path, peer: Any, known: int) -> None:
+    path = tmp_path / "trace_view.json"
+    path.write_text(json.dumps(numbered(peer)))
+    assert ranks_known(load([path])) == known  # 1: the tasks' own rank is 0
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_a_flag_is_no_work_however_it_is_spelled(tmp_path: Path, flag: str) -> None:
+    events = made(1)
+    told_by_type = [{**one, "args": {"Task Type": flag}} if one["name"] == "MatMulV2" else one for one in events]
+    told_by_name = [{**one, "name": flag, "args": {}} if one["name"] == "MatMulV2" else one for one in events]
+    for changed in (told_by_type, told_by_name):
+        assert set(load([write(tmp_path, changed)]).ops["name"]) == {"MEMCPY_ASYNC", "hcom_allReduce__339_0_1"}
