@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -325,8 +325,8 @@ def name_by_sync(api: pd.DataFrame, syncs: pd.DataFrame) -> pd.DataFrame:
 
 # What a Kineto trace says about communication calls: args of NCCL kernels and of record_param_comms operators.
 
-_NUMBERS = ("in_elements", "out_elements", "group_size", "sequence", "peer")
-_TEXTS = ("operation", "dtype", "group", "group_description", "group_ranks")
+
+# What a Kineto trace says about communication calls: args of NCCL kernels and of record_param_comms operators.
 
 
 def comms(
@@ -369,13 +369,13 @@ def comms(
         missing = -1 if column == "thread" else 0
         by_launch = _at(ints(api, column), launch, missing)
         columns[column] = np.where(call >= 0, _at(ints(ranges, column)[calls], call, missing), by_launch)
-    values = _values(comm_args)
-    for column in _NUMBERS:
-        stated = np.array(values[column], np.int64)
+    for column, number_in in _NUMBERS.items():
+        stated = np.array([number_in(each) for each in comm_args], np.int64)
         first = _at(stated, own, -1)
         columns[column] = np.where(first >= 0, first, _at(stated, range_args, -1))
-    for column in _TEXTS:
-        distinct, position = np.unique(np.array(["", *values[column]], object), return_inverse=True)
+    for column, text_in in _TEXTS.items():
+        texts = ["", *(text_in(each) for each in comm_args)]
+        distinct, position = np.unique(np.array(texts, object), return_inverse=True)
         first, empty = position[own + 1], position[0]
         code = np.where(first != empty, first, position[range_args + 1])
         columns[column] = categorical(code, distinct.tolist())
@@ -446,21 +446,6 @@ def _goes_into(call: Args, kernel: str) -> bool:
     return whole(call.group_size) != 1 and (operation == kernel != "" or (sends and kernel == "send_recv"))
 
 
-def _values(comm_args: Sequence[Args]) -> dict[str, list[Any]]:
-    return {
-        "operation": [each.collective for each in comm_args],
-        "in_elements": [whole(each.in_elements) for each in comm_args],
-        "out_elements": [whole(each.out_elements) for each in comm_args],
-        "dtype": [str(each.dtype) for each in comm_args],
-        "group": [str(each.group) for each in comm_args],
-        "group_description": [_described(str(each.group_description)) for each in comm_args],
-        "group_ranks": [str(each.group_ranks) for each in comm_args],
-        "group_size": [whole(each.group_size) for each in comm_args],
-        "sequence": [whole(each.seq) for each in comm_args],
-        "peer": [_peer(each) for each in comm_args],
-    }
-
-
 def _described(text: str) -> str:
     """What the program calls a process group; torch writes "undefined" where it says nothing."""
     return "" if text == "undefined" else text
@@ -474,3 +459,19 @@ def _peer(args: Args) -> int:
 
 def _at(values: Ints, index: Ints, missing: int) -> Ints:
     return np.append(values, missing)[np.where(index >= 0, index, values.size)]
+
+
+_NUMBERS: Mapping[str, Callable[[Args], int]] = {
+    "in_elements": lambda one: whole(one.in_elements),
+    "out_elements": lambda one: whole(one.out_elements),
+    "group_size": lambda one: whole(one.group_size),
+    "sequence": lambda one: whole(one.seq),
+    "peer": _peer,
+}
+_TEXTS: Mapping[str, Callable[[Args], str]] = {
+    "operation": lambda one: one.collective,
+    "dtype": lambda one: str(one.dtype),
+    "group": lambda one: str(one.group),
+    "group_description": lambda one: _described(str(one.group_description)),
+    "group_ranks": lambda one: str(one.group_ranks),
+}

@@ -175,19 +175,27 @@ class NsysFile:
     TracevizError : it is no SQLite file, no nsys export, incomplete, damaged, or being written.
     """
 
+    hint_changed = WAIT
+
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._identity = check(path)
-        self._connection = connect(path)
         self._lock = threading.Lock()
+        self._versioned: dict[str, str] = {}
+        self._identity, self._connection = self._open()
         try:
             self.tables = self._introspect()
-            self._versioned: dict[str, str] = {}
             self._refuse_foreign()
             self._versioned = self._under_plain_names()
         except BaseException:
             self._connection.close()
             raise
+
+    def _open(self) -> tuple[Any, sqlite3.Connection]:
+        """What changes where the export is written, and the database that answers for small tables."""
+        return check(self.path), connect(self.path)
+
+    def _identity_now(self) -> Any:
+        return identity(self.path)
 
     def __enter__(self) -> NsysFile:
         """Return the open file."""
@@ -198,8 +206,8 @@ class NsysFile:
     ) -> None:
         """Close; refuse what was read if the file changed meanwhile."""
         self._connection.close()
-        if error is None and identity(self.path) != self._identity:
-            raise TracevizError("changed while it was being read.", path=self.path, hint=WAIT)
+        if error is None and self._identity_now() != self._identity:
+            raise TracevizError("changed while it was being read.", path=self.path, hint=self.hint_changed)
 
     @property
     def is_finished(self) -> bool:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import re
 import sqlite3
-import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,7 @@ import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 
 from analyzers.common.errors import TracevizError
-from analyzers.readers.nsys.file import AMONG, PART, NsysFile
+from analyzers.readers.nsys.file import AMONG, PART, NsysFile, identity
 
 NVTX = "NVTX_EVENTS"
 AGAIN = "Export the report again: nsys export --type parquetdir --force-overwrite true --output OUT REPORT.nsys-rep"
@@ -45,30 +43,22 @@ class NsysFolder(NsysFile):
     TracevizError : a table can't be read, or the export is incomplete.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._files = {file.name.partition(".")[0]: file for file in sorted(path.glob("*.*")) if _is_table(file)}
-        self._stamp = _stamp(self._files)
-        self._connection = sqlite3.connect(":memory:", check_same_thread=False)
-        self._lock = threading.Lock()
-        try:
-            self.tables = {name: self._columns(file) for name, file in self._files.items()}
-            self._versioned = {}
-            for name in self.tables:
-                self._copy(name)
-            self._refuse_foreign()
-            self._versioned = self._under_plain_names()
-        except BaseException:
-            self._connection.close()
-            raise
+    hint_changed = AGAIN
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close; refuse what was read if a file changed meanwhile."""
-        self._connection.close()
-        if error is None and _stamp(self._files) != self._stamp:
-            raise TracevizError("changed while it was being read.", path=self.path, hint=AGAIN)
+    def _open(self) -> tuple[Any, sqlite3.Connection]:
+        files = (file for file in sorted(self.path.glob("*.*")) if _is_table(file))
+        self._files = {file.name.partition(".")[0]: file for file in files}
+        return self._identity_now(), sqlite3.connect(":memory:", check_same_thread=False)
+
+    def _identity_now(self) -> Any:
+        return [identity(file) for file in self._files.values()]
+
+    def _introspect(self) -> dict[str, dict[str, str]]:
+        """Columns of all tables; makes those in memory."""
+        tables = {name: self._columns(file) for name, file in self._files.items()}
+        for name, columns in tables.items():
+            self._copy(name, columns)
+        return tables
 
     def number(self, table: str, column: str) -> str:
         """A column of integers by its name; those of a folder have their types, which are held to."""
@@ -107,9 +97,8 @@ class NsysFolder(NsysFile):
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._unreadable(file, error) from error
 
-    def _copy(self, name: str) -> None:
+    def _copy(self, name: str, columns: Mapping[str, str]) -> None:
         """Make a table in memory; of events without rows, but for those of NVTX that are no ranges."""
-        columns = self.tables[name]
         if not columns:
             return
         declared = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
@@ -156,10 +145,6 @@ class NsysFolder(NsysFile):
 
 def _is_table(file: Path) -> bool:
     return file.suffix in (".parquet", ".arrow") and file.is_file()
-
-
-def _stamp(files: Mapping[str, Path]) -> list[tuple[int, int]]:
-    return [(stat.st_size, stat.st_mtime_ns) for stat in (file.stat() for file in files.values())]
 
 
 def _sql_type(kind: pa.DataType) -> str:

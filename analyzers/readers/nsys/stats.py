@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,8 @@ MOST_BYTES = 64 << 20
 MOST_LETTERS = 20_000  # of a line; a demangled kernel's name may have thousands
 MOST_BEFORE_NAME = 600  # letters in which a row's columns stand
 _LARGEST = 2**62  # leaves room to add and subtract
+_DEVICE = re.compile(r"(?P<name>.*?)\s*\((?P<index>\d+)\)\s*$")
+_MEMORY_KINDS = ("SrcMemKd", "DstMemKd")
 _LAUNCH = ("GrdX", "GrdY", "GrdZ", "BlkX", "BlkY", "BlkZ", "Reg/Trd", "StcSMem", "DymSMem")
 
 
@@ -104,8 +106,7 @@ def _rows(text: str) -> tuple[list[dict[str, Any]], int]:
             columns = next(csv.reader([line])) if "," in line else []
             units = _units(columns or re.findall(r"\S+\s?\([^)]*\)|\S+", line))
             continue
-        found = _csv_row(line, columns, units) if columns else None
-        found = found or _text_row(line, units)
+        found = (_row(_csv_row(line, columns), units) if columns else None) or _row(_text_row(line), units)
         if found:
             rows.append(found)
         elif not _is_prose(line):
@@ -132,81 +133,68 @@ def _units(columns: Iterable[str]) -> _Units:
     )
 
 
-def _csv_row(line: str, columns: list[str], units: _Units) -> dict[str, Any] | None:
+def _csv_row(line: str, columns: list[str]) -> dict[str, str]:
     values = next(csv.reader([line]))
     if len(values) < len(columns):
-        return None
-    value = {re.split("[(:]", column)[0].strip(): one.strip() for column, one in zip(columns, values, strict=False)}
-    device = re.search(r"(?P<name>.*?)\s*\((?P<index>\d+)\)\s*$", value.get("Device", ""))
-    if not device or not re.fullmatch(_NUMBER, value.get("Start", "")):
-        return None
-    launch = [value.get(name, "") for name in _LAUNCH]
-    return _row(
-        times=(value["Start"], value.get("Duration", "0"), value.get("CorrId", "")),
-        launch=launch if any(launch) else [],
-        memory=[value.get(name, "") for name in ("Bytes", "Throughput", "SrcMemKd", "DstMemKd")],
-        device=(device["name"], device["index"]),
-        lane=(value.get("Ctx", ""), value.get("Strm", "")),
-        name=value.get("Name", ""),
-        units=units,
-    )
+        return {}
+    return {re.split("[(:]", column)[0].strip(): one.strip() for column, one in zip(columns, values, strict=False)}
 
 
-def _text_row(line: str, units: _Units) -> dict[str, Any] | None:
+def _text_row(line: str) -> dict[str, str]:
+    """A line of the text table by the names of the CSV's columns; empty where it is no row."""
     line = " ".join(line.split())  # runs of blanks, and long lines that are no rows, take the pattern forever
     match = _ROW.match(line[:MOST_BEFORE_NAME])
     if not match:
-        return None
+        return {}
     middle, device = match["middle"].split(), match["device"].split()
-    launch = middle[:9] if len(middle) >= 9 else []
+    row = {
+        "Start": match["start"],
+        "Duration": match["duration"],
+        "CorrId": match["correlation"],
+        "Ctx": match["context"],
+        "Strm": match["stream"] or "",
+        "Name": line[match.start("name") :],
+    }
+    is_launch = len(middle) >= len(_LAUNCH)
     while device[0] in _MEMORY and len(device) > 1:  # the columns before the device's name are words, too
         middle.append(device.pop(0))
-    return _row(
-        times=(match["start"], match["duration"], match["correlation"]),
-        launch=launch,
-        memory=[] if launch else middle,
-        device=(" ".join(device), match["index"]),
-        lane=(match["context"], match["stream"] or ""),
-        name=line[match.start("name") :],
-        units=units,
-    )
+    row["Device"] = f"{' '.join(device)} ({match['index']})"
+    if is_launch:
+        return row | dict(zip(_LAUNCH, middle, strict=False))
+    kinds = [word for word in middle if word in _MEMORY]
+    return row | {"Bytes": next(iter(middle), "")} | dict(zip(_MEMORY_KINDS, kinds, strict=False))
 
 
-def _row(
-    *,
-    times: tuple[str, str, str],
-    launch: list[str],
-    memory: list[str],
-    device: tuple[str, str],
-    lane: tuple[str, str],
-    name: str,
-    units: _Units,
-) -> dict[str, Any] | None:
-    """A row of `ops`; None where a number in it is larger than any profiler prints."""
-    start = _scaled(times[0], units.start)
-    sizes = [_scaled(value, 1) for value in launch[:7]]
+def _row(value: Mapping[str, str], units: _Units) -> dict[str, Any] | None:
+    """A row of `ops`; None where it is no row, or a number in it is larger than any profiler prints."""
+    device = _DEVICE.match(value.get("Device", ""))
+    if not device or not re.fullmatch(_NUMBER, value.get("Start", "")):
+        return None
+    start, name = _scaled(value["Start"], units.start), value.get("Name", "")
+    launch = [value.get(column, "") for column in _LAUNCH]
+    sizes = [_scaled(text, 1) for text in launch[:7]]
     copy = re.search(r"\[CUDA mem(?P<kind>cpy|set)\s*(?P<way>[^\]]*)\]", name)
-    memory_kinds = [_MEMORY.get(value, "") for value in memory if value in _MEMORY]
+    kinds = [_MEMORY[text] for column in _MEMORY_KINDS if (text := value.get(column, "")) in _MEMORY] + ["", ""]
     row: dict[str, Any] = {
-        "device": int(device[1]),
-        "device_name": device[0].strip(),
-        "context": _scaled(lane[0], 1),
-        "stream": _scaled(lane[1], 1),
+        "device": int(device["index"]),
+        "device_name": device["name"].strip(),
+        "context": _scaled(value.get("Ctx", ""), 1),
+        "stream": _scaled(value.get("Strm", ""), 1),
         "kind": f"mem{copy['kind']}" if copy else "kernel",
         "name": name,
         "start_ns": start,
-        "end_ns": start + _scaled(times[1], units.duration),
-        "correlation": _scaled(times[2], 1),
-        "bytes": _scaled(memory[0], units.bytes) if copy and memory else -1,
+        "end_ns": start + _scaled(value.get("Duration", "0"), units.duration),
+        "correlation": _scaled(value.get("CorrId", ""), 1),
+        "bytes": _scaled(value.get("Bytes", ""), units.bytes) if copy else -1,
         "copy": (_COPIES.get(copy["way"].strip(), "unknown") if copy["kind"] == "cpy" else "") if copy else "",
-        "source_memory": memory_kinds[0] if memory_kinds else "",
-        "target_memory": memory_kinds[1] if len(memory_kinds) > 1 else "",
-        "grid": sizes[0] * sizes[1] * sizes[2] if len(sizes) == 7 else -1,
-        "block": sizes[3] * sizes[4] * sizes[5] if len(sizes) == 7 else -1,
-        "registers": sizes[6] if len(sizes) == 7 else -1,
-        "shared_bytes": sum(_scaled(value, units.shared) for value in launch[7:9]) if len(sizes) == 7 else -1,
+        "source_memory": kinds[0],
+        "target_memory": kinds[1],
+        "grid": sizes[0] * sizes[1] * sizes[2] if any(launch) else -1,
+        "block": sizes[3] * sizes[4] * sizes[5] if any(launch) else -1,
+        "registers": sizes[6] if any(launch) else -1,
+        "shared_bytes": sum(_scaled(text, units.shared) for text in launch[7:]) if any(launch) else -1,
     }
-    too_large = any(isinstance(value, int) and abs(value) > _LARGEST for value in row.values())
+    too_large = any(isinstance(number, int) and abs(number) > _LARGEST for number in row.values())
     return None if too_large or row["end_ns"] < start else row
 
 
