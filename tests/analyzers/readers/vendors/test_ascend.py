@@ -149,7 +149,7 @@ def test_names_of_processes_may_stand_at_the_end_of_a_trace_view(tmp_path: Path)
     assert late.ops.equals(whole.ops)
 
 
-@pytest.mark.parametrize("how", ["NaN", "no args", "no work", "cut off", "no threads"])
+@pytest.mark.parametrize("how", ["NaN", "no args", "no work", "no threads"])
 def test_damage_is_said(tmp_path: Path, how: str) -> None:
     events = made(2)
     if how == "NaN":
@@ -164,13 +164,8 @@ def test_damage_is_said(tmp_path: Path, how: str) -> None:
         trace = load([write(tmp_path, [{**e, "args": {} if e["ph"] == "X" else e["args"]} for e in events])])
         assert set(trace.ops["stream"]) == {2, 3, GROUPS_FROM}
     else:
-        path = write(
-            tmp_path, [e for e in events if e["ph"] == "M" or e["pid"] == PYTHON] if how == "no work" else events
-        )
-        if how == "cut off":
-            path.write_text(path.read_text()[:-500])
-        with pytest.raises(TracevizError, match="no work of an NPU" if how == "no work" else "truncated"):
-            load([path])
+        with pytest.raises(TracevizError, match="no work of an NPU"):
+            load([write(tmp_path, [e for e in events if e["ph"] == "M" or e["pid"] == PYTHON])])
 
 
 # What torch_npu wrote of a rank of eight.

@@ -170,14 +170,6 @@ def refused(path: Path) -> str:
     return str(refusal.value)
 
 
-@pytest.mark.parametrize("share", [0.001, 0.3, 0.7, 0.999])
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_cut_off_file_is_refused(tmp_path: Path, share: float, packed: bool) -> None:
-    content = pftrace.torch(held("graph_nodes"))
-    content = gzip.compress(content, 1) if packed else content
-    assert "truncated" in refused(written(tmp_path / "x.pftrace", content[: max(5, int(len(content) * share))]))
-
-
 def test_a_damaged_file_is_refused_or_says_what_it_left_out(tmp_path: Path) -> None:
     whole, random = pftrace.torch(held("graph_nodes")), Random(0)
     for _ in range(25):

@@ -13,7 +13,6 @@ import pytest
 
 import traceviz as tv
 from analyzers.causes.occupancy import limits_of, no_room, occupancy_columns
-from analyzers.common.errors import TracevizError
 from analyzers.info import info
 from analyzers.readers.kineto.read import read
 from analyzers.syncs.report import order_report
@@ -206,12 +205,3 @@ def assert_known(hurt: Trace, whole: Trace) -> None:
     for column, unknown in (("grid", -1), ("bytes", -1), ("copy", "unknown")):
         pairs = zip(hurt.ops[column], whole.ops[column], strict=True)
         assert all(found in (true, unknown, "", "DtoD") for found, true in pairs), column
-
-
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.98])
-def test_a_cut_off_file_is_refused_in_one_line(tmp_path: Path, share: float) -> None:
-    text = rocm.capture()
-    (tmp_path / "trace.json").write_text(text[: int(len(text) * share)])
-    with pytest.raises(TracevizError) as refusal:
-        read(tmp_path / "trace.json")
-    assert "truncated" in refusal.value.message

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import shutil
 from pathlib import Path
 
@@ -103,17 +102,6 @@ def test_the_json_beside_it_says_more(tmp_path: Path) -> None:
     (tmp_path / "4711_results.json").write_text(rocprof.capture(0))
     (capture,) = load([tmp_path]).captures
     assert capture.path.endswith(".json")
-
-
-def test_records_of_other_kinds_are_counted(tmp_path: Path) -> None:
-    """Scratch memory and counters are in no figure; `info` says how many."""
-    content = json.loads(rocprof.capture(0))
-    records = content["rocprofiler-sdk-tool"][0]["buffer_records"]
-    records["scratch_memory"] = [{"start_timestamp": 1, "end_timestamp": 2}] * 3
-    path = tmp_path / "4711_results.json"
-    path.write_text(json.dumps(content))
-    (capture,) = tv.info(load([path])).captures
-    assert capture.unused["records of 'scratch_memory'"] == 3
 
 
 @pytest.mark.parametrize("lacking", ["Start_Timestamp", "End_Timestamp"])

@@ -291,36 +291,6 @@ def test_a_profile_without_gpus_is_refused_in_one_line(name: str) -> None:
         load([DATA / name])
 
 
-# Damaged files.
-
-
-def refused(path: Path) -> str:
-    with pytest.raises(TracevizError) as refusal:
-        load([path])
-    assert "\n" not in str(refusal.value)
-    return refusal.value.message
-
-
-@pytest.mark.parametrize("share", [0.2, 0.6, 0.99])
-def test_a_cut_off_file_is_refused(tmp_path: Path, share: float) -> None:
-    text = xla.viewer_json(xla.made())
-    path = tmp_path / "host.trace.json"
-    path.write_text(text[: int(len(text) * share)])
-    assert "truncated" in refused(path)
-    packed = gzip.compress(text.encode(), mtime=0)
-    path = tmp_path / "host.trace.json.gz"
-    path.write_bytes(packed[: int(len(packed) * share)])
-    assert "truncated" in refused(path)
-
-
-@pytest.mark.parametrize("share", [0.2, 0.6, 0.99])
-def test_a_cut_off_space_is_refused(tmp_path: Path, share: float) -> None:
-    content = xla.xspace(xla.made())
-    path = tmp_path / "host.xplane.pb"
-    path.write_bytes(content[: int(len(content) * share)])
-    assert "damaged or truncated" in refused(path)
-
-
 def test_a_space_needs_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "google.protobuf", None)
     xplane._message_class.cache_clear()

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import traceviz as tv
-from analyzers.common.errors import TracevizError
 from analyzers.info import info
 from analyzers.readers.kineto.read import read
 from analyzers.syncs.report import order_report
@@ -150,11 +149,3 @@ def test_what_events_do_not_say_stays_unknown(tmp_path: Path, how: str) -> None:
     if how != "numbers as texts":
         assert QUEUED not in hurt.captures[0].metadata
         assert not len(hurt.syncs)
-
-
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.98])
-def test_a_cut_off_file_is_refused_in_one_line(tmp_path: Path, share: float) -> None:
-    text = xpu.capture()
-    (tmp_path / "trace.json").write_text(text[: int(len(text) * share)])
-    with pytest.raises(TracevizError, match="truncated"):
-        read(tmp_path / "trace.json")
