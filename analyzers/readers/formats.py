@@ -26,7 +26,7 @@ GZIP = b"\x1f\x8b"
 HEAD_BYTES = 4096  # of a file, by which its format is told
 
 
-class Head(msgspec.Struct, frozen=True, dict=True):
+class FileHead(msgspec.Struct, frozen=True, dict=True):
     """A file's name and its first bytes, which tell its format."""
 
     name: str
@@ -78,7 +78,7 @@ class Format(msgspec.Struct, frozen=True):
     """
 
     kind: str
-    is_one: Callable[[Head], bool]
+    is_one: Callable[[FileHead], bool]
     reader: str
     called: str = ""
     suffixes: tuple[str, ...] = ()
@@ -121,7 +121,7 @@ _NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1a]")  # bytes that no text has
 _EXPORT_MEMORY = MemoryPerByte(read=5.0, kept=0.35, listed=1.0)
 
 
-def _is_stats(head: Head) -> bool:
+def _is_stats(head: FileHead) -> bool:
     is_named_so = Path(head.name).suffix.lower() in (".txt", ".csv")
     is_text = not _NO_TEXT.search(head.raw)  # other profiles name such kernels, too
     return is_named_so or (is_text and (b"ncclDev" in head.raw or b"Start (ns)" in head.raw))
@@ -196,7 +196,7 @@ _ASCEND_NAME = "trace_view.json"
 _ASCEND_SIGNS = (b'"Ascend Hardware"', b'"CANN"')
 
 
-def _is_ascend(head: Head) -> bool:
+def _is_ascend(head: FileHead) -> bool:
     is_named_so = head.name.removesuffix(".gz").endswith(_ASCEND_NAME)  # what names its processes may stand at its end
     is_json = head.plain.lstrip()[:1] in (b"[", b"{")
     return is_json and (is_named_so or any(sign in head.plain for sign in _ASCEND_SIGNS))
@@ -218,7 +218,7 @@ XLA_PERFETTO = "perfetto_trace.json.gz"
 _XLA_SIGNS = (b'"highres-ticks"', b'"name":"/host:', b'"name": "/host:', b'"name":"/device:', b'"name": "/device:')
 
 
-def _is_xla(head: Head) -> bool:
+def _is_xla(head: FileHead) -> bool:
     return head.plain.lstrip()[:1] == b"{" and any(sign in head.plain for sign in _XLA_SIGNS)
 
 
@@ -274,7 +274,7 @@ _KINETO_KEYS = (b'"traceEvents"', b'"distributedInfo"', b'"deviceProperties"', b
 _KINETO_KEYS_WITHIN = 1 << 16  # bytes
 
 
-def _is_kineto(head: Head) -> bool:
+def _is_kineto(head: FileHead) -> bool:
     start = head.plain.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
     if not start:
         return head.is_gzip  # whose data are damaged or missing, as its reader says

@@ -15,7 +15,7 @@ import msgspec
 
 from analyzers.common.errors import TracevizError
 from analyzers.readers import remote
-from analyzers.readers.formats import FORMATS, HEAD_BYTES, KINETO, KNOWN, REPORT, SUFFIXES, Head, format_of
+from analyzers.readers.formats import FORMATS, HEAD_BYTES, KINETO, KNOWN, REPORT, SUFFIXES, FileHead, format_of
 from analyzers.readers.unread import unread, unread_json
 from analyzers.trace.ranks import RANKS
 
@@ -131,7 +131,7 @@ def kind_of(path: Path) -> str:
 def _kind_of_head(start: bytes, path: Path) -> str:
     if not start:
         raise TracevizError("The file is empty.", path=path, hint="Was the capture interrupted? Capture again.")
-    head = Head(path.name, start)
+    head = FileHead(path.name, start)
     found = next((one for one in FORMATS if one.is_one(head)), None)
     known = unread(head) if found is None else unread_json(head) if found is KINETO else None
     if known is not None:
@@ -141,7 +141,7 @@ def _kind_of_head(start: bytes, path: Path) -> str:
     return (_own_kind(head, path) if found is KINETO else "") or found.kind
 
 
-def _own_kind(head: Head, path: Path) -> str:
+def _own_kind(head: FileHead, path: Path) -> str:
     """What of JSON is our own: a manifest or what was exported; "" where it is none of that."""
     if MANIFEST_SCHEMA.encode() in head.raw and not head.is_gzip:
         return "manifest"
@@ -205,7 +205,7 @@ def _is_unread(path: Path) -> bool:
     """Whether a file that nobody named is JSON of a tool whose events aren't read."""
     try:
         with path.open("rb") as file:
-            return unread_json(Head(path.name, file.read(HEAD_BYTES))) is not None
+            return unread_json(FileHead(path.name, file.read(HEAD_BYTES))) is not None
     except OSError:
         return False  # for the reader to say what is wrong
 

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from analyzers.readers.formats import Head
+from analyzers.readers.formats import FileHead
 
 
 class Unread(msgspec.Struct, frozen=True):
@@ -88,14 +88,14 @@ UNREAD_JSON = (
 )
 
 
-def unread(head: Head) -> Unread | None:
+def unread(head: FileHead) -> Unread | None:
     """The format that a file is of, if it is none of those read; first by its name, then by how it begins."""
     by_name = (one for one in UNREAD if head.name.lower().endswith(one.suffixes))
     by_start = (one for one in UNREAD if one.start and head.raw.startswith(one.start))
     return next(by_name, None) or next(by_start, None)
 
 
-def unread_json(head: Head) -> Unread | None:
+def unread_json(head: FileHead) -> Unread | None:
     """The tool that wrote a file of JSON events, if its events aren't read; by its first bytes."""
     if _OF_TORCH in head.plain:
         return None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from itertools import count, pairwise
 from typing import Any
@@ -52,20 +53,34 @@ _QUOTE, _COLON, _BRACE = b'":{'
 _ALIKE = np.uint8(0xFF ^ ord("p") ^ ord("t"))  # the bits in which "p" and "t" are alike
 _BLOCK = 1 << 19  # bytes that stay in the processor's cache while they are gone over several times
 _LARGEST = 2**31 - 1  # offsets are int32
+SCANNED_BYTES = 1 << 12  # of a piece: to scan the last event, mostly alone, takes as long as to scan a hundred
 
 
-class Known:
-    """Heads met so far; may be asked from several threads."""
+class QuickDecoder:
+    """Decodes the pieces of a file, each text of a head once; may be asked from several threads."""
 
-    def __init__(self, heads: Heads) -> None:
-        self.heads = heads
-        self._heads: dict[bytes, int] = {}
+    def __init__(self) -> None:
+        self.heads = Heads()
+        self._numbers: dict[bytes, int] = {}
+
+    def decode(self, piece: memoryview) -> Batch:
+        """Decode comma-separated events, by their bytes where they are written as torch or json.dumps does.
+
+        Raises
+        ------
+        msgspec.DecodeError, UnicodeDecodeError : this is not JSON.
+        """
+        if len(piece) < SCANNED_BYTES:
+            with suppress(msgspec.DecodeError, UnicodeDecodeError):
+                return decode(piece, self.heads)
+        batch = scan(piece, self)
+        return decode(piece, self.heads) if batch is None else batch
 
     def head(self, text: bytes) -> int:
         """Number of the head in `heads`; -1 for what is no head."""
-        number = self._heads.get(text)
+        number = self._numbers.get(text)
         if number is None:
-            number = self._heads[text] = self._parse(text)
+            number = self._numbers[text] = self._parse(text)
         return number
 
     def _parse(self, text: bytes) -> int:
@@ -81,7 +96,7 @@ class Known:
         return self.heads.number(event.cat, event.name, event.pid, event.tid)
 
 
-def scan(piece: bytes | memoryview, known: Known) -> Batch | None:
+def scan(piece: bytes | memoryview, decoder: QuickDecoder) -> Batch | None:
     """Decode comma-separated events; None for a piece that is written otherwise.
 
     Raises
@@ -98,7 +113,7 @@ def scan(piece: bytes | memoryview, known: Known) -> Batch | None:
     instant = letter == ord("i")
     candidates = np.flatnonzero(((letter == ord("X")) | instant) & (time < ends))
     batch = Batch()
-    fit = _decode_fitting(text, np.stack([starts + 1, time, ends])[:, candidates], known, batch)
+    fit = _decode_fitting(text, np.stack([starts + 1, time, ends])[:, candidates], decoder, batch)
     if fit is None:
         return None
     batch.at = {group: candidates[at] for group, at in batch.at.items()}
@@ -111,7 +126,7 @@ def scan(piece: bytes | memoryview, known: Known) -> Batch | None:
     others = np.flatnonzero(is_other)
     is_other[candidates[fit]] = True
     batch.unused = _counted(letter[~is_other])
-    slow = _decode_others(text, starts, ends, others, known.heads)
+    slow = _decode_others(text, starts, ends, others, decoder.heads)
     batch.events = starts.size - others.size
     return interleave(batch, slow)
 
@@ -180,7 +195,7 @@ def _before_blanks(text: Bytes, at: Ints) -> Ints:
     return at
 
 
-def _decode_fitting(text: Bytes, events: Ints, known: Known, batch: Batch) -> Mask | None:
+def _decode_fitting(text: Bytes, events: Ints, decoder: QuickDecoder, batch: Batch) -> Mask | None:
     """Put the events that fit into `batch`; says which do, or None where the piece is no list of events.
 
     Parameters
@@ -193,7 +208,7 @@ def _decode_fitting(text: Bytes, events: Ints, known: Known, batch: Batch) -> Ma
         return fit
     edges = np.append(events.T.astype(np.int32), np.int32(text.size))
     code, texts = Texts(text, edges).distinct(0, 3)
-    head = np.array([known.head(each) for each in texts], np.int64)[code]
+    head = np.array([decoder.head(each) for each in texts], np.int64)[code]
     form, forms = Texts(with_nines(text), edges).distinct(1, 3)
     shapes, runs = forms.shapes()
     shape, texts = shapes.distinct()
@@ -201,7 +216,7 @@ def _decode_fitting(text: Bytes, events: Ints, known: Known, batch: Batch) -> Ma
         return None
     plans = Plans(np.array([plan(each) for each in texts])[shape], runs)
     readable = plans.readable[form] & (head >= 0)
-    group_of = np.array([*(each.group for each in known.heads.all), ""])  # the last answers for head -1
+    group_of = np.array([*(each.group for each in decoder.heads.all), ""])  # the last answers for head -1
     for group in FIELDS:
         if group in BY_TEXTS:
             continue
@@ -211,7 +226,7 @@ def _decode_fitting(text: Bytes, events: Ints, known: Known, batch: Batch) -> Ma
         at = np.flatnonzero(of_group)
         if at.size:
             reader = Reader(text, events[1][at], form[at], plans)
-            rows = _rows(reader, group, head[at], known.heads)
+            rows = _rows(reader, group, head[at], decoder.heads)
             fine = np.flatnonzero(~reader.odd)
             batch.rows[group], batch.at[group] = (rows, at) if fine.size == at.size else (rows[fine], at[fine])
             fit[batch.at[group]] = True

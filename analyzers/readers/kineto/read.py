@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -25,7 +24,7 @@ from analyzers.readers.json_stream import HINT_AGAIN, EventStream, Malformed, de
 from analyzers.readers.kineto import header as headers
 from analyzers.readers.kineto import merged, oddities, tables
 from analyzers.readers.kineto.events import CALLS, FIELDS, Batch, Heads, decode, join, stack
-from analyzers.readers.kineto.fast import Known, scan
+from analyzers.readers.kineto.fast import QuickDecoder
 from analyzers.readers.kineto.mend import FileEvents, mended
 from analyzers.readers.kineto.rocm import ROCM
 from analyzers.readers.kineto.vendor import CUDA, HPU, MTIA, PRIVATE_USE, Raw
@@ -38,9 +37,8 @@ from analyzers.trace.tables import Capture, Process, Trace
 from analyzers.trace.unlinked import linked_by_order, with_linked
 
 VENDORS = (ROCM, XPU, MTIA, HPU, PRIVATE_USE, CUDA)  # the first that a trace is of has it
-WORKERS = 2
-FEW = 1 << 12  # bytes of a piece: less is decoded event by event
-LITTLE = 1 << 20  # bytes of a piece: less is decoded before a thread for it has begun
+THREADS = 2
+THREADED_BYTES = 1 << 20  # of a piece: less is decoded before a thread for it has begun
 EVENT_BYTES = 240  # of JSON, as torch prints it
 HOST_ERROR_NS = 10_000  # measured: host clocks of two captures of one host lie within twice that
 _EPOCH_SINCE = 10**18  # ns; a time beyond it counts from 1970, one below from some boot or program start
@@ -87,17 +85,8 @@ def _events(path: Path, progress: Progress) -> FileEvents:
 
 def events_by_bytes(path: Path, progress: Progress) -> FileEvents:
     """All events of a file that is written as torch or json.dumps does; any error says that it may be otherwise."""
-    stream, known = EventStream(path, progress, exact=False), Known(Heads())
-    batches = in_threads(stream.pieces(), partial(_decode_quickly, known))
-    return _with_events(stream, join(batches, known.heads))
-
-
-def _decode_quickly(known: Known, piece: memoryview) -> Batch:
-    if len(piece) < FEW:  # the last event, mostly: a scan of one takes as long as that of a hundred
-        with suppress(msgspec.DecodeError, UnicodeDecodeError):
-            return decode(piece, known.heads)
-    batch = scan(piece, known)
-    return decode(piece, known.heads) if batch is None else batch
+    stream, decoder = EventStream(path, progress, exact=False), QuickDecoder()
+    return _with_events(stream, join(in_threads(stream.pieces(), decoder.decode), decoder.heads))
 
 
 def events_exactly(path: Path, progress: Progress) -> FileEvents:
@@ -126,13 +115,13 @@ def in_threads(items: Iterator[memoryview], work: Callable[[memoryview], Batch])
     """Results in order; only a few items are held at a time."""
     results: list[Batch] = []
     waiting: deque[Future[Batch]] = deque()
-    with ThreadPoolExecutor(WORKERS) as pool:
+    with ThreadPoolExecutor(THREADS) as pool:
         for item in items:
-            if len(item) < LITTLE and not waiting:
+            if len(item) < THREADED_BYTES and not waiting:
                 results.append(work(item))
                 continue
             waiting.append(pool.submit(work, item))
-            if len(waiting) > WORKERS:
+            if len(waiting) > THREADS:
                 results.append(waiting.popleft().result())
         results += [future.result() for future in waiting]
     return results

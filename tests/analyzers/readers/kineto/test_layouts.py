@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from analyzers.common.errors import TracevizError
 from analyzers.readers import json_stream as stream
+from analyzers.readers.kineto import fast
 from analyzers.readers.kineto import read as kineto
-from analyzers.readers.kineto.events import Heads
-from analyzers.readers.kineto.fast import Known, scan
+from analyzers.readers.kineto.fast import QuickDecoder, scan
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 from tests.support.kineto_files import one_way
@@ -129,7 +129,7 @@ def test_layouts(
 
 @pytest.mark.parametrize("few", [1 << 12, 1 << 30], ids=["the last event", "all"])
 def test_events_that_are_decoded_one_by_one_are_the_same(few: int, expected: Trace) -> None:
-    with patch.object(kineto, "FEW", few):
+    with patch.object(fast, "SCANNED_BYTES", few):
         assert_same(kineto.read(REAL), expected)
 
 
@@ -139,7 +139,7 @@ def test_what_is_skipped_unread_need_not_be_json_in_a_piece_of_a_few_events(tmp_
     path = tmp_path / "t.json"
     path.write_text(f'{{"traceEvents": [\n{kernel},\n{flow}\n]}}')
     for few in (0, 1 << 12):
-        with patch.object(kineto, "FEW", few):
+        with patch.object(fast, "SCANNED_BYTES", few):
             assert len(one_way(path, exact=False).ops) == 1
 
 
@@ -164,7 +164,7 @@ def test_gzip_parts_joined_end_to_end_and_padded(document: Document, expected: T
 def test_usual_layouts_need_no_object_per_event(layout: str, document: Document) -> None:
     text = LAYOUTS[layout](document)
     events = text[text.index("[", text.index("traceEvents")) + 1 : text.rindex("]")]
-    batch = scan(events.encode(), Known(Heads()))
+    batch = scan(events.encode(), QuickDecoder())
     assert batch is not None
     assert batch.events == len(document["traceEvents"])
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.readers.kineto.events import Heads
-from analyzers.readers.kineto.fast import Known, scan
+from analyzers.readers.kineto.fast import QuickDecoder, scan
 from analyzers.readers.kineto.times import digits, nanoseconds
 
 WHOLE = st.integers(0, 2**62 // 1000 - 1)
@@ -74,6 +73,6 @@ def test_times_with_any_number_of_decimals_are_exact(values: list[tuple[int, int
     events = [
         f'{{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 0, "dur": {text}}}' for text in texts
     ]
-    batch = scan(",".join(events).encode(), Known(Heads()))
+    batch = scan(",".join(events).encode(), QuickDecoder())
     assert batch is not None
     assert batch.rows["op"].duration.tolist() == [min(2**62, exact(text)) for text in texts]
