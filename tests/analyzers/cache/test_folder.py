@@ -30,6 +30,7 @@ from analyzers.trace.tables import Trace
 from tests.support.caching import folder as folder
 from tests.support.command_lines import run_json
 from tests.support.kills import killed_everywhere
+from tests.support.kineto_files import KinetoFile
 from tests.support.nightly import mostly_nightly
 
 DATA = Path(__file__).parents[2] / "data"
@@ -113,26 +114,19 @@ def test_a_changed_file_is_read_anew(tmp_path: Path) -> None:
         assert looked_at(path).ops["name"].tolist() == [name]
 
 
-def test_a_file_of_the_same_size_and_time_of_change_put_in_its_place_is_read_anew(tmp_path: Path) -> None:
-    path, beside = tmp_path / "rank0.json.gz", tmp_path / "other"
-    path.write_bytes(TORCH.read_bytes())
-    looked_at(path)
-    beside.write_bytes(TORCH.read_bytes())
-    os.utime(beside, ns=(0, path.stat().st_mtime_ns))
-    beside.replace(path)
-    looked_at(path)
-    assert len(cache.entries()) == 2
-
-
-def test_a_file_written_in_place_whose_time_of_change_was_set_back_is_read_anew(tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_file_of_the_same_size_and_time_of_change_is_read_anew(tmp_path: Path, in_place: bool) -> None:
+    """Put in its place, or written there with its time of change set back."""
     path = tmp_path / "rank0.json.gz"
     path.write_bytes(TORCH.read_bytes())
     before = path.stat()
     looked_at(path)
-    path.write_bytes(TORCH.read_bytes())
-    os.utime(path, ns=(0, before.st_mtime_ns))
+    written = path if in_place else tmp_path / "other"
+    written.write_bytes(TORCH.read_bytes())
+    os.utime(written, ns=(0, before.st_mtime_ns))
+    written.replace(path)
+    assert (path.stat().st_ino == before.st_ino, path.stat().st_mtime_ns) == (in_place, before.st_mtime_ns)
     looked_at(path)
-    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert len(cache.entries()) == 2
 
 
@@ -147,36 +141,15 @@ def test_one_content_under_two_names_keeps_both_names(tmp_path: Path) -> None:
         assert looked_at(path).processes == plain(path).processes
 
 
-EARLY = [
-    {
-        "ph": "X",
-        "cat": "kernel",
-        "name": "gemm",
-        "pid": 0,
-        "tid": 7,
-        "ts": 5,
-        "dur": 2,
-        "args": {"stream": 7, "correlation": 1},
-    },
-    {
-        "ph": "X",
-        "cat": "cuda_runtime",
-        "name": "cudaLaunchKernel",
-        "pid": 1,
-        "tid": 1,
-        "ts": 6,
-        "dur": 1,
-        "args": {"correlation": 1},
-    },
-]  # a warning says by its path which capture has ops that start before their launch call
-
-
 @pytest.mark.parametrize("kind", ["early", "nsys"])
 def test_one_file_under_many_paths_is_kept_once(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warning says by its path which capture has ops that start before their launch call."""
     (tmp_path / "runs").mkdir()
     (tmp_path / "linked").symlink_to(tmp_path / "runs")
     path = tmp_path / "runs" / "rank3.json"
-    path.write_bytes(json.dumps({"traceEvents": EARLY}).encode() if kind == "early" else NSYS.read_bytes())
+    early = KinetoFile()
+    early.kernel("gemm", 7, 5_000, 7_000, launch=6_000)
+    path.write_bytes(early.write(path).read_bytes() if kind == "early" else NSYS.read_bytes())
     monkeypatch.chdir(tmp_path / "runs")
     for spelling in ("rank3.json", "../runs/rank3.json", "../linked/rank3.json", str(path)):
         found = looked_at(Path(spelling))
@@ -324,12 +297,13 @@ def test_what_was_just_used_is_left_to_its_readers(folder: Path) -> None:
 
 
 def test_what_killed_processes_left_is_swept_in_time(folder: Path) -> None:
-    for name, age in (("new-killed", cache.STALE_SECONDS + 60), ("new-busy", 60)):
-        left = folder / "traces" / name
-        left.mkdir(parents=True)
-        os.utime(left, (time.time() - age,) * 2)
+    for kind, start in (("traces", "new"), ("nsys", "export")):
+        for name, age in (("killed", cache.STALE_SECONDS + 60), ("busy", 60)):
+            left = folder / kind / f"{start}-{name}"
+            left.mkdir(parents=True)
+            os.utime(left, (time.time() - age,) * 2)
     cache.prune()
-    assert [path.name for path in (folder / "traces").iterdir()] == ["new-busy"]
+    assert [path.name for path in folder.glob("*/*")] == ["new-busy", "export-busy"]
     assert cache.entries() == []
 
 

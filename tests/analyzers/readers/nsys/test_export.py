@@ -237,15 +237,6 @@ def test_a_damaged_entry_is_made_anew(report: Path, fake: Callable[..., Path], t
     assert len(runs(tmp_path)) == 2
 
 
-def test_what_killed_exports_left_is_swept_after_a_day(report: Path, fake: Callable[..., Path], cache: Path) -> None:
-    old, fresh = cache / "export-old", cache / "export-fresh"
-    for folder in (old, fresh):
-        folder.mkdir(parents=True)
-    os.utime(old, (0, 0))
-    exported(report, str(fake(GOOD)))
-    assert (old.exists(), fresh.exists()) == (False, True)
-
-
 def test_without_nsys_an_export_beside_the_report_serves(report: Path) -> None:
     beside = report.with_suffix(".sqlite")
     shutil.copyfile(EXPORT, beside)

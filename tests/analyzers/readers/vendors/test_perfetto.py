@@ -18,7 +18,6 @@ from analyzers.load import load
 from analyzers.readers.perfetto import packets
 from analyzers.readers.perfetto import rocprof as by_rocprofv3
 from analyzers.readers.perfetto.read import read
-from tests.support.brute import busy_and_overlap, ns
 from tests.support.made import pftrace, rocprof
 from tests.support.made.wire import block, number
 from tests.support.nightly import mostly_nightly
@@ -61,18 +60,6 @@ def test_torchs_pftrace_has_the_tables_and_answers_of_its_json(tmp_path: Path, n
     assert json.dumps(first).replace(".json", "") == json.dumps(second).replace(".pftrace", "")
 
 
-@pytest.mark.parametrize("name", mostly_nightly(CAPTURES[1:3], lambda name: name == "a2a_async.rank1"))
-def test_busy_and_overlap_are_those_of_the_capture_as_torch_wrote_it(tmp_path: Path, name: str) -> None:
-    """By brute force on the JSON's kernels; none of these runs beside another of its stream."""
-    content = json.loads(gzip.decompress((DATA / "torch" / f"{name}.json.gz").read_bytes()), parse_float=str)
-    spans: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
-    for one in content["traceEvents"]:
-        if one.get("cat") == "kernel":
-            spans["nccl" in one["name"]].append((ns(one["ts"]), ns(one["ts"]) + ns(one["dur"])))
-    (rank,) = tv.check_overlap(pair(tmp_path, name)[1], "comm", "compute").ranks
-    assert (rank.a.busy_ns, rank.b.busy_ns, rank.overlap_ns) == busy_and_overlap(spans[True], spans[False])
-
-
 def test_slices_that_touch_stay_beside_each_other(tmp_path: Path) -> None:
     """A group's begins come first, then its ends: by a stack, [0, 10) [10, 20) would be [0, 20) and [10, 10)."""
     spans = [(0, 100, "outer"), (0, 10, "a"), (10, 20, "b"), (20, 20, "c"), (20, 30, "d")]
@@ -110,16 +97,6 @@ def test_rocprofv3s_pftrace_has_the_tables_of_its_json(tmp_path: Path, seed: int
         )
         assert first.astype(str).equals(second.astype(str)), table
     assert from_pftrace.processes[0].pid == 4711
-    kernels = content["rocprofiler-sdk-tool"][0]["buffer_records"]["kernel_dispatch"]
-    copies = content["rocprofiler-sdk-tool"][0]["buffer_records"]["memory_copy"]
-    comm = [one for one in kernels if one["dispatch_info"]["kernel_id"] == 11]
-    comm += [one for one in copies if one["dst_agent_id"]["handle"] == rocprof.GPUS[1]]
-    spans = [
-        [(one["start_timestamp"], one["end_timestamp"]) for one in side]
-        for side in (comm, [one for one in kernels if one["dispatch_info"]["kernel_id"] == 10])
-    ]
-    (rank,) = tv.check_overlap(other, "comm", "compute").ranks
-    assert (rank.a.busy_ns, rank.b.busy_ns, rank.overlap_ns) == busy_and_overlap(*spans)
 
 
 def test_streams_that_no_version_says_are_queues_and_that_is_said(tmp_path: Path) -> None:

@@ -102,28 +102,6 @@ def test_copies_on_host_lines_are_launches_in_json(tmp_path: Path) -> None:
     assert UNNAMED not in {one.code for one in after.warnings}
 
 
-def test_every_launch_may_be_called_like_its_op_in_protobuf(tmp_path: Path) -> None:
-    """Events of the host take the details of their ops: what is linked stays."""
-    path = MADE / "gpu4.xplane.pb"
-    space = space_of(path)
-    host, gpu = numbers(space)
-    for plane in space.planes:
-        if not plane.name.startswith("/host"):
-            continue
-        texts = {one.name: key for key, one in plane.stat_metadata.items()}
-        key = max([*plane.stat_metadata, 0]) + 1
-        plane.stat_metadata[key].id, plane.stat_metadata[key].name = key, "kernel_details"
-        for line in plane.lines:
-            for event in line.events:
-                if texts.get("correlation_id") in [one.metadata_id for one in event.stats]:
-                    event.stats.add(metadata_id=key, str_value="regs:32 grid:8,1,1 block:128,1,1")
-    changed = tmp_path / "rank0.xplane.pb"
-    changed.write_bytes(space.SerializeToString())
-    trace = load([changed])
-    assert linked(trace) == {number: host[number][0] for number in gpu if number in host}
-    assert len(linked(trace)) == len(gpu) > 0
-
-
 def test_ops_on_lines_that_are_not_named_stay_left_out(tmp_path: Path) -> None:
     """Without the names of processes nothing is known to be a thread of the host."""
     with gzip.open(MADE / "gpu4.trace.json.gz", "rt", encoding="utf-8") as file:
