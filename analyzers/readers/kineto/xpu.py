@@ -14,13 +14,12 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.types import Ints
 from analyzers.common.wording import duration
+from analyzers.readers.host_comms import comms_of_calls
 from analyzers.readers.kineto.events import SYNC_TYPES
 from analyzers.readers.kineto.vendor import Raw, Vendor
 from analyzers.trace.columns import categorical, codes, ints, is_one_of, of_codes, table
 from analyzers.trace.kernels import operation_of
-from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.schemas import COPY_KINDS, MEMORY_KINDS, SYNC_KINDS
 from analyzers.trace.tables import QUEUED, Trace
 
@@ -102,32 +101,13 @@ def _queued(trace: Trace, raw: Raw) -> str:
 
 
 def _comms(trace: Trace) -> pd.DataFrame:
-    """A row for each op that a communication call of the host launched, and for each call that launched none.
-
-    Where torch states its calls (`record_param_comms`) these stay: they say more.
-    """
-    if len(trace.comms):
-        return trace.comms
+    """What torch states of its calls (`record_param_comms`), which says more, else those of the host."""
     code, names = codes(trace.ranges, "name")
     calls = np.flatnonzero(of_codes(code, [name.startswith(CALL) for name in names]))
-    if not calls.size:
+    if len(trace.comms) or not calls.size:
         return trace.comms
-    frame, launch = trace.ranges.iloc[calls], ints(trace.ops, "launch")
-    ops = np.flatnonzero(launch >= 0)
-    process, thread, start = (ints(trace.api, column)[launch[ops]] for column in ("process", "thread", "start_ns"))
-    around = RangeIndex(frame).innermost(process, thread, start)
-    ops, around = ops[around >= 0], around[around >= 0]
-    alone = np.setdiff1d(np.arange(calls.size), around)
-    call: Ints = np.append(around, alone)
-    operations = [operation_of(name.removeprefix(CALL)) if name.startswith(CALL) else "" for name in names]
-    return table(
-        "comms",
-        {
-            **{column: ints(frame, column)[call] for column in ("process", "thread", "start_ns", "end_ns")},
-            "correlation": np.append(ints(trace.ops, "correlation")[ops], np.full(alone.size, -1)),
-            "operation": pd.Categorical([operations[each] for each in code[calls[call]]]),
-        },
-    )
+    operations = [operation_of(names[name].removeprefix(CALL)) for name in code[calls]]
+    return comms_of_calls(trace.ranges.iloc[calls], operations, trace.ops, trace.api)
 
 
 def _lacks(trace: Trace) -> tuple[str, ...]:

@@ -21,10 +21,10 @@ from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress
 from analyzers.readers.amd import kind_of_kernel
 from analyzers.readers.gzipped import whole
+from analyzers.readers.host_comms import comms_of_calls
 from analyzers.readers.reading import Reading
 from analyzers.trace.columns import ints, span, table
 from analyzers.trace.kernels import operation_of
-from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.ranks import claim_of_name
 from analyzers.trace.tables import Capture, Process, Trace
 
@@ -336,28 +336,12 @@ class _Maker:
         return "PtoP" if between else _COPIES.get(self._operation(one), "unknown")
 
     def _comms(self, ops: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
-        """A row for each op that a call of RCCL launched, and for each call that launched none."""
-        calls = [(one, operation_of(self._operation(one))) for one in self.rccl]
-        calls = [(one, operation) for one, operation in calls if operation]
+        calls = [(one, operation) for one in self.rccl if (operation := operation_of(self._operation(one)))]
         if not calls:
             return table("comms")
-        records = [one for one, _ in calls]
+        records, operations = zip(*calls, strict=True)
         spans = table("ranges", {"thread": _ints(records, lambda one: one.thread_id), **self._times(records)})
-        launch = ints(ops, "launch")
-        rows = np.flatnonzero(launch >= 0)
-        thread, start = (ints(api, column)[launch[rows]] for column in ("thread", "start_ns"))
-        call = RangeIndex(spans).innermost(np.zeros(rows.size, np.int64), thread, start)
-        rows, call = rows[call >= 0], call[call >= 0]
-        alone = np.setdiff1d(np.arange(len(calls)), call)
-        every: Ints = np.append(call, alone)
-        return table(
-            "comms",
-            {
-                "correlation": np.append(ints(ops, "correlation")[rows], np.full(alone.size, -1)),
-                **{column: ints(spans, column)[every] for column in ("thread", "start_ns", "end_ns")},
-                "operation": pd.Categorical([calls[each][1] for each in every]),
-            },
-        )
+        return comms_of_calls(spans, operations, ops, api)
 
     def _streams(self) -> pd.DataFrame:
         """Streams with the hardware queue of each, where its kernels ran in one; several share a queue."""
