@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import json
 import os
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from tests.benchmarks.timing import bar, compare, table
 
@@ -25,7 +27,6 @@ SOURCE = HERE.parent / "data" / "torch" / "ddp.rank0.json.gz"
 EVENTS = 2_000_000
 OTHERS = ("collectives", "syncs", "streams")
 BAR_CHECK, BAR_DECODE, BAR_OTHERS = 1.3, 2.0, 2.0
-_EVENTS_OPEN, _EVENTS_CLOSE = '"traceEvents": [\n', "\n  ],"
 _MOVED = re.compile(r'("ts": |"(?:External id|correlation|Sequence number|id)": |ProfilerStep#)(\d+)')
 
 OURS = """
@@ -85,12 +86,11 @@ print(f"overlap {length[depth[0] & depth[1]].sum()} of communication {length[dep
 
 def tile(source: Path, target: Path, events: int) -> None:
     """Write a trace of about `events` events: those of `source` again and again, in torch's own layout."""
-    text = gzip.decompress(source.read_bytes()).decode()
-    before, _, rest = text.partition(_EVENTS_OPEN)
-    listed, _, after = rest.rpartition(_EVENTS_CLOSE) if _EVENTS_CLOSE in rest else rest.rpartition("\n  ]")
-    each = [event for event in re.split(r",\n(?=  \{\n)", listed) if event.strip()]
-    repeated = [event for event in each if re.search(r'^    "ph": "(?:X", "cat": "(?!Trace)|[sf]")', event, re.M)]
-    once = [event for event in each if event not in set(repeated)]
+    document = json.loads(gzip.decompress(source.read_bytes()), parse_float="@{}@".format)  # as they are spelled
+    events_of = {True: list[str](), False: list[str]()}  # by whether they are repeated
+    for event in document.pop("traceEvents"):
+        events_of[event["ph"] in "Xsf" and event.get("cat") != "Trace"].append(_as_torch(event))
+    repeated, once = events_of[True], events_of[False]
     parts = _MOVED.split(",\n".join(repeated))  # text, key, number, text, key, number, …, text
     numbers = [int(number) for number in parts[2::3]]
     times = [number for key, number in zip(parts[1::3], numbers, strict=True) if "ts" in key]
@@ -100,12 +100,18 @@ def tile(source: Path, target: Path, events: int) -> None:
     by = [moves.get(key, max(ids) + 1) for key in parts[1::3]]
     partial = target.with_suffix(".partial")
     with partial.open("w") as file:
-        file.write(before + _EVENTS_OPEN)
+        file.write(_as_torch(document).removesuffix("\n  }") + ',\n  "traceEvents": [\n')
         for turn in range(max(1, round(events / len(repeated)))):
             parts[2::3] = [str(number + turn * move) for number, move in zip(numbers, by, strict=True)]
             file.write("".join(parts) + ",\n")
-        file.write(",\n".join(once) + (_EVENTS_CLOSE if _EVENTS_CLOSE in rest else "\n  ]") + after)
+        file.write(",\n".join(once) + "\n  ]\n}\n")
     partial.rename(target)
+
+
+def _as_torch(value: dict[str, Any]) -> str:
+    """An object as torch prints an event, a line a member."""
+    lines = ",\n".join(f'    "{key}": {json.dumps(each)}' for key, each in value.items())
+    return re.sub(r'"@([^"]*)@"', r"\1", f"  {{\n{lines}\n  }}")
 
 
 def main() -> None:
