@@ -288,11 +288,12 @@ def test_a_copy_between_gpus_runs_in_its_own_context_and_is_a_peer_copy(folder: 
 
 def test_work_of_a_kind_that_nobody_knows_here_is_not_no_work(folder: Path) -> None:
     unknown = [event("npu_op", "gemm", at, pid=0, tid=1) for at in range(3)]
-    host = [event("xpu_runtime", "urEnqueue", 1), event("overhead", "Buffer Flush", 2)]
+    host = [event("xpu_runtime", "urEnqueue", 1), event("npu_runtime", "call", 1), event("overhead", "Buffer Flush", 2)]
     trace = load(folder, *unknown, *host)
     (warning,) = trace.warnings
     assert warning.code == "unknown-events"
     assert warning.message == "Events of kinds that are not known here are in no figure: 3 of 'npu_op'."
+    assert trace.captures[0].unused == {"events of category 'npu_op'": 3, "events of category 'npu_runtime'": 1}
     with pytest.raises(TracevizError, match=r"no GPU work of a known kind in this capture.*3 of 'npu_op'"):
         load_run([folder / "trace.json"])
 
