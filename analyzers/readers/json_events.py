@@ -16,7 +16,7 @@ from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress
 from analyzers.readers.json_mend import mended
-from analyzers.readers.json_stream import HINT_AGAIN, EventStream, decoded, malformed
+from analyzers.readers.json_stream import HINT_AGAIN, EventStream, decoded, malformed, typed
 from analyzers.trace.unread import UnreadWork
 
 _ARROWS = "stf"
@@ -47,7 +47,6 @@ class Event(msgspec.Struct, gc=False):
 
 _ALL = msgspec.json.Decoder(list[Event])
 _ONE = msgspec.json.Decoder(Event)
-_RAWS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class JsonEvents(msgspec.Struct):
@@ -126,17 +125,9 @@ class JsonEvents(msgspec.Struct):
             yield from islice(chain.from_iterable(whole.pieces), read, None)
 
     def _events_of(self, piece: bytes) -> list[Event]:
-        text = b"[" + piece + b"]"
-        try:
-            return _ALL.decode(text)
-        except msgspec.ValidationError:
-            events = []
-            for raw in _RAWS.decode(text):
-                try:
-                    events.append(_ONE.decode(raw))
-                except msgspec.ValidationError:
-                    self.unreadable += 1
-            return events
+        events, others = typed(b"[" + piece + b"]", _ALL, _ONE)
+        self.unreadable += len(others)
+        return events
 
 
 def picoseconds(text: bytes) -> int:

@@ -19,7 +19,7 @@ import msgspec
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress
 from analyzers.readers.gzipped import whole
-from analyzers.readers.json_stream import EVENTS_KEY, HINT_AGAIN, without_nan
+from analyzers.readers.json_stream import EVENTS_KEY, HINT_AGAIN, RAWS, without_nan
 
 Piece = TypeVar("Piece")
 HINT_ESCAPE = (
@@ -27,7 +27,6 @@ HINT_ESCAPE = (
     "Leave stacks out (with_stack=False), or use a newer torch."
 )
 Members = tuple[dict[str, Any], bool]  # of an object, as far as they can be read, and whether that is all
-_LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _BOM = b"\xef\xbb\xbf"
 _TAIL = 1 << 16  # bytes at the end of a file that tell whether it was cut
 _AT_ONCE = 4096  # whole events that are decoded at once
@@ -225,7 +224,7 @@ def _without_commas(text: bytes) -> bytes:
 def _is_valid(events: bytes) -> bool:
     """Whether events are valid JSON, maybe with NaN."""
     try:
-        _LIST.decode(b"[" + events + b"]")
+        RAWS.decode(b"[" + events + b"]")
     except (msgspec.DecodeError, UnicodeDecodeError):
         plain = without_nan(events)
         return plain != events and _is_valid(plain)

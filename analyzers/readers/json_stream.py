@@ -18,7 +18,9 @@ from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress
 from analyzers.readers.gzipped import Bomb, DamagedGzip, Plain
 
+Event = TypeVar("Event")
 Piece = TypeVar("Piece")
+RAWS = msgspec.json.Decoder(list[msgspec.Raw])
 PIECE = 8 << 20
 MOST_AT_ONCE = 1 << 30  # bytes of one event, or of what stands around the events
 _BLANK = b" \t\r\n"
@@ -248,6 +250,28 @@ def decoded(piece: bytes, decode: Callable[[bytes], Piece]) -> Piece:
         return decode(piece)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return decode(without_nan(piece.decode(errors="replace").encode()))
+
+
+def typed(
+    text: bytes, many: msgspec.json.Decoder[list[Event]], single: msgspec.json.Decoder[Event]
+) -> tuple[list[Event], list[msgspec.Raw]]:
+    """The events of a list, and those that are of other types, as they are.
+
+    Raises
+    ------
+    msgspec.DecodeError : this is no JSON.
+    """
+    try:
+        return many.decode(text), []
+    except msgspec.ValidationError:
+        events: list[Event] = []
+        others = []
+        for raw in RAWS.decode(text):
+            try:
+                events.append(single.decode(raw))
+            except msgspec.ValidationError:
+                others.append(raw)
+        return events, others
 
 
 def _likely_border(text: bytes) -> int:

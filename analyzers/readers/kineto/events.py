@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.arrays.types import Ints, Mask
+from analyzers.readers.json_stream import RAWS, typed
 from analyzers.readers.kineto.times import nanoseconds
 from analyzers.trace.columns import categorical
 from analyzers.trace.sizes import MOST, sizes_number
@@ -345,7 +346,6 @@ class _Category(msgspec.Struct, gc=False):
 _CATEGORY = msgspec.json.Decoder(_Category)
 _EVENTS = msgspec.json.Decoder(list[Event])
 _EVENT = msgspec.json.Decoder(Event)
-_RAWS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def decode(events: bytes | memoryview, heads: Heads) -> Batch:
@@ -357,13 +357,15 @@ def decode(events: bytes | memoryview, heads: Heads) -> Batch:
     ------
     msgspec.DecodeError : this is not JSON.
     """
-    text, unread = b"[" + events + b"]", Batch()
-    try:
-        decoded = _EVENTS.decode(text)
-    except msgspec.ValidationError:
-        decoded = _decode_each(text, unread)
+    decoded, others = typed(b"[" + events + b"]", _EVENTS, _EVENT)
     batch = columns(decoded, heads)
-    _add_counts(batch, unread)
+    batch.events += len(others)
+    batch.unreadable += len(others)
+    for raw in others:
+        with suppress(msgspec.ValidationError):
+            category = _CATEGORY.decode(raw).cat
+            if may_be_work(category):
+                batch.unread[f"of '{category}' without a readable name or thread"] += 1
     return batch
 
 
@@ -374,22 +376,7 @@ def count_events(events: bytes) -> int:
     ------
     msgspec.DecodeError : this is not JSON.
     """
-    return len(_RAWS.decode(b"[" + events + b"]"))
-
-
-def _decode_each(text: bytes, unread: Batch) -> list[Event]:
-    decoded = []
-    for raw in _RAWS.decode(text):
-        try:
-            decoded.append(_EVENT.decode(raw))
-        except msgspec.ValidationError:
-            unread.events += 1
-            unread.unreadable += 1
-            with suppress(msgspec.ValidationError):
-                category = _CATEGORY.decode(raw).cat
-                if may_be_work(category):
-                    unread.unread[f"of '{category}' without a readable name or thread"] += 1
-    return decoded
+    return len(RAWS.decode(b"[" + events + b"]"))
 
 
 def may_be_work(category: Any) -> bool:
