@@ -178,6 +178,15 @@ def test_operators_have_like_sizes_where_their_inputs_do(folder: Path) -> None:
     assert rest == [first, -1, -1, -1, -1, -1, first]
 
 
+@pytest.mark.parametrize(
+    ("header", "lacking"), [({}, True), ({"record_shapes": 0}, True), ({"record_shapes": 1}, False)]
+)
+def test_a_capture_without_sizes_says_so(folder: Path, header: dict[str, int], lacking: bool) -> None:
+    assert (
+        any("record_shapes" in text for text in load(folder, kernel("k", 0, 1), **header).captures[0].lacks) is lacking
+    )
+
+
 def test_sizes_of_a_real_capture_tell_its_inputs_apart() -> None:
     """By the texts of the file: as many numbers as texts, one each."""
     path = CAPTURES / "contend_before.rank0.json.gz"

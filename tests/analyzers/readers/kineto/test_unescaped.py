@@ -151,6 +151,16 @@ def test_an_unescaped_range_matters_to_those_alone_who_pick_by_ranges(tmp_path: 
     assert "1 operators or annotations" in by_ranges.reason
 
 
+def test_nan_in_another_event_costs_nothing(tmp_path: Path) -> None:
+    file = KinetoFile()
+    for start in (0, 1_000, 2_000):
+        file.kernel("gemm", 7, start, start + 600, launch=start)
+    file.events[3]["args"]["bandwidth"] = float("nan")
+    content = json.loads(file.write(tmp_path / "whole.json").read_text())
+    (tmp_path / "x.json").write_text(broken(content, 5, 'a"b', compact))
+    assert len(read(tmp_path / "x.json").ops) == 2
+
+
 def test_many_unescaped_names_amid_lists_of_objects(tmp_path: Path) -> None:
     """Borders of events stand in args, too; names break often, so that few events are read at once."""
     file = KinetoFile()
