@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import sqlite3
@@ -10,8 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError
+from analyzers.load import load
 from analyzers.readers.nsys.read import read_sqlite
 from tests.support.nsys_exports import edited
 
@@ -154,3 +157,19 @@ def test_a_read_only_file_in_a_read_only_folder(copy: Path) -> None:
 def test_a_file_that_changes_while_it_is_read(copy: Path) -> None:
     with pytest.raises(TracevizError, match="changed while it was being read"):
         read_sqlite(copy, lambda what, done, total: os.utime(copy, ns=(done, done)))
+
+
+def test_a_gzipped_export_is_read_as_the_export_is_and_refused_where_it_is_cut_or_damaged(tmp_path: Path) -> None:
+    packed, content = tmp_path / "report.sqlite.gz", gzip.compress(EXPORT.read_bytes(), 1)
+    packed.write_bytes(content)
+    found, plain = load([packed], align=False), load([EXPORT], align=False)
+    assert found.captures == (replace(plain.captures[0], path=str(packed)),)
+    assert found.ops.equals(plain.ops)
+    for changed, says in (
+        (content[:-500], "ends too early"),
+        (content[:5000] + b"\xff" * 500 + content[5500:], "damaged"),
+    ):
+        packed.write_bytes(changed)
+        with pytest.raises(TracevizError, match=says) as refusal:
+            load([packed])
+        assert refusal.value.path == str(packed)
