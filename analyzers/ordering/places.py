@@ -69,7 +69,7 @@ def find_places(trace: Trace, lanes: Lanes, launches: Launches) -> Places:
     repeating = _turns_of_processes(lanes, token, np.isin(lanes.process, list(marks)))
     count = 0
     for host in np.flatnonzero(lanes.is_host()).tolist():
-        units, starts = launches.units(host), marks.get(int(lanes.process[host]))
+        (units, _), starts = launches.of(host), marks.get(int(lanes.process[host]))
         if starts is not None:
             of_turn = search(starts, lanes.enqueue_ns[units], "right") - 1
         else:

@@ -28,7 +28,6 @@ What a trace can't see is the data: an unordered pair is a race only where both 
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -38,12 +37,12 @@ import pandas as pd
 from analyzers.arrays.groups import group_numbers, rows_by_key, run_heads
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
-from analyzers.ordering.calls import calls_of_kind, homes
+from analyzers.ordering.calls import calls_of_kind
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.context import Findings, ranges_around, table_of
+from analyzers.syncs.context import Findings, Texts, launched_at, ranges_around, ranks_of, table_of, text_of
 from analyzers.syncs.left_out import left_out
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, stored
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of
 from analyzers.trace.kernels import function
 from analyzers.trace.tables import Trace
 
@@ -139,13 +138,13 @@ class _Found(msgspec.Struct, frozen=True):
 
 def _found(trace: Trace) -> _Found:
     ordering = trace.once(Ordering)
-    lanes, visitor = ordering.lanes, trace.once(visitor_of)
-    parts = [_forks(trace, ordering, visitor.visits), _joins(trace, ordering, visitor.visits)]
+    lanes, visits = ordering.lanes, trace.once(find_visits)
+    parts = [_forks(trace, ordering, visits), _joins(trace, ordering, visits)]
     host, is_join, unit, behind, status, ordered = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     status[(status > CHOSEN) & ~ordering.waits_recorded[host]] = OPEN
     left = left_out(ordering)
     its_host = lanes.launcher[left.unit]
-    at_home = lanes.lane_of_unit()[left.unit] == visitor.home[its_host]
+    at_home = lanes.lane_of_unit()[left.unit] == ordering.linked.home[its_host]
     nowhere, size = np.zeros(unit.size, np.int64), left.unit.size
     known = host, is_join, unit, behind, status, ordered, nowhere, nowhere
     more = (
@@ -238,14 +237,11 @@ def _joined(ordering: Ordering, visits: Visits, count: Ints) -> Ints:
     lanes, graph = ordering.lanes, ordering.graph
     joined = np.full(visits.size, MAX_NS)
     for (source,), rows in rows_by_key(visits.lane).items():
-        known = graph.known(source)
         candidates = (lanes.process == lanes.process[source]) & ~lanes.communication
         candidates[source] = False
-        for lane in np.flatnonzero(candidates & (np.diff(graph.first) > 0)):
-            low, high = graph.first[lane], graph.first[lane + 1]
-            node = low + np.searchsorted(known.of_lane(low, high), count[rows])
-            instant = take_or(graph.instant_ns, np.where(node < high, node, -1), MAX_NS)
-            joined[rows] = np.minimum(joined[rows], instant)
+        for lane in np.flatnonzero(candidates & (np.diff(graph.first) > 0)).tolist():
+            node = graph.first_knowing(lane, source, count[rows])
+            joined[rows] = np.minimum(joined[rows], take_or(graph.instant_ns, node, MAX_NS))
     return joined
 
 
@@ -281,10 +277,9 @@ def _table(trace: Trace, found: _Found) -> pd.DataFrame:
     ordering = trace.once(Ordering)
     lanes, host, unit, behind = ordering.lanes, found.host, found.unit, found.behind
     lane, op, last = lanes.lane_of_unit(), *(take_or(lanes.op, each).astype(np.int64) for each in (unit, behind))
-    ranks = np.array([process.rank for process in trace.processes] or [-1])
     process = lanes.process[host]
     columns: dict[str, Any] = {
-        "rank": ranks[process],
+        "rank": ranks_of(trace, process),
         "process": process,
         "thread": lanes.thread[host],
         "what": np.array(["fork", "join"], object)[found.is_join],
@@ -315,12 +310,9 @@ def _exact(ordering: Ordering, found: _Found) -> Mask:
     return exact
 
 
-def _described(trace: Trace, rows: Ints) -> tuple[Any, Any]:
+def _described(trace: Trace, op: Ints) -> tuple[Texts, Texts]:
     """Names of ops, and the innermost ranges around their launches."""
-    code, names = codes(trace.ops, "name")
-    call = take_or(ints(trace.ops, "launch"), rows)
-    process, thread, start = (take_or(stored(trace.api, column), call) for column in ("process", "thread", "start_ns"))
-    return np.array([*names, ""], object)[take_or(code, rows)], ranges_around(trace, process, thread, start)
+    return text_of(trace.ops, "name", op), ranges_around(trace, *launched_at(trace, op))
 
 
 # Visits: a host thread launches on one stream for a while, then on another.
@@ -352,51 +344,39 @@ class Visits(msgspec.Struct, frozen=True):
         return Visits(*(getattr(self, name)[rows] for name in self.__struct_fields__))
 
 
-def visitor_of(trace: Trace) -> Visitor:
-    """The visits of a trace; `trace.once(visitor_of)` finds them once."""
-    return Visitor(trace, trace.once(Ordering))
+def find_visits(trace: Trace) -> Visits:
+    """Visits of side streams: all but those of a thread's home stream."""
+    ordering = trace.once(Ordering)
+    lanes, home = ordering.lanes, ordering.linked.home
+    parts = [_visits_of(ordering, int(host)) for host in np.flatnonzero(lanes.is_host() & (home >= 0))]
+    columns = zip(*parts, strict=True) if parts else [[np.empty(0, np.int64)]] * 6
+    host, lane, parent, first, last, after = (np.concatenate(list(column)) for column in columns)
+    return Visits(host, lane, parent, first, last, after, ordering.linked.places.turn[first])
 
 
-class Visitor:
-    """Finds the visits of a trace."""
+def _visits_of(ordering: Ordering, host: int) -> tuple[Ints, ...]:
+    """The columns of `Visits`, but for the turn, of one host lane."""
+    lanes, launches, home = ordering.lanes, ordering.linked.calls.launches, int(ordering.linked.home[host])
+    unit = launches.of(host)[0].astype(np.int64)
+    lane = lanes.lane_of_unit()[unit].astype(np.int64)
+    is_communication = lanes.communication[lane]
+    computing, every = _runs(lane, np.flatnonzero(~is_communication)), _runs(lane, np.arange(lane.size))
+    computing = computing[:, lane[computing[0]] != home]
+    communicating = every[:, is_communication[every[0]]]
+    first, last = np.concatenate([computing, communicating], axis=1)
+    first, last = (column[np.argsort(first, kind="stable")] for column in (first, last))
+    caller = launches.computed_on[unit[first]].astype(np.int64)
+    caller[caller < 0] = home
+    parent = np.where(is_communication[first], caller, home)
+    after = np.full(first.size, -1, np.int64)
+    for (stream,), rows in rows_by_key(parent).items():
+        on_parent = np.flatnonzero(lane == stream)
+        at = np.searchsorted(on_parent, last[rows], side="right")
+        after[rows] = take_or(unit[on_parent], np.where(at < on_parent.size, at, -1))
+    return np.full(first.size, host), lane[first], parent, unit[first], unit[last], after
 
-    def __init__(self, trace: Trace, ordering: Ordering) -> None:
-        self._trace, self._ordering, self.lanes = trace, ordering, ordering.lanes
-        linked = ordering.linked
-        self.launches = linked.calls.launches
-        self.home = homes(trace, linked.calls, linked.wait_lane, ~linked.own, self.launches)
 
-    @cached_property
-    def visits(self) -> Visits:
-        """Visits of side streams: all but those of a thread's home stream."""
-        parts = [self._of_host(int(host)) for host in np.flatnonzero(self.lanes.is_host() & (self.home >= 0))]
-        columns = zip(*parts, strict=True) if parts else [[np.empty(0, np.int64)]] * 6
-        host, lane, parent, first, last, after = (np.concatenate(list(column)) for column in columns)
-        return Visits(host, lane, parent, first, last, after, self._ordering.linked.places.turn[first])
-
-    def _of_host(self, host: int) -> tuple[Ints, ...]:
-        lanes, home = self.lanes, int(self.home[host])
-        unit, is_communication = self.launches.units(host), lanes.communication
-        lane = self.launches.of(host)[0]
-        computing = ~is_communication[lane]
-        runs = [self._runs(lane, np.flatnonzero(computing)), self._runs(lane, np.arange(lane.size))]
-        runs[0] = tuple(each[lane[runs[0][0]] != home] for each in runs[0])
-        runs[1] = tuple(each[is_communication[lane[runs[1][0]]]] for each in runs[1])
-        first, last = (np.concatenate([runs[0][side], runs[1][side]]) for side in (0, 1))
-        order = np.argsort(first, kind="stable")
-        first, last = first[order], last[order]
-        before = np.maximum.accumulate(np.where(computing, np.arange(lane.size), -1))
-        caller = take_or(lane, before, home)
-        parent = np.where(is_communication[lane[first]], caller[first], home)
-        after = np.full(first.size, -1, np.int64)
-        for (each,), rows in rows_by_key(parent).items():
-            on_parent = np.flatnonzero(lane == each)
-            at = np.searchsorted(on_parent, last[rows], side="right")
-            after[rows] = take_or(unit[on_parent], np.where(at < on_parent.size, at, -1))
-        return np.full(first.size, host), lane[first], parent, unit[first], unit[last], after
-
-    @staticmethod
-    def _runs(lane: Ints, keep: Ints) -> tuple[Ints, ...]:
-        """First and last index of each run of equal lanes among the kept launches."""
-        new = run_heads(lane[keep])
-        return keep[new], keep[np.append(new[1:], True)[: keep.size]]
+def _runs(lane: Ints, kept: Ints) -> Ints:
+    """First and last index, two rows, of each run of equal lanes among the kept launches."""
+    new = run_heads(lane[kept])
+    return np.stack([kept[new], kept[np.append(new[1:], True)[: kept.size]]])

@@ -21,8 +21,7 @@ from analyzers.ordering.calls import Launches
 from analyzers.ordering.graph import EDGE_KINDS
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.context import Findings, enclosing, table_of
-from analyzers.syncs.crossings import Visitor
+from analyzers.syncs.context import Findings, enclosing, ranks_of, table_of, text_of
 from analyzers.trace.columns import codes, ints, ints_at
 from analyzers.trace.range_classes import range_classes
 from analyzers.trace.tables import Trace
@@ -76,9 +75,9 @@ class StreamPlan(Findings, frozen=True):
 def stream_plan(trace: Trace) -> StreamPlan:
     """Find the loops whose chunks ran on streams of their own, and check each chunk's fork and join."""
     ordering = trace.once(Ordering)
-    lanes, visitor = ordering.lanes, Visitor(trace, ordering)
+    lanes, launches = ordering.lanes, ordering.linked.calls.launches
     chunks = find_chunks(trace, lanes)
-    chunk, unit = work_of(chunks, visitor.launches)
+    chunk, unit = work_of(chunks, launches)
     lane = lanes.lane_of_unit()[unit]
     is_communication = lanes.communication[lane]
     first, last, on_one_lane = _ends(
@@ -86,7 +85,7 @@ def stream_plan(trace: Trace) -> StreamPlan:
     )
     last_communication = _ends(chunk[is_communication], unit[is_communication], lane[is_communication], chunks.size)[1]
     worker = _lane_of(ordering, first)
-    main = take_or(visitor.home, chunks.host)
+    main = take_or(ordering.linked.home, chunks.host).astype(np.int64)
     loops = int(chunks.loop.max(initial=-1)) + 1
     loop_fits = (np.bincount(chunks.loop[~on_one_lane], minlength=loops) == 0) & (
         np.bincount(chunks.loop[(worker != main) & (main >= 0)], minlength=loops) > 0
@@ -94,20 +93,19 @@ def stream_plan(trace: Trace) -> StreamPlan:
     rows = np.flatnonzero(innermost_fit(chunks, loop_fits)[chunks.loop])
     check = _Checks(ordering, main[rows])
     began, ended = _turns(chunks, rows)
-    until = _back(visitor, chunks.host[rows], main[rows], began, ended)
+    until = _back(ordering, chunks.host[rows], main[rows], began, ended)
     waits = check.waits(worker[rows], first[rows], began)
     joined, communication_joined = check.joined(last[rows], until), check.joined(last_communication[rows], until)
     range_row = chunks.row[rows]
-    ranks = np.array([process.rank for process in trace.processes] or [-1])
     process = ints_at(trace.ranges, "process", range_row)
     ops = np.bincount(chunk, minlength=chunks.size)[rows]
     columns: dict[str, Any] = {
-        "rank": ranks[process],
+        "rank": ranks_of(trace, process),
         "process": process,
         "thread": ints_at(trace.ranges, "thread", range_row),
-        "loop": _names(trace, chunks.parent[rows]),
+        "loop": text_of(trace.ranges, "name", chunks.parent[rows]),
         "turn": _turn_numbers(trace, chunks, rows),
-        "chunk": _names(trace, range_row),
+        "chunk": text_of(trace.ranges, "name", range_row),
         "start_ns": chunks.start_ns[rows],
         "ops": ops,
         "stream": lanes.stream[worker[rows]],
@@ -220,12 +218,12 @@ def _turns(chunks: Chunks, rows: Ints) -> tuple[Ints, Ints]:
     return began[chunks.loop[rows]], ended[chunks.loop[rows]]
 
 
-def _back(visitor: Visitor, host: Ints, main: Ints, began: Ints, ended: Ints) -> Ints:
+def _back(ordering: Ordering, host: Ints, main: Ints, began: Ints, ended: Ints) -> Ints:
     """When each thread, after a loop, launched on main again or began the next such loop; far away where it did not."""
     until = np.full(host.size, MAX_NS)
     for (one_host, lane), rows in rows_by_key(host, main).items():
-        launch_lane, launch_ns = visitor.launches.of(one_host)
-        marks = np.sort(np.concatenate([launch_ns[launch_lane == lane], began[rows]]))
+        unit, launch_ns = ordering.linked.calls.launches.of(one_host)
+        marks = np.sort(np.concatenate([launch_ns[_lane_of(ordering, unit) == lane], began[rows]]))
         until[rows] = np.append(marks, MAX_NS)[np.searchsorted(marks, ended[rows])]
     return until
 
@@ -238,11 +236,6 @@ def _turn_numbers(trace: Trace, chunks: Chunks, rows: Ints) -> Ints:
     for of_loop in rows_by_key(chunks.host[rows], name).values():
         turn[of_loop] = np.unique(began[of_loop], return_inverse=True)[1]
     return turn
-
-
-def _names(trace: Trace, rows: Ints) -> Any:
-    code, names = codes(trace.ranges, "name")
-    return np.array([*names, ""], object)[take_or(code, rows)]
 
 
 # Find loops of chunks: ranges that repeat under one parent but for a number in their name, and what each launched.
@@ -306,7 +299,7 @@ def work_of(chunks: Chunks, launches: Launches) -> tuple[Ints, Ints]:
     chunk, unit = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for (host,), rows in rows_by_key(chunks.host).items():
         if host >= 0:
-            when, units = launches.of(host)[1], launches.units(host)
+            units, when = launches.of(host)
             low = np.searchsorted(when, chunks.start_ns[rows])
             count = np.searchsorted(when, chunks.end_ns[rows], side="right") - low
             at, of_chunk = runs(low, count)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import msgspec
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import first_of_each, label, ordered, rows_by_key, run_heads
@@ -18,7 +17,7 @@ from analyzers.ordering.calls import communication_around, match_calls
 from analyzers.ordering.lanes import MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
-from analyzers.syncs.context import Findings, Texts, around, ranges_around, table_of
+from analyzers.syncs.context import Findings, Texts, around, launched_at, ranges_around, ranks_of, table_of, text_of
 from analyzers.syncs.unrecorded import OUTLASTS_NS, behind_graphs
 from analyzers.trace.columns import codes, ints, ints_at, is_one_of
 from analyzers.trace.tables import Trace
@@ -153,16 +152,15 @@ def host_syncs(trace: Trace) -> HostSyncs:
     unrecorded = np.zeros(idle.size, np.int64)
     unrecorded[waits], idle[waits] = idle[waits], 0
     where = around(trace, process, thread, ints_at(trace.api, "start_ns", call))
-    next_range = _range_of_units(trace, ordering, cost_of.next_unit)
+    next_range = ranges_around(trace, *launched_at(trace, take_or(lanes.op, cost_of.next_unit)))
     library = np.isin(call, _inside_communication(trace, ordering, call))
     kinds = np.where(library & (kind <= KINDS.index("spin")), "nccl", np.array(KINDS, object)[kind])
-    ranks = np.array([one.rank for one in trace.processes] or [-1])
     columns = {
-        "rank": ranks[process],
+        "rank": ranks_of(trace, process),
         "process": process,
         "device": device,
         "thread": thread,
-        "api": _text(trace.api, "name", call),
+        "api": text_of(trace.api, "name", call),
         "start_ns": start,
         "duration_ns": end - start,
         "kind": kinds,
@@ -172,12 +170,12 @@ def host_syncs(trace: Trace) -> HostSyncs:
         "chain": where.chain,
         "frame": where.frame,
         "pattern": _patterns(trace, where.op, call, copy),
-        "copy": _text(trace.ops, "copy", copy),
+        "copy": text_of(trace.ops, "copy", copy),
         "bytes": take_or(ints(trace.ops, "bytes"), copy),
         "waited_stream": take_or(lanes.stream, lane),
         "waited_event": points.blocking.event.astype(np.int64),
         "waited_op": op.astype(np.int64),
-        "waited_name": _text(trace.ops, "name", op),
+        "waited_name": text_of(trace.ops, "name", op),
         "gpu_idle_ns": idle,
         "after_ns": cost_of.after_ns,
         "delayed": np.where(idle + cost_of.after_ns > 0, next_range, ""),
@@ -232,7 +230,7 @@ def _of_unknown_stream(trace: Trace, calls: Ints) -> Mask:
 
 def _last_copy(trace: Trace, ordering: Ordering, host: Ints, instant: Ints) -> Ints:
     """The copy that a host lane launched last before an instant, if that was its last launch; a row of `Trace.ops`."""
-    op = take_or(ordering.lanes.op, ordering.linked.calls.launches.neighbour(host, instant, after=False))
+    op = take_or(ordering.lanes.op, ordering.linked.calls.launches.before(host, instant))
     kind, kinds = codes(trace.ops, "kind")
     return np.where(take_or(kind, op) == kinds.index("memcpy"), op, -1)
 
@@ -265,16 +263,6 @@ def _inside_communication(trace: Trace, ordering: Ordering, call: Ints) -> Ints:
     return call[communication_around(trace, ordering.lanes, host, ints_at(trace.api, "start_ns", call)) >= 0]
 
 
-def _range_of_units(trace: Trace, ordering: Ordering, unit: Ints) -> Texts:
-    """Innermost range around the launch of each unit."""
-    lanes, known = ordering.lanes, unit >= 0
-    texts = np.full(unit.size, "", object)
-    call = ints(trace.ops, "launch")[lanes.op[unit[known]]]
-    process, thread, start = (ints_at(trace.api, column, call) for column in ("process", "thread", "start_ns"))
-    texts[known] = ranges_around(trace, process, thread, start)
-    return texts
-
-
 def _hidden(op: Texts, kind: Texts, copy: Ints) -> Mask:
     implicit = (op != "") | np.isin(kind.astype(str), _ALWAYS_HIDDEN) | (copy >= 0)
     return implicit & ~np.isin(op.astype(str), _BARRIERS)
@@ -290,9 +278,9 @@ def _patterns(trace: Trace, op: Texts, call: Ints, copy: Ints) -> Texts:
     texts = [
         f"{written_as(direction, size_bytes, by_torch)}: a {direction} copy of {size_bytes} B and {api}"
         for direction, size_bytes, api, by_torch in zip(
-            _text(trace.ops, "copy", copy[unlike]).tolist(),
+            text_of(trace.ops, "copy", copy[unlike]).tolist(),
             ints_at(trace.ops, "bytes", copy[unlike]).tolist(),
-            _text(trace.api, "name", call[unlike]).tolist(),
+            text_of(trace.api, "name", call[unlike]).tolist(),
             torch[first_of_each(number)].astype(bool).tolist(),
             strict=True,
         )
@@ -309,11 +297,6 @@ def written_as(direction: str, size_bytes: int, by_torch: bool) -> str:
     if direction != "DtoH":
         return ".to() or .cuda()"
     return ".item() or nonzero()" if 0 <= size_bytes <= SCALAR_BYTES else ".cpu() or .to('cpu')"
-
-
-def _text(frame: pd.DataFrame, column: str, row: Ints) -> Texts:
-    code, names = codes(frame, column)
-    return np.array([*names, ""], object)[take_or(code, row)]
 
 
 # What a host synchronization cost: how long the GPU ran dry before the call returned, and how long after it.
@@ -355,7 +338,7 @@ def cost(ordering: Ordering, process: Ints, device: Ints, host: Ints, start: Int
         launched = np.append(np.minimum(enqueue, lanes.start_ns[units]), MIN_NS)  # clocks may differ by a little
         since = np.maximum(drain, end[rows])
         after[rows] = np.where(waited, np.maximum(launched[queued], since) - since, 0)
-    return Cost(idle, after, ordering.linked.calls.launches.neighbour(host, end, after=True))
+    return Cost(idle, after, ordering.linked.calls.launches.after(host, end))
 
 
 def idle_within(lanes: Lanes, process: Ints, device: Ints, start: Ints, end: Ints) -> Ints:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from analyzers.ordering.inference import _latest
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder, Rank
 from tests.support.order_of import Link, links_of
@@ -118,13 +114,6 @@ def test_a_wait_is_for_a_record_of_its_event(event: int, expected: tuple[int, st
     trace = host_thread.trace()
     trace = replace(trace, records=trace.records.assign(stream=7, context=1))
     assert [(link.record, link.source) for link in links_of(trace)] == [expected]
-
-
-def test_of_records_of_an_event_the_last_one_before_the_wait_is_meant() -> None:
-    host_thread = HostThread().launch(7, 8).record(4).on(2).record(4).on(1).launch(8).wait(9, 4).on(2).record(4)
-    trace = host_thread.trace()
-    trace = replace(trace, records=trace.records.assign(stream=[7, 8, 7], context=1))
-    assert links_of(trace) == [Link(30, "s8")]
 
 
 def test_a_lone_wait_is_for_the_last_record_of_its_thread_that_no_other_wait_claims() -> None:
@@ -339,17 +328,3 @@ def test_an_event_synchronization_goes_by_its_event() -> None:
     trace = host_thread.trace()
     trace = replace(trace, records=trace.records.assign(stream=7, context=1))
     assert links_of(trace, "syncs") == [Link(20, "s7")]
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 5))), st.lists(st.tuples(st.integers(0, 2), st.integers(0, 6)))
-)
-def test_the_latest_event_of_a_group_is_the_last_that_started_before(
-    events: list[tuple[int, int]], asked: list[tuple[int, int]]
-) -> None:
-    columns = [np.array([row[at] for row in rows], np.int64) for rows in (events, asked) for at in range(2)]
-    expected = []
-    for group, instant in asked:
-        before = [k for k, (its_group, start) in enumerate(events) if its_group == group and start < instant]
-        expected.append(max(before, key=lambda k: (events[k][1], k), default=-1))
-    assert _latest(*columns).tolist() == expected

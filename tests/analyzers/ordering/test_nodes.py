@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-import msgspec
 import numpy as np
 
 from analyzers.ordering.graph import EDGE_KINDS, Edges, Graph, LatestWaits, join
@@ -110,9 +109,9 @@ def test_a_node_is_each_point_at_which_a_lane_learns() -> None:
         graph = Graph(net.lanes, net.edges)
         assert list(zip(graph.lane, graph.position, graph.instant_ns, strict=True)) == net.nodes
         of_edges = graph.node_of(np.arange(graph.edges.size))
-        places = {name: getattr(graph, name)[of_edges] for name in ("lane", "position", "instant_ns")}
-        edges = Edges(**msgspec.structs.asdict(graph.edges), **places)
-        assert sorted(plain(edges, net.lanes)) == sorted(plain(net.edges, net.lanes))
+        for name in ("lane", "position", "instant_ns"):
+            assert getattr(graph, name)[of_edges].tolist() == getattr(graph.edges, name).tolist()
+        assert sorted(plain(graph.edges, net.lanes)) == sorted(plain(net.edges, net.lanes))
         assert graph.node_of(np.array([-1])).tolist() == [-1]
         ends = np.append(graph.edge_first, graph.edges.size)
         for number, node in enumerate(net.nodes):
@@ -153,8 +152,10 @@ def test_a_node_knows_what_its_edges_tell_and_what_their_sources_knew() -> None:
             assert known.at(np.arange(-1, len(net.nodes))).tolist() == [0, *expected]
             beside = [node for node in net.nodes if net.processes[node[0]] == net.processes[lane]]
             assert known.count.size == len(beside) + 1  # no place for other processes' many nodes
-            for low, high in pairwise(graph.first.tolist()):
+            for other, (low, high) in enumerate(pairwise(graph.first.tolist())):
                 assert known.of_lane(low, high).tolist() == expected[low:high]
+                first = [next((n for n in range(low, high) if expected[n] >= count), -1) for count in range(8)]
+                assert graph.first_knowing(other, lane, np.arange(8)).tolist() == first
 
 
 def test_an_op_is_released_by_the_last_to_end_of_all_behind_its_waits() -> None:

@@ -32,7 +32,6 @@ class Thread:
     ops: dict[tuple[int, str], int] = field(default_factory=dict)
     events: dict[str, int] = field(default_factory=dict)
     steps: int = 0
-    times: dict[str, tuple[int, int]] = field(default_factory=dict)  # of this turn's ops, ns
 
     def __post_init__(self) -> None:
         self.rank: Rank = self.run.rank(0)
@@ -61,8 +60,7 @@ class Thread:
             self.rank.wait(int(stream), self.events[event], self.now, stated=self.stated)
         elif word:
             start = 100_000 + 100 * self.now
-            times = self.times.get(word, (start, start + 500))
-            op = self.rank.kernel(word[0], int(word[1:]), *times, launch=(self.now, self.now + 1))
+            op = self.rank.kernel(word[0], int(word[1:]), start, start + 500, launch=(self.now, self.now + 1))
             self.ops[self.steps, word] = op
 
     def found(self, trace: Trace | None = None) -> list[tuple[tuple[int, str], tuple[int, str], int, int]]:
@@ -184,49 +182,6 @@ def test_work_from_before_the_capture_may_have_been_waited_for_before_it() -> No
     thread.rank.kernel("s", 9, 50_000, 50_500)
     thread.turn("p7, m7, x9").turn("p7, 9>7, m7, x9").turn("p7, 9>7, m7, x9")
     assert thread.found() == []
-
-
-def of_times(first: dict[str, tuple[int, int]], others: dict[str, tuple[int, int]], words: str) -> Thread:
-    """Three turns of a program whose waits are inferred: all but the first make 9 wait for r7 b. Times are µs."""
-    thread = Thread(stated=False)
-    for turn, times in enumerate((first, others, others)):
-        began = 1_000_000 * (turn + 1)
-        thread.times = {word: (began + 1000 * low, began + 1000 * high) for word, (low, high) in times.items()}
-        thread.turn(words.replace("w9 b, ", "w9 b, " if turn else ""))
-    return thread
-
-
-# Each op gets a record of its own, so the record left over in turn 0 may stand there whether it is waited for or not.
-RECORDED = "p7, r7 a, q7, r7 b, w9 b, s9, r9 c, w7 c, m7, r7 d"
-AFTER = {"p7": (0, 20), "q7": (22, 60), "s9": (61, 90), "m7": (92, 95)}
-
-
-def test_a_start_that_followed_each_time_shows_what_its_wait_is_for() -> None:
-    # s9 could have started as p7 ended: a full GPU did not hold it, its wait did, till q7 ended.
-    early = AFTER | {"s9": (5, 34)}
-    assert of_times(early, AFTER, RECORDED).found() == [((0, "s9"), (0, "q7"), 2, 2)]
-
-
-def test_a_start_that_did_not_follow_shows_nothing() -> None:
-    # Something else held s9 last: the loop may begin without its wait.
-    assert of_times(AFTER | {"s9": (5, 34)}, AFTER | {"s9": (71, 91)}, RECORDED).found() == []
-
-
-def test_a_start_that_a_full_gpu_may_have_held_shows_nothing() -> None:
-    # q7 is the first op since s9 could start: it may have filled the GPU.
-    words = "q7, r7 b, w9 b, s9, r9 c, w7 c, m7, r7 d"
-    assert of_times(AFTER | {"s9": (5, 90)}, AFTER, words).found() == []
-
-
-def test_where_it_began_beside_the_same_work_that_did_not_fill_the_gpu() -> None:
-    words = "q7, r7 b, w9 b, s9, r9 c, w7 c, m7, r7 d"
-    assert of_times(AFTER | {"s9": (30, 90)}, AFTER, words).found() == [((0, "s9"), (0, "q7"), 2, 2)]
-
-
-def test_a_start_that_may_have_followed_another_end_shows_nothing() -> None:
-    words = RECORDED.replace("p7", "t11, r11 e, p7")
-    times = AFTER | {"t11": (1, 57)}
-    assert of_times(times | {"s9": (5, 34)}, times, words).found() == []
 
 
 def test_where_waits_are_not_recorded_none_is_missing() -> None:
