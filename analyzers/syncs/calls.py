@@ -64,26 +64,20 @@ def blocking_calls(trace: Trace) -> Blocking:
     ordering = trace.once(Ordering)
     parts = [_synchronizes(ordering), _spins(trace, ordering), _copies(trace, ordering)]
     parts += [_memory(trace, ordering), _modules(trace), _launches(trace, ordering)]
-    joined = Blocking(
-        **{name: np.concatenate([getattr(p, name) for p in parts]) for name in Blocking.__struct_fields__}
-    )
-    start, end = ints(trace.api, "start_ns"), ints(trace.api, "end_ns")
-    process, thread = ints_at(trace.api, "process", joined.call), ints_at(trace.api, "thread", joined.call)
-    order = np.lexsort((-end[joined.last], start[joined.call], thread, process))
-    low, high = start[joined.call][order], end[joined.last][order]
-    keep = np.ones(order.size, dtype=bool)
+    names = Blocking.__struct_fields__
+    found = Blocking(*(narrowed(np.concatenate([getattr(part, name) for part in parts]), "id") for name in names))
+    process, thread, start = (ints_at(trace.api, column, found.call) for column in ("process", "thread", "start_ns"))
+    end = ints_at(trace.api, "end_ns", found.last)
+    order = np.lexsort((-end, start, thread, process))
+    outermost = np.ones(order.size, dtype=bool)
     for rows in rows_by_key(process[order], thread[order]).values():
-        keep[rows[1:]] = low[rows[1:]] >= np.maximum.accumulate(high[rows])[:-1]
-    return _narrow(joined.take(order[keep]))
+        outermost[rows[1:]] = start[order[rows[1:]]] >= np.maximum.accumulate(end[order[rows]])[:-1]
+    return found.take(order[outermost])
 
 
-def _narrow(found: Blocking) -> Blocking:
-    return Blocking(**{name: narrowed(getattr(found, name), "id") for name in Blocking.__struct_fields__})
-
-
-def _blocking(kind: str, call: Ints, **more: Ints) -> Blocking:
-    columns = {name: np.full(call.size, -1, np.int64) for name in ("lane", "event", "op", "copy")}
-    columns |= {"call": call, "last": call, "kind": np.full(call.size, KINDS.index(kind)), **more}
+def _blocking(name: str, call: Ints, **more: Ints) -> Blocking:
+    columns = {column: np.full(call.size, -1, np.int64) for column in ("lane", "event", "op", "copy")}
+    columns |= {"call": call, "last": call, "kind": np.full(call.size, KINDS.index(name)), **more}
     return Blocking(**columns)
 
 
@@ -152,7 +146,7 @@ def _spins(trace: Trace, ordering: Ordering) -> Blocking:
         call.append(thread_calls[edges[::2][long_enough]])
         last.append(thread_calls[edges[1::2][long_enough] - 1])
     first, until = np.concatenate(call), np.concatenate(last)
-    waits = drained_at(ordering, ints_at(trace.api, "process", first), start[first]) > start[first]
+    waits = drained(ordering, ints_at(trace.api, "process", first), start[first])[0] > start[first]
     return _blocking("spin", first[waits], last=until[waits])
 
 
@@ -166,15 +160,20 @@ def _of_the_program(trace: Trace, queries: Ints) -> Ints:
     return queries[~np.append(in_torch, False)[where.caller]]
 
 
-def drained_at(ordering: Ordering, process: Ints, instant: Ints) -> Ints:
-    """When all was done that each process had queued by an instant; `MIN_NS` where it had queued nothing."""
-    lanes, done = ordering.lanes, np.full(instant.size, MIN_NS, np.int64)
+def drained(ordering: Ordering, process: Ints, instant: Ints) -> tuple[Ints, Ints]:
+    """When all was done that each process had queued by an instant, and the op that was done last.
+
+    `MIN_NS` and -1 where it had queued nothing.
+    """
+    lanes, done, op = ordering.lanes, np.full(instant.size, MIN_NS, np.int64), np.full(instant.size, -1, np.int64)
     for (one_process,), rows in rows_by_key(process).items():
         units = units_of(lanes, one_process)
-        queued = np.searchsorted(lanes.enqueue_ns[units], instant[rows])
-        by_then = np.append(MIN_NS, np.maximum.accumulate(lanes.end_ns[units]))
-        done[rows] = by_then[queued]
-    return done
+        end = lanes.end_ns[units]
+        done_by = np.maximum.accumulate(end)
+        last = np.maximum.accumulate(np.where(end == done_by, np.arange(units.size), 0))
+        at = np.searchsorted(lanes.enqueue_ns[units], instant[rows]) - 1
+        done[rows], op[rows] = take_or(done_by, at, MIN_NS), take_or(lanes.op[units[last]], at)
+    return done, op
 
 
 def units_of(lanes: Lanes, process: int) -> Ints:
@@ -189,42 +188,25 @@ def _copies(trace: Trace, ordering: Ordering) -> Blocking:
     code, names = codes(trace.api, "name")
     launch = ints(trace.ops, "launch")
     copies = np.flatnonzero(is_one_of(trace.ops, "kind", ["memcpy"]) & (launch >= 0))
-    is_copy = np.array([_COPY.match(name) is not None for name in names] + [False], dtype=bool)
-    copies = copies[is_copy[code[launch[copies]]]]  # of others, such as a graph's or SYCL's, it is not said
-    asynchronous = np.array(["Async" in name for name in names] + [True], dtype=bool)[code[launch[copies]]]
-    source, target = (is_one_of(trace.ops, f"{end}_memory", ["pageable"])[copies] for end in ("source", "target"))
-    direction = {kind: is_one_of(trace.ops, "copy", [kind])[copies] for kind in ("DtoD", "PtoP", "HtoD")}
-    small = direction["HtoD"] & (ints_at(trace.ops, "bytes", copies) <= SMALL_COPY_BYTES)
-    between_devices = direction["DtoD"] | direction["PtoP"]
-    parts = []
-    for kind, rows in (
-        ("copy", ~asynchronous & ~between_devices & ~small),
-        ("pageable", asynchronous & (source | target)),
-    ):
-        op = copies[rows]
-        lane, _ = ordering.lane_and_position(op)
-        parts.append(_blocking(kind, launch[op], lane=lane, op=op, copy=op))
-    return Blocking(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in Blocking.__struct_fields__})
+    is_copy = of_codes(code, [_COPY.match(name) is not None for name in names])
+    copies = copies[is_copy[launch[copies]]]  # of others, such as a graph's or SYCL's, it is not said
+    asynchronous = of_codes(code, ["Async" in name for name in names])[launch[copies]]
+    pageable = is_one_of(trace.ops, "source_memory", ["pageable"]) | is_one_of(trace.ops, "target_memory", ["pageable"])
+    small = is_one_of(trace.ops, "copy", ["HtoD"])[copies] & (ints_at(trace.ops, "bytes", copies) <= SMALL_COPY_BYTES)
+    between_devices = is_one_of(trace.ops, "copy", ["DtoD", "PtoP"])[copies]
+    waits = np.where(asynchronous, pageable[copies], ~between_devices & ~small)
+    kind = np.where(asynchronous, KINDS.index("pageable"), KINDS.index("copy"))[waits]
+    op = copies[waits]
+    return _blocking("copy", launch[op], kind=kind, lane=ordering.lane_and_position(op)[0], op=op, copy=op)
 
 
 def _memory(trace: Trace, ordering: Ordering) -> Blocking:
     """Allocations and frees that returned only when all that their process had queued was done."""
     call = _named(trace, _MEMORY)
-    process = ints_at(trace.api, "process", call)
     start, end = ints_at(trace.api, "start_ns", call), ints_at(trace.api, "end_ns", call)
-    op, drained = np.full(call.size, -1, np.int64), np.zeros(call.size, dtype=bool)
-    lanes = ordering.lanes
-    for (one_process,), rows in rows_by_key(process).items():
-        units = units_of(lanes, one_process)
-        if units.size == 0:
-            continue
-        done_by = np.maximum.accumulate(lanes.end_ns[units])
-        last_unit = np.maximum.accumulate(np.where(lanes.end_ns[units] == done_by, np.arange(units.size), 0))
-        at = np.searchsorted(lanes.enqueue_ns[units], start[rows]) - 1
-        done = done_by[np.maximum(at, 0)]
-        drained[rows] = (at >= 0) & (done > start[rows]) & (done <= end[rows])
-        op[rows] = lanes.op[units[last_unit[np.maximum(at, 0)]]]
-    return _blocking("memory", call[drained], op=op[drained])
+    done, op = drained(ordering, ints_at(trace.api, "process", call), start)
+    waited = (done > start) & (done <= end)
+    return _blocking("memory", call[waited], op=op[waited])
 
 
 def _modules(trace: Trace) -> Blocking:
