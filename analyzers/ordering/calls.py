@@ -12,6 +12,7 @@ import pandas as pd
 from analyzers.arrays.groups import as_slice, first_row_of, ordered, rows_by_key
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
+from analyzers.ordering.columns import Columns
 from analyzers.ordering.lanes import UNSEEN, Lanes, find_lanes, take_or
 from analyzers.trace.columns import at_codes, codes, ints, ints_at, is_one_of, narrowed, squeezed, stored
 from analyzers.trace.tables import Trace
@@ -65,7 +66,7 @@ def match_calls(trace: Trace, calls: Ints, frame: pd.DataFrame) -> Ints:
     return first_row_of(owner, ids, ints(frame, "process"), ints(frame, "correlation"))
 
 
-class Calls(msgspec.Struct, frozen=True):
+class Calls(Columns, frozen=True):
     """Host calls of one kind, in order of time; -1 is unknown.
 
     `call` is the row in `Trace.api`, `sync` that in `Trace.syncs`, `host` the lane of the calling thread, `lane` the
@@ -83,11 +84,6 @@ class Calls(msgspec.Struct, frozen=True):
     event: Ids
     event_sync: Ids
     correlation: Ids
-
-    @property
-    def size(self) -> int:
-        """How many calls."""
-        return self.call.size
 
 
 class HostCalls(msgspec.Struct, frozen=True, dict=True):

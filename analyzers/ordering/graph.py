@@ -24,6 +24,7 @@ from analyzers.arrays.groups import distinct, ordered, rows_by_key, run_heads
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.calls import Calls, Launches
+from analyzers.ordering.columns import Columns
 from analyzers.ordering.lanes import Lanes, take_or
 from analyzers.ordering.links import LinkedCalls, Links
 from analyzers.trace.columns import codes, ints, ints_at, is_one_of
@@ -32,7 +33,7 @@ from analyzers.trace.tables import Trace
 EDGE_KINDS = ("event", "host", "launch", "default")
 
 
-class Edges(msgspec.Struct, frozen=True):
+class Edges(Columns, frozen=True):
     """What nodes learn, one row an edge.
 
     The point of `lane` at host instant `instant_ns`, `position` units in, learns that the first `source_position` units
@@ -51,20 +52,6 @@ class Edges(msgspec.Struct, frozen=True):
     record: Ids
     call: Ids
     exact: Mask
-
-    @property
-    def size(self) -> int:
-        """How many edges."""
-        return self.source.size
-
-    def take(self, rows: Ints) -> Edges:
-        """Some of them."""
-        return Edges(*(getattr(self, name)[rows] for name in self.__struct_fields__))
-
-
-def join(parts: list[Edges]) -> Edges:
-    """All the edges of several parts."""
-    return Edges(*(np.concatenate([getattr(part, name) for part in parts]) for name in Edges.__struct_fields__))
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -189,11 +176,13 @@ class Graph:
 def all_edges(trace: Trace, linked: LinkedCalls) -> Edges:
     """Every edge that a trace shows."""
     lanes, waits, records = linked.calls.lanes, linked.calls.waits, linked.calls.records
-    learned = join([_event_syncs(linked), _stream_syncs(linked), _device_syncs(linked), _blocking_copies(trace, lanes)])
+    learned = Edges.stack(
+        [_event_syncs(linked), _stream_syncs(linked), _device_syncs(linked), _blocking_copies(trace, lanes)]
+    )
     learned_ns = {lane: distinct(learned.instant_ns[rows]) for (lane,), rows in rows_by_key(learned.lane).items()}
     launches = _launches(lanes, linked.calls.launches, learned_ns)
     queued = _enqueued(lanes, waits, linked.wait_lane, learned_ns), _enqueued(lanes, records, records.lane, learned_ns)
-    return join([_waits(linked), learned, launches, *queued, _default_stream(trace, linked)])
+    return Edges.stack([_waits(linked), learned, launches, *queued, _default_stream(trace, linked)])
 
 
 def _edges(kind: str, lane: Ints, instant_ns: Ints, source: Ints, source_instant_ns: Ints, **more: Any) -> Edges:
@@ -341,7 +330,7 @@ def _default_stream(trace: Trace, linked: LinkedCalls) -> Edges:
         same_context = (lanes.process == lanes.process[default_lane]) & (lanes.context == lanes.context[default_lane])
         for other in np.flatnonzero(blocking & same_context & ~default):
             found += [_behind(linked, int(default_lane), int(other)), _behind(linked, int(other), int(default_lane))]
-    return join(found)
+    return Edges.stack(found)
 
 
 def _behind(linked: LinkedCalls, lane: int, source: int) -> Edges:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import ordered, rows_by_key
 from analyzers.arrays.types import Ids, Ints
 from analyzers.ordering.calls import BLOCKING, calls_of_kind
+from analyzers.ordering.columns import Columns
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import around
@@ -33,7 +33,7 @@ LAUNCHES, MOST = 10, 0.9  # where so many, and such a share of a process', retur
 SPIN_QUERIES = 10  # so many queries in a row, with nothing else between, are a wait
 
 
-class Blocking(msgspec.Struct, frozen=True):
+class Blocking(Columns, frozen=True):
     """Calls that blocked the host, by process, thread and time.
 
     `call` is the row in `Trace.api`, `last` that of the last call of a spin (else the same); `kind` an index in
@@ -49,23 +49,14 @@ class Blocking(msgspec.Struct, frozen=True):
     op: Ids
     copy: Ids
 
-    @property
-    def size(self) -> int:
-        """How many calls."""
-        return self.call.size
-
-    def take(self, rows: Ints) -> Blocking:
-        """Some of them."""
-        return Blocking(**{name: getattr(self, name)[rows] for name in Blocking.__struct_fields__})
-
 
 def blocking_calls(trace: Trace) -> Blocking:
     """Find the calls that blocked the host, each once, however runtime and driver calls nest."""
     ordering = trace.once(Ordering)
     parts = [_synchronizes(ordering), _spins(trace, ordering), _copies(trace, ordering)]
     parts += [_memory(trace, ordering), _modules(trace), _launches(trace, ordering)]
-    names = Blocking.__struct_fields__
-    found = Blocking(*(narrowed(np.concatenate([getattr(part, name) for part in parts]), "id") for name in names))
+    joined = Blocking.stack(parts)
+    found = Blocking(*(narrowed(getattr(joined, name), "id") for name in Blocking.__struct_fields__))
     process, thread, start = (ints_at(trace.api, column, found.call) for column in ("process", "thread", "start_ns"))
     end = ints_at(trace.api, "end_ns", found.last)
     order = np.lexsort((-end, start, thread, process))

@@ -30,7 +30,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import numpy as np
 import pandas as pd
 
@@ -38,6 +37,7 @@ from analyzers.arrays.groups import group_numbers, rows_by_key, run_heads
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.ordering.calls import calls_of_kind
+from analyzers.ordering.columns import Columns
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import Findings, Texts, launched_at, ranges_around, ranks_of, table_of, text_of
@@ -113,10 +113,10 @@ def crossings(trace: Trace) -> Crossings:
 def missing_crossings(trace: Trace) -> Crossings:
     """The missing waits alone, which takes less than to describe them all."""
     found = trace.once(_found)
-    return Crossings(_table(trace, found.only(found.status == UNORDERED)))
+    return Crossings(_table(trace, found.take(found.status == UNORDERED)))
 
 
-class _Found(msgspec.Struct, frozen=True):
+class _Found(Columns, frozen=True):
     """Forks and joins in order of time, as in `Crossing`: `is_join` 0 or 1; `unit` and `behind` for the ops.
 
     `status` is a position in `STATUS`; `ordered` where `behind` is complete before `unit` may start, whatever else.
@@ -131,41 +131,22 @@ class _Found(msgspec.Struct, frozen=True):
     made: Ints
     turns: Ints
 
-    def only(self, rows: Ints | Mask) -> _Found:
-        """Some of them."""
-        return _Found(*(getattr(self, name)[rows] for name in self.__struct_fields__))
-
 
 def _found(trace: Trace) -> _Found:
     ordering = trace.once(Ordering)
     lanes, visits = ordering.lanes, trace.once(find_visits)
-    parts = [_forks(trace, ordering, visits), _joins(trace, ordering, visits)]
-    host, is_join, unit, behind, status, ordered = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    status[(status > CHOSEN) & ~ordering.waits_recorded[host]] = OPEN
+    found = _Found.stack([_forks(trace, ordering, visits), _joins(trace, ordering, visits)])
+    found.status[(found.status > CHOSEN) & ~ordering.waits_recorded[found.host]] = OPEN
     left = left_out(ordering)
-    its_host = lanes.launcher[left.unit]
-    at_home = lanes.lane_of_unit()[left.unit] == ordering.linked.home[its_host]
-    nowhere, size = np.zeros(unit.size, np.int64), left.unit.size
-    known = host, is_join, unit, behind, status, ordered, nowhere, nowhere
-    more = (
-        its_host,
-        at_home,
-        left.unit,
-        left.behind,
-        np.full(size, UNORDERED),
-        np.zeros(size, bool),
-        left.made,
-        left.turns,
-    )
-    kept = ~np.isin(unit, left.unit)
-    found = _Found(*(np.concatenate([one[kept], other]) for one, other in zip(known, more, strict=True)))
-    return found.only(np.lexsort((found.is_join, lanes.enqueue_ns[found.unit])))
+    host, lane = lanes.launcher[left.unit], lanes.lane_of_unit()[left.unit]
+    is_join, ordered = lane == ordering.linked.home[host], np.zeros(left.size, dtype=bool)
+    missing = np.full(left.size, UNORDERED)
+    more = _Found(host, is_join, left.unit, left.behind, missing, ordered, left.made, left.turns)
+    found = _Found.stack([found.take(~np.isin(found.unit, left.unit)), more])
+    return found.take(np.lexsort((found.is_join, lanes.enqueue_ns[found.unit])))
 
 
-Columns = tuple[Ints, Ints, Ints, Ints, Ints, Mask]  # of `_Found`, up to `ordered`
-
-
-def _forks(trace: Trace, ordering: Ordering, visits: Visits) -> Columns:
+def _forks(trace: Trace, ordering: Ordering, visits: Visits) -> _Found:
     lanes = ordering.lanes
     queued_ns, position = lanes.enqueue_ns[visits.first], visits.first - lanes.first[visits.lane]
     count = lanes.queued_before(visits.parent, queued_ns)
@@ -173,23 +154,22 @@ def _forks(trace: Trace, ordering: Ordering, visits: Visits) -> Columns:
     running = take_or(lanes.end_ns, behind, MIN_NS) > queued_ns
     ordered = ordering.complete(visits.parent, visits.lane, position) >= count
     chosen = _waits_ever(ordering, visits) | from_host(trace, lanes.op[visits.first])
-    turn = ordering.linked.places.turn
-    chosen |= (visits.step >= 0) & (take_or(turn, behind) >= 0) & (take_or(turn, behind) < visits.step)
-    chosen |= np.isin(lanes.process[visits.lane], ints_at(trace.api, "process", calls_of_kind(trace, "memory")))
+    turn = take_or(ordering.linked.places.turn, behind)
+    chosen |= (visits.step >= 0) & (turn >= 0) & (turn < visits.step)
+    chosen |= waits_for_memory(trace, lanes.process[visits.lane])
     chosen |= in_graph(trace, ordering, visits.first) | in_graph(trace, ordering, behind)
     status = np.select([~running, ordered, chosen], [DONE, ORDERED, CHOSEN], UNORDERED)
     for (lane,), rows in rows_by_key(np.where(status == UNORDERED, visits.lane, -1)).items():
         if lane >= 0 and _learns(ordering, lane, visits.first[visits.lane == lane]):
             status[rows] = CHOSEN
-    return visits.host, np.zeros(visits.size, np.int64), visits.first, behind, status, ordered
+    none = np.zeros(visits.size, np.int64)
+    return _Found(visits.host, none, visits.first, behind, status, ordered, none, none)
 
 
-def _joins(trace: Trace, ordering: Ordering, visits: Visits) -> Columns:
-    lanes, came_back = ordering.lanes, visits.after >= 0
-    after = np.maximum(visits.after, 0)
-    queued_ns = take_or(lanes.enqueue_ns, visits.after)
+def _joins(trace: Trace, ordering: Ordering, visits: Visits) -> _Found:
+    lanes, after = ordering.lanes, np.maximum(visits.after, 0)
     count = visits.last - lanes.first[visits.lane] + 1
-    running = lanes.end_ns[visits.last] > queued_ns
+    running = lanes.end_ns[visits.last] > take_or(lanes.enqueue_ns, visits.after)
     ordered = ordering.complete(visits.lane, visits.parent, after - lanes.first[visits.parent]) >= count
     joined, deadline = _joined(ordering, visits, count), _deadline(ordering, visits)
     too_late = (joined >= deadline) & (deadline < MAX_NS)
@@ -197,9 +177,9 @@ def _joins(trace: Trace, ordering: Ordering, visits: Visits) -> Columns:
     too_late &= ~in_graph(trace, ordering, visits.last) & ~in_graph(trace, ordering, visits.after)
     status = np.select([~running, ordered, too_late, joined < MAX_NS], [DONE, ORDERED, UNORDERED, LATER], OPEN)
     status[_forgotten(trace, ordering, visits, status)] = UNORDERED
-    returned = np.flatnonzero(came_back)
-    columns = visits.host, np.ones(visits.size, np.int64), after, visits.last, status, ordered
-    return tuple(column[returned] for column in columns)  # type: ignore[return-value]
+    none = np.zeros(visits.size, np.int64)
+    found = _Found(visits.host, none + 1, after, visits.last, status, ordered, none, none)
+    return found.take(np.flatnonzero(visits.after >= 0))
 
 
 def _waits_ever(ordering: Ordering, visits: Visits) -> Mask:
@@ -224,6 +204,11 @@ def _learns(ordering: Ordering, lane: int, units: Ints) -> bool:
 def from_host(trace: Trace, ops: Ints) -> Mask:
     """Copies from the host, whose data no GPU made."""
     return is_one_of(trace.ops, "copy", ["HtoD"])[ops]
+
+
+def waits_for_memory(trace: Trace, process: Ints) -> Mask:
+    """Processes that make streams wait for values in memory, which may order anything."""
+    return np.isin(process, ints_at(trace.api, "process", calls_of_kind(trace, "memory")))
 
 
 def in_graph(trace: Trace, ordering: Ordering, units: Ints) -> Mask:
@@ -318,7 +303,7 @@ def _described(trace: Trace, op: Ints) -> tuple[Texts, Texts]:
 # Visits: a host thread launches on one stream for a while, then on another.
 
 
-class Visits(msgspec.Struct, frozen=True):
+class Visits(Columns, frozen=True):
     """Runs of launches by one host lane on one lane, one row a visit, by host lane and time.
 
     `parent` is the stream it forks from and comes back to: for a communication stream the computing stream that its
@@ -333,15 +318,6 @@ class Visits(msgspec.Struct, frozen=True):
     last: Ints
     after: Ints
     step: Ints
-
-    @property
-    def size(self) -> int:
-        """How many visits."""
-        return self.host.size
-
-    def take(self, rows: Ints) -> Visits:
-        """Some of them."""
-        return Visits(*(getattr(self, name)[rows] for name in self.__struct_fields__))
 
 
 def find_visits(trace: Trace) -> Visits:

@@ -24,13 +24,14 @@ import numpy as np
 
 from analyzers.arrays.groups import grouped, occurrence, ordered, rows_by_key, run_heads, runs
 from analyzers.arrays.types import Ints, Mask
+from analyzers.ordering.columns import Columns
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.ordering import Ordering
 
 ANY = -2  # stands for whichever stream a wait is for
 
 
-class LeftOut(msgspec.Struct, frozen=True):
+class LeftOut(Columns, frozen=True):
     """Units, and the unit that each does not wait for; `made` of `turns` others make that wait."""
 
     unit: Ints
@@ -42,12 +43,10 @@ class LeftOut(msgspec.Struct, frozen=True):
 def left_out(ordering: Ordering) -> LeftOut:
     """Find the waits that are left out."""
     waits = _waits(ordering)
-    parts = [_left_out(_WaitsAtLaunches(ordering, waits, after)) for after in (False, True)]
-    found = LeftOut(*(np.concatenate([getattr(part, name) for part in parts]) for name in LeftOut.__struct_fields__))
+    found = LeftOut.stack(_left_out(_WaitsAtLaunches(ordering, waits, after)) for after in (False, True))
     lane = ordering.lanes.lane_of_unit()
     order = np.lexsort((-found.behind, lane[found.behind], found.unit))  # of several of one stream, the last
-    order = order[run_heads(found.unit[order], lane[found.behind[order]])]
-    return LeftOut(*(getattr(found, name)[order] for name in LeftOut.__struct_fields__))
+    return found.take(order[run_heads(found.unit[order], lane[found.behind[order]])])
 
 
 class _Waits(msgspec.Struct, frozen=True):

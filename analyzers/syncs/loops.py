@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import msgspec
 import numpy as np
 import pandas as pd
 
 from analyzers.arrays.groups import group_numbers, rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
+from analyzers.ordering.columns import Columns
 from analyzers.ordering.graph import EDGE_KINDS
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.ordering import Ordering
@@ -193,7 +193,7 @@ def _turn_numbers(trace: Trace, chunks: Chunks) -> Ints:
 # Find loops of chunks: ranges that repeat under one parent but for a number in their name, and what each launched.
 
 
-class Chunks(msgspec.Struct, frozen=True):
+class Chunks(Columns, frozen=True):
     """Ranges that may be chunks of a loop, one row a range.
 
     `row` in `Trace.ranges`, `parent` that of the range around it (-1 none), `loop` numbers the loops, which begin and
@@ -210,15 +210,6 @@ class Chunks(msgspec.Struct, frozen=True):
     end_ns: Ints
     began_ns: Ints
     ended_ns: Ints
-
-    @property
-    def size(self) -> int:
-        """How many ranges."""
-        return self.row.size
-
-    def take(self, rows: Ints) -> Chunks:
-        """Some of them."""
-        return Chunks(*(getattr(self, name)[rows] for name in self.__struct_fields__))
 
 
 def _find_chunks(trace: Trace, ordering: Ordering) -> tuple[Chunks, tuple[Ints, Ints]]:

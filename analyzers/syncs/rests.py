@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import msgspec
 import numpy as np
 import pandas as pd
 
@@ -28,11 +27,11 @@ from analyzers.arrays.intervals import union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.common.wording import count_of, ranks_in_words
-from analyzers.ordering.calls import calls_of_kind
+from analyzers.ordering.columns import Columns
 from analyzers.ordering.lanes import take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import Findings, around, enclosing, launched_at, made_at, ranks_of, table_of, text_of
-from analyzers.syncs.crossings import Visits, find_visits, from_host, in_graph
+from analyzers.syncs.crossings import Visits, find_visits, from_host, in_graph, waits_for_memory
 from analyzers.syncs.points import host_syncs
 from analyzers.trace.columns import codes, ints, ints_at, of_codes
 from analyzers.trace.host_calls import plain_call
@@ -119,16 +118,12 @@ def rests_on(trace: Trace, calls: Ints) -> RestingOrders:
     return RestingOrders(orders.table.iloc[gone].reset_index(drop=True))
 
 
-class _Pairs(msgspec.Struct, frozen=True):
+class _Pairs(Columns, frozen=True):
     """Units (`later`) that come behind units of another lane (`earlier`), which `host`, a thread's lane, launched."""
 
     host: Ints
     earlier: Ints
     later: Ints
-
-    def take(self, rows: Ints | Mask) -> _Pairs:
-        """Some of them."""
-        return _Pairs(self.host[rows], self.earlier[rows], self.later[rows])
 
     def complete(self, ordering: Ordering, without: Ints | None = None) -> Ints:
         """Of each how many units of the earlier one's lane are complete before the later one may start.
@@ -167,7 +162,7 @@ def _by_calls(trace: Trace, calls: Ints) -> tuple[RestingOrders, _Pairs]:
     back = back.take(_never_made(ordering, back.host, back.parent, back.lane))
     joins = _Pairs(back.host, back.last, back.after)
     joins = joins.take(joins.ordered(ordering) & ~joins.ordered(ordering, calls))
-    pairs = _Pairs(*(np.append(getattr(pairs, name), getattr(joins, name)) for name in _Pairs.__struct_fields__))
+    pairs = _Pairs.stack([pairs, joins])
     pairs = pairs.take(np.lexsort((pairs.earlier, lanes.enqueue_ns[pairs.later])))
     return RestingOrders(_table(trace, pairs, *_syncs(ordering, pairs, calls))), pairs
 
@@ -178,7 +173,7 @@ def _could_wait(trace: Trace, ordering: Ordering, visits: Visits) -> Mask:
     found = ordering.waits_recorded[visits.host] & (visits.parent >= 0) & (visits.parent != visits.lane)
     found &= take_or(np.diff(lanes.first), visits.parent, 0) > 0
     found &= ~(lanes.communication[visits.lane] | take_or(lanes.communication, visits.parent, True))
-    found &= ~np.isin(lanes.process[visits.lane], ints_at(trace.api, "process", calls_of_kind(trace, "memory")))
+    found &= ~waits_for_memory(trace, lanes.process[visits.lane])
     return found & ~from_host(trace, lanes.op[visits.first]) & ~in_graph(trace, ordering, visits.first)
 
 
