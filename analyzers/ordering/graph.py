@@ -246,7 +246,7 @@ def _device_syncs(linked: LinkedCalls) -> Edges:
     is_device_sync = linked.calls.is_kind("device") & (syncs.host >= 0)
     rows: list[Ints] = []
     sources: list[Ints] = []
-    streams = np.flatnonzero((lanes.thread == -1) & (np.diff(lanes.first) > 0))
+    streams = np.flatnonzero(lanes.worked())
     for (process, context), of_context in rows_by_key(syncs.process, syncs.context).items():
         of_context = of_context[is_device_sync[of_context]]
         context_streams = streams[lanes.process[streams] == process]

@@ -41,7 +41,9 @@ from analyzers.trace.tables import Trace
 
 AT_ONCE_NS = 10_000  # from the end of the work that a stream waited for to the begin of its own
 MAX_RECORDS_BACK = 16  # unclaimed records that a lone wait is searched for
-MAX_LONE = 0.1  # share of records and waits that are not in pairs, which leaves a program its habit; or a single one
+MAX_LONE_CALLS = (
+    0.1  # share of records and waits that are not in pairs, which leaves a program its habit; or a single one
+)
 MIN_TURNS = 3  # of a program, for times to say more than the order of calls
 MIN_ANCHORS = 3  # waits right behind their records, for the numbers of events to say anything
 
@@ -253,7 +255,7 @@ class Inference:
         open_rows = ~idle & ~kept
         best, support = np.full(rows.size, -1, np.int64), np.zeros(rows.size, np.int64)
         possible_streams = np.zeros(rows.size, np.int64)
-        for candidate in np.flatnonzero((lanes.thread == -1) & (np.diff(lanes.first) > 0)).tolist():
+        for candidate in np.flatnonzero(lanes.worked()).tolist():
             out, at_once, worked = times.of(candidate)
             taken = np.where(open_rows & times.idle, guess, source) == candidate
             possible = open_rows & ~out & (np.bincount(times.slot, taken)[times.slot] == 0) & (lane != candidate)
@@ -330,7 +332,7 @@ class Inference:
             (records.process, ~paired & (self.around_record < 0)),
         ):
             every, lone = (np.bincount(each + 1, minlength=processes) for each in (process, process[alone]))
-            habit &= lone <= np.maximum(1, MAX_LONE * every)
+            habit &= lone <= np.maximum(1, MAX_LONE_CALLS * every)
         return habit[waits.process + 1]
 
     def slot(self, rows: Ints) -> Ints:

@@ -76,6 +76,10 @@ class Lanes(msgspec.Struct, frozen=True, dict=True):
         """Which lanes are host threads."""
         return (self.stream == -1) & (self.thread != -1)
 
+    def worked(self) -> Mask:
+        """Which lanes are streams that ran anything."""
+        return np.diff(self.first) > 0
+
     def lane_of_unit(self) -> Ids:
         """The lane of each unit."""
         return self._lane_of_unit

@@ -22,7 +22,9 @@ from analyzers.ordering.links import link
 from analyzers.trace.columns import stored
 from analyzers.trace.tables import Trace
 
-LONE = 0.1  # share of records without their wait right behind them that leaves a program its habit; or a single one
+MAX_LONE_RECORDS = (
+    0.1  # share of records without their wait right behind them that leaves a program its habit; or a single one
+)
 _STEPS = {"event": "wait", "host": "synchronize", "launch": "launch", "default": "default stream"}
 
 
@@ -66,7 +68,7 @@ class Ordering:
         if guessed:
             text = f"the capture does not say what {guessed} of {waits} stream waits wait for: that is inferred"
             found.append(TraceWarning("inferred-waits", f"{text} from the order of calls and the times of the work."))
-        worked = np.diff(self.lanes.first) > 0
+        worked = self.lanes.worked()
         unknown = int(np.count_nonzero(worked & ~known_streams(self._streams, self.lanes)))
         if unknown:
             text = f"the capture does not say whether {unknown} streams wait for the default stream"
@@ -123,7 +125,7 @@ class Ordering:
             if not others.size:
                 return int(MIN_NS)
             waited_ns = start[low + others[-1]]
-        streams = np.flatnonzero((lanes.process == lanes.process[lane]) & (np.diff(lanes.first) > 0))
+        streams = np.flatnonzero((lanes.process == lanes.process[lane]) & lanes.worked())
         streams = streams[streams != lane]
         given = lanes.queued_before(streams, np.full(streams.size, waited_ns))
         ended = take_or(lanes.end_ns, lanes.unit(streams, given - 1), MIN_NS)
@@ -149,7 +151,7 @@ class Ordering:
         known = np.zeros(self.lanes.size, dtype=bool)
         for (process,), rows in rows_by_key(calls.records.process).items():
             one_each = np.count_nonzero(calls.waits.process == process) <= rows.size
-            habit = np.count_nonzero(~at_once[rows]) <= max(1, LONE * rows.size)
+            habit = np.count_nonzero(~at_once[rows]) <= max(1, MAX_LONE_RECORDS * rows.size)
             known[self.lanes.process == process] = one_each and habit
         return known | self.exact_waits
 

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from analyzers.arrays.groups import ordered, rows_by_key
+from analyzers.arrays.groups import first_row_of, ordered, rows_by_key
 from analyzers.arrays.types import Ids, Ints
 from analyzers.ordering.calls import BLOCKING, calls_of_kind
 from analyzers.ordering.columns import Columns
@@ -29,7 +29,8 @@ _MODULE = re.compile(
 _COPY = re.compile(r"(cuda|cu|hip)Memcpy")
 MODULE_LOAD_NS = 20_000  # a shorter call found the module loaded
 SMALL_COPY_BYTES = 64_000  # up to this CUDA copies from pageable memory to a device without waiting; nsys's own limit
-LAUNCHES, MOST = 10, 0.9  # where so many, and such a share of a process', return after their kernels, each waits for it
+MIN_LAUNCHES = 10  # of a process, for it to be told that launches wait for their kernels
+MIN_RETURNED_AFTER = 0.9  # share of them that return after their kernels: then each waits for it
 SPIN_QUERIES = 10  # so many queries in a row, with nothing else between, are a wait
 
 
@@ -74,43 +75,22 @@ def _blocking(name: str, call: Ints, **more: Ints) -> Blocking:
 
 def _synchronizes(ordering: Ordering) -> Blocking:
     """Synchronizations of a stream, an event or the device, with the last op each needed."""
-    linked, lanes = ordering.linked, ordering.lanes
-    syncs, links = linked.calls.syncs, linked.syncs
-    kinds = linked.calls.kind
-    is_event = kinds == KINDS.index("event")
-    lane = np.where(is_event, links.source, syncs.lane)
-    until = syncs.start_ns.copy()
-    known = is_event & (links.record >= 0)
-    until[known] = linked.calls.records.start_ns[links.record[known]]
-    count = lanes.queued_before(lane, until)
-    unit = lanes.unit(lane, count - 1)
-    waited = ordering.released_at(lane, count).waited  # through waits behind the stream's last op
+    linked, lanes, edges = ordering.linked, ordering.lanes, ordering.graph.edges
+    syncs, kinds = linked.calls.syncs, linked.calls.kind
+    needed = np.flatnonzero(lanes.is_host()[edges.lane])
+    number = first_row_of(np.zeros_like(syncs.call), syncs.call, np.zeros_like(needed), edges.call[needed])
+    needed, number = needed[number >= 0], number[number >= 0]
+    last = lanes.unit(edges.source[needed], edges.source_position[needed] - 1)
+    latest = np.lexsort((-edges.source[needed], take_or(lanes.end_ns, last, MIN_NS), number))  # of each call the last
+    unit, count = np.full(syncs.size, -1, np.int64), np.zeros(syncs.size, np.int64)
+    unit[number[latest]], count[number[latest]] = last[latest], edges.source_position[needed[latest]]
+    lane = np.where(kinds == KINDS.index("event"), linked.syncs.source, syncs.lane)
+    waited = ordering.released_at(lane, np.where(lane >= 0, count, 0)).waited  # through waits behind the last op
     waited_unit = take_or(lanes.unit_of_op, waited)
     ended = take_or(lanes.end_ns, waited_unit, MAX_NS)
     waited_later = (ended <= syncs.end_ns) & (ended > take_or(lanes.end_ns, unit, MIN_NS))
-    unit = np.where(waited_later, waited_unit, unit)
-    device = np.flatnonzero(kinds == KINDS.index("device"))
-    unit[device] = _last_of_context(ordering, device)
-    op = take_or(lanes.op, unit)
-    has_call = syncs.call >= 0
-    found = Blocking(syncs.call, syncs.call, kinds, lane, syncs.event, op, np.full(op.size, -1))
-    return found.take(np.flatnonzero(has_call))
-
-
-def _last_of_context(ordering: Ordering, rows: Ints) -> Ints:
-    """For device synchronizations the unit that ended last of those queued before on any stream of the context."""
-    lanes, syncs = ordering.lanes, ordering.linked.calls.syncs
-    last = np.full(rows.size, -1, np.int64)
-    by_process = rows_by_key(syncs.process[rows])
-    for lane in np.flatnonzero((lanes.thread == -1) & (np.diff(lanes.first) > 0)):
-        its_rows = by_process.get((int(lanes.process[lane]),), np.empty(0, np.int64))
-        context = syncs.context[rows[its_rows]]
-        its_rows = its_rows[(context == lanes.context[lane]) | (context < 0)]
-        lanes_of_rows = np.full(its_rows.size, lane)
-        unit = lanes.unit(lanes_of_rows, lanes.queued_before(lanes_of_rows, syncs.start_ns[rows[its_rows]]) - 1)
-        later = take_or(lanes.end_ns, unit, MIN_NS) > take_or(lanes.end_ns, last[its_rows], MIN_NS)
-        last[its_rows[later]] = unit[later]
-    return last
+    op = take_or(lanes.op, np.where(waited_later, waited_unit, unit))
+    return Blocking(syncs.call, syncs.call, kinds, lane, syncs.event, op, np.full(op.size, -1))
 
 
 def _spins(trace: Trace, ordering: Ordering) -> Blocking:
@@ -215,7 +195,7 @@ def _launches(trace: Trace, ordering: Ordering) -> Blocking:
     op = np.flatnonzero(is_one_of(trace.ops, "kind", ["kernel"]) & (launch >= 0) & (ints(trace.ops, "graph") < 0))
     after = ints_at(trace.api, "end_ns", launch[op]) >= ends[op]
     for rows in rows_by_key(ints_at(trace.ops, "process", op)).values():
-        if rows.size < LAUNCHES or np.count_nonzero(after[rows]) < MOST * rows.size:
+        if rows.size < MIN_LAUNCHES or np.count_nonzero(after[rows]) < MIN_RETURNED_AFTER * rows.size:
             after[rows] = False
     op = op[after]
     return _blocking("launch", launch[op], lane=ordering.lane_and_position(op)[0], op=op)

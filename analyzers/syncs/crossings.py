@@ -195,7 +195,7 @@ def _learns(ordering: Ordering, lane: int, units: Ints) -> bool:
     """Whether from most of a stream's visits to the next, by host synchronizations, more work of others is complete."""
     lanes, grows = ordering.lanes, np.zeros(max(units.size - 1, 0), dtype=bool)
     here, position = np.full(units.size, lane), np.sort(units) - lanes.first[lane]
-    for other in np.flatnonzero((lanes.process == lanes.process[lane]) & (np.diff(lanes.first) > 0)).tolist():
+    for other in np.flatnonzero((lanes.process == lanes.process[lane]) & lanes.worked()).tolist():
         if other != lane:
             grows |= np.diff(ordering.complete(np.full(units.size, other), here, position)) > 0
     return bool(2 * grows.sum() >= max(grows.size, 1))

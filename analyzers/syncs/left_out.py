@@ -299,7 +299,7 @@ def _given(ordering: Ordering, source: Ints, lane: Ints, unit: Ints, instant: In
     known = np.where(source == ANY, -1, source)
     given = lanes.unit(known, lanes.queued_before(known, instant) - 1)
     rows = np.flatnonzero((source == ANY) & (unit >= 0))
-    for candidate in np.flatnonzero((lanes.thread == -1) & (np.diff(lanes.first) > 0)).tolist() if rows.size else ():
+    for candidate in np.flatnonzero(lanes.worked()).tolist() if rows.size else ():
         asked = rows[(lanes.process[lane[rows]] == lanes.process[candidate]) & (lane[rows] != candidate)]
         which = np.full(asked.size, candidate)
         count = lanes.queued_before(which, instant[asked])
