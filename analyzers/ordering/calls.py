@@ -12,7 +12,8 @@ import pandas as pd
 from analyzers.arrays.groups import as_slice, first_row_of, ordered, rows_by_key
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.ordering.lanes import MIN_NS, UNSEEN, Lanes, find_lanes, take_or
+from analyzers.ordering.columns import Columns
+from analyzers.ordering.lanes import UNSEEN, Lanes, find_lanes, take_or
 from analyzers.trace.columns import at_codes, codes, ints, ints_at, is_one_of, narrowed, squeezed, stored
 from analyzers.trace.tables import Trace
 
@@ -65,7 +66,7 @@ def match_calls(trace: Trace, calls: Ints, frame: pd.DataFrame) -> Ints:
     return first_row_of(owner, ids, ints(frame, "process"), ints(frame, "correlation"))
 
 
-class Calls(msgspec.Struct, frozen=True):
+class Calls(Columns, frozen=True):
     """Host calls of one kind, in order of time; -1 is unknown.
 
     `call` is the row in `Trace.api`, `sync` that in `Trace.syncs`, `host` the lane of the calling thread, `lane` the
@@ -83,11 +84,6 @@ class Calls(msgspec.Struct, frozen=True):
     event: Ids
     event_sync: Ids
     correlation: Ids
-
-    @property
-    def size(self) -> int:
-        """How many calls."""
-        return self.call.size
 
 
 class HostCalls(msgspec.Struct, frozen=True, dict=True):
@@ -125,73 +121,47 @@ class HostCalls(msgspec.Struct, frozen=True, dict=True):
 
 def host_calls(trace: Trace) -> HostCalls:
     """Collect records, stream waits and host synchronizations of a trace, without those of a graph under capture."""
-    found = {kind: _outside_captures(trace, calls_of_kind(trace, kind)) for kind in ("record", "wait")}
+    records, waits = (_outside_captures(trace, calls_of_kind(trace, kind)) for kind in ("record", "wait"))
     blocking = calls_of_kind(trace, *BLOCKING)
-    all_calls = np.concatenate([*found.values(), blocking])
-    lanes = find_lanes(trace, *(ints_at(trace.api, column, all_calls) for column in ("process", "thread")))
+    every = np.concatenate([records, waits, blocking])
+    lanes = find_lanes(trace, *(ints_at(trace.api, column, every) for column in ("process", "thread")))
     code, names = codes(trace.api, "name")
     kinds = np.array([BLOCKING.index(kind) if (kind := call_kind(name)) in BLOCKING else -1 for name in names], np.int8)
-    waits_without_call = _waits_without_call(trace)
     return HostCalls(
         lanes=lanes,
-        records=_calls(trace, lanes, found["record"], trace.records),
-        waits=_calls(trace, lanes, found["wait"], trace.syncs, waits_without_call),
+        records=_calls(trace, lanes, records, trace.records),
+        waits=_calls(trace, lanes, waits, trace.syncs),
         syncs=_calls(trace, lanes, blocking, trace.syncs),
         kind=kinds[code[blocking]],
     )
 
 
-def _calls(trace: Trace, lanes: Lanes, calls: Ints, frame: pd.DataFrame, without_call: Ints | None = None) -> Calls:
-    """Calls with the columns that `frame` (syncs or records) has of them, and its rows `without_call`."""
-    without_call = np.empty(0, np.int64) if without_call is None else without_call
+def _calls(trace: Trace, lanes: Lanes, calls: Ints, frame: pd.DataFrame) -> Calls:
+    """Calls with the columns that `frame` (syncs or records) has of them."""
     row = np.full(calls.size, -1, np.int64)
     at = match_calls(trace, calls, frame)
     row[at[at >= 0]] = np.flatnonzero(at >= 0)
-    row = np.concatenate([row, without_call])
-    call = np.concatenate([calls, np.full(without_call.size, -1)])
 
     def stated(column: str) -> Ints:
         return take_or(stored(frame, column), row).astype(np.int64, copy=False)
 
-    def of_call(column: str) -> Ints:
-        found = np.full(row.size, -1, np.int64)
-        found[: calls.size] = ints_at(trace.api, column, calls)
-        if without_call.size and column in frame:
-            found[calls.size :] = ints_at(frame, column, without_call)
-        return found
-
-    process, context, start = of_call("process"), stated("context"), of_call("start_ns")
-    lane = lanes.of_streams(process, context, stated("stream"))
-    host = np.where(call >= 0, lanes.of_threads(process, of_call("thread")), -1)
+    process, context = ints_at(trace.api, "process", calls), stated("context")
     columns = {
-        "call": call,
+        "call": calls,
         "sync": row,
         "process": process,
-        "host": host,
-        "start_ns": start,
-        "end_ns": of_call("end_ns"),
+        "host": lanes.of_threads(process, ints_at(trace.api, "thread", calls)),
         "context": context,
-        "lane": lane,
+        "lane": lanes.of_streams(process, context, stated("stream")),
         "event": stated("event"),
         "event_sync": stated("event_sync"),
-        "correlation": of_call("correlation"),
+        "correlation": ints_at(trace.api, "correlation", calls),
     }
-    if without_call.size:
-        order = ordered(start)
-        columns = {name: values[order] for name, values in columns.items()}
     return Calls(
-        **{
-            name: squeezed(values if name in ("start_ns", "end_ns") else narrowed(values, "id"))
-            for name, values in columns.items()
-        }
+        start_ns=squeezed(ints_at(trace.api, "start_ns", calls)),
+        end_ns=squeezed(ints_at(trace.api, "end_ns", calls)),
+        **{name: squeezed(narrowed(values, "id")) for name, values in columns.items()},
     )
-
-
-def _waits_without_call(trace: Trace) -> Ints:
-    """Rows of `Trace.syncs` that are stream waits and whose call the capture lacks."""
-    rows = np.flatnonzero(is_one_of(trace.syncs, "kind", ["stream_wait"]))
-    calls = calls_of_kind(trace, "wait", *BLOCKING, "query")
-    return rows[match_calls(trace, calls, trace.syncs[["process", "correlation"]].take(rows)) < 0]
 
 
 def _outside_captures(trace: Trace, calls: Ints) -> Ints:
@@ -241,67 +211,44 @@ class Launches:
 
     def __init__(self, lanes: Lanes) -> None:
         unit = ordered(lanes.launcher, lanes.enqueue_ns)
-        self._start = lanes.enqueue_ns[unit]
-        self._unit, self._lane = unit.astype(np.int32), lanes.lane_of_unit()[unit]
+        self._lanes, self._start, self._unit = lanes, lanes.enqueue_ns[unit], unit.astype(np.int32)
         self._first = np.cumsum(np.bincount(lanes.launcher + 1, minlength=lanes.size + 1))
 
     def of(self, host: int) -> tuple[Ids, Ints]:
-        """Lane and start of each launch of a host lane."""
+        """Unit and start of each launch of a host lane."""
         low, high = self._first[host], self._first[host + 1]
-        return self._lane[low:high], self._start[low:high]
-
-    def units(self, host: int) -> Ids:
-        """Unit of each launch of a host lane."""
-        return self._unit[self._first[host] : self._first[host + 1]]
+        return self._unit[low:high], self._start[low:high]
 
     def neighbours(self, host: Ints, instant: Ints) -> tuple[Ints, Ints]:
         """The units each host lane launched last before each instant, and first after it; -1 where there is none."""
         before, after = np.full((2, host.size), -1, np.int64)
         for (host_lane,), rows in rows_by_key(host).items():
             if host_lane >= 0:
-                units, here = np.pad(self.units(host_lane), 1, constant_values=-1), as_slice(rows)
-                at = search(self.of(host_lane)[1], instant[here])
+                (units, start), here = self.of(host_lane), as_slice(rows)
+                units, at = np.pad(units, 1, constant_values=-1), search(start, instant[here])
                 before[here], after[here] = units.take(at), units.take(at + 1)
         return before, after
 
-    def neighbour(self, host: Ints, instant: Ints, *, after: bool) -> Ints:
-        """The unit each host lane launched last before each instant, or first after it; -1 where there is none."""
-        return self.neighbours(host, instant)[after]
+    def before(self, host: Ints, instant: Ints) -> Ints:
+        """The unit each host lane launched last before each instant; -1 where there is none."""
+        return self.neighbours(host, instant)[0]
 
-    def last_start(self, host: int, instant: Ints) -> Ints:
-        """Start of a host lane's last launch before each instant."""
-        start = self.of(host)[1]
-        return take_or(start, search(start, instant) - 1, MIN_NS)
+    def after(self, host: Ints, instant: Ints) -> Ints:
+        """The unit each host lane launched first at or after each instant; -1 where there is none."""
+        return self.neighbours(host, instant)[1]
 
-    def last_lane(self, host: Ints, instant: Ints, wanted: Mask) -> Ints:
-        """Of the wanted lanes, the one each host lane launched on last before each instant; -1 where there is none."""
-        last_lane = np.full(host.size, -1, np.int64)
-        for (host_lane,), rows in rows_by_key(host).items():
-            if host_lane >= 0:
-                lane, start = self.of(host_lane)
-                if not wanted.all():
-                    kept = wanted[lane]
-                    lane, start = lane[kept], start[kept]
-                at = search(start, instant[rows]) - 1
-                last_lane[rows] = take_or(lane, at)
-        return last_lane
-
-    def visits(self, host: int, communication: Mask, home: int, at_home: Ints) -> tuple[Ints, Ints]:
-        """The computing streams a host lane launched on, one after another: lane and first launch of each visit.
-
-        The thread counts as back at its home stream at the instants `at_home`, too.
-        """
-        lane, start = self.of(host)
-        computes = ~communication[lane]
-        lane, start = lane[computes], start[computes]
-        at_home = np.sort(at_home)
-        at = np.searchsorted(start, at_home, side="right")
-        lane, start = np.insert(lane, at, home), np.insert(start, at, at_home)
-        new = np.append(True, lane[1:] != lane[:-1])
-        return lane[new], start[new]
+    @cached_property
+    def computed_on(self) -> Ids:
+        """For each unit the computing stream that its thread had launched on last by then; -1 where there is none."""
+        lane, host = self._lanes.lane_of_unit()[self._unit], self._lanes.launcher[self._unit]
+        last = np.maximum.accumulate(np.where(self._lanes.communication[lane], -1, np.arange(lane.size)))
+        last[last < self._first[host]] = -1
+        found = np.empty(lane.size, np.int32)
+        found[self._unit] = take_or(lane, last)
+        return found
 
 
-def homes(trace: Trace, calls: HostCalls, wait_lane: Ints, outside: Mask, launches: Launches) -> Ints:
+def home_streams(trace: Trace, calls: HostCalls, wait_lane: Ints, own: Mask) -> Ids:
     """For each host lane its home stream, the one it comes back to; -1 where the trace does not show it.
 
     That is a stream which runs nothing itself, if the thread makes one wait; else the context's default stream, if the
@@ -311,35 +258,26 @@ def homes(trace: Trace, calls: HostCalls, wait_lane: Ints, outside: Mask, launch
     Parameters
     ----------
     wait_lane : the lane that each of `calls.waits` makes wait.
-    outside : those waits that no communication library made for itself.
+    own : those waits that a communication library made for itself.
     """
-    lanes, home = calls.lanes, np.full(calls.lanes.size, -1, np.int64)
-    default = _default_lanes(trace, lanes)
+    lanes, home = calls.lanes, np.full(calls.lanes.size, -1, np.int32)
+    default = lanes.of_rows(trace.streams, trace.streams["default"].to_numpy() == 1)
     by_process: dict[int, int] = {}
     for host in np.flatnonzero(lanes.is_host()):
-        lane, _ = launches.of(int(host))
-        launched_on = (np.bincount(lane, minlength=lanes.size) > 0) & ~lanes.communication
-        waiting = wait_lane[(calls.waits.host == host) & outside & (wait_lane >= 0)]
-        unseen_waiting = waiting[lanes.stream[waiting] == UNSEEN]
-        waited = np.bincount(waiting, minlength=lanes.size) > 0
-        preferred = np.flatnonzero(default & (launched_on | waited))
-        if unseen_waiting.size:
-            home[host] = unseen_waiting[0]
-        elif preferred.size:
-            home[host] = preferred[0]
+        launched_on, waits = np.zeros((2, lanes.size), dtype=bool)
+        launched_on[lanes.lane_of_unit()[calls.launches.of(int(host))[0]]] = True
+        launched_on &= ~lanes.communication
+        waits[wait_lane[(calls.waits.host == host) & ~own & (wait_lane >= 0)]] = True
+        unseen = np.flatnonzero(waits & (lanes.stream == UNSEEN))
+        defaults = np.flatnonzero(default & (launched_on | waits))
+        if unseen.size:
+            home[host] = unseen[0]
+        elif defaults.size:
+            home[host] = defaults[0]
         elif launched_on.any():
-            home[host] = min(np.flatnonzero(launched_on), key=lambda each: int(lanes.stream[each]))
+            home[host] = min(np.flatnonzero(launched_on), key=lambda lane: int(lanes.stream[lane]))
         if home[host] >= 0:
             by_process.setdefault(int(lanes.process[host]), int(home[host]))
     for host in np.flatnonzero(lanes.is_host() & (home < 0)):
         home[host] = by_process.get(int(lanes.process[host]), -1)
     return home
-
-
-def _default_lanes(trace: Trace, lanes: Lanes) -> Mask:
-    """Lanes that are their context's default stream."""
-    default = np.zeros(lanes.size, dtype=bool)
-    rows = trace.streams[trace.streams["default"].to_numpy() == 1]
-    found = lanes.of_streams(ints(rows, "process"), ints(rows, "context"), ints(rows, "stream"))
-    default[found[found >= 0]] = True
-    return default

@@ -24,22 +24,27 @@ from analyzers.arrays.groups import distinct, ordered, rows_by_key, run_heads
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.calls import Calls, Launches
+from analyzers.ordering.columns import Columns
 from analyzers.ordering.lanes import Lanes, take_or
 from analyzers.ordering.links import LinkedCalls, Links
-from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of
 from analyzers.trace.tables import Trace
 
 EDGE_KINDS = ("event", "host", "launch", "default")
 
 
-class Learned(msgspec.Struct, frozen=True):
+class Edges(Columns, frozen=True):
     """What nodes learn, one row an edge.
 
-    That is that the first `source_position` units of lane `source` are complete, and all that `source` knew at host
-    instant `source_instant_ns`. `kind` is an index in `EDGE_KINDS`; `record` and `call` are rows of `Trace.api` (-1
-    none): the event record, and the wait or synchronization; `exact` is False where the edge is inferred.
+    The point of `lane` at host instant `instant_ns`, `position` units in, learns that the first `source_position` units
+    of lane `source` are complete, and all that `source` knew at host instant `source_instant_ns`. `kind` is an index in
+    `EDGE_KINDS`; `record` and `call` are rows of `Trace.api` (-1 none): the event record, and the wait or
+    synchronization; `exact` is False where the edge is inferred.
     """
 
+    lane: Ids
+    instant_ns: Ints
+    position: Ids
     source: Ids
     source_instant_ns: Ints
     source_position: Ids
@@ -47,24 +52,6 @@ class Learned(msgspec.Struct, frozen=True):
     record: Ids
     call: Ids
     exact: Mask
-
-    @property
-    def size(self) -> int:
-        """How many edges."""
-        return self.source.size
-
-
-class Edges(Learned, frozen=True):
-    """Edges with where it is learned: the point of `lane` at host instant `instant_ns`, `position` units in."""
-
-    lane: Ids
-    instant_ns: Ints
-    position: Ids
-
-
-def join(parts: list[Edges]) -> Edges:
-    """All the edges of several parts."""
-    return Edges(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in Edges.__struct_fields__})
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -97,20 +84,14 @@ class Graph:
     """
 
     def __init__(self, lanes: Lanes, edges: Edges) -> None:
-        order = ordered(edges.lane, edges.position, edges.instant_ns)
-        columns = {name: getattr(edges, name) for name in Edges.__struct_fields__}
-        del edges  # which mostly nobody else holds: each column gives its memory to the next one in order
-        for name in columns:
-            columns[name] = columns[name][order]
-        del order
-        keys = tuple(columns.pop(name) for name in ("lane", "position", "instant_ns"))
-        self.lanes, self.edges = lanes, Learned(**columns)
-        self._edge_ends: Ids = np.append(np.flatnonzero(run_heads(*keys)), columns["source"].size).astype(np.int32)
+        edges = edges.take(ordered(edges.lane, edges.position, edges.instant_ns))
+        keys = edges.lane, edges.position, edges.instant_ns
+        self.lanes, self.edges = lanes, edges
+        self._edge_ends: Ids = np.append(np.flatnonzero(run_heads(*keys)), edges.size).astype(np.int32)
         self.edge_first = self._edge_ends[:-1]
         self.lane, self.position, self.instant_ns = (key[self.edge_first] for key in keys)
         self.first = np.searchsorted(self.lane, np.arange(lanes.size + 1))
-        del keys
-        self.source_node: Ids = self.last_before(self.edges.source, self.edges.source_instant_ns).astype(np.int32)
+        self.source_node: Ids = self.last_before(edges.source, edges.source_instant_ns).astype(np.int32)
         self._tells: Mask | None = None
         self._known: dict[int, Known] = {}
         starts = np.searchsorted(lanes.process, distinct(lanes.process))
@@ -154,6 +135,12 @@ class Graph:
             self._known[lane] = self._solve(lane)
         return self._known[lane]
 
+    def first_knowing(self, lane: int, source: int, count: Ints) -> Ints:
+        """The first node of a lane that knows so many of a source's units complete, -1 where there is none."""
+        low, high = self.first[lane], self.first[lane + 1]
+        node = low + np.searchsorted(self.known(source).of_lane(low, high), count)
+        return np.where(node < high, node, -1)
+
     def _solve(self, lane: int) -> Known:
         part = int(np.searchsorted(self._bounds, lane, side="right")) - 1
         lanes = slice(self._bounds[part], self._bounds[part + 1] + 1)
@@ -185,17 +172,17 @@ class Graph:
 
 # Make the edges of the happens-before graph out of host calls and launches.
 
-_ENDS = (("target", "pageable"), ("source", "pinned"))
-
 
 def all_edges(trace: Trace, linked: LinkedCalls) -> Edges:
     """Every edge that a trace shows."""
     lanes, waits, records = linked.calls.lanes, linked.calls.waits, linked.calls.records
-    learned = join([_event_syncs(linked), _stream_syncs(linked), _device_syncs(linked), _blocking_copies(trace, lanes)])
+    learned = Edges.stack(
+        [_event_syncs(linked), _stream_syncs(linked), _device_syncs(linked), _blocking_copies(trace, lanes)]
+    )
     learned_ns = {lane: distinct(learned.instant_ns[rows]) for (lane,), rows in rows_by_key(learned.lane).items()}
     launches = _launches(lanes, linked.calls.launches, learned_ns)
     queued = _enqueued(lanes, waits, linked.wait_lane, learned_ns), _enqueued(lanes, records, records.lane, learned_ns)
-    return join([_waits(linked), learned, launches, *queued, _default_stream(trace, linked)])
+    return Edges.stack([_waits(linked), learned, launches, *queued, _default_stream(trace, linked)])
 
 
 def _edges(kind: str, lane: Ints, instant_ns: Ints, source: Ints, source_instant_ns: Ints, **more: Any) -> Edges:
@@ -259,7 +246,7 @@ def _device_syncs(linked: LinkedCalls) -> Edges:
     is_device_sync = linked.calls.is_kind("device") & (syncs.host >= 0)
     rows: list[Ints] = []
     sources: list[Ints] = []
-    streams = np.flatnonzero((lanes.thread == -1) & (np.diff(lanes.first) > 0))
+    streams = np.flatnonzero(lanes.worked())
     for (process, context), of_context in rows_by_key(syncs.process, syncs.context).items():
         of_context = of_context[is_device_sync[of_context]]
         context_streams = streams[lanes.process[streams] == process]
@@ -286,32 +273,26 @@ def _blocking_copies(trace: Trace, lanes: Lanes) -> Edges:
         ["Memcpy" in name and "Async" not in name and not name.startswith("ur") for name in names] + [False], dtype=bool
     )
     to_host = is_one_of(trace.ops, "copy", ["DtoH", "HtoH"])
-    pageable, pinned = (is_one_of(trace.ops, f"{end}_memory", [kind]) for end, kind in _ENDS)
+    pageable = is_one_of(trace.ops, "target_memory", ["pageable"])
+    pinned = is_one_of(trace.ops, "source_memory", ["pinned"])
     launch = ints(trace.ops, "launch")
     copies = np.flatnonzero(is_one_of(trace.ops, "kind", ["memcpy"]) & (launch >= 0))
     done_on_return = is_synchronous[code[launch[copies]]] & (to_host | pinned)[copies] | (to_host & pageable)[copies]
     copies = copies[done_on_return]
     call = launch[copies]
     unit = lanes.unit_of_op[copies]
-    host, lane = lanes.launcher[unit], lanes.lane_of_unit()[unit]
-    source_position = unit - lanes.first[lane] + 1
-    return _edges(
-        "host",
-        host,
-        ints(trace.api, "end_ns")[call],
-        lane,
-        lanes.enqueue_ns[unit] + 1,
-        source_position=source_position,
-        call=call,
-    )
+    lane, returned_ns = lanes.lane_of_unit()[unit], ints_at(trace.api, "end_ns", call)
+    count = unit - lanes.first[lane] + 1
+    queued_ns = lanes.enqueue_ns[unit] + 1
+    return _edges("host", lanes.launcher[unit], returned_ns, lane, queued_ns, source_position=count, call=call)
 
 
 def _launches(lanes: Lanes, launches: Launches, learned_ns: Mapping[int, Ints]) -> Edges:
     """A stream learns what the launching thread knows, at the first unit queued there since the thread learned it."""
     knows = np.zeros(lanes.op.size, np.int64)
     for thread, instants in learned_ns.items():
-        _, queued_ns = launches.of(thread)
-        knows[launches.units(thread)] = search(instants, queued_ns, "right")
+        units, queued_ns = launches.of(thread)
+        knows[units] = search(instants, queued_ns, "right")
     units = np.flatnonzero(knows > 0)
     lane, host = lanes.lane_of_unit()[units], lanes.launcher[units]
     fresh = _first_since(lane, host, knows[units])
@@ -342,12 +323,14 @@ def _first_since(lane: Ints, host: Ints, knows: Ints) -> Ints:
 def _default_stream(trace: Trace, linked: LinkedCalls) -> Edges:
     """The legacy default stream waits for every blocking stream of its context, and each of those for it."""
     lanes, found = linked.calls.lanes, [_edges("default", *([np.empty(0, np.int64)] * 4))]
-    blocking, default = _stream_flags(trace, lanes)
+    blocking, default = (
+        lanes.of_rows(trace.streams, trace.streams[kind].to_numpy() == 1) for kind in ("blocking", "default")
+    )
     for default_lane in np.flatnonzero(default):
         same_context = (lanes.process == lanes.process[default_lane]) & (lanes.context == lanes.context[default_lane])
         for other in np.flatnonzero(blocking & same_context & ~default):
             found += [_behind(linked, int(default_lane), int(other)), _behind(linked, int(other), int(default_lane))]
-    return join(found)
+    return Edges.stack(found)
 
 
 def _behind(linked: LinkedCalls, lane: int, source: int) -> Edges:
@@ -371,25 +354,9 @@ def _queued(linked: LinkedCalls, lane: int) -> Ints:
     return distinct(np.concatenate([work, records, waits]))
 
 
-def _stream_flags(trace: Trace, lanes: Lanes) -> tuple[Mask, Mask]:
-    """Which lanes are blocking streams, and which a default stream; unknown ones are taken as torch's, non-blocking."""
-    streams = trace.streams
-    found = lanes.of_streams(ints(streams, "process"), ints(streams, "context"), ints(streams, "stream"))
-    flags = []
-    for column in ("blocking", "default"):
-        flag = np.zeros(lanes.size, dtype=bool)
-        flag[found[(found >= 0) & (streams[column].to_numpy() == 1)]] = True
-        flags.append(flag)
-    return flags[0], flags[1]
-
-
 def known_streams(streams: pd.DataFrame, lanes: Lanes) -> Mask:
     """Lanes of streams that `Trace.streams` calls blocking, not blocking or default."""
-    known = np.zeros(lanes.size, dtype=bool)
-    found = lanes.of_streams(ints(streams, "process"), ints(streams, "context"), ints(streams, "stream"))
-    stated = (streams["blocking"].to_numpy() >= 0) | (streams["default"].to_numpy() == 1)
-    known[found[stated & (found >= 0)]] = True
-    return known
+    return lanes.of_rows(streams, (streams["blocking"].to_numpy() >= 0) | (streams["default"].to_numpy() == 1))
 
 
 # Behind which ops was an op queued, and through which event?
@@ -435,26 +402,16 @@ class LatestWaits:
                 break
             value[chained] = passed_on
         self._best: Ids = best.astype(np.int32)
-        begins = np.zeros(lanes.op.size + 1, dtype=bool)
-        begins[lanes.first[:-1]] = True
-        self._begins = begins[:-1]  # which units are the first of their lane
         # Each lane has a place for every unit, and one behind the last; of nodes at one place the last counts.
         self._last_node: Ids = np.full(lanes.op.size + lanes.size, -1, np.int32)
         self._last_node[self._place(graph.lane, graph.position)] = np.arange(graph.lane.size, dtype=np.int32)
 
     def of(self, lane: Ints, position: Ints) -> Released:
         """What the units at these positions of these lanes had to wait for."""
+        lanes = self._graph.lanes
         node = np.where(lane >= 0, self._last_node[self._place(lane, position)], -1)
-        return self._behind(self._graph.lanes.unit(lane, position - 1), node)
-
-    def of_units(self, unit: Ids, lane: Ids) -> Released:
-        """What units, each of this lane, had to wait for."""
-        return self._behind(np.where(self._begins.take(unit), -1, unit - 1), self._last_node.take(unit + lane))
-
-    def _behind(self, previous: Ids, node: Ids) -> Released:
-        lanes, rank = self._graph.lanes, take_or(self._best, node, 0)
-        waited = take_or(lanes.op, take_or(self._units, rank - 1))
-        return Released(previous=take_or(lanes.op, previous), waited=waited)
+        waited = take_or(self._units, take_or(self._best, node, 0) - 1)
+        return Released(take_or(lanes.op, lanes.unit(lane, position - 1)), take_or(lanes.op, waited))
 
     def _place(self, lane: Ints, position: Ints) -> Ints:
         lanes = self._graph.lanes

@@ -7,15 +7,14 @@ before other work ended did not wait for it. In order of trust:
 1. a wait right after a record on its thread, with no launch between, waits for that record (not where a communication
    library recorded for itself, and the wait came after its call);
 2. else for the record that its event's number says, where the capture numbers events as they are made, and each is
-   recorded once: the waits of 1 tell (see `by_numbers`);
-3. else for the last earlier record of its event id;
-4. else for the record of another wait for its event, elsewhere in the program, that the times allow;
-5. else for the last earlier record of its thread that no wait claimed by 1, that is of no other event, and that the
+   recorded once: the waits of 1 tell (see `Inference.numbered`);
+3. else for the record of another wait for its event, elsewhere in the program, that the times allow;
+4. else for the last earlier record of its thread that no wait claimed by 1, that is of no other event, and that the
    times allow.
 
 One thread records at 10 and 20 ns, and makes stream 25 wait at 21 and 40 ns, with a launch at 30. The wait at 21
 comes right after the record at 20: that is its record, by 1. The wait at 40 has the launch before it, and no event
-id: the record at 20 is claimed, so it takes the one at 10, by 5, if what was queued there by 10 had ended when the
+id: the record at 20 is claimed, so it takes the one at 10, by 4, if what was queued there by 10 had ended when the
 first op that stream 25 was given after 40 started. Had that op started earlier, the wait would stay unknown.
 
 The stream of a record nobody names, when a wait follows at once: of the streams that run computation, where a
@@ -31,20 +30,22 @@ from functools import cached_property
 
 import numpy as np
 
-from analyzers.arrays.groups import group_numbers, occurrence, ordered, rows_by_key, run_heads
+from analyzers.arrays.groups import first_of_each, group_numbers, label, occurrence, rows_by_key, run_heads
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.ordering.calls import Calls, HostCalls, communication_around, homes
+from analyzers.ordering.calls import Calls, HostCalls, communication_around
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
-from analyzers.ordering.numbers import by_numbers
 from analyzers.ordering.places import Places
+from analyzers.trace.columns import codes
 from analyzers.trace.tables import Trace
 
 AT_ONCE_NS = 10_000  # from the end of the work that a stream waited for to the begin of its own
-CANDIDATES = 16  # how many unclaimed records back a lone wait is searched for
-LONE = 0.1  # share of records and waits that are not in pairs, which leaves a program its habit; or a single one
-TURNS = 3  # at least, of a program, for times to say more than the order of calls
-IN_A_ROW = 4  # so many waits that one stream takes in a row are told apart by times
+MAX_RECORDS_BACK = 16  # unclaimed records that a lone wait is searched for
+MAX_LONE_CALLS = (
+    0.1  # share of records and waits that are not in pairs, which leaves a program its habit; or a single one
+)
+MIN_TURNS = 3  # of a program, for times to say more than the order of calls
+MIN_ANCHORS = 3  # waits right behind their records, for the numbers of events to say anything
 
 
 class Inference:
@@ -54,7 +55,8 @@ class Inference:
     ----------
     waiting : the lane that each of `calls.waits` makes wait, and how many units it had been given by then.
     around : the communication call that each wait lies inside, -1 none.
-    known : the waits that need no guess, and `claimed` the records that those wait for.
+    home : the home stream of each host lane.
+    stated : the waits that need no guess, and `claimed` the records that those wait for.
     """
 
     def __init__(
@@ -64,19 +66,18 @@ class Inference:
         places: Places,
         waiting: tuple[Ints, Ids],
         around: Ints,
-        known: Mask,
+        home: Ids,
+        stated: Mask,
         claimed: Ints,
     ) -> None:
-        self.places = places
+        self.places, self.home = places, home
         self.lanes, self.records, self.calls = calls.lanes, calls.records, calls
         self.wait_lane, self.wait_position = waiting
-        self.around, self.known = around, known
+        self.around, self.stated = around, stated
         self.around_record = communication_around(trace, calls.lanes, calls.records.host, calls.records.start_ns)
-        self.launches = calls.launches
-        self.home = homes(trace, calls, self.wait_lane, around < 0, self.launches)
+        self.record_name = codes(trace.api, "name")[0][calls.records.call]
         self.pair = self._pairs()
         self.place, self.number, self.records_there = self._numbers()
-        self.numbered = by_numbers(trace, self.records, calls.waits, self.pair)
         self.claimed = np.zeros(self.records.size, dtype=bool)
         self.claimed[self.pair[self.pair >= 0]] = True
         self.claimed[claimed[claimed >= 0]] = True
@@ -98,10 +99,11 @@ class Inference:
         record[refuted] = -1
         taken = np.flatnonzero(shared >= 0)
         record[taken], source[taken] = record[shared[taken]], source[shared[taken]]
-        unlinked = (record < 0) & ~self.known & (self.wait_lane >= 0)
+        unlinked = (record < 0) & ~self.stated & (self.wait_lane >= 0)
         unlinked[refuted[self.in_pairs[refuted]]] = False  # for the record right before them, wherever that was made
-        told = np.flatnonzero(unlinked & (self.numbered >= 0))
-        lane, told_record = self._recorded_on(self.numbered[told]), self.numbered[told]
+        numbered = self.numbered
+        told = np.flatnonzero(unlinked & (numbered >= 0))
+        told_record, lane = numbered[told], self._recorded_on(numbered[told])
         fits = self._in_time(lane, self.records.start_ns[told_record], self._starts[told])
         record[told[fits]], source[told[fits]] = told_record[fits], lane[fits]
         self.claimed[told_record[fits]] = True
@@ -124,7 +126,7 @@ class Inference:
         """For each wait the record right before it on its thread, -1 where there is none."""
         waits, records = self.calls.waits, self.records
         pair = np.full(waits.size, -1, np.int64)
-        by_host = rows_by_key(records.host)
+        by_host, launched = rows_by_key(records.host), self._last_launch(self.calls.launches_by_wait[0])
         for (host,), rows in rows_by_key(waits.host).items():
             thread_records = by_host.get((host,))
             if host < 0 or thread_records is None:
@@ -134,13 +136,45 @@ class Inference:
             # Several waits may follow one record: those for the first one's event wait for it.
             nearest = np.maximum.accumulate(np.where(run_heads(at), np.arange(at.size), 0))
             same_event = waits.event[rows] == waits.event[rows][nearest]
-            allowed = (at >= 0) & same_event & (self.launches.last_start(host, waits.start_ns[rows]) < start)
+            allowed = (at >= 0) & same_event & (launched[rows] < start)
             record_inside = self.around_record[record]
             allowed &= (record_inside < 0) | (record_inside == self.around[rows])
             record_event = records.event[record]
             allowed &= (record_event < 0) | (waits.event[rows] < 0) | (record_event == waits.event[rows])
             pair[rows] = np.where(allowed, record, -1)
-        return np.where(self.known, -1, pair)
+        return np.where(self.stated, -1, pair)
+
+    @property
+    def numbered(self) -> Ints:
+        """The record that each wait is for by the number of its event; -1 where that tells nothing.
+
+        CUDA's tools count the events of a process, and PyTorch makes an event when it first records it. In a program
+        that records each of its events once, the n-th event after another one is therefore that of the n-th record
+        after its record:
+
+            record at 10   record at 20   record at 30
+            |-> wait for event 71         |-> wait for event 73       a later wait for event 72 is for the record at 20
+
+        Waits right behind their records tell whether a program is like that: the number of each is as far ahead of its
+        record's as that of any other. Frameworks and libraries record in calls of different names, which count apart.
+        """
+        waits, records, found = self.calls.waits, self.records, np.full(self.calls.waits.size, -1, np.int64)
+        with_event = np.flatnonzero(waits.event >= 0)
+        first = np.zeros(waits.size, dtype=bool)
+        first[with_event[first_of_each(label(waits.process[with_event], waits.event[with_event]))]] = True
+        anchors = (self.pair >= 0) & (waits.event >= 0)
+        for (process, _), made in rows_by_key(records.process, self.record_name).items():
+            number = np.full(records.size + 1, -1, np.int64)
+            number[made] = np.arange(made.size)
+            telling = np.flatnonzero(anchors & (waits.process == process) & (number[self.pair] >= 0))
+            ahead = waits.event[telling] - number[self.pair[telling]]
+            if telling.size < MIN_ANCHORS or np.any(ahead != ahead[0]):
+                continue
+            at = waits.event - ahead[0]
+            told = first & (waits.process == process) & (at >= 0) & (at < made.size)
+            told[told] = records.start_ns[made[at[told]]] < waits.start_ns[told]
+            found[told] = made[at[told]]
+        return found
 
     def _numbers(self) -> tuple[Ints, Ints, Ints]:
         """For each wait its place, and which of how many records its own is of those made since the launch before it.
@@ -173,7 +207,7 @@ class Inference:
         out |= ~self._in_time(source, recorded_ns, self._starts)
         same = use[1:] == use[:-1]
         first, later = rows[:-1][same], rows[1:][same]
-        fits = ~self.known[later] & out[later] & ~out[first] & (record[first] >= 0) & (source[first] != lane[later])
+        fits = ~self.stated[later] & out[later] & ~out[first] & (record[first] >= 0) & (source[first] != lane[later])
         fits &= self._in_time(source[first], recorded_ns[first], self._starts[later])
         shared[later[fits]] = first[fits]
         return shared
@@ -185,7 +219,7 @@ class Inference:
         recorded_ns, inside_library = self.records.start_ns[record], self.around[rows] >= 0
         home, is_communication = self.home[host], (lane >= 0) & lanes.communication[lane]
         last = self._launched_on_before(record)
-        computing = self.launches.last_lane(host, recorded_ns, ~lanes.communication)
+        computing = take_or(self.calls.launches.computed_on, self.calls.launches_by_record[0][record])
         source = np.where(is_communication, np.where(computing >= 0, computing, home), home)
         not_in_time = ~is_communication & (lane != home) & ~self._in_time(source, recorded_ns, self._starts[rows])
         source[not_in_time] = computing[not_in_time]
@@ -215,63 +249,64 @@ class Inference:
         """
         lanes, lane = self.lanes, self.wait_lane[rows]
         times = _Times(self, rows, recorded_ns, guess)
-        candidates = np.flatnonzero((lanes.thread == -1) & (np.diff(lanes.first) > 0))
         idle = np.diff(lanes.first)[guess] == 0  # no times speak of a stream that runs nothing
         kept = times.kept & ~times.idle
         source = np.where(idle | kept | (guess == lane), guess, -1)
         open_rows = ~idle & ~kept
-        for _ in range(IN_A_ROW):
-            if not open_rows.any():
-                break
-            best, support, left = (
-                np.full(rows.size, -1, np.int64),
-                np.zeros(rows.size, np.int64),
-                np.zeros(rows.size, np.int64),
-            )
-            for candidate in candidates.tolist():
-                out, at_once, worked = times.of_candidate(candidate)
-                held = np.where(open_rows & times.idle, guess, source) == candidate
-                taken = np.bincount(times.slot, held)[times.slot] > 0
-                possible = open_rows & ~out & ~taken & (lane != candidate)
-                left += possible & worked
-                better = possible & (at_once > support)
-                last_left = possible & worked & (support == 0) & (best < 0)
-                best[better | last_left] = candidate
-                support[better] = at_once[better]
-            only = (left == 1) & (guess != lane) & self.in_pairs[rows] & ~times.idle
-            found = open_rows & (best >= 0) & (np.where(times.idle, 2 * support >= times.turns, support > 0) | only)
-            if not found.any():
-                break
-            mine = times.first_of(found, best, support)
-            source[mine] = best[mine]
-            open_rows &= ~mine
+        best, support = np.full(rows.size, -1, np.int64), np.zeros(rows.size, np.int64)
+        possible_streams = np.zeros(rows.size, np.int64)
+        for candidate in np.flatnonzero(lanes.worked()).tolist():
+            out, at_once, worked = times.of(candidate)
+            taken = np.where(open_rows & times.idle, guess, source) == candidate
+            possible = open_rows & ~out & (np.bincount(times.slot, taken)[times.slot] == 0) & (lane != candidate)
+            possible_streams += possible & worked
+            better = possible & (at_once > support)
+            only_one = possible & worked & (support == 0) & (best < 0)
+            best[better | only_one] = candidate
+            support[better] = at_once[better]
+        only = (possible_streams == 1) & (guess != lane) & self.in_pairs[rows] & ~times.idle
+        found = open_rows & (best >= 0) & (np.where(times.idle, 2 * support >= times.turns, support > 0) | only)
+        found = times.first_of(found, best, support)
+        source[found] = best[found]
         # What is left of waits that share a guess may be for one stream after all.
-        return np.where(open_rows & ~times.out, guess, source)
+        return np.where(open_rows & ~found & ~times.out, guess, source)
 
     def _visited(self, rows: Ints, when: Ints) -> Ints:
         """For waits of a home stream: the streams visited since the home stream was last used, one each in turn.
 
         The home stream itself where there are fewer than that.
         """
-        answer, everything = np.full(rows.size, -1, np.int64), np.ones(self.lanes.size, dtype=bool)
+        answer = np.full(rows.size, -1, np.int64)
         hosts, homes = self.calls.waits.host[rows], self.wait_lane[rows]
         turn, length = self._turns(rows)
+        last = self.calls.launches_by_record[0][self.pair[rows]]
         for (host, home), of_host in rows_by_key(hosts, homes).items():
-            launched = self.launches.last_start(host, when[of_host])
-            begins_run = np.append(True, launched[1:] != launched[:-1])  # waits without a launch between are one run
-            run, first = np.cumsum(begins_run) - 1, np.flatnonzero(begins_run)
-            instant = when[of_host[first]]
-            lane, start = self.launches.visits(host, self.lanes.communication, home, instant)
+            begins_run = run_heads(last[of_host])  # waits without a launch between are one run
+            run, instant = np.cumsum(begins_run) - 1, when[of_host[begins_run]]
+            lane, start = self._visits(host, home, instant)
             high = np.searchsorted(start, instant)[run]
             position = np.arange(lane.size + 1)
             after_home = np.maximum.accumulate(np.append(0, np.where(lane == home, position[1:], 0)))[high]
             last_away = np.maximum.accumulate(np.append(-1, np.where(lane != home, position[:-1], -1)))[high]
-            last_any = self.launches.last_lane(hosts[of_host], instant[run], everything)
-            last_away[(last_any >= 0) & self.lanes.communication[last_any]] = -1
+            last_away[take_or(self.lanes.communication, self._lane(last[of_host]), False)] = -1
             at = np.where(length[of_host] == 1, high - 1, after_home + turn[of_host])
             found = take_or(lane, np.where(high > after_home, np.minimum(at, high - 1), last_away))
             answer[of_host] = np.where((high > after_home) & (at >= high), home, found)
         return answer
+
+    def _visits(self, host: int, home: int, at_home: Ints) -> tuple[Ints, Ints]:
+        """The computing streams a host lane launched on, one after another: lane and first launch of each visit.
+
+        The thread counts as back at its home stream at the instants `at_home`, too.
+        """
+        units, start = self.calls.launches.of(host)
+        lane = self._lane(units)
+        computes = ~self.lanes.communication[lane]
+        lane, start, at_home = lane[computes], start[computes], np.sort(at_home)
+        at = np.searchsorted(start, at_home, side="right")
+        lane, start = np.insert(lane, at, home), np.insert(start, at, at_home)
+        new = run_heads(lane)
+        return lane[new], start[new]
 
     def _turns(self, rows: Ints) -> tuple[Ints, Ints]:
         """For waits of a home stream: which of the waits made at their place they are, and of how many."""
@@ -290,14 +325,14 @@ class Inference:
         processes = int(max(waits.process.max(initial=0), records.process.max(initial=0))) + 2  # and -1, an unknown one
         paired = np.zeros(records.size, dtype=bool)
         paired[self.pair[self.pair >= 0]] = True
-        asked = ~self.known & (self.around < 0) & (self.wait_lane >= 0)
+        asked = ~self.stated & (self.around < 0) & (self.wait_lane >= 0)
         habit = np.ones(processes, dtype=bool)
         for process, alone in (
             (waits.process[asked], self.pair[asked] < 0),
             (records.process, ~paired & (self.around_record < 0)),
         ):
             every, lone = (np.bincount(each + 1, minlength=processes) for each in (process, process[alone]))
-            habit &= lone <= np.maximum(1, LONE * every)
+            habit &= lone <= np.maximum(1, MAX_LONE_CALLS * every)
         return habit[waits.process + 1]
 
     def slot(self, rows: Ints) -> Ints:
@@ -307,40 +342,34 @@ class Inference:
         )
 
     def _lone(self, calls: Calls, rows: Ints, deadline: Ints, lane: Ints, out: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
-        """Records for calls without one right before them: by event id, else the last unclaimed one in time.
+        """Records for calls without one right before them: the last unclaimed one in time.
 
         `out` is for each call a record and a lane that it can't have been made on.
         """
         records = self.records
         unclaimed = np.flatnonzero(~self.claimed)
-        lane_of_free, start_of_free = self._recorded_on(unclaimed), records.start_ns[unclaimed]
-        keys = ((records.process, calls.process[rows]), (records.event, calls.event[rows]))
-        group = group_numbers(*(np.concatenate(pair) for pair in keys))
-        by_event = _latest(group[: records.size], records.start_ns, group[records.size :], calls.start_ns[rows])
-        record = np.where(calls.event[rows] >= 0, by_event, -1)
-        source = take_or(records.lane, record)
+        free_lane, free_ns, free_event = (
+            self._recorded_on(unclaimed),
+            *(column[unclaimed] for column in (records.start_ns, records.event)),
+        )
+        record, source = np.full((2, rows.size), -1, np.int64)
         for key in ("host", "process"):
             by_key = rows_by_key(getattr(records, key)[unclaimed])
             for (which,), of_key in rows_by_key(getattr(calls, key)[rows]).items():
                 candidates = by_key.get((which,))
                 if which < 0 or candidates is None:
                     continue
-                at = np.searchsorted(start_of_free[candidates], calls.start_ns[rows[of_key]]) - 1
-                for _ in range(CANDIDATES):
+                at = np.searchsorted(free_ns[candidates], calls.start_ns[rows[of_key]]) - 1
+                for _ in range(MAX_RECORDS_BACK):
                     open_still = (at >= 0) & (record[of_key] < 0)
                     of_key, at = of_key[open_still], at[open_still]
-                    found = candidates[at]
-                    candidate_lane = lane_of_free[found]
-                    allowed = (candidate_lane >= 0) & (candidate_lane != lane[of_key])
-                    allowed &= (records.event[unclaimed[found]] < 0) | (
-                        calls.event[rows[of_key]] < 0
-                    )  # else another event's
-                    allowed &= (unclaimed[found] != out[0][of_key]) | (candidate_lane != out[1][of_key])
-                    allowed &= self._in_time(candidate_lane, start_of_free[found], deadline[of_key])
-                    record[of_key[allowed]], source[of_key[allowed]] = (
-                        unclaimed[found[allowed]],
-                        candidate_lane[allowed],
-                    )
+                    found, event = candidates[at], calls.event[rows[of_key]]
+                    allowed = (free_lane[found] >= 0) & (free_lane[found] != lane[of_key])
+                    allowed &= (free_event[found] < 0) | (event < 0) | (free_event[found] == event)
+                    allowed &= (unclaimed[found] != out[0][of_key]) | (free_lane[found] != out[1][of_key])
+                    allowed &= self._in_time(free_lane[found], free_ns[found], deadline[of_key])
+                    record[of_key[allowed]] = unclaimed[found[allowed]]
+                    source[of_key[allowed]] = free_lane[found[allowed]]
                     at = at - 1
         return record, source
 
@@ -351,16 +380,23 @@ class Inference:
 
     def _launched_on_before(self, record: Ints) -> Ints:
         """The lane that each record's thread launched on last before it; -1 where there is none."""
-        return take_or(self.lanes.lane_of_unit(), self.calls.launches_by_record[0][record])
+        return self._lane(self.calls.launches_by_record[0][record])
+
+    def _lane(self, unit: Ints) -> Ids:
+        return take_or(self.lanes.lane_of_unit(), unit)
+
+    def _last_launch(self, unit: Ints) -> Ints:
+        """When units were launched; always for -1."""
+        return take_or(self.lanes.enqueue_ns, unit, MIN_NS)
 
     def _first_since_launch(self, rows: Ints) -> Mask:
         """Whether its stream took no other wait since the thread last launched anything."""
         waits, first = self.calls.waits, np.ones(rows.size, dtype=bool)
+        launched = self._last_launch(self.calls.launches_by_wait[0][rows])
         for (host, lane), of_pair in rows_by_key(waits.host[rows], self.wait_lane[rows]).items():
             wait_starts = waits.start_ns[(waits.host == host) & (self.wait_lane == lane)]
-            start = waits.start_ns[rows[of_pair]]
-            before = np.append(wait_starts, MIN_NS)[np.searchsorted(wait_starts, start) - 1]
-            first[of_pair] = before < self.launches.last_start(host, start)
+            before = np.append(wait_starts, MIN_NS)[np.searchsorted(wait_starts, waits.start_ns[rows[of_pair]]) - 1]
+            first[of_pair] = before < launched[of_pair]
         return first
 
     @cached_property
@@ -390,19 +426,12 @@ class _Times:
         self.slot, self.number = inference.slot(rows), inference.number[rows]
         self.same = group_numbers(self.slot, self.number)
         self.turns = np.bincount(self.same)[self.same] if self.same.size else self.same
-        self._candidates: dict[int, tuple[Mask, Ints, Mask]] = {}
         self.out, at_once, _ = self.of(guess)
         stays = ~self.out & (guess != self.lane)
         alone = (inference.around[rows] >= 0) | ~inference.in_pairs[rows]  # a library may wait again and again for one
         self.kept = stays & (alone | self.first_of(stays & ~alone, guess, at_once))
         alone_there = self.turns == (np.bincount(self.slot)[self.slot] if rows.size else self.turns)
-        self.idle = self.kept & (inference.around[rows] < 0) & alone_there & (at_once == 0) & (self.turns >= TURNS)
-
-    def of_candidate(self, lane: int) -> tuple[Mask, Ints, Mask]:
-        """As `of`, for one lane that may be asked about again."""
-        if lane not in self._candidates:
-            self._candidates[lane] = self.of(lane)
-        return self._candidates[lane]
+        self.idle = self.kept & (inference.around[rows] < 0) & alone_there & (at_once == 0) & (self.turns >= MIN_TURNS)
 
     def of(self, lane: Ints | int) -> tuple[Mask, Ints, Mask]:
         """Whether a lane is out, after how many of its ends the wait's stream went on at once, whether it ran any."""
@@ -427,15 +456,3 @@ class _Times:
         if order.size:
             mine[order] = self.same[order] == self.same[order[head]][np.cumsum(head) - 1]
         return mine
-
-
-def _latest(group: Ints, start: Ints, asked_group: Ints, asked: Ints) -> Ints:
-    """For each asked instant the last of some events of its group that started before, -1 where there is none."""
-    groups, instants = np.concatenate([asked_group, group]), np.concatenate([asked, start])  # of a tie asked ones first
-    order = ordered(groups, instants)
-    position = np.arange(order.size)
-    head = np.maximum.accumulate(np.where(run_heads(groups[order]), position, 0))
-    last = np.maximum.accumulate(np.where(order < asked.size, -1, position))
-    found = np.empty(groups.size, np.int64)
-    found[order] = take_or(order - asked.size, np.where(last >= head, last, -1))
-    return found[: asked.size]

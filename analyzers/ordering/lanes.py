@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from analyzers.arrays.groups import group_numbers, is_repeated, ordered, rows_by_key, run_heads
 from analyzers.arrays.search import search
@@ -75,6 +76,10 @@ class Lanes(msgspec.Struct, frozen=True, dict=True):
         """Which lanes are host threads."""
         return (self.stream == -1) & (self.thread != -1)
 
+    def worked(self) -> Mask:
+        """Which lanes are streams that ran anything."""
+        return np.diff(self.first) > 0
+
     def lane_of_unit(self) -> Ids:
         """The lane of each unit."""
         return self._lane_of_unit
@@ -112,6 +117,11 @@ class Lanes(msgspec.Struct, frozen=True, dict=True):
                 ambiguous.add(without_context)
         number, keys = _numbered(process, context, stream)
         return np.array([-1 if key in ambiguous else table.get(key, -1) for key in keys], np.int64)[number]
+
+    def of_rows(self, streams: pd.DataFrame, rows: Mask) -> Mask:
+        """Lanes that are streams in some rows of a table with process, context and stream."""
+        found = self.of_streams(*(ints(streams, column)[rows] for column in ("process", "context", "stream")))
+        return np.isin(np.arange(self.size), found)
 
     def of_threads(self, process: Ints, thread: Ints) -> Ints:
         """The host lane of each (process, thread); -1 where there is none."""

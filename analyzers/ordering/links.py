@@ -9,7 +9,7 @@ import numpy as np
 
 from analyzers.arrays.groups import first_row_of
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.ordering.calls import Calls, HostCalls, communication_around
+from analyzers.ordering.calls import Calls, HostCalls, communication_around, home_streams
 from analyzers.ordering.inference import Inference
 from analyzers.ordering.lanes import MAX_NS, take_or
 from analyzers.ordering.places import Places, find_places
@@ -34,7 +34,7 @@ class LinkedCalls(msgspec.Struct, frozen=True, dict=True):
 
     `wait_lane` is the stream made to wait, with unseen streams given a lane, and `wait_position` how many units it had
     been given by then; `own` are the waits that a communication library made for itself; `places` are those of the
-    program.
+    program; `home` is the stream that each host lane comes back to (see `home_streams`).
     """
 
     calls: HostCalls
@@ -42,6 +42,7 @@ class LinkedCalls(msgspec.Struct, frozen=True, dict=True):
     wait_lane: Ids
     wait_position: Ids
     own: Mask
+    home: Ids
     waits: Links
     syncs: Links
 
@@ -66,14 +67,15 @@ def link(trace: Trace, calls: HostCalls) -> LinkedCalls:
     unseen_stream = (wait_lane < 0) & (calls.waits.host >= 0) & (around < 0)
     wait_lane[unseen_stream] = lanes.unseen(calls.waits.host[unseen_stream])
     wait_position = narrowed(lanes.queued_before(wait_lane, calls.waits.start_ns), "id")
+    home = home_streams(trace, calls, wait_lane, around >= 0)
     waits, syncs = _stated(trace, calls, calls.waits), _stated(trace, calls, calls.syncs)
     events = calls.is_kind("event")
     if np.any(~waits.exact) or np.any(events & ~syncs.exact):
-        inference = Inference(trace, calls, places, (wait_lane, wait_position), around, waits.exact, waits.record)
+        inference = Inference(trace, calls, places, (wait_lane, wait_position), around, home, waits.exact, waits.record)
         waits = _or(waits, inference.waits())
         syncs = _or(syncs, inference.syncs(events & ~syncs.exact))
     wait_lane = narrowed(wait_lane, "id")
-    return LinkedCalls(calls, places, wait_lane, wait_position, around >= 0, _narrow(waits), _narrow(syncs))
+    return LinkedCalls(calls, places, wait_lane, wait_position, around >= 0, home, _narrow(waits), _narrow(syncs))
 
 
 def _narrow(links: Links) -> Links:

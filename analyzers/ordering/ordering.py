@@ -22,7 +22,9 @@ from analyzers.ordering.links import link
 from analyzers.trace.columns import stored
 from analyzers.trace.tables import Trace
 
-LONE = 0.1  # share of records without their wait right behind them that leaves a program its habit; or a single one
+MAX_LONE_RECORDS = (
+    0.1  # share of records without their wait right behind them that leaves a program its habit; or a single one
+)
 _STEPS = {"event": "wait", "host": "synchronize", "launch": "launch", "default": "default stream"}
 
 
@@ -66,7 +68,7 @@ class Ordering:
         if guessed:
             text = f"the capture does not say what {guessed} of {waits} stream waits wait for: that is inferred"
             found.append(TraceWarning("inferred-waits", f"{text} from the order of calls and the times of the work."))
-        worked = np.diff(self.lanes.first) > 0
+        worked = self.lanes.worked()
         unknown = int(np.count_nonzero(worked & ~known_streams(self._streams, self.lanes)))
         if unknown:
             text = f"the capture does not say whether {unknown} streams wait for the default stream"
@@ -123,7 +125,7 @@ class Ordering:
             if not others.size:
                 return int(MIN_NS)
             waited_ns = start[low + others[-1]]
-        streams = np.flatnonzero((lanes.process == lanes.process[lane]) & (np.diff(lanes.first) > 0))
+        streams = np.flatnonzero((lanes.process == lanes.process[lane]) & lanes.worked())
         streams = streams[streams != lane]
         given = lanes.queued_before(streams, np.full(streams.size, waited_ns))
         ended = take_or(lanes.end_ns, lanes.unit(streams, given - 1), MIN_NS)
@@ -144,20 +146,20 @@ class Ordering:
         calls, record = self.linked.calls, self.linked.waits.record
         first_wait = np.full(calls.records.size, MAX_NS)
         np.minimum.at(first_wait, record[record >= 0], calls.waits.start_ns[record >= 0])
-        launched = calls.launches.neighbour(calls.records.host, first_wait, after=False)
+        launched = calls.launches.before(calls.records.host, first_wait)
         at_once = (first_wait < MAX_NS) & (take_or(self.lanes.enqueue_ns, launched, MIN_NS) < calls.records.start_ns)
         known = np.zeros(self.lanes.size, dtype=bool)
         for (process,), rows in rows_by_key(calls.records.process).items():
             one_each = np.count_nonzero(calls.waits.process == process) <= rows.size
-            habit = np.count_nonzero(~at_once[rows]) <= max(1, LONE * rows.size)
+            habit = np.count_nonzero(~at_once[rows]) <= max(1, MAX_LONE_RECORDS * rows.size)
             known[self.lanes.process == process] = one_each and habit
         return known | self.exact_waits
 
     @cached_property
     def guessed(self) -> Ints:
         """Processes of which some links are inferred."""
-        node = self.graph.node_of(np.flatnonzero(~self.graph.edges.exact))
-        return np.unique(self.lanes.process[self.graph.lane[node]])
+        edges = self.graph.edges
+        return np.unique(self.lanes.process[edges.lane[~edges.exact]])
 
     def lane_and_position(self, ops: Ints) -> tuple[Ints, Ints]:
         """Lane and position of each op's unit."""
@@ -187,12 +189,12 @@ class Ordering:
         graph : by which that is known, where it is another than this trace's (`Graph.over`).
         """
         graph = graph or (self.stated if exact else self.graph)
-        node, count = graph.last_at(lane, position), np.zeros(lane.size, np.int64)
-        for (which,), rows in rows_by_key(source).items():
-            rows = rows[node[rows] >= 0]
-            if rows.size:
-                count[rows] = graph.known(which).at(node[rows])
-        return count
+        return _known_at(graph, source, graph.last_at(lane, position))
+
+    def complete_by(self, source: Ints, lane: Ints, instant: Ints, *, exact: bool = False) -> Ints:
+        """How many of each source lane's first units another lane knows to be complete by a host instant."""
+        graph = self.stated if exact else self.graph
+        return _known_at(graph, source, graph.last_before(lane, instant))
 
     def path(self, first: int, second: int) -> tuple[Step, ...]:
         """Steps from one op to another that it is ordered before; empty where it isn't."""
@@ -205,8 +207,7 @@ class Ordering:
             return ()
         steps: list[Step] = []
         while True:
-            low = self.graph.first[where]
-            node = low + np.searchsorted(known.of_lane(low, node + 1), position, side="right")
+            node = self.graph.first_knowing(int(where), int(lane), position + 1)
             edge = self._teaching_edge(int(node), int(lane), known, int(position))
             steps[:0] = self._edge_steps(edge)
             where, node = self.graph.edges.source[edge], self.graph.source_node[edge]
@@ -228,13 +229,12 @@ class Ordering:
         return Step("op", stream, -1, int(self.lanes.enqueue_ns[unit]), op=op, call=int(self._launch[op]))
 
     def _edge_steps(self, edge: int) -> list[Step]:
-        graph, edges, lanes = self.graph, self.graph.edges, self.lanes
-        node = graph.node_of(np.array([edge]))[0]
+        edges, lanes = self.graph.edges, self.lanes
         kind = EDGE_KINDS[edges.kind[edge]]
         steps = []
         for what, lane, instant, call in (
             ("record", edges.source[edge], edges.source_instant_ns[edge] - 1, edges.record[edge]),
-            (_STEPS[kind], graph.lane[node], graph.instant_ns[node], edges.call[edge]),
+            (_STEPS[kind], edges.lane[edge], edges.instant_ns[edge], edges.call[edge]),
         ):
             if what != "record" or kind == "event":
                 where = int(lanes.stream[lane]), int(lanes.thread[lane])
@@ -243,8 +243,7 @@ class Ordering:
 
     def released_by(self, ops: Ints) -> Released:
         """The latest ops that each op had to wait for once it was queued; see `Released`."""
-        unit = self.lanes.unit_of_op[ops]
-        return self._releases.of_units(unit, self._lane_of_unit.take(unit))
+        return self._releases.of(*self.lane_and_position(ops))
 
     def released_at(self, lane: Ints, position: Ints) -> Released:
         """As `released_by`, for units that are or would be at these positions of these lanes."""
@@ -266,12 +265,19 @@ class Ordering:
         instant, call = np.full(ops.size, MAX_NS), np.full(ops.size, -1, np.int64)
         graph, lanes = self.graph, self.lanes
         for (which,), rows in rows_by_key(lane).items():
-            known = graph.known(which)
-            for host in np.flatnonzero(lanes.is_host() & (lanes.process == lanes.process[which])):
-                low, high = graph.first[host], graph.first[host + 1]
-                node = low + np.searchsorted(known.of_lane(low, high), position[rows], side="right")
-                node[node == high] = -1
+            for host in np.flatnonzero(lanes.is_host() & (lanes.process == lanes.process[which])).tolist():
+                node = graph.first_knowing(host, which, position[rows] + 1)
                 sooner = take_or(graph.instant_ns, node, MAX_NS) < instant[rows]
                 instant[rows[sooner]] = graph.instant_ns[node[sooner]]
                 call[rows[sooner]] = graph.edges.call[graph.edge_first[node[sooner]]]
         return instant, call
+
+
+def _known_at(graph: Graph, source: Ints, node: Ints) -> Ints:
+    """How many of each source lane's first units each node knows to be complete; 0 for node or source -1."""
+    count = np.zeros(node.size, np.int64)
+    for (lane,), rows in rows_by_key(source).items():
+        rows = rows[node[rows] >= 0]
+        if rows.size and lane >= 0:
+            count[rows] = graph.known(lane).at(node[rows])
+    return count

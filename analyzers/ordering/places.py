@@ -26,8 +26,8 @@ from analyzers.trace.columns import codes, ints, ints_at
 from analyzers.trace.range_classes import range_classes
 from analyzers.trace.tables import Trace
 
-LEVELS = 4  # how deep under the outermost range the steps of a run are searched for
-PERIODS = 64  # how many candidates for a period are tried
+MAX_NESTING = 4  # how deep under the outermost range the steps of a run are searched for
+MAX_PERIODS_TRIED = 64  # how many candidates for a period are tried
 
 
 class Places(msgspec.Struct, frozen=True, dict=True):
@@ -69,7 +69,7 @@ def find_places(trace: Trace, lanes: Lanes, launches: Launches) -> Places:
     repeating = _turns_of_processes(lanes, token, np.isin(lanes.process, list(marks)))
     count = 0
     for host in np.flatnonzero(lanes.is_host()).tolist():
-        units, starts = launches.units(host), marks.get(int(lanes.process[host]))
+        (units, _), starts = launches.of(host), marks.get(int(lanes.process[host]))
         if starts is not None:
             of_turn = search(starts, lanes.enqueue_ns[units], "right") - 1
         else:
@@ -127,7 +127,7 @@ def _turns_by_period(token: Ints) -> Ints:
     half = token[token.size - token.size // 2 :]  # it repeats all of these, and so the rarest of them
     tokens, counts = np.unique(half, return_counts=True)
     rarest = np.flatnonzero(token == tokens[np.argmin(counts)])
-    for period in (rarest[-1] - rarest[-2::-1][:PERIODS]).tolist():
+    for period in (rarest[-1] - rarest[-2::-1][:MAX_PERIODS_TRIED]).tolist():
         differs = np.flatnonzero(token[period:] != token[:-period])
         start = int(differs[-1]) + 1 if differs.size else 0
         if token.size - start >= max(2 * period, token.size // 2):
@@ -145,7 +145,7 @@ def step_starts(trace: Trace, rows: Ints) -> Ints:
     number = np.zeros(len(names), np.int64)  # of each name, but for its numbers
     for index in np.unique(code[rows]).tolist():
         number[index] = plain.setdefault(re.sub(r"\d+", "#", names[index]), len(plain))
-    for _ in range(LEVELS):
+    for _ in range(MAX_NESTING):
         deeper, repeated = [np.empty(0, np.int64)], []
         for thread_ranges in rows_by_key(ints_at(trace.ranges, "thread", rows)).values():
             thread_ranges = rows[thread_ranges]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-import msgspec
 import numpy as np
 
-from analyzers.arrays.groups import ordered, rows_by_key
+from analyzers.arrays.groups import first_row_of, ordered, rows_by_key
 from analyzers.arrays.types import Ids, Ints
 from analyzers.ordering.calls import BLOCKING, calls_of_kind
+from analyzers.ordering.columns import Columns
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import around
@@ -29,11 +29,12 @@ _MODULE = re.compile(
 _COPY = re.compile(r"(cuda|cu|hip)Memcpy")
 MODULE_LOAD_NS = 20_000  # a shorter call found the module loaded
 SMALL_COPY_BYTES = 64_000  # up to this CUDA copies from pageable memory to a device without waiting; nsys's own limit
-LAUNCHES, MOST = 10, 0.9  # where so many, and such a share of a process', return after their kernels, each waits for it
+MIN_LAUNCHES = 10  # of a process, for it to be told that launches wait for their kernels
+MIN_RETURNED_AFTER = 0.9  # share of them that return after their kernels: then each waits for it
 SPIN_QUERIES = 10  # so many queries in a row, with nothing else between, are a wait
 
 
-class Blocking(msgspec.Struct, frozen=True):
+class Blocking(Columns, frozen=True):
     """Calls that blocked the host, by process, thread and time.
 
     `call` is the row in `Trace.api`, `last` that of the last call of a spin (else the same); `kind` an index in
@@ -49,83 +50,47 @@ class Blocking(msgspec.Struct, frozen=True):
     op: Ids
     copy: Ids
 
-    @property
-    def size(self) -> int:
-        """How many calls."""
-        return self.call.size
-
-    def take(self, rows: Ints) -> Blocking:
-        """Some of them."""
-        return Blocking(**{name: getattr(self, name)[rows] for name in Blocking.__struct_fields__})
-
 
 def blocking_calls(trace: Trace) -> Blocking:
     """Find the calls that blocked the host, each once, however runtime and driver calls nest."""
     ordering = trace.once(Ordering)
     parts = [_synchronizes(ordering), _spins(trace, ordering), _copies(trace, ordering)]
     parts += [_memory(trace, ordering), _modules(trace), _launches(trace, ordering)]
-    joined = Blocking(
-        **{name: np.concatenate([getattr(p, name) for p in parts]) for name in Blocking.__struct_fields__}
-    )
-    start, end = ints(trace.api, "start_ns"), ints(trace.api, "end_ns")
-    process, thread = ints_at(trace.api, "process", joined.call), ints_at(trace.api, "thread", joined.call)
-    order = np.lexsort((-end[joined.last], start[joined.call], thread, process))
-    low, high = start[joined.call][order], end[joined.last][order]
-    keep = np.ones(order.size, dtype=bool)
+    joined = Blocking.stack(parts)
+    found = Blocking(*(narrowed(getattr(joined, name), "id") for name in Blocking.__struct_fields__))
+    process, thread, start = (ints_at(trace.api, column, found.call) for column in ("process", "thread", "start_ns"))
+    end = ints_at(trace.api, "end_ns", found.last)
+    order = np.lexsort((-end, start, thread, process))
+    outermost = np.ones(order.size, dtype=bool)
     for rows in rows_by_key(process[order], thread[order]).values():
-        keep[rows[1:]] = low[rows[1:]] >= np.maximum.accumulate(high[rows])[:-1]
-    return _narrow(joined.take(order[keep]))
+        outermost[rows[1:]] = start[order[rows[1:]]] >= np.maximum.accumulate(end[order[rows]])[:-1]
+    return found.take(order[outermost])
 
 
-def _narrow(found: Blocking) -> Blocking:
-    return Blocking(**{name: narrowed(getattr(found, name), "id") for name in Blocking.__struct_fields__})
-
-
-def _blocking(kind: str, call: Ints, **more: Ints) -> Blocking:
-    columns = {name: np.full(call.size, -1, np.int64) for name in ("lane", "event", "op", "copy")}
-    columns |= {"call": call, "last": call, "kind": np.full(call.size, KINDS.index(kind)), **more}
+def _blocking(name: str, call: Ints, **more: Ints) -> Blocking:
+    columns = {column: np.full(call.size, -1, np.int64) for column in ("lane", "event", "op", "copy")}
+    columns |= {"call": call, "last": call, "kind": np.full(call.size, KINDS.index(name)), **more}
     return Blocking(**columns)
 
 
 def _synchronizes(ordering: Ordering) -> Blocking:
     """Synchronizations of a stream, an event or the device, with the last op each needed."""
-    linked, lanes = ordering.linked, ordering.lanes
-    syncs, links = linked.calls.syncs, linked.syncs
-    kinds = linked.calls.kind
-    is_event = kinds == KINDS.index("event")
-    lane = np.where(is_event, links.source, syncs.lane)
-    until = syncs.start_ns.copy()
-    known = is_event & (links.record >= 0)
-    until[known] = linked.calls.records.start_ns[links.record[known]]
-    count = lanes.queued_before(lane, until)
-    unit = lanes.unit(lane, count - 1)
-    waited = ordering.released_at(lane, count).waited  # through waits behind the stream's last op
+    linked, lanes, edges = ordering.linked, ordering.lanes, ordering.graph.edges
+    syncs, kinds = linked.calls.syncs, linked.calls.kind
+    needed = np.flatnonzero(lanes.is_host()[edges.lane])
+    number = first_row_of(np.zeros_like(syncs.call), syncs.call, np.zeros_like(needed), edges.call[needed])
+    needed, number = needed[number >= 0], number[number >= 0]
+    last = lanes.unit(edges.source[needed], edges.source_position[needed] - 1)
+    latest = np.lexsort((-edges.source[needed], take_or(lanes.end_ns, last, MIN_NS), number))  # of each call the last
+    unit, count = np.full(syncs.size, -1, np.int64), np.zeros(syncs.size, np.int64)
+    unit[number[latest]], count[number[latest]] = last[latest], edges.source_position[needed[latest]]
+    lane = np.where(kinds == KINDS.index("event"), linked.syncs.source, syncs.lane)
+    waited = ordering.released_at(lane, np.where(lane >= 0, count, 0)).waited  # through waits behind the last op
     waited_unit = take_or(lanes.unit_of_op, waited)
     ended = take_or(lanes.end_ns, waited_unit, MAX_NS)
     waited_later = (ended <= syncs.end_ns) & (ended > take_or(lanes.end_ns, unit, MIN_NS))
-    unit = np.where(waited_later, waited_unit, unit)
-    device = np.flatnonzero(kinds == KINDS.index("device"))
-    unit[device] = _last_of_context(ordering, device)
-    op = take_or(lanes.op, unit)
-    has_call = syncs.call >= 0
-    found = Blocking(syncs.call, syncs.call, kinds, lane, syncs.event, op, np.full(op.size, -1))
-    return found.take(np.flatnonzero(has_call))
-
-
-def _last_of_context(ordering: Ordering, rows: Ints) -> Ints:
-    """For device synchronizations the unit that ended last of those queued before on any stream of the context."""
-    lanes, syncs = ordering.lanes, ordering.linked.calls.syncs
-    last = np.full(rows.size, -1, np.int64)
-    by_process = rows_by_key(syncs.process[rows])
-    for lane in np.flatnonzero((lanes.thread == -1) & (np.diff(lanes.first) > 0)):
-        its_rows = by_process.get((int(lanes.process[lane]),), np.empty(0, np.int64))
-        context = syncs.context[rows[its_rows]]
-        its_rows = its_rows[(context == lanes.context[lane]) | (context < 0)]
-        lanes_of_rows = np.full(its_rows.size, lane)
-        unit = lanes.unit(lanes_of_rows, lanes.queued_before(lanes_of_rows, syncs.start_ns[rows[its_rows]]) - 1)
-        later = take_or(lanes.end_ns, unit, MIN_NS) > take_or(lanes.end_ns, last[its_rows], MIN_NS)
-        last[its_rows[later]] = unit[later]
-    return last
+    op = take_or(lanes.op, np.where(waited_later, waited_unit, unit))
+    return Blocking(syncs.call, syncs.call, kinds, lane, syncs.event, op, np.full(op.size, -1))
 
 
 def _spins(trace: Trace, ordering: Ordering) -> Blocking:
@@ -152,7 +117,7 @@ def _spins(trace: Trace, ordering: Ordering) -> Blocking:
         call.append(thread_calls[edges[::2][long_enough]])
         last.append(thread_calls[edges[1::2][long_enough] - 1])
     first, until = np.concatenate(call), np.concatenate(last)
-    waits = drained_at(ordering, ints_at(trace.api, "process", first), start[first]) > start[first]
+    waits = drained(ordering, ints_at(trace.api, "process", first), start[first])[0] > start[first]
     return _blocking("spin", first[waits], last=until[waits])
 
 
@@ -166,15 +131,20 @@ def _of_the_program(trace: Trace, queries: Ints) -> Ints:
     return queries[~np.append(in_torch, False)[where.caller]]
 
 
-def drained_at(ordering: Ordering, process: Ints, instant: Ints) -> Ints:
-    """When all was done that each process had queued by an instant; `MIN_NS` where it had queued nothing."""
-    lanes, done = ordering.lanes, np.full(instant.size, MIN_NS, np.int64)
+def drained(ordering: Ordering, process: Ints, instant: Ints) -> tuple[Ints, Ints]:
+    """When all was done that each process had queued by an instant, and the op that was done last.
+
+    `MIN_NS` and -1 where it had queued nothing.
+    """
+    lanes, done, op = ordering.lanes, np.full(instant.size, MIN_NS, np.int64), np.full(instant.size, -1, np.int64)
     for (one_process,), rows in rows_by_key(process).items():
         units = units_of(lanes, one_process)
-        queued = np.searchsorted(lanes.enqueue_ns[units], instant[rows])
-        by_then = np.append(MIN_NS, np.maximum.accumulate(lanes.end_ns[units]))
-        done[rows] = by_then[queued]
-    return done
+        end = lanes.end_ns[units]
+        done_by = np.maximum.accumulate(end)
+        last = np.maximum.accumulate(np.where(end == done_by, np.arange(units.size), 0))
+        at = np.searchsorted(lanes.enqueue_ns[units], instant[rows]) - 1
+        done[rows], op[rows] = take_or(done_by, at, MIN_NS), take_or(lanes.op[units[last]], at)
+    return done, op
 
 
 def units_of(lanes: Lanes, process: int) -> Ints:
@@ -189,42 +159,25 @@ def _copies(trace: Trace, ordering: Ordering) -> Blocking:
     code, names = codes(trace.api, "name")
     launch = ints(trace.ops, "launch")
     copies = np.flatnonzero(is_one_of(trace.ops, "kind", ["memcpy"]) & (launch >= 0))
-    is_copy = np.array([_COPY.match(name) is not None for name in names] + [False], dtype=bool)
-    copies = copies[is_copy[code[launch[copies]]]]  # of others, such as a graph's or SYCL's, it is not said
-    asynchronous = np.array(["Async" in name for name in names] + [True], dtype=bool)[code[launch[copies]]]
-    source, target = (is_one_of(trace.ops, f"{end}_memory", ["pageable"])[copies] for end in ("source", "target"))
-    direction = {kind: is_one_of(trace.ops, "copy", [kind])[copies] for kind in ("DtoD", "PtoP", "HtoD")}
-    small = direction["HtoD"] & (ints_at(trace.ops, "bytes", copies) <= SMALL_COPY_BYTES)
-    between_devices = direction["DtoD"] | direction["PtoP"]
-    parts = []
-    for kind, rows in (
-        ("copy", ~asynchronous & ~between_devices & ~small),
-        ("pageable", asynchronous & (source | target)),
-    ):
-        op = copies[rows]
-        lane, _ = ordering.lane_and_position(op)
-        parts.append(_blocking(kind, launch[op], lane=lane, op=op, copy=op))
-    return Blocking(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in Blocking.__struct_fields__})
+    is_copy = of_codes(code, [_COPY.match(name) is not None for name in names])
+    copies = copies[is_copy[launch[copies]]]  # of others, such as a graph's or SYCL's, it is not said
+    asynchronous = of_codes(code, ["Async" in name for name in names])[launch[copies]]
+    pageable = is_one_of(trace.ops, "source_memory", ["pageable"]) | is_one_of(trace.ops, "target_memory", ["pageable"])
+    small = is_one_of(trace.ops, "copy", ["HtoD"])[copies] & (ints_at(trace.ops, "bytes", copies) <= SMALL_COPY_BYTES)
+    between_devices = is_one_of(trace.ops, "copy", ["DtoD", "PtoP"])[copies]
+    waits = np.where(asynchronous, pageable[copies], ~between_devices & ~small)
+    kind = np.where(asynchronous, KINDS.index("pageable"), KINDS.index("copy"))[waits]
+    op = copies[waits]
+    return _blocking("copy", launch[op], kind=kind, lane=ordering.lane_and_position(op)[0], op=op, copy=op)
 
 
 def _memory(trace: Trace, ordering: Ordering) -> Blocking:
     """Allocations and frees that returned only when all that their process had queued was done."""
     call = _named(trace, _MEMORY)
-    process = ints_at(trace.api, "process", call)
     start, end = ints_at(trace.api, "start_ns", call), ints_at(trace.api, "end_ns", call)
-    op, drained = np.full(call.size, -1, np.int64), np.zeros(call.size, dtype=bool)
-    lanes = ordering.lanes
-    for (one_process,), rows in rows_by_key(process).items():
-        units = units_of(lanes, one_process)
-        if units.size == 0:
-            continue
-        done_by = np.maximum.accumulate(lanes.end_ns[units])
-        last_unit = np.maximum.accumulate(np.where(lanes.end_ns[units] == done_by, np.arange(units.size), 0))
-        at = np.searchsorted(lanes.enqueue_ns[units], start[rows]) - 1
-        done = done_by[np.maximum(at, 0)]
-        drained[rows] = (at >= 0) & (done > start[rows]) & (done <= end[rows])
-        op[rows] = lanes.op[units[last_unit[np.maximum(at, 0)]]]
-    return _blocking("memory", call[drained], op=op[drained])
+    done, op = drained(ordering, ints_at(trace.api, "process", call), start)
+    waited = (done > start) & (done <= end)
+    return _blocking("memory", call[waited], op=op[waited])
 
 
 def _modules(trace: Trace) -> Blocking:
@@ -242,7 +195,7 @@ def _launches(trace: Trace, ordering: Ordering) -> Blocking:
     op = np.flatnonzero(is_one_of(trace.ops, "kind", ["kernel"]) & (launch >= 0) & (ints(trace.ops, "graph") < 0))
     after = ints_at(trace.api, "end_ns", launch[op]) >= ends[op]
     for rows in rows_by_key(ints_at(trace.ops, "process", op)).values():
-        if rows.size < LAUNCHES or np.count_nonzero(after[rows]) < MOST * rows.size:
+        if rows.size < MIN_LAUNCHES or np.count_nonzero(after[rows]) < MIN_RETURNED_AFTER * rows.size:
             after[rows] = False
     op = op[after]
     return _blocking("launch", launch[op], lane=ordering.lane_and_position(op)[0], op=op)

@@ -15,7 +15,7 @@ from analyzers.arrays.groups import rows_by_key, run_heads, runs
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
-from analyzers.trace.columns import codes, ints, ints_at
+from analyzers.trace.columns import codes, ints, ints_at, stored
 from analyzers.trace.range_classes import range_classes
 from analyzers.trace.tables import Trace
 
@@ -31,6 +31,28 @@ def table_of(row: type[Any], columns: Mapping[str, Any]) -> pd.DataFrame:
     index = pd.RangeIndex(len(next(iter(values.values()))))  # one for all columns, or pandas works out what they share
     objects = {name: pd.Series(each, index, object) for name, each in values.items() if each.dtype == object}
     return pd.DataFrame(values | objects, index)
+
+
+def text_of(frame: pd.DataFrame, column: str, row: Ints) -> Texts:
+    """A column's texts in some rows; "" for -1."""
+    code, names = codes(frame, column)
+    return np.array([*names, ""], object)[take_or(code, row)]
+
+
+def ranks_of(trace: Trace, process: Ints) -> Ints:
+    """The rank of each process."""
+    return np.array([one.rank for one in trace.processes] or [-1])[process]
+
+
+def made_at(trace: Trace, call: Ints) -> tuple[Ints, Ints, Ints]:
+    """Process, thread and start of calls, rows of `Trace.api`; -1 for -1."""
+    process, thread, start_ns = (take_or(stored(trace.api, name), call) for name in ("process", "thread", "start_ns"))
+    return process, thread, start_ns
+
+
+def launched_at(trace: Trace, op: Ints) -> tuple[Ints, Ints, Ints]:
+    """Process, thread and start of the launches of ops, rows of `Trace.ops`; -1 where that is not on record."""
+    return made_at(trace, take_or(stored(trace.ops, "launch"), op))
 
 
 class Findings(Record, frozen=True):

@@ -28,22 +28,21 @@ What a trace can't see is the data: an unordered pair is a race only where both 
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
-import msgspec
 import numpy as np
 import pandas as pd
 
 from analyzers.arrays.groups import group_numbers, rows_by_key, run_heads
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
-from analyzers.ordering.calls import calls_of_kind, homes
+from analyzers.ordering.calls import calls_of_kind
+from analyzers.ordering.columns import Columns
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.context import Findings, ranges_around, table_of
+from analyzers.syncs.context import Findings, Texts, launched_at, ranges_around, ranks_of, table_of, text_of
 from analyzers.syncs.left_out import left_out
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, stored
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of
 from analyzers.trace.kernels import function
 from analyzers.trace.tables import Trace
 
@@ -114,10 +113,10 @@ def crossings(trace: Trace) -> Crossings:
 def missing_crossings(trace: Trace) -> Crossings:
     """The missing waits alone, which takes less than to describe them all."""
     found = trace.once(_found)
-    return Crossings(_table(trace, found.only(found.status == UNORDERED)))
+    return Crossings(_table(trace, found.take(found.status == UNORDERED)))
 
 
-class _Found(msgspec.Struct, frozen=True):
+class _Found(Columns, frozen=True):
     """Forks and joins in order of time, as in `Crossing`: `is_join` 0 or 1; `unit` and `behind` for the ops.
 
     `status` is a position in `STATUS`; `ordered` where `behind` is complete before `unit` may start, whatever else.
@@ -132,41 +131,22 @@ class _Found(msgspec.Struct, frozen=True):
     made: Ints
     turns: Ints
 
-    def only(self, rows: Ints | Mask) -> _Found:
-        """Some of them."""
-        return _Found(*(getattr(self, name)[rows] for name in self.__struct_fields__))
-
 
 def _found(trace: Trace) -> _Found:
     ordering = trace.once(Ordering)
-    lanes, visitor = ordering.lanes, trace.once(visitor_of)
-    parts = [_forks(trace, ordering, visitor.visits), _joins(trace, ordering, visitor.visits)]
-    host, is_join, unit, behind, status, ordered = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    status[(status > CHOSEN) & ~ordering.waits_recorded[host]] = OPEN
+    lanes, visits = ordering.lanes, trace.once(find_visits)
+    found = _Found.stack([_forks(trace, ordering, visits), _joins(trace, ordering, visits)])
+    found.status[(found.status > CHOSEN) & ~ordering.waits_recorded[found.host]] = OPEN
     left = left_out(ordering)
-    its_host = lanes.launcher[left.unit]
-    at_home = lanes.lane_of_unit()[left.unit] == visitor.home[its_host]
-    nowhere, size = np.zeros(unit.size, np.int64), left.unit.size
-    known = host, is_join, unit, behind, status, ordered, nowhere, nowhere
-    more = (
-        its_host,
-        at_home,
-        left.unit,
-        left.behind,
-        np.full(size, UNORDERED),
-        np.zeros(size, bool),
-        left.made,
-        left.turns,
-    )
-    kept = ~np.isin(unit, left.unit)
-    found = _Found(*(np.concatenate([one[kept], other]) for one, other in zip(known, more, strict=True)))
-    return found.only(np.lexsort((found.is_join, lanes.enqueue_ns[found.unit])))
+    host, lane = lanes.launcher[left.unit], lanes.lane_of_unit()[left.unit]
+    is_join, ordered = lane == ordering.linked.home[host], np.zeros(left.size, dtype=bool)
+    missing = np.full(left.size, UNORDERED)
+    more = _Found(host, is_join, left.unit, left.behind, missing, ordered, left.made, left.turns)
+    found = _Found.stack([found.take(~np.isin(found.unit, left.unit)), more])
+    return found.take(np.lexsort((found.is_join, lanes.enqueue_ns[found.unit])))
 
 
-Columns = tuple[Ints, Ints, Ints, Ints, Ints, Mask]  # of `_Found`, up to `ordered`
-
-
-def _forks(trace: Trace, ordering: Ordering, visits: Visits) -> Columns:
+def _forks(trace: Trace, ordering: Ordering, visits: Visits) -> _Found:
     lanes = ordering.lanes
     queued_ns, position = lanes.enqueue_ns[visits.first], visits.first - lanes.first[visits.lane]
     count = lanes.queued_before(visits.parent, queued_ns)
@@ -174,23 +154,22 @@ def _forks(trace: Trace, ordering: Ordering, visits: Visits) -> Columns:
     running = take_or(lanes.end_ns, behind, MIN_NS) > queued_ns
     ordered = ordering.complete(visits.parent, visits.lane, position) >= count
     chosen = _waits_ever(ordering, visits) | from_host(trace, lanes.op[visits.first])
-    turn = ordering.linked.places.turn
-    chosen |= (visits.step >= 0) & (take_or(turn, behind) >= 0) & (take_or(turn, behind) < visits.step)
-    chosen |= np.isin(lanes.process[visits.lane], ints_at(trace.api, "process", calls_of_kind(trace, "memory")))
+    turn = take_or(ordering.linked.places.turn, behind)
+    chosen |= (visits.step >= 0) & (turn >= 0) & (turn < visits.step)
+    chosen |= waits_for_memory(trace, lanes.process[visits.lane])
     chosen |= in_graph(trace, ordering, visits.first) | in_graph(trace, ordering, behind)
     status = np.select([~running, ordered, chosen], [DONE, ORDERED, CHOSEN], UNORDERED)
     for (lane,), rows in rows_by_key(np.where(status == UNORDERED, visits.lane, -1)).items():
         if lane >= 0 and _learns(ordering, lane, visits.first[visits.lane == lane]):
             status[rows] = CHOSEN
-    return visits.host, np.zeros(visits.size, np.int64), visits.first, behind, status, ordered
+    none = np.zeros(visits.size, np.int64)
+    return _Found(visits.host, none, visits.first, behind, status, ordered, none, none)
 
 
-def _joins(trace: Trace, ordering: Ordering, visits: Visits) -> Columns:
-    lanes, came_back = ordering.lanes, visits.after >= 0
-    after = np.maximum(visits.after, 0)
-    queued_ns = take_or(lanes.enqueue_ns, visits.after)
+def _joins(trace: Trace, ordering: Ordering, visits: Visits) -> _Found:
+    lanes, after = ordering.lanes, np.maximum(visits.after, 0)
     count = visits.last - lanes.first[visits.lane] + 1
-    running = lanes.end_ns[visits.last] > queued_ns
+    running = lanes.end_ns[visits.last] > take_or(lanes.enqueue_ns, visits.after)
     ordered = ordering.complete(visits.lane, visits.parent, after - lanes.first[visits.parent]) >= count
     joined, deadline = _joined(ordering, visits, count), _deadline(ordering, visits)
     too_late = (joined >= deadline) & (deadline < MAX_NS)
@@ -198,9 +177,9 @@ def _joins(trace: Trace, ordering: Ordering, visits: Visits) -> Columns:
     too_late &= ~in_graph(trace, ordering, visits.last) & ~in_graph(trace, ordering, visits.after)
     status = np.select([~running, ordered, too_late, joined < MAX_NS], [DONE, ORDERED, UNORDERED, LATER], OPEN)
     status[_forgotten(trace, ordering, visits, status)] = UNORDERED
-    returned = np.flatnonzero(came_back)
-    columns = visits.host, np.ones(visits.size, np.int64), after, visits.last, status, ordered
-    return tuple(column[returned] for column in columns)  # type: ignore[return-value]
+    none = np.zeros(visits.size, np.int64)
+    found = _Found(visits.host, none + 1, after, visits.last, status, ordered, none, none)
+    return found.take(np.flatnonzero(visits.after >= 0))
 
 
 def _waits_ever(ordering: Ordering, visits: Visits) -> Mask:
@@ -216,7 +195,7 @@ def _learns(ordering: Ordering, lane: int, units: Ints) -> bool:
     """Whether from most of a stream's visits to the next, by host synchronizations, more work of others is complete."""
     lanes, grows = ordering.lanes, np.zeros(max(units.size - 1, 0), dtype=bool)
     here, position = np.full(units.size, lane), np.sort(units) - lanes.first[lane]
-    for other in np.flatnonzero((lanes.process == lanes.process[lane]) & (np.diff(lanes.first) > 0)).tolist():
+    for other in np.flatnonzero((lanes.process == lanes.process[lane]) & lanes.worked()).tolist():
         if other != lane:
             grows |= np.diff(ordering.complete(np.full(units.size, other), here, position)) > 0
     return bool(2 * grows.sum() >= max(grows.size, 1))
@@ -225,6 +204,11 @@ def _learns(ordering: Ordering, lane: int, units: Ints) -> bool:
 def from_host(trace: Trace, ops: Ints) -> Mask:
     """Copies from the host, whose data no GPU made."""
     return is_one_of(trace.ops, "copy", ["HtoD"])[ops]
+
+
+def waits_for_memory(trace: Trace, process: Ints) -> Mask:
+    """Processes that make streams wait for values in memory, which may order anything."""
+    return np.isin(process, ints_at(trace.api, "process", calls_of_kind(trace, "memory")))
 
 
 def in_graph(trace: Trace, ordering: Ordering, units: Ints) -> Mask:
@@ -238,14 +222,11 @@ def _joined(ordering: Ordering, visits: Visits, count: Ints) -> Ints:
     lanes, graph = ordering.lanes, ordering.graph
     joined = np.full(visits.size, MAX_NS)
     for (source,), rows in rows_by_key(visits.lane).items():
-        known = graph.known(source)
         candidates = (lanes.process == lanes.process[source]) & ~lanes.communication
         candidates[source] = False
-        for lane in np.flatnonzero(candidates & (np.diff(graph.first) > 0)):
-            low, high = graph.first[lane], graph.first[lane + 1]
-            node = low + np.searchsorted(known.of_lane(low, high), count[rows])
-            instant = take_or(graph.instant_ns, np.where(node < high, node, -1), MAX_NS)
-            joined[rows] = np.minimum(joined[rows], instant)
+        for lane in np.flatnonzero(candidates & (np.diff(graph.first) > 0)).tolist():
+            node = graph.first_knowing(lane, source, count[rows])
+            joined[rows] = np.minimum(joined[rows], take_or(graph.instant_ns, node, MAX_NS))
     return joined
 
 
@@ -281,10 +262,9 @@ def _table(trace: Trace, found: _Found) -> pd.DataFrame:
     ordering = trace.once(Ordering)
     lanes, host, unit, behind = ordering.lanes, found.host, found.unit, found.behind
     lane, op, last = lanes.lane_of_unit(), *(take_or(lanes.op, each).astype(np.int64) for each in (unit, behind))
-    ranks = np.array([process.rank for process in trace.processes] or [-1])
     process = lanes.process[host]
     columns: dict[str, Any] = {
-        "rank": ranks[process],
+        "rank": ranks_of(trace, process),
         "process": process,
         "thread": lanes.thread[host],
         "what": np.array(["fork", "join"], object)[found.is_join],
@@ -315,18 +295,15 @@ def _exact(ordering: Ordering, found: _Found) -> Mask:
     return exact
 
 
-def _described(trace: Trace, rows: Ints) -> tuple[Any, Any]:
+def _described(trace: Trace, op: Ints) -> tuple[Texts, Texts]:
     """Names of ops, and the innermost ranges around their launches."""
-    code, names = codes(trace.ops, "name")
-    call = take_or(ints(trace.ops, "launch"), rows)
-    process, thread, start = (take_or(stored(trace.api, column), call) for column in ("process", "thread", "start_ns"))
-    return np.array([*names, ""], object)[take_or(code, rows)], ranges_around(trace, process, thread, start)
+    return text_of(trace.ops, "name", op), ranges_around(trace, *launched_at(trace, op))
 
 
 # Visits: a host thread launches on one stream for a while, then on another.
 
 
-class Visits(msgspec.Struct, frozen=True):
+class Visits(Columns, frozen=True):
     """Runs of launches by one host lane on one lane, one row a visit, by host lane and time.
 
     `parent` is the stream it forks from and comes back to: for a communication stream the computing stream that its
@@ -342,61 +319,40 @@ class Visits(msgspec.Struct, frozen=True):
     after: Ints
     step: Ints
 
-    @property
-    def size(self) -> int:
-        """How many visits."""
-        return self.host.size
 
-    def take(self, rows: Ints) -> Visits:
-        """Some of them."""
-        return Visits(*(getattr(self, name)[rows] for name in self.__struct_fields__))
-
-
-def visitor_of(trace: Trace) -> Visitor:
-    """The visits of a trace; `trace.once(visitor_of)` finds them once."""
-    return Visitor(trace, trace.once(Ordering))
+def find_visits(trace: Trace) -> Visits:
+    """Visits of side streams: all but those of a thread's home stream."""
+    ordering = trace.once(Ordering)
+    lanes, home = ordering.lanes, ordering.linked.home
+    parts = [_visits_of(ordering, int(host)) for host in np.flatnonzero(lanes.is_host() & (home >= 0))]
+    columns = zip(*parts, strict=True) if parts else [[np.empty(0, np.int64)]] * 6
+    host, lane, parent, first, last, after = (np.concatenate(list(column)) for column in columns)
+    return Visits(host, lane, parent, first, last, after, ordering.linked.places.turn[first])
 
 
-class Visitor:
-    """Finds the visits of a trace."""
+def _visits_of(ordering: Ordering, host: int) -> tuple[Ints, ...]:
+    """The columns of `Visits`, but for the turn, of one host lane."""
+    lanes, launches, home = ordering.lanes, ordering.linked.calls.launches, int(ordering.linked.home[host])
+    unit = launches.of(host)[0].astype(np.int64)
+    lane = lanes.lane_of_unit()[unit].astype(np.int64)
+    is_communication = lanes.communication[lane]
+    computing, every = _runs(lane, np.flatnonzero(~is_communication)), _runs(lane, np.arange(lane.size))
+    computing = computing[:, lane[computing[0]] != home]
+    communicating = every[:, is_communication[every[0]]]
+    first, last = np.concatenate([computing, communicating], axis=1)
+    first, last = (column[np.argsort(first, kind="stable")] for column in (first, last))
+    caller = launches.computed_on[unit[first]].astype(np.int64)
+    caller[caller < 0] = home
+    parent = np.where(is_communication[first], caller, home)
+    after = np.full(first.size, -1, np.int64)
+    for (stream,), rows in rows_by_key(parent).items():
+        on_parent = np.flatnonzero(lane == stream)
+        at = np.searchsorted(on_parent, last[rows], side="right")
+        after[rows] = take_or(unit[on_parent], np.where(at < on_parent.size, at, -1))
+    return np.full(first.size, host), lane[first], parent, unit[first], unit[last], after
 
-    def __init__(self, trace: Trace, ordering: Ordering) -> None:
-        self._trace, self._ordering, self.lanes = trace, ordering, ordering.lanes
-        linked = ordering.linked
-        self.launches = linked.calls.launches
-        self.home = homes(trace, linked.calls, linked.wait_lane, ~linked.own, self.launches)
 
-    @cached_property
-    def visits(self) -> Visits:
-        """Visits of side streams: all but those of a thread's home stream."""
-        parts = [self._of_host(int(host)) for host in np.flatnonzero(self.lanes.is_host() & (self.home >= 0))]
-        columns = zip(*parts, strict=True) if parts else [[np.empty(0, np.int64)]] * 6
-        host, lane, parent, first, last, after = (np.concatenate(list(column)) for column in columns)
-        return Visits(host, lane, parent, first, last, after, self._ordering.linked.places.turn[first])
-
-    def _of_host(self, host: int) -> tuple[Ints, ...]:
-        lanes, home = self.lanes, int(self.home[host])
-        unit, is_communication = self.launches.units(host), lanes.communication
-        lane = self.launches.of(host)[0]
-        computing = ~is_communication[lane]
-        runs = [self._runs(lane, np.flatnonzero(computing)), self._runs(lane, np.arange(lane.size))]
-        runs[0] = tuple(each[lane[runs[0][0]] != home] for each in runs[0])
-        runs[1] = tuple(each[is_communication[lane[runs[1][0]]]] for each in runs[1])
-        first, last = (np.concatenate([runs[0][side], runs[1][side]]) for side in (0, 1))
-        order = np.argsort(first, kind="stable")
-        first, last = first[order], last[order]
-        before = np.maximum.accumulate(np.where(computing, np.arange(lane.size), -1))
-        caller = take_or(lane, before, home)
-        parent = np.where(is_communication[lane[first]], caller[first], home)
-        after = np.full(first.size, -1, np.int64)
-        for (each,), rows in rows_by_key(parent).items():
-            on_parent = np.flatnonzero(lane == each)
-            at = np.searchsorted(on_parent, last[rows], side="right")
-            after[rows] = take_or(unit[on_parent], np.where(at < on_parent.size, at, -1))
-        return np.full(first.size, host), lane[first], parent, unit[first], unit[last], after
-
-    @staticmethod
-    def _runs(lane: Ints, keep: Ints) -> tuple[Ints, ...]:
-        """First and last index of each run of equal lanes among the kept launches."""
-        new = run_heads(lane[keep])
-        return keep[new], keep[np.append(new[1:], True)[: keep.size]]
+def _runs(lane: Ints, kept: Ints) -> Ints:
+    """First and last index, two rows, of each run of equal lanes among the kept launches."""
+    new = run_heads(lane[kept])
+    return np.stack([kept[new], kept[np.append(new[1:], True)[: kept.size]]])

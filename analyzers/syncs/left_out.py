@@ -13,10 +13,6 @@ the first turn that makes it, a wait is left out only if it can't be for what ea
 it would wait for is there.
 
     turn 0   side, main      turn 1   side, wait, main      turn 2   side, wait, main: it may be for the turn before
-
-What a wait is for may be inferred only. The times show it where the work behind the wait began as the work before it
-ended, whenever that ended last: then a wait is left out before the first turn that makes it, too, where that other
-work can't have filled the GPU: an op before it ended meanwhile, or in that turn the work began while it ran.
 """
 
 from __future__ import annotations
@@ -28,16 +24,14 @@ import numpy as np
 
 from analyzers.arrays.groups import grouped, occurrence, ordered, rows_by_key, run_heads, runs
 from analyzers.arrays.types import Ints, Mask
-from analyzers.ordering.calls import HostCalls
-from analyzers.ordering.inference import AT_ONCE_NS
-from analyzers.ordering.lanes import MAX_NS, MIN_NS, Lanes, take_or
+from analyzers.ordering.columns import Columns
+from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.ordering.places import Places
 
 ANY = -2  # stands for whichever stream a wait is for
 
 
-class LeftOut(msgspec.Struct, frozen=True):
+class LeftOut(Columns, frozen=True):
     """Units, and the unit that each does not wait for; `made` of `turns` others make that wait."""
 
     unit: Ints
@@ -49,14 +43,10 @@ class LeftOut(msgspec.Struct, frozen=True):
 def left_out(ordering: Ordering) -> LeftOut:
     """Find the waits that are left out."""
     waits = _waits(ordering)
-    found = [_left_out(_AtLaunches(ordering, waits, after)) for after in (False, True)]
-    unit, behind, made, turns = (
-        np.concatenate([getattr(one, name) for one in found]) for name in LeftOut.__struct_fields__
-    )
+    found = LeftOut.stack(_left_out(_WaitsAtLaunches(ordering, waits, after)) for after in (False, True))
     lane = ordering.lanes.lane_of_unit()
-    order = np.lexsort((-behind, lane[behind], unit))  # of several of one stream, the last
-    order = order[run_heads(unit[order], lane[behind[order]])]
-    return LeftOut(unit[order], behind[order], made[order], turns[order])
+    order = np.lexsort((-found.behind, lane[found.behind], found.unit))  # of several of one stream, the last
+    return found.take(order[run_heads(found.unit[order], lane[found.behind[order]])])
 
 
 class _Waits(msgspec.Struct, frozen=True):
@@ -82,41 +72,37 @@ def _waits(ordering: Ordering) -> _Waits:
     lanes, linked = ordering.lanes, ordering.linked
     waits, links = linked.calls.waits, linked.waits
     rows = np.flatnonzero((linked.wait_lane >= 0) & take_or(ordering.waits_recorded, linked.wait_lane, False))
-    before, after = (each.astype(np.int64) for each in linked.calls.launches_by_wait)
+    before, after = (units.astype(np.int64) for units in linked.calls.launches_by_wait)
     lane, source = linked.wait_lane[rows], links.source[rows]
     return _Waits(
         lane=lane,
         source=source,
         record=links.record[rows],
         awaited=lanes.unit(source, linked.awaited[rows] - 1),
-        for_all=after[rows] == _launch_after(linked.calls, links.record[rows], waits.host[rows]),
+        for_all=after[rows] == _launch_after(ordering, links.record[rows], waits.host[rows]),
         taker=lanes.unit(lane, linked.wait_position[rows]),
         anchor=(before[rows], after[rows]),
         unclear=(before[waits.lane < 0], after[waits.lane < 0]),
     )
 
 
-def _launch_after(calls: HostCalls, record: Ints, host: Ints) -> Ints:
+def _launch_after(ordering: Ordering, record: Ints, host: Ints) -> Ints:
     """The unit that each host lane launched first after a record, -1 where there is none; after all for record -1."""
-    records = calls.records
+    calls = ordering.linked.calls
     launch = take_or(calls.launches_by_record[1], record).astype(np.int64)
-    others = np.flatnonzero((record < 0) | (take_or(records.host, record) != host))  # mostly a thread waits for its own
-    recorded = take_or(records.start_ns, record[others])
-    launch[others] = calls.launches.neighbour(host[others], recorded, after=True)
+    others = np.flatnonzero(
+        (record < 0) | (take_or(calls.records.host, record) != host)
+    )  # a thread mostly records, too
+    launch[others] = calls.launches.after(host[others], take_or(calls.records.start_ns, record[others]))
     return launch
 
 
-class _AtLaunches(msgspec.Struct, frozen=True, dict=True):
+class _WaitsAtLaunches(msgspec.Struct, frozen=True, dict=True):
     """Waits, each at the launch that came before it, or after it."""
 
     ordering: Ordering
     waits: _Waits
     after: bool
-
-    @property
-    def places(self) -> Places:
-        """Places of the launches."""
-        return self.ordering.linked.places
 
     @property
     def anchor(self) -> Ints:
@@ -127,7 +113,7 @@ class _AtLaunches(msgspec.Struct, frozen=True, dict=True):
     def records(self) -> Ints:
         """How many records there are at each unit."""
         anchor = self.ordering.linked.calls.launches_by_record[self.after]
-        return np.bincount(anchor[anchor >= 0], minlength=self.places.place.size)
+        return np.bincount(anchor[anchor >= 0], minlength=self.ordering.linked.places.place.size)
 
     def taken(self, lane: Ints, anchor: Ints) -> Ints:
         """How many waits a lane took at an anchor."""
@@ -144,7 +130,7 @@ class _AtLaunches(msgspec.Struct, frozen=True, dict=True):
 
     def of_known_place(self) -> tuple[Ints, tuple[Ints, ...]]:
         """Rows of waits, and for each what tells its habit: the columns of `_Habits` from `at` to `later`."""
-        waits, places, lane, anchor = self.waits, self.places, self.waits.lane, self.anchor
+        waits, places, lane, anchor = self.waits, self.ordering.linked.places, self.waits.lane, self.anchor
         at, turn = take_or(places.place, anchor), take_or(places.turn, anchor)
         taker, later = take_or(places.place, waits.taker), take_or(places.turn, waits.taker) - turn
         place = np.where(waits.for_all, -1, take_or(places.place, waits.awaited))
@@ -193,89 +179,45 @@ class _Habits(msgspec.Struct, frozen=True):
 
     def least(self, values: Ints | Mask) -> Ints:
         """The least of the values of each habit's waits."""
-        return np.minimum.reduceat(values.astype(np.int64), self._first) if self.count.size else self.count
-
-    def most(self, values: Ints | Mask) -> Ints:
-        """The greatest of them."""
-        return np.maximum.reduceat(values.astype(np.int64), self._first) if self.count.size else self.count
-
-    @property
-    def _first(self) -> Ints:
-        return np.cumsum(self.count) - self.count
+        first = np.cumsum(self.count) - self.count
+        return np.minimum.reduceat(values.astype(np.int64), first) if self.count.size else self.count
 
 
-def _habits(at: _AtLaunches) -> _Habits:
+def _habits(at: _WaitsAtLaunches) -> _Habits:
     """The habits that a place has in some turns, but not in all."""
     row, key = at.of_known_place()
     order, heads = grouped(*key)
     count, anchor = np.diff(np.append(heads, order.size)), at.anchor[row[order]]
     once = run_heads(np.repeat(heads, count), anchor)  # calls of a thread are in order of time
     made = np.bincount(np.repeat(np.arange(heads.size), count)[once], minlength=heads.size)
-    found = _Habits(*[*(column[order[heads]] for column in key), made, count, row[order]])
-    place = at.places.place
+    habits = _Habits(*[*(column[order[heads]] for column in key), made, count, row[order]])
+    place = at.ordering.linked.places.place
     launched = np.bincount(place[place >= 0], minlength=1)
-    return found.only(made < launched[found.at])
+    return habits.only(made < launched[habits.at])
 
 
-class _Reasons(msgspec.Struct, frozen=True):
-    """What tells of each habit whether it may be left out before the first turn that makes it, `began`.
+def _may_lead(at: _WaitsAtLaunches, habits: _Habits) -> tuple[Ints, Mask, Mask, Ints]:
+    """What tells of each habit whether it may be left out before the first turn that makes it.
 
-    `fresh` where each record was made for its wait, not for the launch before; `recorded` are the fewest records at
-    one of the anchors; `earlier` where a wait may be for what other turns launched; `followed` where the work of one
-    began as the awaited ended (see `_held`), `idled` where one's began later for no known reason.
+    Returns
+    -------
+    began : that turn.
+    fresh : whether each of its records was made for its wait, not for the launch before.
+    later : whether none of its waits may be for what earlier turns launched.
+    recorded : the fewest records at one of its anchors.
     """
-
-    began: Ints
-    fresh: Ints
-    recorded: Ints
-    earlier: Ints
-    followed: Ints
-    idled: Ints
-
-
-def _reasons(at: _AtLaunches, habits: _Habits) -> _Reasons:
-    ordering, waits, lanes, places, row = at.ordering, at.waits, at.ordering.lanes, at.places, habits.waits
-    inferred, anchor = np.repeat(habits.source == ANY, habits.count), at.anchor[row]
-    lane, taker, for_all = waits.lane[row], waits.taker[row], waits.for_all[row]
-    began = _turn_began(ordering, taker)
-    followed, idled = _held(lanes, places, lane, taker, waits.awaited[row])
-    return _Reasons(
-        began=habits.least(places.turn[anchor]),
-        fresh=habits.least(for_all & take_or(_later_records(ordering), waits.record[row], False)),
-        recorded=habits.least(np.where(for_all, at.records[anchor], MAX_NS)),
-        earlier=habits.most(inferred | (for_all & _for_earlier_turns(ordering, waits.source[row], lane, taker, began))),
-        followed=habits.most(np.where(inferred, 0, followed)),
-        idled=habits.most(idled),
+    waits, row, anchor = at.waits, habits.waits, at.anchor[habits.waits]
+    for_all, inferred = waits.for_all[row], np.repeat(habits.source == ANY, habits.count)
+    fresh = for_all & take_or(_later_records(at.ordering), waits.record[row], False)
+    earlier = inferred | (
+        for_all & _for_earlier_turns(at.ordering, waits.source[row], waits.lane[row], waits.taker[row])
     )
-
-
-def _held(lanes: Lanes, places: Places, lane: Ints, unit: Ints, awaited: Ints) -> tuple[Ints, Mask]:
-    """Where what a unit waited for held it, and where it did not, though all else had let the unit go.
-
-    1 where by its launch and its stream the unit could long have started, and then followed that end at once and no
-    other of its process; 2 where the GPU can't have been full for it till then: the op before the awaited one ended
-    while the unit could start already. Blocks take room in the order in which they came, and of two ops that one end
-    lets go either may come first: so that op has to be of the same turn.
-    """
-    before, ahead = (lanes.unit(on, one - take_or(lanes.first, on) - 1) for on, one in _with_lane(lanes, unit, awaited))
-    free = np.maximum(take_or(lanes.end_ns, before, MIN_NS), take_or(lanes.enqueue_ns, unit, MAX_NS))
-    ended, began = take_or(lanes.end_ns, awaited, MIN_NS), take_or(lanes.start_ns, unit, MIN_NS)
-    asked = (awaited >= 0) & (unit >= 0) & (ended >= free)
-    at_once = (began >= ended) & (began - ended <= AT_ONCE_NS)
-    ends, process_of = np.zeros(unit.size, np.int64), lanes.process[lanes.lane_of_unit()]
-    for (process,), rows in rows_by_key(np.where(asked & at_once, take_or(lanes.process, lane), -1)).items():
-        if process >= 0:
-            every = np.sort(lanes.end_ns[process_of == process])
-            low, high = began[rows] - AT_ONCE_NS, began[rows]
-            ends[rows] = np.searchsorted(every, high, side="right") - np.searchsorted(every, low, side="left")
-    long = np.where(asked, free, 0) + AT_ONCE_NS
-    held = asked & at_once & (ends == 1) & (ended > long)
-    same_turn = take_or(places.turn, ahead) == take_or(places.turn, unit)
-    return held * (1 + (same_turn & (take_or(lanes.end_ns, ahead, MIN_NS) > long))), asked & ~at_once
-
-
-def _with_lane(lanes: Lanes, *units: Ints) -> list[tuple[Ints, Ints]]:
-    return [(take_or(lanes.lane_of_unit(), one), one) for one in units]
+    return (
+        habits.least(at.ordering.linked.places.turn[anchor]),
+        habits.least(fresh) > 0,
+        habits.least(~earlier) > 0,
+        habits.least(np.where(for_all, at.records[anchor], MAX_NS)),
+    )
 
 
 def _turn_began(ordering: Ordering, unit: Ints) -> Ints:
@@ -284,18 +226,18 @@ def _turn_began(ordering: Ordering, unit: Ints) -> Ints:
     turn, began = take_or(turn_of, unit), np.full(unit.size, MIN_NS)
     for (host,), rows in rows_by_key(np.where(turn >= 0, take_or(ordering.lanes.launcher, unit), -1)).items():
         if host >= 0:  # a thread's turns follow one another
-            first = np.searchsorted(turn_of[launches.units(host)], turn[rows])
-            began[rows] = launches.of(host)[1][first]
+            units, start = launches.of(host)
+            began[rows] = start[np.searchsorted(turn_of[units], turn[rows])]
     return began
 
 
-def _for_earlier_turns(ordering: Ordering, source: Ints, lane: Ints, taker: Ints, began: Ints) -> Mask:
+def _for_earlier_turns(ordering: Ordering, source: Ints, lane: Ints, taker: Ints) -> Mask:
     """Whether by its last op before a wait a lane did not know complete all that earlier turns gave its source."""
     lanes, complete = ordering.lanes, np.zeros(source.size, np.int64)
     position = taker - take_or(lanes.first, np.where(taker >= 0, lane, -1))
     rows = np.flatnonzero((taker >= 0) & (position > 0) & (source >= 0) & (source != lane))
     complete[rows] = ordering.complete(source[rows], lane[rows], position[rows] - 1)
-    return complete < lanes.queued_before(source, began)
+    return complete < lanes.queued_before(source, _turn_began(ordering, taker))
 
 
 def _later_records(ordering: Ordering) -> Mask:
@@ -307,13 +249,13 @@ def _later_records(ordering: Ordering) -> Mask:
     return later
 
 
-def _left_out(at: _AtLaunches) -> LeftOut:
+def _left_out(at: _WaitsAtLaunches) -> LeftOut:
     habits = _habits(at)
     _, asked, absent = _in_each_turn(at, habits)
     habits = habits.only(np.bincount(asked[absent], minlength=habits.at.size) > 0)
     if not habits.at.size:
         return LeftOut(*np.empty((4, 0), np.int64))
-    ordering, lanes, places, reasons = at.ordering, at.ordering.lanes, at.places, _reasons(at, habits)
+    ordering, lanes, places = at.ordering, at.ordering.lanes, at.ordering.linked.places
     anchor, asked, absent = _in_each_turn(at, habits)
     turn, lane, place = places.turn[anchor], habits.lane[asked], habits.place[asked]
     unit = places.unit_at(habits.taker[asked], turn + habits.later[asked])
@@ -321,14 +263,9 @@ def _left_out(at: _AtLaunches) -> LeftOut:
     behind = np.where(place < 0, given, places.unit_at(place, turn - habits.ago[asked]))
     there = (unit >= 0) & (take_or(lanes.launcher, behind) >= 0)  # before the capture waits may have been made, too
     # Until the program makes a wait first, there may have been nothing to wait for; a record left over tells otherwise.
-    leading = turn < reasons.began[asked]
-    left_over = at.records[anchor] >= reasons.recorded[asked]
-    shown = (reasons.followed[asked] > 0) & (reasons.idled[asked] == 0)
-    starts = take_or(lanes.start_ns, unit, MIN_NS)
-    beside = (take_or(lanes.start_ns, behind, MAX_NS) < starts) & (starts < take_or(lanes.end_ns, behind, MIN_NS))
-    shown &= beside | (reasons.followed[asked] > 1)
-    for_waits = ordering.recorded_for_waits[lane] | (reasons.fresh[asked] > 0) | shown
-    there &= ~leading | (for_waits & ((reasons.earlier[asked] == 0) | left_over))
+    began, fresh, later, recorded = _may_lead(at, habits)
+    for_waits = ordering.recorded_for_waits[lane] | fresh[asked]
+    there &= (turn >= began[asked]) | (for_waits & (later[asked] | (at.records[anchor] >= recorded[asked])))
     turns = np.bincount(asked[there | ~absent], minlength=habits.at.size)
     fewer = absent & ~np.isin(anchor, at.waits.unclear[at.after])
     rows = np.flatnonzero(there & fewer & (2 * habits.made[asked] >= turns[asked]))
@@ -339,12 +276,12 @@ def _left_out(at: _AtLaunches) -> LeftOut:
     return LeftOut(unit[rows], behind[rows], habits.made[asked[rows]], turns[asked[rows]] - 1)
 
 
-def _in_each_turn(at: _AtLaunches, habits: _Habits) -> tuple[Ints, Ints, Mask]:
+def _in_each_turn(at: _WaitsAtLaunches, habits: _Habits) -> tuple[Ints, Ints, Mask]:
     """Each unit of each habit's place, whose habit it is, and whether the lane takes fewer waits there than ever else.
 
     Those are waits that are not there.
     """
-    place = at.places.place
+    place = at.ordering.linked.places.place
     units = np.flatnonzero(np.isin(place, habits.at))
     units = units[ordered(place[units])]
     low, high = (np.searchsorted(place[units], habits.at, side=side) for side in ("left", "right"))
@@ -362,7 +299,7 @@ def _given(ordering: Ordering, source: Ints, lane: Ints, unit: Ints, instant: In
     known = np.where(source == ANY, -1, source)
     given = lanes.unit(known, lanes.queued_before(known, instant) - 1)
     rows = np.flatnonzero((source == ANY) & (unit >= 0))
-    for candidate in np.flatnonzero((lanes.thread == -1) & (np.diff(lanes.first) > 0)).tolist() if rows.size else ():
+    for candidate in np.flatnonzero(lanes.worked()).tolist() if rows.size else ():
         asked = rows[(lanes.process[lane[rows]] == lanes.process[candidate]) & (lane[rows] != candidate)]
         which = np.full(asked.size, candidate)
         count = lanes.queued_before(which, instant[asked])

@@ -7,23 +7,20 @@ computing work ran on one stream. The *worker* is that stream, *main* the stream
 from __future__ import annotations
 
 import re
-from functools import cached_property
 from typing import Any
 
-import msgspec
 import numpy as np
 import pandas as pd
 
 from analyzers.arrays.groups import group_numbers, rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
-from analyzers.ordering.calls import Launches
+from analyzers.ordering.columns import Columns
 from analyzers.ordering.graph import EDGE_KINDS
-from analyzers.ordering.lanes import MAX_NS, MIN_NS, Lanes, take_or
+from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.context import Findings, enclosing, table_of
-from analyzers.syncs.crossings import Visitor
-from analyzers.trace.columns import codes, ints, ints_at
+from analyzers.syncs.context import Findings, enclosing, ranks_of, table_of, text_of
+from analyzers.trace.columns import codes, ints
 from analyzers.trace.range_classes import range_classes
 from analyzers.trace.tables import Trace
 
@@ -76,43 +73,33 @@ class StreamPlan(Findings, frozen=True):
 def stream_plan(trace: Trace) -> StreamPlan:
     """Find the loops whose chunks ran on streams of their own, and check each chunk's fork and join."""
     ordering = trace.once(Ordering)
-    lanes, visitor = ordering.lanes, Visitor(trace, ordering)
-    chunks = find_chunks(trace, lanes)
-    chunk, unit = work_of(chunks, visitor.launches)
-    lane = lanes.lane_of_unit()[unit]
-    is_communication = lanes.communication[lane]
-    first, last, on_one_lane = _ends(
-        chunk[~is_communication], unit[~is_communication], lane[~is_communication], chunks.size
-    )
-    last_communication = _ends(chunk[is_communication], unit[is_communication], lane[is_communication], chunks.size)[1]
-    worker = _lane_of(ordering, first)
-    main = take_or(visitor.home, chunks.host)
-    loops = int(chunks.loop.max(initial=-1)) + 1
-    loop_fits = (np.bincount(chunks.loop[~on_one_lane], minlength=loops) == 0) & (
-        np.bincount(chunks.loop[(worker != main) & (main >= 0)], minlength=loops) > 0
-    )
-    rows = np.flatnonzero(innermost_fit(chunks, loop_fits)[chunks.loop])
-    check = _Checks(ordering, main[rows])
-    began, ended = _turns(chunks, rows)
-    until = _back(visitor, chunks.host[rows], main[rows], began, ended)
-    waits = check.waits(worker[rows], first[rows], began)
-    joined, communication_joined = check.joined(last[rows], until), check.joined(last_communication[rows], until)
-    range_row = chunks.row[rows]
-    ranks = np.array([process.rank for process in trace.processes] or [-1])
-    process = ints_at(trace.ranges, "process", range_row)
+    lanes = ordering.lanes
+    chunks, inside = _find_chunks(trace, ordering)
+    chunk, unit = _work_of(chunks, ordering)
+    communicates = lanes.communication[_lane_of(ordering, unit)]
+    first, last = _ends(chunk[~communicates], unit[~communicates], chunks.size)
+    last_communication = _ends(chunk[communicates], unit[communicates], chunks.size)[1]
+    rows = np.flatnonzero(_fits(ordering, chunks, inside, chunk[~communicates], unit[~communicates]))
     ops = np.bincount(chunk, minlength=chunks.size)[rows]
+    chunks, first, last, last_communication = chunks.take(rows), first[rows], last[rows], last_communication[rows]
+    worker, main = _lane_of(ordering, first), take_or(ordering.linked.home, chunks.host).astype(np.int64)
+    until = _back_on_main(ordering, chunks, main)
+    events = _events_by_pair(ordering)
+    waits = _waits(ordering, events, worker, main, first, chunks.began_ns)
+    joined = _joined(ordering, events, main, last, until)
+    communication_joined = _joined(ordering, events, main, last_communication, until)
     columns: dict[str, Any] = {
-        "rank": ranks[process],
-        "process": process,
-        "thread": ints_at(trace.ranges, "thread", range_row),
-        "loop": _names(trace, chunks.parent[rows]),
-        "turn": _turn_numbers(trace, chunks, rows),
-        "chunk": _names(trace, range_row),
-        "start_ns": chunks.start_ns[rows],
+        "rank": ranks_of(trace, chunks.process),
+        "process": chunks.process,
+        "thread": chunks.thread,
+        "loop": text_of(trace.ranges, "name", chunks.parent),
+        "turn": _turn_numbers(trace, chunks),
+        "chunk": text_of(trace.ranges, "name", chunks.row),
+        "start_ns": chunks.start_ns,
         "ops": ops,
-        "stream": lanes.stream[worker[rows]],
-        "main": lanes.stream[main[rows]],
-        "communication": _stream_of(ordering, last_communication[rows]),
+        "stream": lanes.stream[worker],
+        "main": lanes.stream[main],
+        "communication": take_or(lanes.stream, _lane_of(ordering, last_communication)),
         "waits_main": np.array(HOW, object)[waits[0]],
         "joined": np.array(HOW, object)[joined[0]],
         "communication_joined": np.array(HOW, object)[communication_joined[0]],
@@ -122,155 +109,111 @@ def stream_plan(trace: Trace) -> StreamPlan:
     return StreamPlan(table_of(Chunk, {name: values[order] for name, values in columns.items()}))
 
 
-class _Checks:
-    """Forks and joins of some chunks, given each one's main lane."""
+# Whether each chunk's worker waits for main, and main for each worker.
 
-    def __init__(self, ordering: Ordering, main: Ints) -> None:
-        self.ordering, self.lanes, self.main = ordering, ordering.lanes, main
-
-    def waits(self, worker: Ints, first: Ints, began: Ints) -> tuple[Ints, Mask]:
-        """Whether each worker waits for main before its first unit: an index in `HOW`, and whether that is exact.
-
-        Indirectly it does if all that main had been given when the loop began is complete first.
-        """
-        lanes = self.lanes
-        queued_ns, position = lanes.enqueue_ns[first], first - lanes.first[worker]
-        previous = lanes.unit(worker, position - 1)
-        since = take_or(lanes.enqueue_ns, previous, MIN_NS)
-        edge = self._last_event(worker, self.main, queued_ns)
-        graph = self.ordering.graph
-        direct = take_or(graph.instant_ns, graph.node_of(edge), MIN_NS) > since
-        count = lanes.queued_before(self.main, began)
-        indirect = (count > 0) & (self.ordering.complete(self.main, worker, position) >= count)
-        indirect_exact = self.ordering.complete(self.main, worker, position, exact=True) >= count
-        return self._answer(worker, edge, direct, indirect, indirect_exact)
-
-    def joined(self, last: Ints, until: Ints) -> tuple[Ints, Mask]:
-        """Whether main, by a host instant, waits for a unit of each chunk: an index in `HOW`, and if that is exact."""
-        lanes, has_unit = self.lanes, last >= 0
-        lane = np.where(has_unit, _lane_of(self.ordering, last), self.main)
-        position = np.where(has_unit, last - lanes.first[lane], -1)
-        edge = self._last_event(self.main, lane, until)
-        edges = self.ordering.graph.edges
-        direct = take_or(edges.source_position, edge) > position
-        known = [self._known(lane, until, exact=exact) > position for exact in (False, True)]
-        how, exact = self._answer(lane, edge, direct, known[0], known[1])
-        return np.where(has_unit, how, NONE), exact | ~has_unit
-
-    def _answer(self, lane: Ints, edge: Ints, direct: Mask, indirect: Mask, indirect_exact: Mask) -> tuple[Ints, Mask]:
-        edges = self.ordering.graph.edges
-        how = np.select([lane == self.main, direct, indirect], [SAME, DIRECT, INDIRECT], NO)
-        stated = ~np.isin(take_or(self.lanes.process, self.main), self.ordering.guessed)
-        exact = take_or(edges.exact, edge, True)
-        return how, np.select(
-            [how == SAME, how == DIRECT, how == INDIRECT], [True, exact, indirect_exact], stated
-        ).astype(bool)
-
-    def _known(self, source: Ints, instant: Ints, *, exact: bool) -> Ints:
-        """How many units of each source main knows to be complete by a host instant."""
-        graph = self.ordering.stated if exact else self.ordering.graph
-        node, known = graph.last_before(self.main, instant), np.zeros(source.size, np.int64)
-        for (lane,), rows in rows_by_key(source).items():
-            rows = rows[node[rows] >= 0]
-            known[rows] = graph.known(lane).at(node[rows]) if lane >= 0 else 0
-        return known
-
-    @cached_property
-    def _edges_by_pair(self) -> dict[tuple[int, ...], Ints]:
-        """Edges by lane, source and kind."""
-        graph, edges = self.ordering.graph, self.ordering.graph.edges
-        return rows_by_key(graph.lane[graph.node_of(np.arange(edges.size))], edges.source, edges.kind)
-
-    def _last_event(self, lane: Ints, source: Ints, before: Ints) -> Ints:
-        """The last event edge from a source to a lane before each instant, -1 where there is none."""
-        graph, found = self.ordering.graph, np.full(lane.size, -1, np.int64)
-        for (lane_key, other), rows in rows_by_key(lane, source).items():
-            event_edges = self._edges_by_pair.get((lane_key, other, EDGE_KINDS.index("event")))
-            if event_edges is not None:
-                at = np.searchsorted(graph.instant_ns[graph.node_of(event_edges)], before[rows])
-                found[rows] = take_or(event_edges, at - 1)
-        return found
+EventEdges = dict[tuple[int, ...], Ints]  # by lane and source
+Check = tuple[Ints, Mask]  # an index in `HOW`, and whether that is exact
 
 
-def _ends(chunk: Ints, unit: Ints, lane: Ints, size: int) -> tuple[Ints, Ints, Mask]:
-    """First and last unit of each chunk (-1 none), and whether all its units are of one lane."""
-    first, last = np.full(size, -1, np.int64), np.full(size, -1, np.int64)
-    last[chunk] = unit
-    first[chunk[::-1]] = unit[::-1]
-    lowest, highest = np.full(size, MAX_NS), np.full(size, -1, np.int64)
-    np.minimum.at(lowest, chunk, lane)
-    np.maximum.at(highest, chunk, lane)
-    return first, last, lowest == highest
+def _events_by_pair(ordering: Ordering) -> EventEdges:
+    edges = ordering.graph.edges
+    rows = np.flatnonzero(edges.kind == EDGE_KINDS.index("event"))
+    return {pair: rows[at] for pair, at in rows_by_key(edges.lane[rows], edges.source[rows]).items()}
+
+
+def _last_event(ordering: Ordering, events: EventEdges, lane: Ints, source: Ints, before: Ints) -> Ints:
+    """The last event edge from a source to a lane before each instant, -1 where there is none."""
+    found = np.full(lane.size, -1, np.int64)
+    for pair, rows in rows_by_key(lane, source).items():
+        edges = events.get(pair, np.empty(0, np.int64))
+        at = np.searchsorted(ordering.graph.edges.instant_ns[edges], before[rows])
+        found[rows] = take_or(edges, at - 1)
+    return found
+
+
+def _waits(ordering: Ordering, events: EventEdges, worker: Ints, main: Ints, first: Ints, began: Ints) -> Check:
+    """Whether each worker waits for main before its first unit.
+
+    Indirectly it does if all that main had been given when the loop began is complete first.
+    """
+    lanes, position = ordering.lanes, first - ordering.lanes.first[worker]
+    edge = _last_event(ordering, events, worker, main, lanes.enqueue_ns[first])
+    previous_ns = take_or(lanes.enqueue_ns, lanes.unit(worker, position - 1), MIN_NS)
+    direct = take_or(ordering.graph.edges.instant_ns, edge, MIN_NS) > previous_ns
+    count = lanes.queued_before(main, began)
+    known, stated = (ordering.complete(main, worker, position, exact=exact) >= count for exact in (False, True))
+    return _check(ordering, worker == main, edge, direct, main, (count > 0) & known, stated)
+
+
+def _joined(ordering: Ordering, events: EventEdges, main: Ints, last: Ints, until: Ints) -> Check:
+    """Whether main, by a host instant, waits for a unit of each chunk."""
+    lanes, has_unit = ordering.lanes, last >= 0
+    lane = np.where(has_unit, _lane_of(ordering, last), main)
+    position = np.where(has_unit, last - lanes.first[lane], -1)
+    edge = _last_event(ordering, events, main, lane, until)
+    direct = take_or(ordering.graph.edges.source_position, edge) > position
+    known, stated = (ordering.complete_by(lane, main, until, exact=exact) > position for exact in (False, True))
+    how, is_exact = _check(ordering, lane == main, edge, direct, main, known, stated)
+    return np.where(has_unit, how, NONE), is_exact | ~has_unit
+
+
+def _check(
+    ordering: Ordering, same: Mask, edge: Ints, direct: Mask, main: Ints, indirect: Mask, indirect_stated: Mask
+) -> Check:
+    how = np.select([same, direct, indirect], [SAME, DIRECT, INDIRECT], NO)
+    nothing_inferred = ~np.isin(take_or(ordering.lanes.process, main), ordering.guessed)
+    by_edge = take_or(ordering.graph.edges.exact, edge, True)
+    is_exact = np.select([same, direct, indirect], [same, by_edge, indirect_stated], nothing_inferred)
+    return how, is_exact.astype(bool)
 
 
 def _lane_of(ordering: Ordering, unit: Ints) -> Ints:
     return take_or(ordering.lanes.lane_of_unit(), unit)
 
 
-def _stream_of(ordering: Ordering, unit: Ints) -> Ints:
-    return take_or(ordering.lanes.stream, _lane_of(ordering, unit))
-
-
-def _turns(chunks: Chunks, rows: Ints) -> tuple[Ints, Ints]:
-    """When the first chunk of each chunk's loop began, and the last one ended."""
-    loops = int(chunks.loop.max(initial=-1)) + 1
-    began, ended = np.full(loops, MAX_NS), np.full(loops, MIN_NS)
-    np.minimum.at(began, chunks.loop, chunks.start_ns)
-    np.maximum.at(ended, chunks.loop, chunks.end_ns)
-    return began[chunks.loop[rows]], ended[chunks.loop[rows]]
-
-
-def _back(visitor: Visitor, host: Ints, main: Ints, began: Ints, ended: Ints) -> Ints:
+def _back_on_main(ordering: Ordering, chunks: Chunks, main: Ints) -> Ints:
     """When each thread, after a loop, launched on main again or began the next such loop; far away where it did not."""
-    until = np.full(host.size, MAX_NS)
-    for (one_host, lane), rows in rows_by_key(host, main).items():
-        launch_lane, launch_ns = visitor.launches.of(one_host)
-        marks = np.sort(np.concatenate([launch_ns[launch_lane == lane], began[rows]]))
-        until[rows] = np.append(marks, MAX_NS)[np.searchsorted(marks, ended[rows])]
+    until = np.full(chunks.size, MAX_NS)
+    for (host, lane), rows in rows_by_key(chunks.host, main).items():
+        unit, launch_ns = ordering.linked.calls.launches.of(host)
+        marks = np.sort(np.append(launch_ns[_lane_of(ordering, unit) == lane], chunks.began_ns[rows]))
+        until[rows] = np.append(marks, MAX_NS)[np.searchsorted(marks, chunks.ended_ns[rows])]
     return until
 
 
-def _turn_numbers(trace: Trace, chunks: Chunks, rows: Ints) -> Ints:
+def _turn_numbers(trace: Trace, chunks: Chunks) -> Ints:
     """Which occurrence of its loop on its thread each chunk belongs to, from 0."""
-    turn = np.zeros(rows.size, np.int64)
-    name = take_or(codes(trace.ranges, "name")[0].astype(np.int64), chunks.parent[rows])
-    began, _ = _turns(chunks, rows)
-    for of_loop in rows_by_key(chunks.host[rows], name).values():
-        turn[of_loop] = np.unique(began[of_loop], return_inverse=True)[1]
+    turn = np.zeros(chunks.size, np.int64)
+    name = take_or(codes(trace.ranges, "name")[0].astype(np.int64), chunks.parent)
+    for of_loop in rows_by_key(chunks.host, name).values():
+        turn[of_loop] = np.unique(chunks.began_ns[of_loop], return_inverse=True)[1]
     return turn
-
-
-def _names(trace: Trace, rows: Ints) -> Any:
-    code, names = codes(trace.ranges, "name")
-    return np.array([*names, ""], object)[take_or(code, rows)]
 
 
 # Find loops of chunks: ranges that repeat under one parent but for a number in their name, and what each launched.
 
 
-class Chunks(msgspec.Struct, frozen=True):
+class Chunks(Columns, frozen=True):
     """Ranges that may be chunks of a loop, one row a range.
 
-    `row` in `Trace.ranges`, `parent` that of the range around it (-1 none), `loop` numbers the loops, `inside` lists
-    pairs (chunk, chunk around it).
+    `row` in `Trace.ranges`, `parent` that of the range around it (-1 none), `loop` numbers the loops, which begin and
+    end with their first and last chunk (`began_ns`, `ended_ns`).
     """
 
     row: Ints
+    process: Ints
+    thread: Ints
     parent: Ints
     loop: Ints
     host: Ints
     start_ns: Ints
     end_ns: Ints
-    inside: tuple[Ints, Ints]
-
-    @property
-    def size(self) -> int:
-        """How many ranges."""
-        return self.row.size
+    began_ns: Ints
+    ended_ns: Ints
 
 
-def find_chunks(trace: Trace, lanes: Lanes) -> Chunks:
-    """Ranges whose name holds a number, or repeats under one parent."""
+def _find_chunks(trace: Trace, ordering: Ordering) -> tuple[Chunks, tuple[Ints, Ints]]:
+    """Ranges whose name holds a number, or repeats under one parent; and pairs (chunk, chunk around it)."""
     code, names = codes(trace.ranges, "name")
     rows = np.flatnonzero(trace.once(range_classes)[1])
     frame = trace.ranges.iloc[rows]
@@ -285,42 +228,63 @@ def find_chunks(trace: Trace, lanes: Lanes) -> Chunks:
     number = np.array([any(letter.isdigit() for letter in name) for name in names] or [False], dtype=bool)
     name = code[rows].astype(np.int64)
     loop = group_numbers(process, thread, parent, plain[name])
-    repeats = np.bincount(loop, minlength=1)[loop] > 1
-    kept = np.flatnonzero(number[name] | repeats)
-    chunk_of = np.full(rows.size, -1, np.int64)
-    chunk_of[kept] = np.arange(kept.size)
-    both_chunks = (chunk_of[inner] >= 0) & (chunk_of[outer] >= 0)
-    return Chunks(
+    began, ended = np.full(rows.size + 1, MAX_NS), np.full(rows.size + 1, MIN_NS)
+    is_chunk = number[name] | (np.bincount(loop, minlength=1)[loop] > 1)
+    np.minimum.at(began, loop, start)
+    np.maximum.at(ended, loop, end)
+    kept = np.flatnonzero(is_chunk)
+    chunks = Chunks(
         row=rows[kept],
+        process=process[kept],
+        thread=thread[kept],
         parent=take_or(rows, parent[kept]),
         loop=group_numbers(loop[kept]),
-        host=lanes.of_threads(process[kept], thread[kept]),
+        host=ordering.lanes.of_threads(process[kept], thread[kept]),
         start_ns=start[kept],
         end_ns=end[kept],
-        inside=(chunk_of[inner[both_chunks]], chunk_of[outer[both_chunks]]),
+        began_ns=began[loop[kept]],
+        ended_ns=ended[loop[kept]],
     )
+    both = is_chunk[inner] & is_chunk[outer]
+    position = np.cumsum(is_chunk) - 1
+    return chunks, (position[inner[both]], position[outer[both]])
 
 
-def work_of(chunks: Chunks, launches: Launches) -> tuple[Ints, Ints]:
+def _work_of(chunks: Chunks, ordering: Ordering) -> tuple[Ints, Ints]:
     """Pairs (chunk, unit that its thread launched inside it), by chunk and time."""
     chunk, unit = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for (host,), rows in rows_by_key(chunks.host).items():
         if host >= 0:
-            when, units = launches.of(host)[1], launches.units(host)
+            units, when = ordering.linked.calls.launches.of(host)
             low = np.searchsorted(when, chunks.start_ns[rows])
-            count = np.searchsorted(when, chunks.end_ns[rows], side="right") - low
-            at, of_chunk = runs(low, count)
+            at, of_chunk = runs(low, np.searchsorted(when, chunks.end_ns[rows], side="right") - low)
             chunk.append(rows[of_chunk])
             unit.append(units[at])
-    pair = np.concatenate(chunk), np.concatenate(unit)
-    order = np.argsort(pair[0], kind="stable")
-    return pair[0][order], pair[1][order]
+    joined = np.concatenate(chunk)
+    order = np.argsort(joined, kind="stable")
+    return joined[order], np.concatenate(unit)[order]
 
 
-def innermost_fit(chunks: Chunks, fit: Mask) -> Mask:
-    """Of the loops that fit (one value a loop), those that have no other such loop inside."""
-    inner, outer = chunks.inside
-    holds = fit[chunks.loop[inner]] & (chunks.loop[inner] != chunks.loop[outer])
-    fit = fit.copy()
-    fit[chunks.loop[outer[holds]]] = False
-    return fit
+def _ends(chunk: Ints, unit: Ints, size: int) -> tuple[Ints, Ints]:
+    """First and last unit of each chunk, -1 where there is none."""
+    first, last = np.full((2, size), -1, np.int64)
+    last[chunk] = unit
+    first[chunk[::-1]] = unit[::-1]
+    return first, last
+
+
+def _fits(ordering: Ordering, chunks: Chunks, inside: tuple[Ints, Ints], chunk: Ints, unit: Ints) -> Mask:
+    """Chunks of loops whose chunks computed on one lane each, some not on main, with no other such loop inside."""
+    lane, main = _lane_of(ordering, unit), take_or(ordering.linked.home, chunks.host)
+    lowest, highest = np.full(chunks.size, MAX_NS), np.full(chunks.size, -1, np.int64)
+    np.minimum.at(lowest, chunk, lane)
+    np.maximum.at(highest, chunk, lane)
+    fits = np.ones(int(chunks.loop.max(initial=-1)) + 1, dtype=bool)
+    fits[chunks.loop[lowest != highest]] = False
+    beside_main = np.zeros(fits.size, dtype=bool)
+    beside_main[chunks.loop[(highest != main) & (main >= 0)]] = True
+    fits &= beside_main
+    inner, outer = (chunks.loop[side] for side in inside)
+    holds = fits[inner] & (inner != outer)
+    fits[outer[holds]] = False
+    return fits[chunks.loop]

@@ -7,19 +7,17 @@ from collections.abc import Iterator
 
 import msgspec
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import first_of_each, label, ordered, rows_by_key, run_heads
-from analyzers.arrays.intervals import coverage, union
+from analyzers.arrays.groups import first_of_each, label, rows_by_key, run_heads
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.ordering.calls import communication_around, match_calls
-from analyzers.ordering.lanes import MIN_NS, Lanes, take_or
+from analyzers.ordering.lanes import take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
-from analyzers.syncs.context import Findings, Texts, around, ranges_around, table_of
-from analyzers.syncs.unrecorded import OUTLASTS_NS, behind_graphs
+from analyzers.syncs.context import Findings, Texts, around, launched_at, ranges_around, ranks_of, table_of, text_of
+from analyzers.syncs.idle import OUTLASTS_NS, behind_graphs, cost, idle_within
 from analyzers.trace.columns import codes, ints, ints_at, is_one_of
 from analyzers.trace.tables import Trace
 from analyzers.trace.torch_seen import torch_seen
@@ -91,7 +89,8 @@ class Joined(msgspec.Struct, frozen=True):
     """Blocking calls joined to sync points, by process, thread and time.
 
     blocking : the first call of each point. copy : the copy that it is about, row of `Trace.ops`, -1 for none.
-    start_ns, end_ns : of the point. call : the call in it that blocked longest, row of `Trace.api`.
+    start_ns, end_ns : of the point. call : the call in it that blocked longest, row of `Trace.api`. copy_of_call : of
+    each of `blocking_calls` the copy that it is about.
     """
 
     blocking: Blocking
@@ -99,41 +98,36 @@ class Joined(msgspec.Struct, frozen=True):
     start_ns: Ints
     end_ns: Ints
     call: Ints
+    copy_of_call: Ints
 
 
 def joined_calls(trace: Trace) -> Joined:
-    """Join each copy and the synchronize behind it to one sync point."""
-    return _joined(trace, trace.once(blocking_calls))
-
-
-def copies_of(trace: Trace, call: int) -> Ints:
-    """The copy, row of `Trace.ops`, that a sync point is about in which this call blocked longest; empty for none.
-
-    As `joined_calls` has it, without joining all: a point is one call, or two that follow each other.
-    """
-    blocking = trace.once(blocking_calls)
-    at = np.flatnonzero(blocking.call == call)
-    near = np.concatenate([at - 1, at, at + 1])
-    points = _joined(trace, blocking.take(near[(near >= 0) & (near < blocking.size)]))
-    return points.copy[(points.call == call) & (points.copy >= 0)]
-
-
-def _joined(trace: Trace, blocking: Blocking) -> Joined:
-    ordering = trace.once(Ordering)
-    point, copy = _points(trace, ordering, blocking)
+    """Join each copy and the synchronize behind it to one sync point; `trace.once(joined_calls)` does it once."""
+    ordering, blocking = trace.once(Ordering), trace.once(blocking_calls)
+    point, copy_of_call = _points(trace, ordering, blocking)
+    starts, ends = ints_at(trace.api, "start_ns", blocking.call), ints_at(trace.api, "end_ns", blocking.last)
     head = np.flatnonzero(run_heads(point))
-    first, copy = blocking.take(head), copy[head]
+    first, copy = blocking.take(head), copy_of_call[head]
+    longest = np.lexsort((starts - ends, point))[head]
     of_copy = (copy >= 0) & (first.op < 0)  # the capture does not say for which stream the synchronize was
     lane, op = first.lane.copy(), first.op.copy()
     lane[of_copy], op[of_copy] = ordering.lane_and_position(copy[of_copy])[0], copy[of_copy]
-    return Joined(replace(first, lane=lane, op=op), copy, *_spans(trace, blocking, point))
+    end = np.maximum.reduceat(ends, head) if head.size else ends
+    first = replace(first, lane=lane, op=op)
+    return Joined(first, copy, starts[head], end, blocking.call[longest], copy_of_call.astype(np.int64))
+
+
+def copies_of(trace: Trace, call: int) -> Ints:
+    """The copy, row of `Trace.ops`, that a sync point is about in which this call blocked longest; empty for none."""
+    points = trace.once(joined_calls)
+    return points.copy[(points.call == call) & (points.copy >= 0)]
 
 
 def copies_waited_for(trace: Trace) -> Ints:
     """The copy, row of `Trace.ops`, that each of `blocking_calls` is about, -1 for none: also of a synchronize behind
     one of which the capture does not say what it waited for.
     """
-    return _points(trace, trace.once(Ordering), trace.once(blocking_calls))[1].astype(np.int64)
+    return trace.once(joined_calls).copy_of_call
 
 
 def host_syncs(trace: Trace) -> HostSyncs:
@@ -153,16 +147,15 @@ def host_syncs(trace: Trace) -> HostSyncs:
     unrecorded = np.zeros(idle.size, np.int64)
     unrecorded[waits], idle[waits] = idle[waits], 0
     where = around(trace, process, thread, ints_at(trace.api, "start_ns", call))
-    next_range = _range_of_units(trace, ordering, cost_of.next_unit)
-    library = np.isin(call, _inside_communication(trace, ordering, call))
+    next_range = ranges_around(trace, *launched_at(trace, take_or(lanes.op, cost_of.next_unit)))
+    library = communication_around(trace, lanes, host, ints_at(trace.api, "start_ns", call)) >= 0
     kinds = np.where(library & (kind <= KINDS.index("spin")), "nccl", np.array(KINDS, object)[kind])
-    ranks = np.array([one.rank for one in trace.processes] or [-1])
     columns = {
-        "rank": ranks[process],
+        "rank": ranks_of(trace, process),
         "process": process,
         "device": device,
         "thread": thread,
-        "api": _text(trace.api, "name", call),
+        "api": text_of(trace.api, "name", call),
         "start_ns": start,
         "duration_ns": end - start,
         "kind": kinds,
@@ -172,12 +165,12 @@ def host_syncs(trace: Trace) -> HostSyncs:
         "chain": where.chain,
         "frame": where.frame,
         "pattern": _patterns(trace, where.op, call, copy),
-        "copy": _text(trace.ops, "copy", copy),
+        "copy": text_of(trace.ops, "copy", copy),
         "bytes": take_or(ints(trace.ops, "bytes"), copy),
         "waited_stream": take_or(lanes.stream, lane),
         "waited_event": points.blocking.event.astype(np.int64),
         "waited_op": op.astype(np.int64),
-        "waited_name": _text(trace.ops, "name", op),
+        "waited_name": text_of(trace.ops, "name", op),
         "gpu_idle_ns": idle,
         "after_ns": cost_of.after_ns,
         "delayed": np.where(idle + cost_of.after_ns > 0, next_range, ""),
@@ -232,19 +225,9 @@ def _of_unknown_stream(trace: Trace, calls: Ints) -> Mask:
 
 def _last_copy(trace: Trace, ordering: Ordering, host: Ints, instant: Ints) -> Ints:
     """The copy that a host lane launched last before an instant, if that was its last launch; a row of `Trace.ops`."""
-    op = take_or(ordering.lanes.op, ordering.linked.calls.launches.neighbour(host, instant, after=False))
+    op = take_or(ordering.lanes.op, ordering.linked.calls.launches.before(host, instant))
     kind, kinds = codes(trace.ops, "kind")
     return np.where(take_or(kind, op) == kinds.index("memcpy"), op, -1)
-
-
-def _spans(trace: Trace, blocking: Blocking, point: Ints) -> tuple[Ints, Ints, Ints]:
-    """Start and end of each point, and the call in it that blocked longest."""
-    starts, ends = ints_at(trace.api, "start_ns", blocking.call), ints_at(trace.api, "end_ns", blocking.last)
-    head = np.flatnonzero(run_heads(point))
-    order = np.lexsort((starts - ends, point))
-    if not point.size:
-        return starts, ends, blocking.call
-    return starts[head], np.maximum.reduceat(ends, head), blocking.call[order][head]
 
 
 def _devices(trace: Trace, process: Ints, op: Ints) -> Ints:
@@ -256,23 +239,6 @@ def _devices(trace: Trace, process: Ints, op: Ints) -> Ints:
             used, count = np.unique(device[owner == one_process], return_counts=True)
             most_used[one_process] = used[np.argmax(count)] if used.size else -1
     return np.where(op >= 0, take_or(device, op), most_used[process])
-
-
-def _inside_communication(trace: Trace, ordering: Ordering, call: Ints) -> Ints:
-    """Those of some calls that lie inside a communication call of their thread."""
-    process, thread = ints_at(trace.api, "process", call), ints_at(trace.api, "thread", call)
-    host = ordering.lanes.of_threads(process, thread)
-    return call[communication_around(trace, ordering.lanes, host, ints_at(trace.api, "start_ns", call)) >= 0]
-
-
-def _range_of_units(trace: Trace, ordering: Ordering, unit: Ints) -> Texts:
-    """Innermost range around the launch of each unit."""
-    lanes, known = ordering.lanes, unit >= 0
-    texts = np.full(unit.size, "", object)
-    call = ints(trace.ops, "launch")[lanes.op[unit[known]]]
-    process, thread, start = (ints_at(trace.api, column, call) for column in ("process", "thread", "start_ns"))
-    texts[known] = ranges_around(trace, process, thread, start)
-    return texts
 
 
 def _hidden(op: Texts, kind: Texts, copy: Ints) -> Mask:
@@ -290,9 +256,9 @@ def _patterns(trace: Trace, op: Texts, call: Ints, copy: Ints) -> Texts:
     texts = [
         f"{written_as(direction, size_bytes, by_torch)}: a {direction} copy of {size_bytes} B and {api}"
         for direction, size_bytes, api, by_torch in zip(
-            _text(trace.ops, "copy", copy[unlike]).tolist(),
+            text_of(trace.ops, "copy", copy[unlike]).tolist(),
             ints_at(trace.ops, "bytes", copy[unlike]).tolist(),
-            _text(trace.api, "name", call[unlike]).tolist(),
+            text_of(trace.api, "name", call[unlike]).tolist(),
             torch[first_of_each(number)].astype(bool).tolist(),
             strict=True,
         )
@@ -309,61 +275,3 @@ def written_as(direction: str, size_bytes: int, by_torch: bool) -> str:
     if direction != "DtoH":
         return ".to() or .cuda()"
     return ".item() or nonzero()" if 0 <= size_bytes <= SCALAR_BYTES else ".cpu() or .to('cpu')"
-
-
-def _text(frame: pd.DataFrame, column: str, row: Ints) -> Texts:
-    code, names = codes(frame, column)
-    return np.array([*names, ""], object)[take_or(code, row)]
-
-
-# What a host synchronization cost: how long the GPU ran dry before the call returned, and how long after it.
-
-
-class Cost(msgspec.Struct, frozen=True):
-    """Of each of some blocking calls: GPU idle time within it and after it, ns, and the unit its thread launched next.
-
-    next_unit : -1 for none.
-    """
-
-    idle_ns: Ints
-    after_ns: Ints
-    next_unit: Ints
-
-
-def cost(ordering: Ordering, process: Ints, device: Ints, host: Ints, start: Ints, end: Ints) -> Cost:
-    """GPU idle time on a call's own device: from the drain to the call's return, and from there to the next launch.
-
-    The drain is the instant when all that had been queued on the device, when the call returned, was done. If that was
-    before the call began, nothing waited, and both are 0. If what was launched next was queued before the drain, the
-    host kept its lead, and nothing was idle after it; nor where nothing was launched any more.
-
-    Work ends at 100, the call returns at 110 and the next kernel is launched at 150: 10 within the call, 40 after it.
-    """
-    lanes, lane = ordering.lanes, ordering.lanes.lane_of_unit()
-    idle, after = np.zeros(start.size, np.int64), np.zeros(start.size, np.int64)
-    unit_process, unit_device = lanes.process[lane], lanes.device[lane]
-    for (one_process, gpu), rows in rows_by_key(process, device).items():
-        units = np.flatnonzero((unit_process == one_process) & (unit_device == gpu))
-        units = units[ordered(lanes.enqueue_ns[units])]
-        if units.size == 0:
-            continue
-        done_by, enqueue = np.maximum.accumulate(lanes.end_ns[units]), lanes.enqueue_ns[units]
-        queued = np.searchsorted(enqueue, end[rows])
-        drain = np.where(queued > 0, done_by[np.maximum(queued - 1, 0)], MIN_NS)
-        waited = drain > start[rows]
-        idle[rows] = np.where(waited, np.maximum(end[rows] - drain, 0), 0)
-        launched = np.append(np.minimum(enqueue, lanes.start_ns[units]), MIN_NS)  # clocks may differ by a little
-        since = np.maximum(drain, end[rows])
-        after[rows] = np.where(waited, np.maximum(launched[queued], since) - since, 0)
-    return Cost(idle, after, ordering.linked.calls.launches.neighbour(host, end, after=True))
-
-
-def idle_within(lanes: Lanes, process: Ints, device: Ints, start: Ints, end: Ints) -> Ints:
-    """How long each device ran nothing between two instants."""
-    idle = end - start
-    lane = lanes.lane_of_unit()
-    unit_process, unit_device = lanes.process[lane], lanes.device[lane]
-    for (one_process, gpu), rows in rows_by_key(process, device).items():
-        units = np.flatnonzero((unit_process == one_process) & (unit_device == gpu))
-        idle[rows] -= coverage(start[rows], end[rows], union(lanes.start_ns[units], lanes.end_ns[units]))
-    return idle

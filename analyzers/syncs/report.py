@@ -22,10 +22,10 @@ from analyzers.ordering.calls import call_kind
 from analyzers.syncs.context import table_of
 from analyzers.syncs.copies import UnwaitedCopies, UnwaitedCopy, unwaited_copies
 from analyzers.syncs.crossings import Crossing, Crossings, crossings, missing_crossings
+from analyzers.syncs.idle import about_unrecorded
 from analyzers.syncs.loops import Chunk, StreamPlan, stream_plan
 from analyzers.syncs.points import HostSyncs, SyncPoint, host_syncs
 from analyzers.syncs.rests import RestingOrder, RestingOrders, in_sentences, resting_orders
-from analyzers.syncs.unrecorded import about_unrecorded
 from analyzers.trace.advice import NO_ROWS
 from analyzers.trace.by_process import by_process
 from analyzers.trace.columns import codes, ints, of_codes

@@ -10,7 +10,7 @@ on the host. Take that sync out, and the two are no longer ordered: a possible r
 Of a fork, that is the last work before it in another of the program's ranges: of one step's lookup, the optimizer of
 the step before. Syncs that are written as such (`torch.cuda.synchronize()`) are meant to order, and count as the
 streams' own waits do. Copies from the host, nodes of CUDA graphs, communication streams and threads that do make that
-stream wait elsewhere (see `crossings`) are left out; so are processes whose waits are not recorded.
+stream wait elsewhere (see `crossings`) are excluded; so are processes whose waits are not recorded.
 """
 
 from __future__ import annotations
@@ -19,22 +19,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import msgspec
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import first_row_of, rows_by_key, run_heads
+from analyzers.arrays.groups import first_row_of, rows_by_key, run_heads, runs
 from analyzers.arrays.intervals import union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.common.wording import count_of, ranks_in_words
-from analyzers.ordering.calls import calls_of_kind
+from analyzers.ordering.columns import Columns
 from analyzers.ordering.lanes import take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.context import Findings, Texts, around, enclosing, table_of
-from analyzers.syncs.crossings import Visits, from_host, in_graph, visitor_of
+from analyzers.syncs.context import Findings, around, enclosing, launched_at, made_at, ranks_of, table_of, text_of
+from analyzers.syncs.crossings import Visits, find_visits, from_host, in_graph, waits_for_memory
 from analyzers.syncs.points import host_syncs
-from analyzers.trace.columns import codes, ints, ints_at, of_codes, stored
+from analyzers.trace.columns import codes, ints, ints_at, of_codes
 from analyzers.trace.host_calls import plain_call
 from analyzers.trace.kernels import function
 from analyzers.trace.range_classes import range_classes
@@ -107,29 +106,24 @@ def in_sentences(orders: Iterable[RestingOrder]) -> list[str]:
 
 def resting_orders(trace: Trace) -> RestingOrders:
     """Every op of a trace that comes behind another stream's by host syncs alone."""
-    return trace.once(_found).orders
+    return trace.once(_by_implicit_calls)[0]
 
 
 def rests_on(trace: Trace, calls: Ints) -> RestingOrders:
     """Those that would be ordered no longer if some calls, rows of `Trace.api`, did not block, written or not."""
-    found = trace.once(_found)
-    implicit = trace.once(_implicit)
-    if not np.isin(calls, implicit).all():
-        found = _found_by(trace, np.union1d(implicit, calls))
-    gone = np.flatnonzero(~found.pairs.ordered(trace.once(Ordering), calls))
-    return RestingOrders(found.orders.table.iloc[gone].reset_index(drop=True))
+    implicit = trace.once(_implicit_calls)
+    within = np.isin(calls, implicit).all()
+    orders, pairs = trace.once(_by_implicit_calls) if within else _by_calls(trace, np.union1d(implicit, calls))
+    gone = np.flatnonzero(~pairs.ordered(trace.once(Ordering), calls))
+    return RestingOrders(orders.table.iloc[gone].reset_index(drop=True))
 
 
-class _Pairs(msgspec.Struct, frozen=True):
+class _Pairs(Columns, frozen=True):
     """Units (`later`) that come behind units of another lane (`earlier`), which `host`, a thread's lane, launched."""
 
     host: Ints
     earlier: Ints
     later: Ints
-
-    def take(self, rows: Ints | Mask) -> _Pairs:
-        """Some of them."""
-        return _Pairs(self.host[rows], self.earlier[rows], self.later[rows])
 
     def complete(self, ordering: Ordering, without: Ints | None = None) -> Ints:
         """Of each how many units of the earlier one's lane are complete before the later one may start.
@@ -149,43 +143,28 @@ class _Pairs(msgspec.Struct, frozen=True):
         return self.complete(ordering, without) > self.earlier - lanes.first[lanes.lane_of_unit()[self.earlier]]
 
 
-_NONE = _Pairs(*np.empty((3, 0), np.int64))
+def _by_implicit_calls(trace: Trace) -> tuple[RestingOrders, _Pairs]:
+    return _by_calls(trace, trace.once(_implicit_calls))
 
 
-class _Found(msgspec.Struct, frozen=True):
-    """Orders that rest on host syncs, and the units that they are of, in the same order."""
-
-    orders: RestingOrders
-    pairs: _Pairs
-
-
-def _implicit(trace: Trace) -> Ints:
-    return _implicit_calls(trace, trace.once(Ordering))
-
-
-def _found(trace: Trace) -> _Found:
-    return _found_by(trace, trace.once(_implicit))
-
-
-def _found_by(trace: Trace, implicit: Ints) -> _Found:
-    """Orders that rest on some calls alone, rows of `Trace.api`."""
+def _by_calls(trace: Trace, calls: Ints) -> tuple[RestingOrders, _Pairs]:
+    """Orders that rest on some calls alone, rows of `Trace.api`, and the units that they are of."""
     ordering = trace.once(Ordering)
-    lanes, visits = ordering.lanes, trace.once(visitor_of).visits
-    visits = visits.take(np.flatnonzero(_could_wait(trace, ordering, visits)))
-    implicit = implicit if visits.size else np.empty(0, np.int64)
-    if not implicit.size:
-        return _Found(RestingOrders(_table(trace, _NONE, implicit, implicit)), _NONE)
-    forks = _forks(trace, ordering, visits.take(_never_made(ordering, visits.host, visits.lane)), implicit)
+    lanes, visits = ordering.lanes, trace.once(find_visits)
+    visits = visits.take(np.flatnonzero(_could_wait(trace, ordering, visits) if calls.size else visits.host < 0))
+    forks = visits.take(_never_made(ordering, visits.host, visits.lane))
+    pairs = _Pairs(forks.host, lanes.first[forks.parent], forks.first)  # of the parent any unit stands for its lane
+    complete, otherwise = (pairs.earlier + pairs.complete(ordering, without) for without in (None, calls))
+    rests = np.flatnonzero(complete > otherwise)
+    earlier = _in_another_range(trace, ordering, pairs.later[rests], otherwise[rests], complete[rests])
+    pairs = _Pairs(pairs.host[rests], earlier, pairs.later[rests])
     back = visits.take(np.flatnonzero(visits.after >= 0))
     back = back.take(_never_made(ordering, back.host, back.parent, back.lane))
     joins = _Pairs(back.host, back.last, back.after)
-    joins = joins.take(joins.ordered(ordering) & ~joins.ordered(ordering, implicit))
-    pairs = _Pairs(
-        *(np.concatenate([getattr(one, name) for one in (forks, joins)]) for name in _Pairs.__struct_fields__)
-    )
+    joins = joins.take(joins.ordered(ordering) & ~joins.ordered(ordering, calls))
+    pairs = _Pairs.stack([pairs, joins])
     pairs = pairs.take(np.lexsort((pairs.earlier, lanes.enqueue_ns[pairs.later])))
-    call, more = _syncs(ordering, pairs, implicit)
-    return _Found(RestingOrders(_table(trace, pairs, call, more)), pairs)
+    return RestingOrders(_table(trace, pairs, *_syncs(ordering, pairs, calls))), pairs
 
 
 def _could_wait(trace: Trace, ordering: Ordering, visits: Visits) -> Mask:
@@ -194,7 +173,7 @@ def _could_wait(trace: Trace, ordering: Ordering, visits: Visits) -> Mask:
     found = ordering.waits_recorded[visits.host] & (visits.parent >= 0) & (visits.parent != visits.lane)
     found &= take_or(np.diff(lanes.first), visits.parent, 0) > 0
     found &= ~(lanes.communication[visits.lane] | take_or(lanes.communication, visits.parent, True))
-    found &= ~np.isin(lanes.process[visits.lane], ints_at(trace.api, "process", calls_of_kind(trace, "memory")))
+    found &= ~waits_for_memory(trace, lanes.process[visits.lane])
     return found & ~from_host(trace, lanes.op[visits.first]) & ~in_graph(trace, ordering, visits.first)
 
 
@@ -207,8 +186,9 @@ def _never_made(ordering: Ordering, host: Ints, waiting: Ints, awaited: Ints | N
     return np.flatnonzero(first_row_of(linked.calls.waits.host, made, host, wanted) < 0)
 
 
-def _implicit_calls(trace: Trace, ordering: Ordering) -> Ints:
+def _implicit_calls(trace: Trace) -> Ints:
     """Calls by which a thread learns that work is complete, made within a host sync that no one wrote as such."""
+    ordering = trace.once(Ordering)
     calls = np.unique(ordering.graph.edges.call)
     calls = calls[calls >= 0]
     points = trace.once(host_syncs).table
@@ -229,31 +209,17 @@ def _implicit_calls(trace: Trace, ordering: Ordering) -> Ints:
     return calls[within]
 
 
-def _forks(trace: Trace, ordering: Ordering, visits: Visits, implicit: Ints) -> _Pairs:
-    """Forks that come behind earlier work by those calls alone: behind the last of it that is in another range."""
-    lanes = ordering.lanes
-    base = lanes.first[visits.parent]
-    pairs = _Pairs(visits.host, base, visits.first)  # of the parent any unit stands for its lane
-    known, otherwise = pairs.complete(ordering), pairs.complete(ordering, implicit)
-    rests = np.flatnonzero(known > otherwise)
-    if not rests.size:
-        return _NONE
-    pairs, low, last = pairs.take(rests), (base + otherwise)[rests], (base + known)[rests] - 1
-    units = np.unique(np.concatenate([np.arange(first, end + 1) for first, end in _merged(low, last)]))
-    outermost = _outermost(trace, ordering, units)
-    heads = np.flatnonzero(run_heads(outermost, lanes.lane_of_unit()[units]))
-    at = np.searchsorted(units, last)
-    before = heads[np.searchsorted(heads, at, "right") - 1] - 1  # the last unit before those in the same range
-    own = _outermost(trace, ordering, pairs.later)
+def _in_another_range(trace: Trace, ordering: Ordering, later: Ints, low: Ints, high: Ints) -> Ints:
+    """The last unit from `low` to before `high` that is in another outermost range than `later`; if none, the last."""
+    spans = union(low, high)  # those of one stream mostly overlap
+    units, _ = runs(spans.starts, spans.ends - spans.starts)
+    outermost, own = _outermost(trace, ordering, units), _outermost(trace, ordering, later)
+    heads = run_heads(outermost, ordering.lanes.lane_of_unit()[units])
+    at = np.searchsorted(units, high - 1)
+    before = np.maximum.accumulate(np.where(heads, np.arange(units.size), 0))[at] - 1  # of another range than the last
     moved = (outermost[at] == own) & (own >= 0) & (before >= 0)
     moved &= units[np.maximum(before, 0)] >= low
-    return _Pairs(pairs.host, np.where(moved, units[np.maximum(before, 0)], last), pairs.later)
-
-
-def _merged(low: Ints, last: Ints) -> Iterator[tuple[int, int]]:
-    """Spans of units without those that lie in others; forks are few, and spans of one stream mostly one."""
-    spans = union(low, last + 1)
-    return zip(spans.starts.tolist(), (spans.ends - 1).tolist(), strict=True)
+    return np.where(moved, units[np.maximum(before, 0)], high - 1)
 
 
 def _syncs(ordering: Ordering, pairs: _Pairs, implicit: Ints) -> tuple[Ints, Ints]:
@@ -264,14 +230,11 @@ def _syncs(ordering: Ordering, pairs: _Pairs, implicit: Ints) -> tuple[Ints, Int
     direct = np.flatnonzero(np.isin(graph.edges.call, implicit))
     node = graph.node_of(direct)
     for (host, lane), rows in rows_by_key(pairs.host, source).items():
-        low, high = graph.first[host], graph.first[host + 1]
-        position = pairs.earlier[rows] - lanes.first[lane]
-        first = low + np.searchsorted(graph.known(lane).of_lane(low, high), position, side="right")
-        known = first < high
-        call[rows[known]] = graph.edges.call[graph.edge_first[first[known]]]
+        first = graph.first_knowing(host, lane, pairs.earlier[rows] - lanes.first[lane] + 1)
+        call[rows] = take_or(graph.edges.call, take_or(graph.edge_first, first))
         tell = np.unique(node[(graph.lane[node] == host) & (graph.edges.source[direct] == lane)])
         until = np.searchsorted(graph.instant_ns[tell], lanes.enqueue_ns[pairs.later[rows]], "right")
-        more[rows] = np.maximum(until - np.searchsorted(tell, first, "right"), 0)
+        more[rows] = np.where(first < 0, 0, np.maximum(until - np.searchsorted(tell, first, "right"), 0))
     other = np.flatnonzero(call < 0)  # another thread was told, and passed it on
     call[other] = ordering.host_knows(lanes.op[pairs.earlier[other]].astype(np.int64))[1]
     return call, more
@@ -287,10 +250,10 @@ def _outermost(trace: Trace, ordering: Ordering, units: Ints, without: Ints | No
     code, names = codes(trace.ranges, "name")
     no_step = of_codes(code, [STEP.match(name) is None for name in names])
     is_own = trace.once(range_classes)[1] & no_step
-    point, row = enclosing(trace.ranges, *_launched(trace, ordering, units))
+    point, row = enclosing(trace.ranges, *launched_at(trace, take_or(ordering.lanes.op, units)))
     keep = is_own[row]
     if without is not None:
-        others = enclosing(trace.ranges, *_launched(trace, ordering, without))
+        others = enclosing(trace.ranges, *launched_at(trace, take_or(ordering.lanes.op, without)))
         pair, other = (which[0] * len(trace.ranges) + which[1] for which in ((point, row), others))
         keep &= ~np.isin(pair, other)
     found = np.full(units.size, -1, np.int64)
@@ -298,29 +261,21 @@ def _outermost(trace: Trace, ordering: Ordering, units: Ints, without: Ints | No
     return found
 
 
-def _launched(trace: Trace, ordering: Ordering, units: Ints) -> tuple[Ints, Ints, Ints]:
-    """By which process and thread, and when, units were launched; -1 where that is not on record."""
-    call = take_or(ints(trace.ops, "launch"), take_or(ordering.lanes.op, units))
-    process, thread, start = (take_or(stored(trace.api, name), call) for name in ("process", "thread", "start_ns"))
-    return process, thread, start
-
-
 def _table(trace: Trace, pairs: _Pairs, call: Ints, more: Ints) -> pd.DataFrame:
     ordering = trace.once(Ordering)
     lanes, lane = ordering.lanes, ordering.lanes.lane_of_unit()
-    ranks = np.array([process.rank for process in trace.processes] or [-1])
     process = lanes.process[pairs.host]
-    sync = around(trace, *(take_or(stored(trace.api, name), call) for name in ("process", "thread", "start_ns")))
-    just_before = ordering.linked.calls.launches.neighbour(pairs.host, lanes.enqueue_ns[pairs.later], after=False)
+    sync = around(trace, *made_at(trace, call))
+    just_before = ordering.linked.calls.launches.before(pairs.host, lanes.enqueue_ns[pairs.later])
     columns: dict[str, Any] = {
-        "rank": ranks[process],
+        "rank": ranks_of(trace, process),
         "process": process,
         "thread": lanes.thread[pairs.host],
         "stream": lanes.stream[lane[pairs.later]],
         "other": lanes.stream[lane[pairs.earlier]],
         "at_ns": lanes.enqueue_ns[pairs.later],
         "call": call,
-        "api": _texts(trace.api, call),
+        "api": text_of(trace.api, "name", call),
         "sync_range": sync.range,
         "origin": sync.chain,
         "more": more,
@@ -330,12 +285,7 @@ def _table(trace: Trace, pairs: _Pairs, call: Ints, more: Ints) -> pd.DataFrame:
         op = lanes.op[units].astype(np.int64)
         columns |= {
             column: op,
-            f"{prefix}name": _texts(trace.ops, op),
-            f"{prefix}range": _texts(trace.ranges, _outermost(trace, ordering, units, without)),
+            f"{prefix}name": text_of(trace.ops, "name", op),
+            f"{prefix}range": text_of(trace.ranges, "name", _outermost(trace, ordering, units, without)),
         }
     return table_of(RestingOrder, columns)
-
-
-def _texts(frame: pd.DataFrame, row: Ints) -> Texts:
-    code, names = codes(frame, "name")
-    return np.array([*names, ""], object)[take_or(code, row)]

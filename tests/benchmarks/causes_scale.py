@@ -1,6 +1,6 @@
 """How long it takes to explain a large capture: python -m tests.benchmarks.causes_scale
 
-The capture of `ordering_scale`: 2M kernels, 5M CUDA calls, 100k event records.
+The capture of `large_trace`: 2M kernels, 5M CUDA calls, 100k event records.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from analyzers.causes import causes, missed
 from analyzers.verdict import check, part
-from tests.benchmarks.ordering_scale import large_trace, timed
+from tests.benchmarks.large_trace import large_trace, timed
 
 PAIRS = (("stream:7", "!stream:7"), ("kernel:kernel_1", "kernel:kernel_2"), ("nvtx:range 1", "nvtx:range 2"))
 

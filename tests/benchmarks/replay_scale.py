@@ -21,7 +21,7 @@ from analyzers.replay.predict import Replayed
 from analyzers.replay.tasks import tasks
 from analyzers.trace.columns import table
 from analyzers.trace.tables import Capture, Process, Trace
-from tests.benchmarks.ordering_scale import timed
+from tests.benchmarks.large_trace import timed
 
 SIZES = ((4, 5_000, 6), (64, 5_000, 4))
 PER_REDUCE, KERNEL_NS, REDUCE_NS, CALL_NS = 10, 8_000, 40_000, 8_000

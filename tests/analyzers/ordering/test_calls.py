@@ -142,36 +142,13 @@ def test_a_call_of_which_no_table_says_more_has_a_thread_and_a_time() -> None:
     assert [getattr(waits, each).tolist() for each in ("sync", "context", "lane", "event", "event_sync")] == [[-1]] * 5
 
 
-def test_a_wait_whose_call_is_not_in_the_capture_is_told_by_what_ran_on_the_stream() -> None:
-    run = Builder()
-    other, rank = run.rank(0), run.rank(1)
-    record = rank.record(7, 5)
-    known = rank.wait(8, record, 30)
-    where = {"process": rank.process, "context": 1, "stream": 9, "event": record, "event_sync": record}
-    run.add("syncs", **where, kind="stream_wait", start_ns=20, end_ns=24, correlation=known + 9)
-    run.add("syncs", **where, kind="stream", start_ns=21, end_ns=24, correlation=known + 10)
-    other.synchronize("device", 40, 44)
-    calls = host_calls(run.trace())
-    waits = calls.waits
-    assert (waits.call.tolist(), waits.sync.tolist()) == ([-1, 1], [1, 0])
-    assert (waits.start_ns.tolist(), waits.end_ns.tolist()) == ([20, 30], [24, 31])
-    assert (waits.process.tolist(), waits.correlation.tolist()) == ([1, 1], [known + 9, known])
-    assert waits.host.tolist() == [-1, named(calls.lanes, "1:t1")]
-    assert names_of(calls.lanes, waits.lane) == ["1:s9", "1:s8"]
-    assert waits.event.tolist() == [record, record]
-    # Only waits of streams are taken so: the synchronization without a call is not told.
-    assert calls.syncs.call.tolist() == [2]
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["cudaStreamSynchronize", "cudaEventSynchronize", "cudaDeviceSynchronize", "cudaEventQuery", "cudaStreamWaitEvent"],
-)
-def test_what_is_told_of_another_synchronizing_call_is_no_wait_of_its_own(name: str) -> None:
+def test_a_synchronization_on_record_without_its_call_is_none() -> None:
     run, rank = one_rank()
-    correlation = rank.call(name, 5, 6)
-    run.add("syncs", process=0, context=1, stream=8, kind="stream_wait", start_ns=5, end_ns=6, correlation=correlation)
-    assert host_calls(run.trace()).waits.size == (name == "cudaStreamWaitEvent")
+    known = rank.wait(8, rank.record(7, 5), 30)
+    for kind in ("stream_wait", "stream"):
+        run.add("syncs", process=0, context=1, stream=9, kind=kind, start_ns=20, end_ns=24, correlation=known + 9)
+    calls = host_calls(run.trace())
+    assert (calls.waits.call.tolist(), calls.syncs.size) == ([1], 0)
 
 
 def captures(*calls: tuple[str, int, int, int]) -> Trace:

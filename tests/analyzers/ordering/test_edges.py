@@ -30,15 +30,13 @@ def test_a_wait_for_an_event_from_before_the_capture_is_no_edge() -> None:
 def test_what_waits_for_a_record_of_an_unknown_stream_is_no_edge() -> None:
     run, rank = one_rank()
     rank.kernel("k", 7, 50, 60, launch=(0, 1))
-    record = rank.call("cudaEventRecord", 5, 6)
-    run.add("records", process=0, correlation=record, event=record, event_sync=record)
-    rank.kernel("k", 7, 60, 65, launch=(7, 8))
-    rank.wait(8, record, 10)
-    rank.synchronize("event", 20, 70, record=record)
+    rank.wait(7, rank.record(7, 5, stated=False), 10, stated=False)  # no stream waits for itself
     rank.synchronize("stream", 80, 90)  # nobody knows of which stream
     trace = run.trace()
-    trace = replace(trace, records=trace.records.assign(event_sync=-1), syncs=trace.syncs.assign(event_sync=-1))
-    assert [link.record for which in ("waits", "syncs") for link in links_of(trace, which)] == [5, 5, -1]
+    assert [(link.record, link.source) for which in ("waits", "syncs") for link in links_of(trace, which)] == [
+        (5, ""),
+        (-1, ""),
+    ]
     assert edges_of(trace) == []
 
 

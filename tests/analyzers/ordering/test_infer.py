@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from analyzers.ordering.inference import _latest
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder, Rank
 from tests.support.order_of import Link, links_of
@@ -120,13 +116,6 @@ def test_a_wait_is_for_a_record_of_its_event(event: int, expected: tuple[int, st
     assert [(link.record, link.source) for link in links_of(trace)] == [expected]
 
 
-def test_of_records_of_an_event_the_last_one_before_the_wait_is_meant() -> None:
-    host_thread = HostThread().launch(7, 8).record(4).on(2).record(4).on(1).launch(8).wait(9, 4).on(2).record(4)
-    trace = host_thread.trace()
-    trace = replace(trace, records=trace.records.assign(stream=[7, 8, 7], context=1))
-    assert links_of(trace) == [Link(30, "s8")]
-
-
 def test_a_lone_wait_is_for_the_last_record_of_its_thread_that_no_other_wait_claims() -> None:
     host_thread = (
         HostThread().launch(7, 8).record().launch(7).record().wait(9).on(2).launch(8).record().on(1).launch(6).wait(9)
@@ -217,54 +206,68 @@ def test_a_lone_wait_is_searched_for_among_the_last_sixteen_records(count: int, 
 
 # Which stream.
 
+STREAMS = {
+    "home waits for the stream that was visited last": (lambda t: t.launch(7, 8, 9).record().wait(7), "s9"),
+    "home waits for each of those visited, in turn": (
+        lambda t: t.launch(7, 8, 9, 8).record().wait(7).record().wait(7).record().wait(7),
+        "s8 s9 s8",
+    ),
+    "visits before home was used last do not count, and the third is for none of them": (
+        lambda t: t.launch(7, 8, 7, 9, 10).record().wait(7).record().wait(7).record().wait(7),
+        "s9 s10 -",
+    ),
+    "home that comes back to itself waits for the last stream away": (
+        lambda t: t.launch(7, 8, 7).record().wait(7),
+        "s8",
+    ),
+    "home that was never left waits for none": (lambda t: t.launch(7, 7).record().wait(7), "-"),
+    "a wait of home counts as being there": (
+        lambda t: t.launch(7, 8).record().wait(7).launch(9).record().wait(7).record().wait(7),
+        "s8 s9 -",
+    ),
+    "each time those count that were visited since": (
+        lambda t: t.launch(7, 8).record().wait(7).launch(9, 10, 8).record().wait(7).record().wait(7),
+        "s8 s9 s10",
+    ),
+    "home that has just launched communication waits for it": (
+        lambda t: t.launch(7, 8, 7).talk(20).record().wait(7),
+        "s20",
+    ),
+    "so it does where that has a lower number": (lambda t: t.launch(7, 8, 7).talk(2).record().wait(7), "s2"),
+    "unless it has been made to wait since": (
+        lambda t: t.launch(7, 8, 7).talk(20).record().wait(7).record().wait(7),
+        "s20 -",
+    ),
+    "communication waits for the computing stream launched on last": (
+        lambda t: t.launch(7, 8).talk(20).record().wait(20),
+        "s8",
+    ),
+    "and not for other communication": (lambda t: t.launch(7, 8).talk(21).talk(20).record().wait(20), "s8"),
+    "communication waits for home where its thread computed nothing yet": (
+        lambda t: t.record().wait(20).launch(7).on(2).talk(20),
+        "s7",
+    ),
+    "another stream waits for home": (lambda t: t.launch(7, 8, 9).record().wait(8), "s7"),
+    "another stream that launched communication waits for that, once": (
+        lambda t: t.launch(7, 8).talk(20).record().wait(8).record().wait(8),
+        "s20 s7",
+    ),
+    "a library's stream waits for the computing one inside its call": (
+        lambda t: t.launch(7, 8).talk(20).inside(2).record().wait(20),
+        "s8",
+    ),
+    "a library's own waits of other streams say nothing": (
+        lambda t: t.launch(7, 8).inside(2).record().wait(9).inside(2).record().wait(7),
+        "- -",
+    ),
+    "a stream waits for no record of its own": (lambda t: t.launch(7).record().wait(7), "-"),
+}
 
-def test_home_waits_for_the_stream_that_was_visited_last() -> None:
-    assert HostThread().launch(7, 8, 9).record().wait(7).waited_for() == [(30, "s9")]
 
-
-def test_home_waits_for_each_of_the_streams_that_were_visited_in_turn() -> None:
-    host_thread = HostThread().launch(7, 8, 9, 8).record().wait(7).record().wait(7).record().wait(7)
-    assert [source for _, source in host_thread.waited_for()] == ["s8", "s9", "s8"]
-
-
-def test_visits_before_home_was_used_last_do_not_count() -> None:
-    host_thread = HostThread().launch(7, 8, 7, 9, 10).record().wait(7).record().wait(7).record().wait(7)
-    assert [source for _, source in host_thread.waited_for()] == ["s9", "s10", ""]  # the third is for none of them
-
-
-def test_home_that_comes_back_to_itself_waits_for_the_last_stream_away() -> None:
-    assert HostThread().launch(7, 8, 7).record().wait(7).waited_for() == [(30, "s8")]
-    assert HostThread().launch(7, 7).record().wait(7).waited_for() == [(20, "")]
-
-
-def test_a_wait_of_home_counts_as_being_there() -> None:
-    host_thread = HostThread().launch(7, 8).record().wait(7).launch(9).record().wait(7).record().wait(7)
-    assert [source for _, source in host_thread.waited_for()] == ["s8", "s9", ""]
-    # Each time those count that were visited since.
-    host_thread = HostThread().launch(7, 8).record().wait(7).launch(9, 10, 8).record().wait(7).record().wait(7)
-    assert [source for _, source in host_thread.waited_for()] == ["s8", "s9", "s10"]
-
-
-@pytest.mark.parametrize("talks", [20, 2])
-def test_home_that_has_just_launched_communication_waits_for_it(talks: int) -> None:
-    assert HostThread().launch(7, 8, 7).talk(talks).record().wait(7).waited_for() == [(40, f"s{talks}")]
-    # Unless it has already been made to wait since.
-    host_thread = HostThread().launch(7, 8, 7).talk(talks).record().wait(7).record().wait(7)
-    assert [source for _, source in host_thread.waited_for()] == [f"s{talks}", ""]
-
-
-def test_a_communication_stream_waits_for_the_computing_stream_that_was_launched_on_last() -> None:
-    assert HostThread().launch(7, 8).talk(20).record().wait(20).waited_for() == [(30, "s8")]
-    assert HostThread().launch(7, 8).talk(21).talk(20).record().wait(20).waited_for() == [(40, "s8")]
-
-
-def test_a_communication_stream_waits_for_home_where_its_thread_computed_nothing_yet() -> None:
-    host_thread = HostThread().record().wait(20).launch(7).on(2).talk(20)
-    assert host_thread.waited_for() == [(0, "s7")]
-
-
-def test_another_stream_waits_for_home() -> None:
-    assert HostThread().launch(7, 8, 9).record().wait(8).waited_for() == [(30, "s7")]
+@pytest.mark.parametrize("what", STREAMS)
+def test_a_record_of_unknown_stream_is_told_by_the_wait_behind_it(what: str) -> None:
+    calls, expected = STREAMS[what]
+    assert [source or "-" for _, source in calls(HostThread()).waited_for()] == expected.split()
 
 
 @pytest.mark.parametrize(("start", "expected"), [(300, "s7"), (299, "s9")])
@@ -276,22 +279,6 @@ def test_another_stream_that_began_too_early_to_have_waited_for_home_waits_for_t
     assert host_thread.waited_for() == [(20, expected)]
 
 
-@pytest.mark.parametrize("talks", [20, 2])
-def test_another_stream_that_launched_communication_waits_for_that(talks: int) -> None:
-    host_thread = HostThread().launch(7, 8).talk(talks).record().wait(8).record().wait(8)
-    assert [source for _, source in host_thread.waited_for()] == [f"s{talks}", "s7"]
-
-
-def test_a_library_s_stream_waits_for_the_computing_one_inside_its_call() -> None:
-    host_thread = HostThread().launch(7, 8).talk(20).inside(2).record().wait(20)
-    assert host_thread.waited_for() == [(30, "s8")]
-
-
-def test_a_library_s_own_waits_of_other_streams_say_nothing() -> None:
-    host_thread = HostThread().launch(7, 8).inside(2).record().wait(9).inside(2).record().wait(7)
-    assert [source for _, source in host_thread.waited_for()] == ["", ""]
-
-
 def test_what_a_library_recorded_for_itself_is_not_waited_for_behind_its_call() -> None:
     host_thread = HostThread().launch(7, 8).record().inside(1).record().wait(9)
     assert host_thread.waited_for() == [(30, "s8")], "the last record that nothing claims, on the last stream"
@@ -299,10 +286,6 @@ def test_what_a_library_recorded_for_itself_is_not_waited_for_behind_its_call() 
     assert host_thread.waited_for() == [(30, "")]
     host_thread = HostThread().launch(7, 8).record().inside(1).record().inside(1).wait(9)
     assert host_thread.waited_for() == [(30, "s8")]
-
-
-def test_a_stream_waits_for_no_record_of_its_own() -> None:
-    assert HostThread().launch(7).record().wait(7).waited_for() == [(10, "")]
 
 
 def test_a_default_stream_that_only_a_library_makes_wait_is_no_home() -> None:
@@ -339,17 +322,3 @@ def test_an_event_synchronization_goes_by_its_event() -> None:
     trace = host_thread.trace()
     trace = replace(trace, records=trace.records.assign(stream=7, context=1))
     assert links_of(trace, "syncs") == [Link(20, "s7")]
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 5))), st.lists(st.tuples(st.integers(0, 2), st.integers(0, 6)))
-)
-def test_the_latest_event_of_a_group_is_the_last_that_started_before(
-    events: list[tuple[int, int]], asked: list[tuple[int, int]]
-) -> None:
-    columns = [np.array([row[at] for row in rows], np.int64) for rows in (events, asked) for at in range(2)]
-    expected = []
-    for group, instant in asked:
-        before = [k for k, (its_group, start) in enumerate(events) if its_group == group and start < instant]
-        expected.append(max(before, key=lambda k: (events[k][1], k), default=-1))
-    assert _latest(*columns).tolist() == expected

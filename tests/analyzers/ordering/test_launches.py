@@ -9,8 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from analyzers.ordering.calls import Launches, communication_around, homes, host_calls
-from analyzers.ordering.lanes import MIN_NS
+from analyzers.ordering.calls import Launches, host_calls
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder, one_rank
 from tests.support.order_of import array, lanes_of, linked, name_of, named
@@ -43,33 +42,27 @@ def test_launches_of_a_thread_come_in_order_of_time() -> None:
         for host in np.flatnonzero(lanes.is_host()).tolist():
             key = (int(lanes.process[host]), int(lanes.thread[host]))
             own = [(start, stream) for *each, start, stream in launched if tuple(each) == key]
-            lane, start = launches.of(host)
+            units, start = launches.of(host)
+            lane = lanes.lane_of_unit()[units]
             # A stream's enqueue is put right where it was given work in another order, so instants come from its units.
             assert sorted(lanes.stream[lane].tolist()) == sorted(stream for _, stream in own)
             assert all(early <= late for early, late in pairwise(start.tolist()))
-            units = launches.units(host)
-            assert lanes.lane_of_unit()[units].tolist() == lane.tolist()
             assert lanes.enqueue_ns[units].tolist() == start.tolist()
             assert set(lanes.launcher[units].tolist()) <= {host}
-            instants = np.arange(-1, 60)
-            before = [[at for at in start.tolist() if at < instant] for instant in instants]
-            assert launches.last_start(host, instants).tolist() == [max(each, default=MIN_NS) for each in before]
 
 
-def test_the_last_lane_is_that_of_the_last_launch_on_a_wanted_one() -> None:
+def test_a_thread_computed_last_on_the_stream_of_its_last_launch_that_does_not_communicate() -> None:
     for trace, _ in RUNS:
         lanes = lanes_of(trace, (0, 1), (0, 2), (1, 1))
         launches = Launches(lanes)
-        wanted = np.isin(lanes.stream, [5, 8])
-        hosts = [-1, *np.flatnonzero(lanes.is_host()).tolist()]
-        asked = [(host, instant) for instant in range(-1, 60, 1) for host in hosts]
-        host, instant = (array(*column) for column in zip(*asked, strict=True))
-        expected = []
-        for each, when in asked:
-            lane, start = launches.of(each) if each >= 0 else (array(), array())
-            earlier = [int(at) for at, began in zip(lane, start, strict=True) if wanted[at] and began < when]
-            expected.append(earlier[-1] if earlier else -1)
-        assert launches.last_lane(host, instant, wanted).tolist() == expected
+        expected = np.full(lanes.op.size, -1)
+        for host in np.flatnonzero(lanes.is_host()).tolist():
+            last = -1
+            for unit in launches.of(host)[0].tolist():
+                lane = int(lanes.lane_of_unit()[unit])
+                last = last if lanes.stream[lane] == 8 else lane
+                expected[unit] = last
+        assert launches.computed_on.tolist() == expected.tolist()
 
 
 def test_neighbours_are_the_last_launch_before_an_instant_and_the_first_after_it() -> None:
@@ -79,48 +72,19 @@ def test_neighbours_are_the_last_launch_before_an_instant_and_the_first_after_it
         asked = [(host, at) for at in range(-1, 60) for host in [-1, *np.flatnonzero(lanes.is_host()).tolist()]]
         expected = []
         for host, at in asked:
-            units = launches.units(host).tolist() if host >= 0 else []
+            units = launches.of(host)[0].tolist() if host >= 0 else []
             earlier = [unit for unit in units if lanes.enqueue_ns[unit] < at]
             later = [unit for unit in units if lanes.enqueue_ns[unit] >= at]
             expected.append((earlier[-1] if earlier else -1, later[0] if later else -1))
         host, instant = (array(*column) for column in zip(*asked, strict=True))
         before, after = launches.neighbours(host, instant)
         assert list(zip(before.tolist(), after.tolist(), strict=True)) == expected
-        assert launches.neighbour(host, instant, after=True).tolist() == after.tolist()
-
-
-def test_visits_are_the_computing_streams_a_thread_goes_to_one_after_another() -> None:
-    for trace, _ in RUNS:
-        lanes = lanes_of(trace, (0, 1), (0, 2), (1, 1))
-        launches = Launches(lanes)
-        home, back = named(lanes, "s6"), [15, 31]
-        for host in np.flatnonzero(lanes.is_host()).tolist():
-            lane, start = (column.tolist() for column in launches.of(host))
-            stops = [(at, 0, each) for each, at in zip(lane, start, strict=True) if lanes.stream[each] != 8]
-            stops = sorted([*stops, *((at, 1, home) for at in back)], key=lambda stop: stop[:2])
-            visits = [stop for number, stop in enumerate(stops) if not number or stop[2] != stops[number - 1][2]]
-            found = launches.visits(host, lanes.communication, home, array(*back))
-            assert [column.tolist() for column in found] == [
-                [where for _, _, where in visits],
-                [at for at, _, _ in visits],
-            ]
-
-
-def test_at_one_instant_a_thread_launches_and_then_is_back_home() -> None:
-    run, rank = one_rank()
-    rank.kernel("k", 7, 100, 101, launch=(10, 11))
-    rank.kernel("k", 8, 100, 101, launch=(20, 21))
-    lanes = lanes_of(run.trace())
-    home = named(lanes, "s7")
-    lane, start = Launches(lanes).visits(named(lanes, "t1"), lanes.communication, home, array(20))
-    assert [name_of(lanes, each) for each in lane] == ["s7", "s8", "s7"]
-    assert start.tolist() == [10, 20, 20]
+        assert launches.before(host, instant).tolist() == before.tolist()
+        assert launches.after(host, instant).tolist() == after.tolist()
 
 
 def home_of(trace: Trace, thread: str = "t1") -> str:
-    calls, lanes = linked(trace), host_calls(trace).lanes
-    outside = communication_around(trace, lanes, calls.calls.waits.host, calls.calls.waits.start_ns) < 0
-    found = homes(trace, calls.calls, calls.wait_lane, outside, Launches(lanes))
+    found, lanes = linked(trace).home, host_calls(trace).lanes
     assert all(found[~lanes.is_host()] == -1), "only threads have a home"
     return name_of(lanes, int(found[named(lanes, thread)]))
 

@@ -1,14 +1,12 @@
-"""Waits that a program makes in other turns and leaves out in one: each rule and each exception by hand, then all by
-brute force.
+"""Waits that a program makes in other turns and leaves out in one: each rule and each exception by hand.
+
+`tests/simulator/test_races.py` holds all of them against programs whose needed waits are known.
 
 Pictures have a row a turn. p, s, m are launches on stream 7, 9 and 7; `7>9` makes stream 9 wait for all of stream 7.
 """
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -32,7 +30,6 @@ class Thread:
     ops: dict[tuple[int, str], int] = field(default_factory=dict)
     events: dict[str, int] = field(default_factory=dict)
     steps: int = 0
-    times: dict[str, tuple[int, int]] = field(default_factory=dict)  # of this turn's ops, ns
 
     def __post_init__(self) -> None:
         self.rank: Rank = self.run.rank(0)
@@ -61,8 +58,7 @@ class Thread:
             self.rank.wait(int(stream), self.events[event], self.now, stated=self.stated)
         elif word:
             start = 100_000 + 100 * self.now
-            times = self.times.get(word, (start, start + 500))
-            op = self.rank.kernel(word[0], int(word[1:]), *times, launch=(self.now, self.now + 1))
+            op = self.rank.kernel(word[0], int(word[1:]), start, start + 500, launch=(self.now, self.now + 1))
             self.ops[self.steps, word] = op
 
     def found(self, trace: Trace | None = None) -> list[tuple[tuple[int, str], tuple[int, str], int, int]]:
@@ -186,49 +182,6 @@ def test_work_from_before_the_capture_may_have_been_waited_for_before_it() -> No
     assert thread.found() == []
 
 
-def of_times(first: dict[str, tuple[int, int]], others: dict[str, tuple[int, int]], words: str) -> Thread:
-    """Three turns of a program whose waits are inferred: all but the first make 9 wait for r7 b. Times are µs."""
-    thread = Thread(stated=False)
-    for turn, times in enumerate((first, others, others)):
-        began = 1_000_000 * (turn + 1)
-        thread.times = {word: (began + 1000 * low, began + 1000 * high) for word, (low, high) in times.items()}
-        thread.turn(words.replace("w9 b, ", "w9 b, " if turn else ""))
-    return thread
-
-
-# Each op gets a record of its own, so the record left over in turn 0 may stand there whether it is waited for or not.
-RECORDED = "p7, r7 a, q7, r7 b, w9 b, s9, r9 c, w7 c, m7, r7 d"
-AFTER = {"p7": (0, 20), "q7": (22, 60), "s9": (61, 90), "m7": (92, 95)}
-
-
-def test_a_start_that_followed_each_time_shows_what_its_wait_is_for() -> None:
-    # s9 could have started as p7 ended: a full GPU did not hold it, its wait did, till q7 ended.
-    early = AFTER | {"s9": (5, 34)}
-    assert of_times(early, AFTER, RECORDED).found() == [((0, "s9"), (0, "q7"), 2, 2)]
-
-
-def test_a_start_that_did_not_follow_shows_nothing() -> None:
-    # Something else held s9 last: the loop may begin without its wait.
-    assert of_times(AFTER | {"s9": (5, 34)}, AFTER | {"s9": (71, 91)}, RECORDED).found() == []
-
-
-def test_a_start_that_a_full_gpu_may_have_held_shows_nothing() -> None:
-    # q7 is the first op since s9 could start: it may have filled the GPU.
-    words = "q7, r7 b, w9 b, s9, r9 c, w7 c, m7, r7 d"
-    assert of_times(AFTER | {"s9": (5, 90)}, AFTER, words).found() == []
-
-
-def test_where_it_began_beside_the_same_work_that_did_not_fill_the_gpu() -> None:
-    words = "q7, r7 b, w9 b, s9, r9 c, w7 c, m7, r7 d"
-    assert of_times(AFTER | {"s9": (30, 90)}, AFTER, words).found() == [((0, "s9"), (0, "q7"), 2, 2)]
-
-
-def test_a_start_that_may_have_followed_another_end_shows_nothing() -> None:
-    words = RECORDED.replace("p7", "t11, r11 e, p7")
-    times = AFTER | {"t11": (1, 57)}
-    assert of_times(times | {"s9": (5, 34)}, times, words).found() == []
-
-
 def test_where_waits_are_not_recorded_none_is_missing() -> None:
     run, rank = one_rank()
     for turn in range(3):
@@ -239,164 +192,3 @@ def test_where_waits_are_not_recorded_none_is_missing() -> None:
             rank.call("cudaStreamWaitEvent", at + 12, at + 13)
         rank.kernel("s", 9, at + 510, at + 620, launch=(at + 20, at + 21))
     assert left_out(Ordering(run.trace())).unit.size == 0
-
-
-# By brute force, on programs of one thread whose turns launch the same, and whose links are stated. In words:
-#
-# A wait is made at an anchor, a launch right before or after it: by a stream, for all that another stream has been
-# given by then; the op that takes it is the next that its stream is given, so many turns later. It is the same wait
-# wherever anchor, streams and op are the same launches of their turns.
-# In a turn with its anchor and its op in which the stream takes fewer waits at the anchor than in any turn that makes
-# it, the wait is left out, if the other stream has been given something and not all of that is ordered before the op.
-# Before the first turn that makes it, it is so only if a record more than waits is there (as many as where it is made),
-# or if in no turn that makes it it can be for earlier turns' work: by its last op before, the stream knew all of that.
-# At least half of the turns in which it is made or left out make it.
-
-
-@dataclass(frozen=True)
-class Wait:
-    anchor: int
-    stream: int
-    source: int
-    taker: int
-    later: int
-
-
-@dataclass
-class Slow:
-    """A program: for each turn, launches (streams) and between them waits (stream, source) and lone records."""
-
-    turns: list[list[tuple[str, int, int]]]
-
-    def __post_init__(self) -> None:
-        self.launches: list[tuple[int, int, int]] = []  # turn, number in it, stream
-        self.known: list[set[int]] = []  # launches ordered before each
-        self.waits: list[tuple[int, int, int, int]] = []  # launches before it, stream, source, of the source
-        self.records: list[int] = []  # launches before each
-        knows: dict[int, set[int]] = {}
-        for turn, actions in enumerate(self.turns):
-            number = 0
-            for what, stream, source in actions:
-                if what == "launch":
-                    mine = knows.setdefault(stream, set())
-                    self.known.append(set(mine))
-                    mine.add(len(self.launches))
-                    self.launches.append((turn, number, stream))
-                    number += 1
-                else:
-                    self.records.append(len(self.launches))
-                if what == "wait":
-                    self.waits.append((len(self.launches), stream, source, len(self.given(source, len(self.launches)))))
-                    knows.setdefault(stream, set()).update(knows.get(source, set()))
-
-    def given(self, stream: int, before: int) -> list[int]:
-        return [k for k, (_, _, on) in enumerate(self.launches[:before]) if on == stream]
-
-    def at(self, turn: int, number: int) -> int | None:
-        return next((k for k, one in enumerate(self.launches) if one[:2] == (turn, number)), None)
-
-    def next_of(self, stream: int, position: int) -> int | None:
-        return next((k for k in range(position, len(self.launches)) if self.launches[k][2] == stream), None)
-
-    def missing(self, *, after: bool) -> set[tuple[int, int]]:
-        back = 0 if after else -1  # the anchor of what is done before launch k is launch k, or the one before
-        made: dict[Wait, list[tuple[int, int]]] = {}  # turn of the anchor, position of the wait
-        taken = Counter((position + back, stream) for position, stream, _, _ in self.waits)
-        records = Counter(position + back for position in self.records)
-        for position, stream, source, _ in self.waits:
-            anchor, taker = position + back, self.next_of(stream, position)
-            if 0 <= anchor < len(self.launches) and taker is not None:
-                (turn, number, _), (taking, taken_by, _) = self.launches[anchor], self.launches[taker]
-                wait = Wait(number, stream, source, taken_by, taking - turn)
-                if turn not in [other for other, _ in made.get(wait, [])]:
-                    made.setdefault(wait, []).append((turn, position))
-        found = set()
-        for wait, where in made.items():
-            anchors = {turn: self.at(turn, wait.anchor) for turn, _ in where}
-            fewest = min(taken[anchors[turn] or 0, wait.stream] for turn, _ in where)
-            recorded = min(records[anchors[turn] or 0] for turn, _ in where)
-            earlier = any(self.may_be_for_earlier(wait, position) for _, position in where)
-            left_out, others = set(), set()
-            for turn in range(len(self.turns)):
-                anchor, op = self.at(turn, wait.anchor), self.at(turn + wait.later, wait.taker)
-                if anchor is None:
-                    continue
-                fewer = taken[anchor, wait.stream] < fewest
-                given = self.given(wait.source, anchor - back)
-                leading = turn < min(turn for turn, _ in where)
-                there = op is not None and bool(given)
-                there = there and (not leading or not earlier or records[anchor] >= recorded)
-                if there or not fewer:
-                    others.add(turn)
-                if there and fewer and op is not None and not set(given) <= self.known[op]:
-                    left_out.add((op, given[-1]))
-            if 2 * len(where) >= len(others):
-                found |= left_out
-        return found
-
-    def may_be_for_earlier(self, wait: Wait, position: int) -> bool:
-        op = self.next_of(wait.stream, position)
-        assert op is not None
-        began = self.at(self.launches[op][0], 0)
-        own = self.given(wait.stream, op)
-        known = self.known[own[-1]] if own else set()
-        return not set(self.given(wait.source, began or 0)) <= known
-
-    def all_missing(self) -> set[tuple[int, int]]:
-        """Of several units of one stream, the last."""
-        both = self.missing(after=False) | self.missing(after=True)
-        last: dict[tuple[int, int], int] = {}
-        for op, behind in both:
-            key = op, self.launches[behind][2]
-            last[key] = max(last.get(key, -1), behind)
-        return {(op, behind) for (op, _), behind in last.items()}
-
-
-def random_program(dice: random.Random) -> list[list[tuple[str, int, int]]]:
-    streams = [7, 9, 11]
-    template: list[tuple[str, int, int]] = []
-    for _ in range(dice.randint(2, 5)):
-        waits = range(dice.choice([0, 0, 1, 1, 2]))
-        template.extend(("wait", *dice.sample(streams, 2)) for _ in waits)
-        template.append(("launch", dice.choice(streams), 0))
-
-    def turn() -> Iterator[tuple[str, int, int]]:
-        for action in template:
-            if action[0] == "launch" or dice.random() < 0.8:
-                yield action
-            elif dice.random() < 0.5:
-                yield "record", 0, action[2]
-
-    return [list(turn()) for _ in range(dice.randint(2, 5))]
-
-
-def as_trace(program: list[list[tuple[str, int, int]]]) -> tuple[Builder, list[int]]:
-    run, rank = one_rank()
-    now, ops = 0, []
-    for number, turn in enumerate(program):
-        began = now
-        for what, stream, source in turn:
-            if what == "launch":
-                start = 100_000 + 100 * now
-                ops.append(rank.kernel("k", stream, start, start + 50, launch=(now, now + 1)))
-            elif what == "wait":
-                rank.wait_stream(stream, source, now)
-            else:
-                rank.record(source, now)
-            now += 10
-        rank.range(f"ProfilerStep#{number}", began, now - 1)
-        now += 10
-    return run, ops
-
-
-@pytest.mark.parametrize("seed", [*range(40), *(pytest.param(k, marks=pytest.mark.nightly) for k in range(40, 300))])
-def test_what_is_left_out_is_what_the_slow_calculation_says(seed: int) -> None:
-    program = random_program(random.Random(seed))
-    run, ops = as_trace(program)
-    ordering = Ordering(run.trace())
-    found = left_out(ordering)
-    pairs = {
-        (ops.index(int(ordering.lanes.op[unit])), ops.index(int(ordering.lanes.op[behind])))
-        for unit, behind in zip(found.unit, found.behind, strict=True)
-    }
-    assert pairs == Slow(program).all_missing()

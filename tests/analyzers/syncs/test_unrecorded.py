@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from analyzers.load import load
+from analyzers.syncs.idle import OUTLASTS_NS
 from analyzers.syncs.points import SyncPoint, host_syncs
 from analyzers.syncs.report import order_of
-from analyzers.syncs.unrecorded import OUTLASTS_NS
 from analyzers.trace.run import as_run
 from tests.support.builder import Rank, one_rank
 from tests.support.command_lines import invoked

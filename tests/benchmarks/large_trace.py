@@ -1,8 +1,4 @@
-"""How long ordering and host syncs take on a large capture: python -m tests.benchmarks.ordering_scale
-
-2M kernels, 5M CUDA calls, 100k event records with as many waits, and 20k host synchronizations, on 8 streams a rank of
-4 ranks. Every step forks to a side stream and joins it.
-"""
+"""A large capture for benchmarks: 2M kernels, 5M CUDA calls, 100k event records; and a stopwatch."""
 
 from __future__ import annotations
 
@@ -13,11 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.copies import unwaited_copies
-from analyzers.syncs.crossings import crossings
-from analyzers.syncs.loops import stream_plan
-from analyzers.syncs.points import host_syncs
 from analyzers.trace.columns import table
 from analyzers.trace.tables import Capture, Process, Trace
 
@@ -138,26 +129,3 @@ def timed(what: str, work: Callable[[], Any]) -> Any:
     result = work()
     print(f"  {what:<40} {time.perf_counter() - begin:6.2f} s")
     return result
-
-
-def main() -> None:
-    """Print the times for links that are stated and inferred."""
-    for link in ("event_sync", "event", "nothing"):
-        trace = large_trace(link)
-        print(f"{trace!r}, waits linked by {link}")
-        ordering = timed("ordering graph", lambda trace=trace: Ordering(trace))
-        ops = np.arange(len(trace.ops))
-        timed("released_by, every op", lambda ordering=ordering, ops=ops: ordering.released_by(ops))
-        shuffled = np.random.default_rng(1).permutation(ops)
-        timed("before, 2M random pairs", lambda o=ordering, a=ops, b=shuffled: o.before(a, b))
-        for what, work in (
-            ("host syncs", host_syncs),
-            ("unwaited copies", unwaited_copies),
-            ("forks and joins", crossings),
-            ("stream plan", stream_plan),
-        ):
-            timed(what, lambda work=work, trace=trace, ordering=ordering: work(trace, ordering))
-
-
-if __name__ == "__main__":
-    main()
