@@ -66,7 +66,7 @@ class _Tested(msgspec.Struct, frozen=True):
 def queue_order(
     trace: Trace,
     devices: Mapping[tuple[int, ...], Ints],
-    launches: tuple[Ints, Ints, Ints],
+    launches: tuple[Ints, Ints],
     released_ns: Ints,
     unsure: Callable[[Ints], Mask],
 ) -> QueueOrder:
@@ -75,18 +75,18 @@ def queue_order(
     Parameters
     ----------
     devices : by process and device, the rows of its ops.
-    launches : of every op the launching thread, and when the call began and returned.
+    launches : of every op when the call began that launched it, and when it returned.
     released_ns : when each op was free to run, by its launch, stream and event waits.
     unsure : which of some ops something else may have held: a wait that is not on record, or a full GPU.
     """
     parts: list[tuple[str, Ids, Ints, Ids, bool]] = []
     for process, on_record, rows in _shared(trace, devices):
-        first = _by_return(_returned_first(rows, launches[2]), launches[2])
+        first = _by_return(_returned_first(rows, launches[1]), launches[1])
         hip = trace.captures[trace.processes[process].capture].runtime == "HIP"
         for by_end in (True, False) if hip else (False,):
             if _tested(trace, first, launches, released_ns, by_end=by_end).refuted:
                 continue
-            tested = _tested(trace, _by_return(rows, launches[2]), launches, released_ns, by_end=by_end)
+            tested = _tested(trace, _by_return(rows, launches[1]), launches, released_ns, by_end=by_end)
             held = _held(trace, tested, released_ns, unsure, on_record=bool(on_record))
             if held.size:
                 parts.append((on_record, tested.rows[held], tested.until_ns[held], tested.behind[held], by_end))
@@ -141,14 +141,14 @@ def _queues(trace: Trace, rows: Ints) -> Ints:
     return np.append(ints(numbered, "queue"), -1)[row]
 
 
-def _tested(trace: Trace, rows: Ids, launches: tuple[Ints, Ints, Ints], released_ns: Ints, *, by_end: bool) -> _Tested:
+def _tested(trace: Trace, rows: Ids, launches: tuple[Ints, Ints], released_ns: Ints, *, by_end: bool) -> _Tested:
     """What each kernel would be held by: of those whose launch had returned before its own began the last to begin.
 
     Parameters
     ----------
     rows : all kernels of the queue, or those launched first, by when their launch returned.
     """
-    _, began, returned = launches
+    began, returned = launches
     start, end, stream = (stored(trace.ops, name) for name in ("start_ns", "end_ns", "stream"))
     when = (end if by_end else start)[rows]
     latest = np.maximum.accumulate(when)

@@ -11,7 +11,7 @@ import pandas as pd
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import Union, intersect, subtract, union
 from analyzers.arrays.types import Ints, Mask
-from analyzers.causes.held import Held
+from analyzers.causes.pieces import GapPieces
 from analyzers.causes.table import CAUSES
 from analyzers.collectives.report import Collectives
 from analyzers.export.perfetto_lines import Column, Events, Tracks
@@ -99,7 +99,7 @@ def _instances(tracks: Tracks, pid: int, found: RankOverlap) -> Iterator[Events]
     yield from _slices(tracks, pid, track, f"{FOUND}.instance", label, each.start_ns, each.end_ns, args)
 
 
-def _missed(trace: Trace, tracks: Tracks, pid: int, held: Held) -> Iterator[Events]:
+def _missed(trace: Trace, tracks: Tracks, pid: int, held: GapPieces) -> Iterator[Events]:
     """Pieces of gaps by their cause, with its evidence."""
     code, names = codes((trace.whole or trace).ops, "name")
     evidence = np.array([*held.evidence, ""], object)[held.words]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzers.causes.causes import Explainer
+from analyzers.causes.explain import Explainer
 from analyzers.causes.table import CAUSES, alone_by_cause
 from analyzers.overlap.pairing import Pairing
 from analyzers.select.select import select

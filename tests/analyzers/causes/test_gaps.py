@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from analyzers.causes.gaps import find_gaps
-from analyzers.causes.late_peers import PAUSE_NS
+from analyzers.causes import gaps as module
+from analyzers.causes.gaps import PAUSE_NS, find_gaps
 from analyzers.overlap.pairing import Pairing
 from analyzers.trace.tables import Trace
 from tests.support.builder import one_rank
@@ -26,16 +27,19 @@ def gaps(*ops: tuple[str, int, int, int], shift: int = 0) -> list[tuple[str, int
     pairing = Pairing("step", side[0], side[1], np.zeros(3, np.int64), ("0", "1", "2"))
     rows = np.flatnonzero(side[0] >= 0), np.flatnonzero(side[1] >= 0)
 
-    def found(at_once: int | None) -> list[tuple[str, int, int, int, int]]:
+    def found(at_once: int) -> list[tuple[str, int, int, int, int]]:
         every = []
-        for one in find_gaps(trace, *rows, pairing, at_once):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "AT_ONCE", at_once)
+            lots = [*find_gaps(trace, *rows, pairing)]
+        for one in lots:
             alone = one.alone(one.start_ns, one.end_ns)
             columns = (one.side, one.start_ns - shift, one.end_ns - shift, alone, one.peer_ns)
             every += [("ab"[row[0]], *row[1:]) for row in zip(*(column.tolist() for column in columns), strict=True)]
         return every
 
-    assert sorted(found(1)) == sorted(found(3)) == sorted(found(None)), "few at a time"
-    return found(None)
+    assert sorted(found(1)) == sorted(found(3)) == sorted(found(100)), "few at a time"
+    return found(100)
 
 
 def test_a_gap_runs_from_the_last_end_or_the_beginning_to_the_next_start() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from analyzers.causes.held import Held
+from analyzers.causes.pieces import GapPieces
 from analyzers.causes.table import CAUSES
 from analyzers.common.ids import instance_id
 from analyzers.load import load
@@ -27,11 +27,11 @@ A, B = "kernel:alpha,memcpy", "kernel:beta"
 US = 1000
 
 
-def found_in(trace: Trace, a: str, b: str) -> Held | None:
+def found_in(trace: Trace, a: str, b: str) -> GapPieces | None:
     return held_by_device(trace, check_overlap(trace, a, b)).get((0, 0))
 
 
-def in_words(found: Held) -> list[tuple[str, int, int, bool]]:
+def in_words(found: GapPieces) -> list[tuple[str, int, int, bool]]:
     """(cause, from, to, early), µs."""
     columns = found.cause, found.start_ns // US, found.end_ns // US, found.early
     return [
@@ -130,7 +130,7 @@ def test_where_processes_were_looked_at_one_by_one_each_rank_has_its_pieces(monk
     one_by_one = held_by_device(trace, check_overlap(trace, *PAIR))
     assert list(one_by_one) == list(together) == [(0, 0), (1, 1)]
     for key, found in one_by_one.items():
-        for name in Held.__struct_fields__:
+        for name in GapPieces.__struct_fields__:
             mine, theirs = getattr(found, name), getattr(together[key], name)
             assert np.array_equal(mine, theirs) if isinstance(mine, np.ndarray) else mine == theirs
 

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from analyzers.arrays.intervals import subtract, union
-from analyzers.causes.late_peers import PAUSE_NS, waited_in_vain
+from analyzers.causes.gaps import PAUSE_NS, waited_in_vain
 
 SPAN = 200
 Ops = list[tuple[int, int, int]]  # (start, end, wait)

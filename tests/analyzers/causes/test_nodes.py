@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from analyzers.causes.nodes import BEHIND_NS, BRANCH_NS, find_nodes
+from analyzers.causes.queues import BEHIND_NS, BRANCH_NS, find_nodes
 from analyzers.ordering.ordering import Ordering
 from analyzers.trace.tables import Trace
 from tests.support.builder import one_rank

@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analyzers.causes.causes import Explainer
+from analyzers.causes.evidence import EvidenceWriter, ToldGap
+from analyzers.causes.explain import Explainer
+from analyzers.causes.free_to_run import PEER_WAIT, longest_wait
 from analyzers.trace.columns import ints
 from tests.analyzers.causes.test_causes import US, A, B, causes, missed
 from tests.support.builder import Builder, one_rank
@@ -65,9 +67,10 @@ def test_of_several_waits_the_idle_sides_longest_within_the_gap_is_named_with_wh
     pairing = paired(trace, A, B)
     trace = replace(trace, ops=trace.ops.assign(last_rank=np.arange(6) + 20, last_device=np.arange(6) + 30))
     explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing)
-    (gaps,) = [one.gaps for one in explainer.explain(0, 0)]
-    assert gaps.op.tolist() == [2]
-    assert explainer.waiting_for(gaps, 0) == (1, 21, 31)
+    (explained,) = explainer.explain(0, 0)
+    gap = ToldGap(EvidenceWriter(explainer, ("A", "B")), explained, 0)
+    assert (gap.op, longest_wait(gap)) == (2, 1)
+    assert "alpha only waited for rank 21" in PEER_WAIT.finding(gap)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -82,7 +85,7 @@ def test_what_runs_at_an_instant_is_found_in_whatever_order_the_capture_holds_op
     start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
     for instant in range(-1, 150, 7):
         running = [row for row in range(12) if start[row] <= instant < end[row]]
-        assert sorted(explainer.running_at(0, instant)) == running
+        assert sorted(explainer.room.running_at(0, instant)) == running
 
 
 @pytest.mark.parametrize("wait", [0, 1])
@@ -95,9 +98,10 @@ def test_a_gap_in_which_no_collective_of_the_idle_side_waits_names_none(wait: in
     trace = run.trace()
     pairing = paired(trace, A, B)
     explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing)
-    (gaps,) = [one.gaps for one in explainer.explain(0, 0)]
-    assert (int(gaps.side[0]), int(gaps.start_ns[0]), int(gaps.end_ns[0])) == (0, 0, 100)
-    assert explainer.waiting_for(gaps, 0) is None
+    (explained,) = explainer.explain(0, 0)
+    gap = ToldGap(EvidenceWriter(explainer, ("A", "B")), explained, 0)
+    assert (gap.idle_side, gap.start_ns, gap.end_ns) == (0, 0, 100)
+    assert longest_wait(gap) == -1
 
 
 @pytest.mark.parametrize(
