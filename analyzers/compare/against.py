@@ -11,11 +11,9 @@ from analyzers.arrays.resampling import LEAST_STEPS
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import count_of
-from analyzers.compare.common import Common, common_of, part_of, without_excluded
+from analyzers.compare.common import Common, about_profilers, common_of, different_profilers, part_of, without_excluded
 from analyzers.compare.noise import LESS, MORE, TOO_FEW, Change, change
-from analyzers.compare.profilers import about_profilers, different_profilers
-from analyzers.compare.step_times import StepTimes, step_times_of
-from analyzers.compare.steps import pick, slowest
+from analyzers.compare.steps import StepTimes, pick, slowest, step_times_of
 from analyzers.overlap.job import Job
 from analyzers.trace.narrow import EVERYTHING, Narrowing, counted
 from analyzers.trace.programs import differ

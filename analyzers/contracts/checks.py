@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
 from analyzers.arrays.types import Ints
+from analyzers.causes.evidence import TraceNames
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.contracts.blocked import blocked_in
 from analyzers.contracts.order import Order, Work
@@ -27,13 +29,13 @@ from analyzers.contracts.rules import (
     WaitEarly,
 )
 from analyzers.contracts.sides import UNMARKED, Sides, instances_of, sides, untied_of
-from analyzers.contracts.words import Words
 from analyzers.ordering.lanes import MIN_NS
+from analyzers.ordering.ordering import Ordering, Step
 from analyzers.select.select import select
 from analyzers.syncs.copies import REASONS, unwaited_copies
 from analyzers.syncs.crossings import missing_crossings
 from analyzers.trace.advice import records_waits
-from analyzers.trace.columns import ints, is_one_of
+from analyzers.trace.columns import ints, is_one_of, stored
 from analyzers.trace.narrow import in_whole
 from analyzers.trace.run import as_run
 from analyzers.trace.tables import Trace
@@ -398,3 +400,41 @@ class Checker:
         rank = found.job.rank if found.job.rank is not None else -1
         finding = Finding(rank, "", 0, found.sentence.rstrip("."))
         return RuleResult(rule, BROKEN, steps, 0, (finding,), remedy="See traceviz check-overlap for the cause.")
+
+
+class Words(TraceNames):
+    """Puts a trace's ops and calls into words."""
+
+    def op(self, op: int) -> str:
+        """An op's name and its stream."""
+        return f"{self.op_name(op)} (stream {int(stored(self.trace.ops, 'stream')[op])})"
+
+    def range_of(self, op: int) -> str:
+        """The innermost range that launched an op, "" where there is none."""
+        call = int(stored(self.trace.ops, "launch")[op])
+        return str(self.around(call).range[0]) if call >= 0 else ""
+
+    def call(self, call: int) -> str:
+        """A call with the operator and the range that it came from."""
+        where = self.around(call)
+        name = self.call_name(call) + (f" from {where.op[0]}" if where.op[0] else "")
+        return name + (f" in '{where.range[0]}'" if where.range[0] else "")
+
+    def path(self, ordering: Ordering, first: int, second: int) -> tuple[tuple[str, ...], bool, tuple[Step, ...]]:
+        """The steps from an op to one that has to wait for it, whether all are stated, and the steps themselves."""
+        steps = ordering.path(first, second)
+        texts = [self.op(first), *(self._step(one) for one in steps[1:-1]), self.op(second)]
+        return tuple(text for text, _ in groupby(texts)), all(one.exact for one in steps), steps
+
+    def _step(self, step: Step) -> str:
+        made_by = f", {self.call(step.call)}" if step.call >= 0 else ""
+        guess = "" if step.exact else " (inferred)"
+        if step.kind == "synchronize":
+            return f"the host waits{made_by}{guess}"
+        if step.kind == "launch":
+            return "launched after that"
+        if step.kind == "default stream":
+            return f"the default stream's order, stream {step.stream}"
+        verb = "event recorded on" if step.kind == "record" else "waited for by"
+        where = f"stream {step.stream}" if step.stream >= 0 else "a stream that runs nothing here"
+        return f"{verb} {where}{made_by}{guess}"

@@ -15,7 +15,6 @@ from analyzers.causes.pieces import GapPieces
 from analyzers.causes.table import CAUSES
 from analyzers.collectives.report import Collectives
 from analyzers.export.perfetto_lines import Column, Events, Tracks
-from analyzers.export.perfetto_tables import findings_process
 from analyzers.overlap.measure import RankOverlap
 from analyzers.syncs.report import OrderReport
 from analyzers.trace.columns import codes, ints
@@ -27,6 +26,17 @@ from analyzers.verdict.part import sides_of
 FOUND = "traceviz"  # begins the category of each finding
 COLLECTIVE = f"{FOUND}.collective"
 JOB = "all ranks: collectives"
+
+
+def findings_process(trace: Trace, tracks: Tracks, process: int, device: int) -> int:
+    """The pid of what was found about one device of a process."""
+    return tracks.process(("findings", process, device), f"{rank_title(trace, process)}: findings, GPU {device}")
+
+
+def rank_title(trace: Trace, process: int) -> str:
+    """What to call a process: by its rank, or by its id where it has none."""
+    rank = trace.processes[process].rank
+    return f"rank {rank}" if rank >= 0 else f"process {trace.processes[process].pid}"
 
 
 def finding_events(trace: Trace, tracks: Tracks, result: OverlapResult, order: OrderReport) -> Iterator[Events]:

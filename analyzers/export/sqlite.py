@@ -20,8 +20,7 @@ from analyzers.collectives.report import collectives_of
 from analyzers.common.errors import TracevizError
 from analyzers.common.records import values
 from analyzers.common.writing import refuse_existing, replacing
-from analyzers.export.run import RunAsFiles
-from analyzers.export.tables import filed_columns
+from analyzers.export.run import RunAsFiles, filed_columns
 from analyzers.trace.columns import at_codes, codes, ints, stored
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, PartitionedRun, as_run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 
 from analyzers.compare.compare import compare
-from analyzers.compare.step_times import typical_step
+from analyzers.compare.steps import typical_step
 from analyzers.steps.find import with_steps
 from analyzers.steps.window import with_window
 from analyzers.trace.narrow import EVERYTHING

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 import traceviz as tv
 from analyzers.export import perfetto_lines
 from analyzers.export.parquet import to_parquet
+from analyzers.export.perfetto import to_perfetto
 from analyzers.export.perfetto_lines import nesting
-from analyzers.export.perfetto_write import to_perfetto
 from analyzers.syncs.report import order_report
 from analyzers.trace.narrow import only_ranks
 from analyzers.trace.schemas import OF_COLLECTIVES, TABLES
