@@ -51,9 +51,9 @@ from analyzers.overlap.pairing import Pairing, in_both
 from analyzers.trace.columns import ints, ints_at, squeezed
 from analyzers.trace.tables import Trace
 
-SHORT, LITTLE = 100, 20  # one in so many: of the side's longest op, and of its time
-PAUSE_NS = 3_000  # longest way from the end of an op to the start of the next on its stream, that was queued behind it
-AT_ONCE = 1 << 18  # ops of both sides looked at together: what is worked out of so many stays in a processor's cache
+TRIVIAL_OP, TRIVIAL_TIME = 100, 20  # one in so many: of the side's longest op, and of its time
+MAX_PAUSE_NS = 3_000  # from the end of an op to the start of the next on its stream, that was queued behind it
+OPS_AT_ONCE = 1 << 18  # of both sides: what is worked out of so many stays in a processor's cache
 
 
 class Gaps(msgspec.Struct, frozen=True):
@@ -133,7 +133,7 @@ class Gaps(msgspec.Struct, frozen=True):
 def find_gaps(trace: Trace, a: Ints, b: Ints, pairing: Pairing) -> Iterator[Gaps]:
     """Find the gaps of ops `a` and `b` (rows of one rank's device) in all instances that have both sides.
 
-    Instances are looked at in lots of about `AT_ONCE` ops; a lot's instances times their span fit into int64.
+    Instances are looked at in lots of about `OPS_AT_ONCE` ops; a lot's instances times their span fit into int64.
     """
     shared = in_both(pairing, a, b)
     if not shared.size:
@@ -141,7 +141,7 @@ def find_gaps(trace: Trace, a: Ints, b: Ints, pairing: Pairing) -> Iterator[Gaps
     a, b = (rows[np.isin(owner[rows], shared)] for rows, owner in ((a, pairing.a), (b, pairing.b)))
     starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
     span = int(max(ends[a].max(), ends[b].max()) - min(starts[a].min(), starts[b].min())) + 1
-    lots = -(-(a.size + b.size) // AT_ONCE)
+    lots = -(-(a.size + b.size) // OPS_AT_ONCE)
     size = max(min(int(LIMIT // span), -(-shared.size // lots)), 1)
     for first in range(0, shared.size, size):
         instances = shared[first : first + size]
@@ -218,10 +218,10 @@ def _trivial(start: Ints, length: Ints, span: int) -> Mask:
     group = start // span
     heads = np.flatnonzero(run_heads(group))
     number = np.repeat(np.arange(heads.size), np.diff(np.append(heads, start.size)))
-    short = length * SHORT < np.maximum.reduceat(length, heads)[number]
+    short = length * TRIVIAL_OP < np.maximum.reduceat(length, heads)[number]
     if not short.any():
         return short
-    enough = np.add.reduceat(np.where(short, length, 0), heads) * LITTLE <= np.add.reduceat(length, heads)
+    enough = np.add.reduceat(np.where(short, length, 0), heads) * TRIVIAL_TIME <= np.add.reduceat(length, heads)
     return short & enough[number]
 
 
@@ -252,7 +252,7 @@ def waited_in_vain(plain: Union, real: Union, waiting: Union, others: Union, spa
     beside = intersect(waiting, others)
     if not beside.starts.size:
         return EMPTY
-    begins = np.append(True, plain.starts[1:] - plain.ends[:-1] > PAUSE_NS)
+    begins = np.append(True, plain.starts[1:] - plain.ends[:-1] > MAX_PAUSE_NS)
     begins[1:] |= plain.starts[1:] // span != plain.starts[:-1] // span
     heads = np.flatnonzero(begins)
     start, end = plain.starts[heads], plain.ends[np.append(heads[1:], begins.size) - 1]

@@ -29,12 +29,12 @@ from analyzers.trace.columns import ints, ints_at, is_one_of, repeated, stored
 from analyzers.trace.settings import ONE_QUEUE, setting_of
 from analyzers.trace.tables import Trace
 
-CLOSE_NS = 3_000  # a kernel let go by its queue begins within this; on an H200 within 1 µs
-TOGETHER_NS = 1_000  # kernels let go at once may begin so much in another order
+MAX_START_DELAY_NS = 3_000  # a kernel let go by its queue begins within this; on an H200 within 1 µs
+MAX_START_SPREAD_NS = 1_000  # kernels let go at once may begin so much in another order
 # By times alone a shared queue is told by so many kernels that were held for so long, by one that its own stream or
 # events had just let go (else both may have been stalled by something else), if so many of all begin as close behind.
-TESTS, LONG_NS, SHARE = 3, 10_000, 0.9
-FIRST = 10_000  # mostly the first kernels refute it, and the others need not be looked at
+MIN_TESTS, MIN_HELD_NS, MIN_HELD_SHARE = 3, 10_000, 0.9
+FIRST_KERNELS = 10_000  # mostly the first kernels refute it, and the others need not be looked at
 
 
 class QueueOrder(msgspec.Struct, frozen=True):
@@ -120,9 +120,9 @@ def _differ(values: Ids) -> bool:
 
 
 def _returned_first(rows: Ints, returned_ns: Ints) -> Ints:
-    """Of kernels those whose launches returned first, FIRST of them or more."""
+    """Of kernels those whose launches returned first, FIRST_KERNELS of them or more."""
     returned = returned_ns[rows]
-    last = min(FIRST, rows.size - 1)
+    last = min(FIRST_KERNELS, rows.size - 1)
     return rows[returned <= np.partition(returned, last)[last]]
 
 
@@ -162,22 +162,22 @@ def _tested(trace: Trace, rows: Ids, launches: tuple[Ints, Ints], released_ns: I
     del latest, holder, before
     others = (behind >= 0) & (stream[behind] != stream[rows])
     free = released_ns[rows]
-    tests = others & (free > NEVER) & (until > free + CLOSE_NS)
+    tests = others & (free > NEVER) & (until > free + MAX_START_DELAY_NS)
     rows, until, behind = rows[tests], until[tests], behind[tests]
-    return _Tested(rows, until, behind, bool(np.any(start[rows] + TOGETHER_NS < until)))
+    return _Tested(rows, until, behind, bool(np.any(start[rows] + MAX_START_SPREAD_NS < until)))
 
 
 def _held(trace: Trace, tested: _Tested, released_ns: Ints, unsure: Callable[[Ids], Mask], *, on_record: bool) -> Ints:
     """Which kernels the queue held, none where times don't bear out that it is shared: one began before it could."""
     start, rows, until, behind = ints(trace.ops, "start_ns"), tested.rows, tested.until_ns, tested.behind
-    close, nothing = start[rows] <= until + CLOSE_NS, rows[:0]
+    close, nothing = start[rows] <= until + MAX_START_DELAY_NS, rows[:0]
     if tested.refuted:
         return nothing
     if not on_record:
-        let_go = (released_ns[behind] > NEVER) & (start[behind] <= released_ns[behind] + LONG_NS)
-        telling = close & let_go & (until > released_ns[rows] + LONG_NS)
-        if np.count_nonzero(~unsure(rows[telling])) < TESTS:  # mostly, and few are quick to ask about
+        let_go = (released_ns[behind] > NEVER) & (start[behind] <= released_ns[behind] + MIN_HELD_NS)
+        telling = close & let_go & (until > released_ns[rows] + MIN_HELD_NS)
+        if np.count_nonzero(~unsure(rows[telling])) < MIN_TESTS:  # mostly, and few are quick to ask about
             return nothing
     sure = np.flatnonzero(~unsure(rows))
-    enough = np.count_nonzero(close[sure]) >= (1 if on_record else SHARE * sure.size)
+    enough = np.count_nonzero(close[sure]) >= (1 if on_record else MIN_HELD_SHARE * sure.size)
     return sure if enough else nothing

@@ -22,10 +22,13 @@ from analyzers.causes.without import gain_without, next_behind
 from analyzers.common.wording import percent
 from analyzers.overlap.measure import Missed, RankOverlap
 
-LATE, PEER, NO_CAUSE = (TABLE.index(cause) for cause in (LATE_LAUNCH, PEER_WAIT, UNKNOWN))
-LOOKED_AT = 32  # gaps of a cause, the longest, that tell what is most of it
-NEARLY_ALL, NAMED = 0.9, 0.25  # of a cause's time: from here on one place is all of it; below, none stands for it
-AFTER = len(CAUSES)  # late launches that follow a host sync are weighed apart, then added to the others
+LATE_COLUMN, PEER_COLUMN, UNKNOWN_COLUMN = (TABLE.index(cause) for cause in (LATE_LAUNCH, PEER_WAIT, UNKNOWN))
+GAPS_LOOKED_AT = 32  # gaps of a cause, the longest, that tell what is most of it
+NEARLY_ALL, MIN_NAMED_SHARE = (
+    0.9,
+    0.25,
+)  # of a cause's time: from here on one place is all of it; below, none stands for it
+AFTER_SYNC = len(CAUSES)  # late launches that follow a host sync are weighed apart, then added to the others
 
 NOTHING_SHOWS = "nothing in the capture shows why"
 
@@ -49,7 +52,7 @@ def _explain_rank(explainer: Explainer, writer: EvidenceWriter, rank: RankOverla
     if not some.any():
         return rank
     numbers = rank.instances.index[some]
-    weights = np.zeros((numbers.size, AFTER + 1), np.int64)
+    weights = np.zeros((numbers.size, AFTER_SYNC + 1), np.int64)
     longest: dict[int, list[LongGap]] = {}
     for explained in explainer.explain(rank.rank, rank.device):
         _weigh(writer, explained, numbers, weights, longest)
@@ -57,15 +60,15 @@ def _explain_rank(explainer: Explainer, writer: EvidenceWriter, rank: RankOverla
     if total_ns.sum() != rank.missed_ns:  # instances overlapped one another, as they do where pairs are moved by one
         total_ns = shares(np.array([rank.missed_ns]), total_ns[np.newaxis])[0]
     alone_ns = weights.sum(axis=0)
-    after_sync_ns = int(total_ns[AFTER])
+    after_sync_ns = int(total_ns[AFTER_SYNC])
     for by_cause in (total_ns, alone_ns):
-        by_cause[LATE] += by_cause[AFTER]
+        by_cause[LATE_COLUMN] += by_cause[AFTER_SYNC]
     missed = [
         _missed_by(longest.get(cause, []), TABLE[cause], int(total_ns[cause]), int(alone_ns[cause]))
-        for cause in np.argsort(-total_ns[:AFTER], kind="stable").tolist()
+        for cause in np.argsort(-total_ns[:AFTER_SYNC], kind="stable").tolist()
         if total_ns[cause]
     ]
-    missed = [replace(one, after_sync_ns=after_sync_ns) if one.cause == CAUSES[LATE] else one for one in missed]
+    missed = [replace(one, after_sync_ns=after_sync_ns) if one.cause == CAUSES[LATE_COLUMN] else one for one in missed]
     return replace(rank, missed=tuple(sorted(missed, key=lambda one: -one.weight_ns)))
 
 
@@ -80,9 +83,9 @@ def _shared(missed_ns: Ints, weights: Ints) -> Ints:
     weights : alone time of each instance by cause, ns.
     """
     waited, others = np.zeros_like(weights), weights.copy()
-    waited[:, PEER], others[:, PEER] = np.minimum(missed_ns, weights[:, PEER]), 0
-    others[~others.any(axis=1), NO_CAUSE] = 1
-    return waited + shares(missed_ns - waited[:, PEER], others)
+    waited[:, PEER_COLUMN], others[:, PEER_COLUMN] = np.minimum(missed_ns, weights[:, PEER_COLUMN]), 0
+    others[~others.any(axis=1), UNKNOWN_COLUMN] = 1
+    return waited + shares(missed_ns - waited[:, PEER_COLUMN], others)
 
 
 def _weigh(
@@ -95,17 +98,17 @@ def _weigh(
     causes = cause_of_parts(explained.parts)
     for cause in distinct(causes).tolist():
         alone = np.where(is_counted, alone_by(explained, causes == cause), 0)
-        after_sync = explained.after_sync & (cause == LATE)
+        after_sync = explained.after_sync & (cause == LATE_COLUMN)
         np.add.at(weights[:, cause], row, np.where(after_sync, 0, alone))
-        np.add.at(weights[:, AFTER], row, np.where(after_sync, alone, 0))
+        np.add.at(weights[:, AFTER_SYNC], row, np.where(after_sync, alone, 0))
         known = longest.setdefault(cause, [])
-        order = np.lexsort((gaps.side, -alone))[:LOOKED_AT]  # of gaps held as long, A's first
-        order = order[alone[order] >= (known[-1].ns if len(known) == LOOKED_AT else 1)]
+        order = np.lexsort((gaps.side, -alone))[:GAPS_LOOKED_AT]  # of gaps held as long, A's first
+        order = order[alone[order] >= (known[-1].ns if len(known) == GAPS_LOOKED_AT else 1)]
         known += [
             LongGap(ToldGap(writer, explained.only(gap), 0, int(alone[gap])), int(alone[gap])) for gap in order.tolist()
         ]
         known.sort(key=lambda held: (-held.ns, held.gap.idle_side))  # stable: of like ones the first stays first
-        del known[LOOKED_AT:]
+        del known[GAPS_LOOKED_AT:]
 
 
 def _missed_by(held: Sequence[LongGap], cause: Cause, ns: int, alone_ns: int) -> Missed:
@@ -163,6 +166,6 @@ def _of_so_much(finding: str, share: float, seen: float = 1.0) -> str:
     if share >= NEARLY_ALL or not rest:
         return finding
     of_it = f"{percent(share)} of {'it' if seen >= NEARLY_ALL else 'its longest gaps'}"
-    if share < NAMED:
+    if share < MIN_NAMED_SHARE:
         return f"{title}, in many places: the most is {of_it}, {rest}"
     return f"{title}, {of_it} this one: {rest}"

@@ -144,7 +144,7 @@ HOST_SYNC = Cause(
 )
 
 
-class LaunchBound(NamedTuple):
+class LaunchRate(NamedTuple):
     """Ops of about `op_ns` each, one every `every_ns`, all launched by one `thread`."""
 
     thread: int
@@ -152,7 +152,7 @@ class LaunchBound(NamedTuple):
     every_ns: int
 
 
-def _launch_bound(gap: ToldGap) -> LaunchBound | None:
+def _launch_bound(gap: ToldGap) -> LaunchRate | None:
     """How the other side's ops in a gap are launched, if their thread, another than the late op's, can't keep up."""
     explainer, ops = gap.explainer, gap.writer.trace.ops
     of_other = (explainer.b, explainer.a)[gap.idle_side]
@@ -173,7 +173,7 @@ def _launch_bound(gap: ToldGap) -> LaunchBound | None:
     blocked_ns = explainer.hosts.blocked_ns(int(rows[0]), int(began.min()), int(began.max()))
     is_blocked = blocked_ns > MAX_BLOCKED * (began.max() - began.min())
     is_bound = is_prompt and MIN_BUSY <= length / max(every, 1) <= MAX_BUSY and not is_blocked
-    return LaunchBound(launcher, length, every) if is_bound else None
+    return LaunchRate(launcher, length, every) if is_bound else None
 
 
 def _thread_was_in(gap: ToldGap) -> str:

@@ -44,7 +44,7 @@ MOST_OPS = 20_000  # a gap's op with more ops before it within the gap gets no n
 MOST_BESIDE = 1_000  # where more ops start within the gap, those that only take room stay where they were
 
 
-class Gain(msgspec.Struct, frozen=True):
+class EarlierStart(msgspec.Struct, frozen=True):
     """How much sooner a gap's op could have started; what would have held it then.
 
     next_cause : a cause's name, "" where nothing in the capture would have; behind : the op that it would wait for, -1
@@ -57,7 +57,7 @@ class Gain(msgspec.Struct, frozen=True):
     full_queue: bool = False
 
 
-def gain_without(gap: ToldGap, removed: int) -> Gain | None:
+def gain_without(gap: ToldGap, removed: int) -> EarlierStart | None:
     """What a gap's op would gain without what it waits for in one state, HOST_BLOCKED to NO_ROOM.
 
     None where that would take too long, or where a wait that the capture does not record may have held the op then; or
@@ -73,7 +73,7 @@ def gain_without(gap: ToldGap, removed: int) -> Gain | None:
     return None if max(unrecorded_ns) > replay.high - gain.sooner_ns else gain
 
 
-def next_behind(gap: ToldGap, gain: Gain) -> str:
+def next_behind(gap: ToldGap, gain: EarlierStart) -> str:
     """What would have bound a gap's op without its cause, and how much sooner it could have started."""
     if not gain.next_cause:
         return (
@@ -134,7 +134,7 @@ class _Replay:
         last_room = int(pieces.high_ns[room].max(initial=self.low))
         return bool(pieces.full.any()) and max(released[:EVENT]) + DISPATCH_NS > last_room
 
-    def gain(self) -> Gain:
+    def gain(self) -> EarlierStart:
         """Replay, and compare."""
         bound = max(self._released(self.op))
         pieces = self.room.of_op(self.op, max(bound, self.low), self.high)
@@ -157,22 +157,22 @@ class _Replay:
         room_ns = self._room(self.op, arrives, self.high)
         start = room_ns + (way_ns - first_ns if room_ns > arrives else 0)
         if queued_until > start:
-            return Gain(min(max(self.high - queued_until, 0), self.high - self.low), SHARED_QUEUE.name)
+            return EarlierStart(min(max(self.high - queued_until, 0), self.high - self.low), SHARED_QUEUE.name)
         return self._gain(start, released, full=room_ns - arrives > DISPATCH_NS, unknown=way_ns > DISPATCH_NS)
 
-    def _gain(self, start: int, released: list[int], *, full: bool = False, unknown: bool = False) -> Gain:
+    def _gain(self, start: int, released: list[int], *, full: bool = False, unknown: bool = False) -> EarlierStart:
         sooner_ns = min(max(self.high - start, 0), self.high - self.low)
         if full:
-            return Gain(sooner_ns, GPU_FULL.name)
+            return EarlierStart(sooner_ns, GPU_FULL.name)
         binding = released.index(max(released))
         if released[binding] <= self.low:
-            return Gain(sooner_ns, UNKNOWN.name if unknown or self.queues.nodes.hidden[self.op] else "")
+            return EarlierStart(sooner_ns, UNKNOWN.name if unknown or self.queues.nodes.hidden[self.op] else "")
         if binding == LAUNCH:
-            return Gain(sooner_ns, self._host_cause(released[LAUNCH]), full_queue=self.queue_was_full)
+            return EarlierStart(sooner_ns, self._host_cause(released[LAUNCH]), full_queue=self.queue_was_full)
         behind = int((self.queues.previous if binding == STREAM else self.queues.waited)[self.op])
         if not self.other[behind]:
-            return Gain(sooner_ns, STREAM_BUSY.name, behind)
-        return Gain(sooner_ns, SAME_STREAM.name if binding == STREAM else EVENT_DEPENDENCY.name, behind)
+            return EarlierStart(sooner_ns, STREAM_BUSY.name, behind)
+        return EarlierStart(sooner_ns, SAME_STREAM.name if binding == STREAM else EVENT_DEPENDENCY.name, behind)
 
     def _host_cause(self, launched: int) -> str:
         """Which of the host's causes remains."""

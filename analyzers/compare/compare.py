@@ -24,7 +24,7 @@ from analyzers.compare.common import (
     without_excluded,
 )
 from analyzers.compare.gain import pair_gain
-from analyzers.compare.noise import EQUAL, Change, change, spread
+from analyzers.compare.noise import EQUAL, FigureChange, change, spread
 from analyzers.compare.regions import RegionFigures, join_regions, nested, region_figures, twins_of
 from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
 from analyzers.compare.steps import (
@@ -341,7 +341,7 @@ def _per_step(one: _Measured, common: Common, figure: str) -> Ints:
 def _lane(own: _Measured, first: _Measured, common: Common, i: int) -> LaneFigures:
     lane = common.lanes[i]
     values, before = ({name: one.steps.at([lane], common.steps, name)[0] for name in FIGURES} for one in (own, first))
-    changes: dict[str, Change] = {}
+    changes: dict[str, FigureChange] = {}
     if own is not first:
         tests = len(common.lanes) * len(PER_LANE)
         changes = {name: change(before[name], values[name], tests=tests) for name in PER_LANE}

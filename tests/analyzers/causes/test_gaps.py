@@ -13,7 +13,7 @@ from analyzers.arrays.intervals import subtract, union
 from analyzers.causes import explain, gaps, missed
 from analyzers.causes.evidence import EvidenceWriter
 from analyzers.causes.explain import Explainer
-from analyzers.causes.gaps import PAUSE_NS, find_gaps, waited_in_vain
+from analyzers.causes.gaps import MAX_PAUSE_NS, find_gaps, waited_in_vain
 from analyzers.load import load
 from analyzers.overlap.pairing import Pairing
 from analyzers.trace.tables import Trace
@@ -39,7 +39,7 @@ def gaps_of(*ops: tuple[str, int, int, int], shift: int = 0) -> list[tuple[str, 
     def found(at_once: int) -> list[tuple[str, int, int, int, int]]:
         every = []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(gaps, "AT_ONCE", at_once)
+            patch.setattr(gaps, "OPS_AT_ONCE", at_once)
             lots = [*find_gaps(trace, *rows, pairing)]
         for one in lots:
             alone = one.alone(one.start_ns, one.end_ns)
@@ -87,7 +87,7 @@ def test_a_wait_counts_for_as_long_as_it_cost_overlap() -> None:
 
 
 def test_ops_that_follow_at_once_would_be_on_time_together() -> None:
-    after, later = 50 + PAUSE_NS, 51 + PAUSE_NS
+    after, later = 50 + MAX_PAUSE_NS, 51 + MAX_PAUSE_NS
     # On time the first would run from 10 to 20, of which a runs all; what follows at once from 20 on, too.
     assert gaps_of(("a0", 0, 40, 0), ("b0", 10, 50, 30), ("b0", after, after + 8, 0)) == [("b", 0, 10, 10, 18)]
     assert gaps_of(("a0", 0, 40, 0), ("b0", 10, 50, 30), ("b0", later, later + 8, 0)) == [("b", 0, 10, 10, 10)]
@@ -164,7 +164,7 @@ def slowly(mine: Ops, others: Ops) -> set[int]:
 @example([(10, 50, 30), (53, 61, 0)], [(0, 40, 0)], 1)
 @example([(10, 50, 30), (54, 61, 0)], [(0, 40, 0)], 1)
 def test_they_are_what_a_slow_calculation_finds(mine: Ops, others: Ops, instance: int) -> None:
-    unit = PAUSE_NS // 3  # three of them are within a pause, four are not
+    unit = MAX_PAUSE_NS // 3  # three of them are within a pause, four are not
     shift = instance * SPAN * unit
 
     def real(which: Ops) -> tuple[np.ndarray, np.ndarray]:
@@ -208,7 +208,7 @@ def test_in_lots_all_is_as_at_once(
     trace = load(sorted(DATA.glob(captures)))
     whole = check_overlap(trace, a, b)
     lots = []
-    monkeypatch.setattr(gaps, "AT_ONCE", at_once)
+    monkeypatch.setattr(gaps, "OPS_AT_ONCE", at_once)
     monkeypatch.setattr(explain, "find_gaps", lambda *given: lots.append([*find_gaps(*given)]) or iter(lots[-1]))
     assert [rank.missed for rank in check_overlap(trace, a, b).ranks] == [rank.missed for rank in whole.ranks]
     assert any(rank.missed for rank in whole.ranks)
@@ -219,14 +219,14 @@ def test_in_lots_all_is_as_at_once(
 def test_of_gaps_held_as_long_that_of_a_is_told_whichever_comes_first(
     lots: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gaps, "AT_ONCE", 4 // lots)
+    monkeypatch.setattr(gaps, "OPS_AT_ONCE", 4 // lots)
     run, rank = one_rank()
     for stream, start, end in ((7, 0, 100), (8, 20, 200), (8, 1000, 1100), (7, 1020, 1200)):
         rank.kernel("k", stream, start, end)
     # A is idle for the first 20 ns of the second instance, B for those of the first: the other runs alone then.
     a, b = np.array([0, -1, -1, 1]), np.array([-1, 0, 1, -1])
     pairing = Pairing("step", a, b, np.zeros(2, np.int64), ("0", "1"))
-    weights, longest = np.zeros((2, missed.AFTER + 1), np.int64), dict[int, list[missed.LongGap]]()
+    weights, longest = np.zeros((2, missed.AFTER_SYNC + 1), np.int64), dict[int, list[missed.LongGap]]()
     writer = EvidenceWriter(Explainer(run.trace(), a >= 0, b >= 0, pairing), ("A", "B"))
     explained = [*writer.explainer.explain(0, 0)]
     assert len(explained) == lots

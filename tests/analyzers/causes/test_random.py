@@ -44,7 +44,7 @@ def test_the_first_kernels_refute_a_shared_queue_only_where_all_do(
     trace = with_one_queue(trace)
     expected = {number: oracle_causes.alone(device, ops) for number, ops in instances(trace, A, B).items()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hardware_queues, "FIRST", first)
+        patch.setattr(hardware_queues, "FIRST_KERNELS", first)
         found = alone_by_instance(trace, A, B)
     assert found == {number: causes for number, causes in expected.items() if causes.total()}
 
