@@ -24,10 +24,8 @@ from analyzers.overlap.measure import Missed, RankOverlap
 
 LATE_COLUMN, PEER_COLUMN, UNKNOWN_COLUMN = (TABLE.index(cause) for cause in (LATE_LAUNCH, PEER_WAIT, UNKNOWN))
 GAPS_LOOKED_AT = 32  # gaps of a cause, the longest, that tell what is most of it
-NEARLY_ALL, MIN_NAMED_SHARE = (
-    0.9,
-    0.25,
-)  # of a cause's time: from here on one place is all of it; below, none stands for it
+NEARLY_ALL = 0.9  # of a cause's time: from here on one place is all of it
+MIN_NAMED_SHARE = 0.25  # of a cause's time: below, no place stands for it
 AFTER_SYNC = len(CAUSES)  # late launches that follow a host sync are weighed apart, then added to the others
 
 NOTHING_SHOWS = "nothing in the capture shows why"
