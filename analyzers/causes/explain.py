@@ -147,7 +147,9 @@ class Explainer:
         blocked = late[of_late], low, high
         let_go, everything = np.clip(self.queue_order.until_ns[gaps.op], bound, gaps.end_ns), np.arange(gaps.size)
         misses = gaps.alone(let_go, gaps.end_ns) > 0  # else it does not matter whether there was room
-        free = self.free(gaps, np.where(misses, let_go, gaps.end_ns))
+        free = self.room.of_ops(gaps.op, np.where(misses, let_go, gaps.end_ns), gaps.end_ns)
+        # A full GPU explains no time that an unrecorded wait explains as well.
+        free = replace(free, full=free.full & ~self.ordering.after_unrecorded_wait(gaps.op)[free.row])
         spans = [
             (HOST_BLOCKED, blocked),
             (NOT_LAUNCHED, _between(late, gaps.start_ns, held_until, blocked)),
@@ -166,12 +168,6 @@ class Explainer:
         gap, state, low, high, ns = (np.concatenate(column) for column in zip(*found, strict=True))
         copies_itself = self.hosts.copies_itself[gaps.op[gap]]
         return Parts(gap, state, low, high, ns, releases.same_stream[gap], releases.early[gap], copies_itself)
-
-    def free(self, gaps: Gaps, bound: Ints) -> RoomPieces:
-        """From each gap's release to its end: pieces of time in which the GPU had room for its op, or none."""
-        pieces = self.room.of_ops(gaps.op, bound, gaps.end_ns)
-        # A full GPU explains no time that an unrecorded wait explains as well.
-        return replace(pieces, full=pieces.full & ~self.ordering.after_unrecorded_wait(gaps.op)[pieces.row])
 
     def _states_of_free(self, gaps: Gaps, releases: LaunchBounds, bound: Ints, free: RoomPieces) -> Ids:
         """What each piece from the release on is: no room, the way from what released the op to its start, or free.

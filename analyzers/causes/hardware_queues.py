@@ -81,12 +81,12 @@ def queue_order(
     """
     parts: list[tuple[str, Ids, Ints, Ids, bool]] = []
     for process, on_record, rows in _shared(trace, devices):
-        first = _by_return(_returned_first(rows, launches[1]), launches[1])
+        first = _returned_first(rows, launches[1])
         hip = trace.captures[trace.processes[process].capture].runtime == "HIP"
         for by_end in (True, False) if hip else (False,):
             if _tested(trace, first, launches, released_ns, by_end=by_end).refuted:
                 continue
-            tested = _tested(trace, _by_return(rows, launches[1]), launches, released_ns, by_end=by_end)
+            tested = _tested(trace, rows, launches, released_ns, by_end=by_end)
             held = _held(trace, tested, released_ns, unsure, on_record=bool(on_record))
             if held.size:
                 parts.append((on_record, tested.rows[held], tested.until_ns[held], tested.behind[held], by_end))
@@ -110,13 +110,10 @@ def _shared(trace: Trace, devices: Mapping[tuple[int, ...], Ints]) -> Iterator[t
         kernels = ops[is_kernel[ops]]
         for (number,), at in rows_by_key(_queues(trace, kernels)).items():
             rows = kernels if at.size == kernels.size else kernels[at]
-            if _differ(stored(trace.ops, "stream")[rows]):
+            streams = stored(trace.ops, "stream")[rows]
+            if (streams != streams[0]).any():
                 on_record = f"hardware queue {number}" if number >= 0 else setting_of(trace, process, ONE_QUEUE)
                 yield process, on_record, rows
-
-
-def _differ(values: Ids) -> bool:
-    return bool((values != values[0]).any())
 
 
 def _returned_first(rows: Ints, returned_ns: Ints) -> Ints:
@@ -124,11 +121,6 @@ def _returned_first(rows: Ints, returned_ns: Ints) -> Ints:
     returned = returned_ns[rows]
     last = min(FIRST_KERNELS, rows.size - 1)
     return rows[returned <= np.partition(returned, last)[last]]
-
-
-def _by_return(rows: Ints, returned_ns: Ints) -> Ids:
-    """Kernels by when their launch returned."""
-    return rows[np.argsort(returned_ns[rows], kind="stable")].astype(np.int32)
 
 
 def _queues(trace: Trace, rows: Ints) -> Ints:
@@ -146,9 +138,10 @@ def _tested(trace: Trace, rows: Ids, launches: tuple[Ints, Ints], released_ns: I
 
     Parameters
     ----------
-    rows : all kernels of the queue, or those launched first, by when their launch returned.
+    rows : all kernels of the queue, or those launched first.
     """
     began, returned = launches
+    rows = rows[np.argsort(returned[rows], kind="stable")].astype(np.int32)
     start, end, stream = (stored(trace.ops, name) for name in ("start_ns", "end_ns", "stream"))
     when = (end if by_end else start)[rows]
     latest = np.maximum.accumulate(when)
