@@ -9,7 +9,6 @@ import pytest
 
 from analyzers.load import load
 from analyzers.overlap.measure import Missed
-from analyzers.syncs.points import SyncPoint, host_syncs
 from analyzers.trace.narrow import clip, only_ranks, only_steps
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult, check_overlap
@@ -136,53 +135,11 @@ def test_a_wait_behind_work_from_before_the_capture_is_the_same_wait_in_each_occ
             assert found["gpu-full"] < 400_000, "MP's all-to-all beside DP, at most"
 
 
-def syncs(name: str, source: str) -> list[SyncPoint]:
-    return [point for point in host_syncs(capture(name, source)) if point.range]
-
-
 @pytest.mark.parametrize("source", SOURCES)
-def test_a_blocking_check_costs_gpu_time_before_unrelated_compute(source: str) -> None:
-    points = syncs("a2a_sync", source)
-    assert len(points) == 6, "one a step and rank"
-    assert {(point.kind, point.range, point.copy, point.bytes) for point in points} == {("stream", "assert", "DtoH", 1)}
-    assert sum(point.gpu_idle_ns > 0 and point.delayed == "irrelevant compute" for point in points) >= 4
-
-
-@pytest.mark.parametrize("source", SOURCES)
-def test_a_check_by_event_delays_nothing(source: str) -> None:
-    points = syncs("a2a_async", source)
-    assert {(point.kind, point.range, point.delayed) for point in points} == {("event", "assert", "")}
-    for rank in (0, 1):  # behind the last step only the program's own barrier comes
-        *steps, _ = sorted((point for point in points if point.rank == rank), key=lambda point: point.start_ns)
-        assert [point.gpu_idle_ns + point.after_ns for point in steps] == [0, 0]
-
-
-@pytest.mark.parametrize("source", SOURCES)
-def test_a_pageable_copy_blocks_as_long_as_its_call(source: str) -> None:
-    trace = capture("delta_sync", source)
-    points = syncs("delta_sync", source)
-    assert {(point.kind, point.range, point.copy) for point in points} == {("pageable", "track delta", "DtoH")}
-    for point in points:
-        call = trace.api.iloc[point.call]
-        assert call["name"] == "cudaMemcpyAsync"
-        assert point.duration_ns >= call["end_ns"] - call["start_ns"] > 10_000_000
+def test_a_pageable_copy_blocks_the_host(source: str) -> None:
     assert part("delta_sync", source, "host-sync") > 0.9
     for one in missed_by("delta_sync", source, "host-sync"):
         assert "in cudaMemcpyAsync" in one.evidence
-
-
-def test_a_logged_loss_costs_the_gpu_and_has_its_line() -> None:
-    in_nsys = [point for point in syncs("ddp_log", "nsys") if point.range == "log loss"]
-    assert len(in_nsys) == 6
-    assert all(point.hidden and point.pattern.startswith(".item()") and point.bytes == 4 for point in in_nsys)
-    stacks = load([DATA / "torch-stacks" / "ddp_log.rank0.json.gz"])
-    in_torch = [point for point in host_syncs(stacks) if point.range == "log loss"]
-    assert len(in_torch) == 3
-    assert all(point.op == "aten::item" and point.frame.startswith("train.py(") for point in in_torch)
-    for points in (in_nsys, in_torch):
-        assert sum(point.gpu_idle_ns + point.after_ns > 100_000 for point in points) >= len(points) / 2, (
-            "the GPU drained before the next step"
-        )
 
 
 @pytest.mark.parametrize("name", list(SCENARIOS))
@@ -195,7 +152,7 @@ def test_ranks_and_windows_are_explained_as_in_the_whole(name: str, source: str)
         assert same.missed_ns == rank.missed_ns
     low, high = int(trace.ops["start_ns"].min()), int(trace.ops["end_ns"].max())
     for rank, same in zip(whole.ranks, check_overlap(clip(trace, low, high), *SCENARIOS[name]).ranks, strict=True):
-        assert same == rank
+        assert (same.missed, same.missed_ns, same.achievable_ns) == (rank.missed, rank.missed_ns, rank.achievable_ns)
 
 
 def test_a_window_around_one_instance_explains_it_as_its_step_does() -> None:
