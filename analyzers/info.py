@@ -37,9 +37,9 @@ from analyzers.trace.unlaunched import lacks_launch
 _OF_SAMPLE = ("process", "device", "start_ns", "end_ns")
 _OF_STREAM = ("device", "context", "stream")
 MOST_RANGES = 40
-WORDS = {"nvtx": ("nvtx", "annotation"), "hlo": ("hlo",)}  # of selectors, and the kinds of ranges that they name
+RANGE_KINDS = {"nvtx": ("nvtx", "annotation"), "hlo": ("hlo",)}  # of selectors, and the kinds of ranges that they name
 Group = TypeVar("Group", bound=Hashable)
-FEW = 3  # steps below which a median is not one
+MIN_MEDIAN_STEPS = 3  # steps below which a median is not one
 
 
 class RankInfo(Record, frozen=True):
@@ -187,7 +187,7 @@ def facts_of(trace: Trace) -> Facts:
     """Count what is in a trace, or in one capture of a run."""
     occurrences, launches = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     family_launches = Counter[tuple[str, ...]]()
-    for word, kinds in WORDS.items():
+    for word, kinds in RANGE_KINDS.items():
         rows = is_one_of(trace.ranges, "kind", kinds)
         of_word, inside = _names(trace, rows), launched_in_all(trace, rows)
         launched = _launched(trace, inside, {name: name for name in of_word})
@@ -317,7 +317,7 @@ def _cannot_answer(run: Trace, facts: Facts) -> tuple[str, ...]:
         ),
         (not facts.operators, "which operator launched an op: the capture has no operator events"),
         (not facts.syncs, "which stream waited for what: there are no synchronization events"),
-        (0 < steps < FEW, f"how much steps vary: {steps} are too few for a median"),
+        (0 < steps < MIN_MEDIAN_STEPS, f"how much steps vary: {steps} are too few for a median"),
         (not steps, f"steps: {(run.steps.unknown if run.steps else '') or UNMARKED}"),
     ]
     applying = [text for applies, text in candidates if applies]

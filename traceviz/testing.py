@@ -183,6 +183,8 @@ def _report(trace: Run, result: ContractResult, folder: Path) -> tuple[list[Path
 
 def _sides(rule: Rule) -> tuple[str, str]:
     """The pair that a picture of a rule shows."""
-    from analyzers.contracts.rules import Beside, NoRace, RealOverlap, WaitEarly
+    from analyzers.contracts.rules import MayRunBeside, NoRace, RealOverlap, WaitEarly
 
-    return (rule.a, rule.b) if isinstance(rule, Beside | NoRace | RealOverlap | WaitEarly) else ("comm", "compute")
+    return (
+        (rule.a, rule.b) if isinstance(rule, MayRunBeside | NoRace | RealOverlap | WaitEarly) else ("comm", "compute")
+    )

@@ -82,10 +82,10 @@ class Trace(tables.Trace, frozen=True, dict=True, weakref=True, eq=False):
         return picked.in_ranges(self, name)
 
     def to_perfetto(self, path: str | Path, a: str = "comm", b: str = "compute", *, overwrite: bool = False) -> Path:
-        """Write a Chrome trace for Perfetto and chrome://tracing; see `analyzers.export.perfetto_write`."""
-        from analyzers.export import perfetto_write
+        """Write a Chrome trace for Perfetto and chrome://tracing; see `analyzers.export.perfetto`."""
+        from analyzers.export import perfetto
 
-        return perfetto_write.to_perfetto(self, path, a, b, overwrite=overwrite)
+        return perfetto.to_perfetto(self, path, a, b, overwrite=overwrite)
 
     def to_parquet(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write a folder of Parquet files, one a table; see `analyzers.export.parquet`."""

@@ -13,7 +13,15 @@ A's gap is [10, 25), ending where its op begins: B runs alone for all 15 ns of i
 Trivial ops end no gap: those under a hundredth of their side's longest op in the instance, where all of these take
 at most a twentieth of its time. A copy of 2 µs queued behind compute does not tell what held copies of 5 ms.
 
-Waiting counts where it cost overlap (`late_peers`): on time that op would run from 25 to 45, and overlap for 5 more.
+Waiting for late ranks counts where it cost overlap: on time that op would run from 25 to 45, and overlap for 5 more.
+Ops that follow one another at once are a run. Were nobody late, a run would really run from its beginning on, without
+its waits: what it would overlap more then than it does now is the overlap that its waiting cost.
+
+    B  0 ─────────────────────── 60              runs 0–60
+    A     10 ~~~~~~~~~~~~~~~~~~~~~~~ 70 ── 90    waits 10–70, runs 70–90: on time 10–30, and 20 more ns would overlap
+
+Those are counted at the first 20 of the ns at which A waits beside B. Did A run from 50 to 70 it would overlap for 10
+already, and on time for 10 more. A run that would be done before the other side begins costs nothing.
 """
 
 from __future__ import annotations
@@ -25,15 +33,27 @@ import numpy as np
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import run_heads, runs
-from analyzers.arrays.intervals import EMPTY, LIMIT, Union, coverage, either, meets, subtract, union
+from analyzers.arrays.intervals import (
+    EMPTY,
+    LIMIT,
+    Union,
+    coverage,
+    either,
+    intersect,
+    measure_before,
+    meets,
+    subtract,
+    union,
+)
 from analyzers.arrays.search import search, search_on
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.causes.late_peers import waited_in_vain
 from analyzers.overlap.pairing import Pairing, in_both
-from analyzers.trace.columns import ints, squeezed, stored
+from analyzers.trace.columns import ints, ints_at, squeezed
 from analyzers.trace.tables import Trace
 
-SHORT, LITTLE = 100, 20  # one in so many: of the side's longest op, and of its time
+TRIVIAL_OP, TRIVIAL_TIME = 100, 20  # one in so many: of the side's longest op, and of its time
+MAX_PAUSE_NS = 3_000  # from the end of an op to the start of the next on its stream, that was queued behind it
+OPS_AT_ONCE = 1 << 18  # of both sides: what is worked out of so many stays in a processor's cache
 
 
 class Gaps(msgspec.Struct, frozen=True):
@@ -53,7 +73,7 @@ class Gaps(msgspec.Struct, frozen=True):
     end_ns: Ints
     peer_ns: Ints
     real_start_ns: Ints
-    _lift: Ints
+    _lift: Ints  # what moves its times to where its instance is laid
     # Per idle side, instances laid one behind another:
     _running: tuple[Union, Union]  # when the other side really runs
     _peer: tuple[Union, Union]  # when it waits for a late rank, which costs overlap
@@ -110,35 +130,27 @@ class Gaps(msgspec.Struct, frozen=True):
         return gap, low, high
 
 
-def find_gaps(trace: Trace, a: Ints, b: Ints, pairing: Pairing, at_once: int | None = None) -> Iterator[Gaps]:
+def find_gaps(trace: Trace, a: Ints, b: Ints, pairing: Pairing) -> Iterator[Gaps]:
     """Find the gaps of ops `a` and `b` (rows of one rank's device) in all instances that have both sides.
 
-    Usually one `Gaps`; more, some instances after the others, where instances times their span exceed what int64 holds.
-
-    Parameters
-    ----------
-    at_once : about how many ops to look at together; all where not given.
+    Instances are looked at in lots of about `OPS_AT_ONCE` ops; a lot's instances times their span fit into int64.
     """
     shared = in_both(pairing, a, b)
     if not shared.size:
         return
-    is_shared = np.zeros(pairing.process.size + 1, dtype=bool)  # the last is for work in no instance
-    is_shared[shared] = True
-    a, b = _kept(is_shared[pairing.a[a]], a)[0], _kept(is_shared[pairing.b[b]], b)[0]
+    a, b = (rows[np.isin(owner[rows], shared)] for rows, owner in ((a, pairing.a), (b, pairing.b)))
     starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
     span = int(max(ends[a].max(), ends[b].max()) - min(starts[a].min(), starts[b].min())) + 1
-    lots = -(-(a.size + b.size) // (at_once or a.size + b.size))
+    lots = -(-(a.size + b.size) // OPS_AT_ONCE)
     size = max(min(int(LIMIT // span), -(-shared.size // lots)), 1)
-    owners = (a, pairing.a[a]), (b, pairing.b[b])
     for first in range(0, shared.size, size):
-        part = shared[first : first + size]
-        sides = [_kept((owner >= part[0]) & (owner <= part[-1]), rows, owner) for rows, owner in owners]
-        yield _find(trace, sides, part, span)
-
-
-def _kept(rows: Mask, *columns: Ints) -> tuple[Ints, ...]:
-    """Some rows of columns; where that is all of them the columns themselves, which take no room twice."""
-    return columns if rows.all() else tuple(column[rows] for column in columns)
+        instances = shared[first : first + size]
+        sides = []
+        for rows, owner in ((a, pairing.a), (b, pairing.b)):
+            of_rows = owner[rows]
+            here = (of_rows >= instances[0]) & (of_rows <= instances[-1])
+            sides.append((rows[here], np.searchsorted(instances, of_rows[here])))
+        yield _find(trace, sides, instances, span)
 
 
 class _Laid(msgspec.Struct, frozen=True):
@@ -156,75 +168,47 @@ class _Laid(msgspec.Struct, frozen=True):
     passing: Union
 
 
-def _find(trace: Trace, sides: list[tuple[Ints, ...]], instances: Ints, span: int) -> Gaps:
-    """The gaps of some instances; `sides`, the ops of each with their instances, are used up.
-
-    Millions of ops have columns of many megabytes: each is given up after its last use.
-    """
-    starts, ends, waits = (stored(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
-    base = min(int(starts[rows].min()) for rows, _ in sides)
-    laid = []
-    while sides:
-        rows, owner = sides.pop(0)
-        laid.append(_lay(starts, ends, waits, rows, _lift(instances, owner, span, base), span))
-    del rows, owner
+def _find(trace: Trace, sides: list[tuple[Ints, Ints]], instances: Ints, span: int) -> Gaps:
+    """The gaps of some instances; `sides` are the ops of each, with the positions of their instances."""
+    base = min(int(ints_at(trace.ops, "start_ns", rows).min()) for rows, _ in sides)
+    laid = [_lay(trace, rows, number * span - base, span) for rows, number in sides]
     instance_start = np.full(instances.size, np.iinfo(np.int64).max)
     for one in laid:
         np.minimum.at(instance_start, one.plain.starts // span, one.plain.starts)
-    running, peers, parts = [], [], []
-    for side in (0, 1):
-        idle, other = laid[side], laid[1 - side]
+    running, peers, found = [], [], []
+    for idle, other in (laid, laid[::-1]):
         alone = subtract(other.real, idle.passing)
-        running.append(alone)
         peer_wait = waited_in_vain(idle.plain, idle.real, idle.waiting, other.real, span)
+        running.append(alone)
         peers.append(peer_wait)
-        parts.append([*_gaps_of_side(idle, instance_start, alone, peer_wait, starts, base, span)])
-    del laid, one, idle, other
-    idle_side = np.repeat(np.array([0, 1], np.int8), [parts[0][0].size, parts[1][0].size])
-    op, start, end, peer_ns, real_start, instance = (np.concatenate([part.pop(0) for part in parts]) for _ in range(6))
-    lift = instance * span - base
-    for each in (start, end, real_start):
-        each -= lift
-    instance = instances[instance].astype(np.int32)
-    instants = start, end, squeezed(peer_ns), real_start
-    return Gaps(idle_side, instance, op, *instants, lift, (running[0], running[1]), (peers[0], peers[1]))
+        found.append(_gaps_of_side(trace, idle, instance_start, alone, peer_wait, base, span))
+    side = np.repeat(np.array([0, 1], np.int8), [columns[0].size for columns in found])
+    op, start, end, peer_ns, real_start, number = (np.concatenate(column) for column in zip(*found, strict=True))
+    lift = number * span - base
+    instance = instances[number].astype(np.int32)
+    times = start - lift, end - lift, squeezed(peer_ns), real_start - lift
+    return Gaps(side, instance, op, *times, lift, (running[0], running[1]), (peers[0], peers[1]))
 
 
-def _lift(instances: Ints, owner: Ids, span: int, base: int) -> Ints:
-    """What moves each op's times to where its instance is laid."""
-    lift_of = np.zeros(int(instances[-1]) + 1, np.int64)
-    lift_of[instances] = np.arange(instances.size) * span - base
-    return lift_of.take(owner)
-
-
-def _lay(starts: Ints, ends: Ints, waits: Ints, rows: Ints, lift: Ints, span: int) -> _Laid:
-    begin, ended, waited = starts[rows], ends[rows], waits[rows]
-    begin += lift
-    ended += lift
-    del lift
-    any_waits = bool(waited.any())
-    arrived = begin + waited if any_waits else begin
+def _lay(trace: Trace, rows: Ints, lift: Ints, span: int) -> _Laid:
+    waited = ints_at(trace.ops, "wait_ns", rows)
+    begin, ended = ints_at(trace.ops, "start_ns", rows) + lift, ints_at(trace.ops, "end_ns", rows) + lift
+    arrived = begin + waited
     real = union(arrived, ended)
-    plain = union(begin, ended) if any_waits else real
+    plain = union(begin, ended) if waited.any() else real
     # Of ops that start together the one queued in the capture's order would depend on the order of rows.
-    order = np.argsort(arrived, kind="stable")
-    real_start = arrived[order]
-    if np.any(real_start[1:] == real_start[:-1]):
-        order = np.lexsort((ended, begin, arrived))
-    non_empty = (ended > arrived)[order]
-    order, real_start = _kept(non_empty, order, real_start)
-    trivial = _trivial(real_start, ended[order] - real_start, span)
-    waiting = passing = subtract(plain, real) if any_waits else EMPTY
+    order = np.lexsort((ended, begin, arrived))
+    order = order[(ended > arrived)[order]]
+    real_start, real_end = arrived[order], ended[order]
+    trivial = _trivial(real_start, real_end - real_start, span)
+    waiting = passing = subtract(plain, real)
     deciding = real
     if trivial.any():
-        passing = either(waiting, union(real_start[trivial], ended[order[trivial]]))
-        order, real_start = order[~trivial], real_start[~trivial]
-        deciding = union(real_start, ended[order])
+        passing = either(waiting, union(real_start[trivial], real_end[trivial]))
+        order, real_start, real_end = order[~trivial], real_start[~trivial], real_end[~trivial]
+        deciding = union(real_start, real_end)
         passing = subtract(passing, deciding)
-    del begin, arrived, ended, waited
-    rows = rows[order].astype(np.int32)
-    del order
-    return _Laid(rows, real_start, deciding, real, plain, waiting, passing)
+    return _Laid(rows[order].astype(np.int32), real_start, deciding, real, plain, waiting, passing)
 
 
 def _trivial(start: Ints, length: Ints, span: int) -> Mask:
@@ -234,26 +218,54 @@ def _trivial(start: Ints, length: Ints, span: int) -> Mask:
     group = start // span
     heads = np.flatnonzero(run_heads(group))
     number = np.repeat(np.arange(heads.size), np.diff(np.append(heads, start.size)))
-    short = length * SHORT < np.maximum.reduceat(length, heads)[number]
+    short = length * TRIVIAL_OP < np.maximum.reduceat(length, heads)[number]
     if not short.any():
         return short
-    enough = np.add.reduceat(np.where(short, length, 0), heads) * LITTLE <= np.add.reduceat(length, heads)
+    enough = np.add.reduceat(np.where(short, length, 0), heads) * TRIVIAL_TIME <= np.add.reduceat(length, heads)
     return short & enough[number]
 
 
 def _gaps_of_side(
-    idle: _Laid, instance_start: Ints, running: Union, peer: Union, starts: Ints, base: int, span: int
+    trace: Trace, idle: _Laid, instance_start: Ints, running: Union, peer: Union, base: int, span: int
 ) -> tuple[Ints, ...]:
+    """(op, start, end, wait for late ranks, real start, number of the instance) of each gap, laid as instances are."""
     group = idle.deciding.starts // span
     previous_end = np.append(np.iinfo(np.int64).min, idle.deciding.ends[:-1])
-    begins_instance = np.append(True, group[1:] != group[:-1]) if group.size else np.zeros(0, dtype=bool)
-    low, high = np.where(begins_instance, instance_start[group], previous_end), idle.deciding.starts
-    del previous_end, begins_instance
+    low, high = np.where(run_heads(group), instance_start[group], previous_end), idle.deciding.starts
     missed = np.flatnonzero(meets(low, high, running) | meets(low, high, peer))
     low, high, group = low[missed], high[missed], group[missed]
     op = idle.rows[search(idle.real_start_ns, high)]
     wait = coverage(low, high, peer)
-    begun = starts[op]
-    begun += group * span - base
-    np.clip(begun, low, high, out=begun)
-    return _kept(meets(low, begun, running) | (wait > 0), op, low, begun, wait, high, group)
+    begun = np.clip(ints_at(trace.ops, "start_ns", op) + group * span - base, low, high)
+    kept = meets(low, begun, running) | (wait > 0)
+    return tuple(column[kept] for column in (op, low, begun, wait, high, group))
+
+
+def waited_in_vain(plain: Union, real: Union, waiting: Union, others: Union, span: int) -> Union:
+    """The instants at which one side's waiting for late ranks cost overlap.
+
+    Parameters
+    ----------
+    plain, real, waiting : when the side's ops ran, really ran, or only waited.
+    others : when the other side really ran. span : of each instance; no run is in two of them.
+    """
+    beside = intersect(waiting, others)
+    if not beside.starts.size:
+        return EMPTY
+    begins = np.append(True, plain.starts[1:] - plain.ends[:-1] > MAX_PAUSE_NS)
+    begins[1:] |= plain.starts[1:] // span != plain.starts[:-1] // span
+    heads = np.flatnonzero(begins)
+    start, end = plain.starts[heads], plain.ends[np.append(heads[1:], begins.size) - 1]
+    on_time = coverage(start, start + coverage(start, end, real), others)
+    more = on_time - coverage(start, end, intersect(real, others))
+    cost = np.clip(more, 0, coverage(start, end, beside))
+    some = np.flatnonzero(cost)
+    start, until = start[some], _when_reached(beside, measure_before(beside, start[some]) + cost[some])
+    return intersect(beside, union(start, until))
+
+
+def _when_reached(a: Union, total_ns: Ints) -> Ints:
+    """When so much of a union has gone by, ns; more than none of it."""
+    gone_by: Ints = np.cumsum(a.ends - a.starts)
+    at = search(gone_by, total_ns)
+    return a.ends[at] - (gone_by[at] - total_ns)

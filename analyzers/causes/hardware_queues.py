@@ -29,12 +29,12 @@ from analyzers.trace.columns import ints, ints_at, is_one_of, repeated, stored
 from analyzers.trace.settings import ONE_QUEUE, setting_of
 from analyzers.trace.tables import Trace
 
-CLOSE_NS = 3_000  # a kernel let go by its queue begins within this; on an H200 within 1 µs
-TOGETHER_NS = 1_000  # kernels let go at once may begin so much in another order
+MAX_START_DELAY_NS = 3_000  # a kernel let go by its queue begins within this; on an H200 within 1 µs
+MAX_START_SPREAD_NS = 1_000  # kernels let go at once may begin so much in another order
 # By times alone a shared queue is told by so many kernels that were held for so long, by one that its own stream or
 # events had just let go (else both may have been stalled by something else), if so many of all begin as close behind.
-TESTS, LONG_NS, SHARE = 3, 10_000, 0.9
-FIRST = 10_000  # mostly the first kernels refute it, and the others need not be looked at
+MIN_TESTS, MIN_HELD_NS, MIN_HELD_SHARE = 3, 10_000, 0.9
+FIRST_KERNELS = 10_000  # mostly the first kernels refute it, and the others need not be looked at
 
 
 class QueueOrder(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ class _Tested(msgspec.Struct, frozen=True):
 def queue_order(
     trace: Trace,
     devices: Mapping[tuple[int, ...], Ints],
-    launches: tuple[Ints, Ints, Ints],
+    launches: tuple[Ints, Ints],
     released_ns: Ints,
     unsure: Callable[[Ints], Mask],
 ) -> QueueOrder:
@@ -75,18 +75,18 @@ def queue_order(
     Parameters
     ----------
     devices : by process and device, the rows of its ops.
-    launches : of every op the launching thread, and when the call began and returned.
+    launches : of every op when the call began that launched it, and when it returned.
     released_ns : when each op was free to run, by its launch, stream and event waits.
     unsure : which of some ops something else may have held: a wait that is not on record, or a full GPU.
     """
     parts: list[tuple[str, Ids, Ints, Ids, bool]] = []
     for process, on_record, rows in _shared(trace, devices):
-        first = _by_return(_returned_first(rows, launches[2]), launches[2])
+        first = _returned_first(rows, launches[1])
         hip = trace.captures[trace.processes[process].capture].runtime == "HIP"
         for by_end in (True, False) if hip else (False,):
             if _tested(trace, first, launches, released_ns, by_end=by_end).refuted:
                 continue
-            tested = _tested(trace, _by_return(rows, launches[2]), launches, released_ns, by_end=by_end)
+            tested = _tested(trace, rows, launches, released_ns, by_end=by_end)
             held = _held(trace, tested, released_ns, unsure, on_record=bool(on_record))
             if held.size:
                 parts.append((on_record, tested.rows[held], tested.until_ns[held], tested.behind[held], by_end))
@@ -110,25 +110,17 @@ def _shared(trace: Trace, devices: Mapping[tuple[int, ...], Ints]) -> Iterator[t
         kernels = ops[is_kernel[ops]]
         for (number,), at in rows_by_key(_queues(trace, kernels)).items():
             rows = kernels if at.size == kernels.size else kernels[at]
-            if _differ(stored(trace.ops, "stream")[rows]):
+            streams = stored(trace.ops, "stream")[rows]
+            if (streams != streams[0]).any():
                 on_record = f"hardware queue {number}" if number >= 0 else setting_of(trace, process, ONE_QUEUE)
                 yield process, on_record, rows
 
 
-def _differ(values: Ids) -> bool:
-    return bool((values != values[0]).any())
-
-
 def _returned_first(rows: Ints, returned_ns: Ints) -> Ints:
-    """Of kernels those whose launches returned first, FIRST of them or more."""
+    """Of kernels those whose launches returned first, FIRST_KERNELS of them or more."""
     returned = returned_ns[rows]
-    last = min(FIRST, rows.size - 1)
+    last = min(FIRST_KERNELS, rows.size - 1)
     return rows[returned <= np.partition(returned, last)[last]]
-
-
-def _by_return(rows: Ints, returned_ns: Ints) -> Ids:
-    """Kernels by when their launch returned."""
-    return rows[np.argsort(returned_ns[rows], kind="stable")].astype(np.int32)
 
 
 def _queues(trace: Trace, rows: Ints) -> Ints:
@@ -141,14 +133,15 @@ def _queues(trace: Trace, rows: Ints) -> Ints:
     return np.append(ints(numbered, "queue"), -1)[row]
 
 
-def _tested(trace: Trace, rows: Ids, launches: tuple[Ints, Ints, Ints], released_ns: Ints, *, by_end: bool) -> _Tested:
+def _tested(trace: Trace, rows: Ids, launches: tuple[Ints, Ints], released_ns: Ints, *, by_end: bool) -> _Tested:
     """What each kernel would be held by: of those whose launch had returned before its own began the last to begin.
 
     Parameters
     ----------
-    rows : all kernels of the queue, or those launched first, by when their launch returned.
+    rows : all kernels of the queue, or those launched first.
     """
-    _, began, returned = launches
+    began, returned = launches
+    rows = rows[np.argsort(returned[rows], kind="stable")].astype(np.int32)
     start, end, stream = (stored(trace.ops, name) for name in ("start_ns", "end_ns", "stream"))
     when = (end if by_end else start)[rows]
     latest = np.maximum.accumulate(when)
@@ -162,22 +155,22 @@ def _tested(trace: Trace, rows: Ids, launches: tuple[Ints, Ints, Ints], released
     del latest, holder, before
     others = (behind >= 0) & (stream[behind] != stream[rows])
     free = released_ns[rows]
-    tests = others & (free > NEVER) & (until > free + CLOSE_NS)
+    tests = others & (free > NEVER) & (until > free + MAX_START_DELAY_NS)
     rows, until, behind = rows[tests], until[tests], behind[tests]
-    return _Tested(rows, until, behind, bool(np.any(start[rows] + TOGETHER_NS < until)))
+    return _Tested(rows, until, behind, bool(np.any(start[rows] + MAX_START_SPREAD_NS < until)))
 
 
 def _held(trace: Trace, tested: _Tested, released_ns: Ints, unsure: Callable[[Ids], Mask], *, on_record: bool) -> Ints:
     """Which kernels the queue held, none where times don't bear out that it is shared: one began before it could."""
     start, rows, until, behind = ints(trace.ops, "start_ns"), tested.rows, tested.until_ns, tested.behind
-    close, nothing = start[rows] <= until + CLOSE_NS, rows[:0]
+    close, nothing = start[rows] <= until + MAX_START_DELAY_NS, rows[:0]
     if tested.refuted:
         return nothing
     if not on_record:
-        let_go = (released_ns[behind] > NEVER) & (start[behind] <= released_ns[behind] + LONG_NS)
-        telling = close & let_go & (until > released_ns[rows] + LONG_NS)
-        if np.count_nonzero(~unsure(rows[telling])) < TESTS:  # mostly, and few are quick to ask about
+        let_go = (released_ns[behind] > NEVER) & (start[behind] <= released_ns[behind] + MIN_HELD_NS)
+        telling = close & let_go & (until > released_ns[rows] + MIN_HELD_NS)
+        if np.count_nonzero(~unsure(rows[telling])) < MIN_TESTS:  # mostly, and few are quick to ask about
             return nothing
     sure = np.flatnonzero(~unsure(rows))
-    enough = np.count_nonzero(close[sure]) >= (1 if on_record else SHARE * sure.size)
+    enough = np.count_nonzero(close[sure]) >= (1 if on_record else MIN_HELD_SHARE * sure.size)
     return sure if enough else nothing

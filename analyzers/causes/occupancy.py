@@ -10,10 +10,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from msgspec.structs import replace
 
 from analyzers.arrays.groups import as_slice, rows_by_key, run_heads, runs
 from analyzers.arrays.search import search, search_on
 from analyzers.arrays.types import Ids, Ints, Mask
+from analyzers.trace.by_start import ops_by_start
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 
@@ -55,7 +57,7 @@ def limits_of(trace: Trace, process: int, device: int) -> Limits | None:
     return Limits(sms, threads, blocks if blocks > 0 else 32, registers, shared, warp if warp > 0 else 32)
 
 
-class Pieces(msgspec.Struct, frozen=True):
+class RoomPieces(msgspec.Struct, frozen=True):
     """Pieces [low, high) of windows, ns, by window and time; `row` is the window, `full` whether there was no room."""
 
     row: Ints
@@ -64,7 +66,7 @@ class Pieces(msgspec.Struct, frozen=True):
     full: Mask
 
 
-def room(columns: Columns, ops: Ints, low: Ints, high: Ints, device_ops: Ints, limits: Limits) -> Pieces:
+def room(columns: Columns, ops: Ints, low: Ints, high: Ints, device_ops: Ints, limits: Limits) -> RoomPieces:
     """Cut the window [low, high) of each op into pieces in which the GPU had room for it, or had none."""
     here = as_slice(device_ops)
     times = np.concatenate([columns[column][here] for column in ("start_ns", "end_ns")])
@@ -78,17 +80,14 @@ def room(columns: Columns, ops: Ints, low: Ints, high: Ints, device_ops: Ints, l
     end = np.append(begin[1:], 0)
     last_piece = piece == count[row] - 1
     end[last_piece] = high[row[last_piece]]
-    del times, first, cuts, count, piece, last_piece  # long columns, before there are others
     full = no_room(columns, ops[row], running_at(columns, device_ops, begin), limits)
     begins_piece = np.ones(row.size, dtype=bool)
     begins_piece[1:] = (row[1:] != row[:-1]) | (full[1:] != full[:-1])
     heads = np.flatnonzero(begins_piece)
     tails = np.append(heads[1:], row.size) - 1
-    return (
-        Pieces(row[heads], begin[heads], end[tails], full[heads])
-        if row.size
-        else Pieces(row, begin, begin, begins_piece)
-    )
+    if not row.size:
+        return RoomPieces(row, begin, begin, begins_piece)
+    return RoomPieces(row[heads], begin[heads], end[tails], full[heads])
 
 
 def blocks_per_sm(columns: Columns, ops: Ints, limits: Limits) -> Ints:
@@ -166,35 +165,100 @@ def running_at(columns: Columns, device_ops: Ints, instants: Ints) -> list[Ints]
     return found
 
 
-class ByStart(msgspec.Struct, frozen=True):
-    """Ops of one device, rows of their table, by start.
+class DeviceRoom:
+    """Whether the devices of one trace had room for ops, and what ran there when.
 
-    `reached_ns` is when the last of those so far has ended, behind every `LOT` of them. `start_ns` is the table's own
-    column: of millions of ops the times of a few are looked up.
+    hidden : ops that may have waited for what no capture shows: nothing says that they lacked room.
     """
 
-    rows: Ids
-    start_ns: Ints
-    reached_ns: Ints
+    def __init__(self, trace: Trace, hidden: Mask) -> None:
+        self.trace, self.hidden = trace, hidden
+        self.columns = occupancy_columns(trace.ops)
+        self._limits: dict[tuple[int, int], Limits | None] = {}
+        self._in_order: dict[tuple[int, int], tuple[Ids, Ints]] = {}
 
-    def running(self, low: int, high: int) -> Ids:
-        """Rows of all ops that run in [low, high), and maybe of some that ended before, by start."""
-        over = int(np.searchsorted(self.reached_ns, low, side="right"))  # lots of which nothing runs any more
-        return self.rows[over * LOT : bisect_left(self.rows, high, key=self._start)]
+    def limits(self, process: int, device: int) -> Limits | None:
+        """What a device holds, as the capture states it."""
+        if (process, device) not in self._limits:
+            self._limits[process, device] = limits_of(self.trace, process, device)
+        return self._limits[process, device]
 
-    def started(self, low: int, high: int) -> Ids:
-        """Rows of the ops that start after `low` and before `high`."""
-        return self.rows[bisect_right(self.rows, low, key=self._start) : bisect_left(self.rows, high, key=self._start)]
+    def _device_of(self, op: int) -> tuple[int, int]:
+        """An op's process and device."""
+        return int(self.columns["process"][op]), int(self.columns["device"][op])
+
+    def _by_start(self, op: int) -> tuple[Ids, Ints]:
+        """Ops of an op's device by start, and when the last of those so far has ended, behind every `LOT` of them."""
+        process, device = self._device_of(op)
+        if (process, device) not in self._in_order:
+            rows = ops_by_start(self.trace)[self.trace.processes[process].rank, device]
+            own = self.columns["process"].take(rows) == process  # mostly all
+            rows = rows if own.all() else rows[own]
+            ends = self.columns["end_ns"].take(rows)
+            reached = np.maximum.reduceat(ends, np.arange(0, ends.size, LOT)) if ends.size else ends
+            self._in_order[process, device] = rows, np.maximum.accumulate(reached)
+        return self._in_order[process, device]
 
     def _start(self, row: int) -> int:
-        return int(self.start_ns[row])
+        return int(self.columns["start_ns"][row])
 
+    def running(self, op: int, low: int, high: int) -> Ids:
+        """Ops of an op's device that run in [low, high), and maybe of some that ended before, by start."""
+        rows, reached_ns = self._by_start(op)
+        over = int(np.searchsorted(reached_ns, low, side="right"))  # lots of which nothing runs any more
+        return rows[over * LOT : bisect_left(rows, high, key=self._start)]
 
-def by_start(columns: Columns, rows: Ids) -> ByStart:
-    """Look among ops of one device, rows by their start."""
-    ends = columns["end_ns"].take(rows)
-    reached = np.maximum.reduceat(ends, np.arange(0, ends.size, LOT)) if ends.size else ends
-    return ByStart(rows, columns["start_ns"], np.maximum.accumulate(reached))
+    def started_beside(self, op: int, low: int, high: int) -> Ids:
+        """Ops of an op's device that start after `low` and before `high`."""
+        rows, _ = self._by_start(op)
+        return rows[bisect_right(rows, low, key=self._start) : bisect_left(rows, high, key=self._start)]
+
+    def running_at(self, op: int, instant: int) -> list[int]:
+        """Ops that run on an op's device at an instant, by stream."""
+        near = np.sort(self.running(op, instant, instant + 1))
+        found = running_at(self.columns, near, np.array([instant]))
+        return [row for row in np.concatenate([near[:0], *found]).tolist() if row >= 0]
+
+    def of_ops(self, ops: Ints, low: Ints, high: Ints) -> RoomPieces:
+        """Pieces of each window [low, high) in which the GPU had room for an op of one device, or none."""
+        some = np.flatnonzero(high > low)
+        near = ops[:0]
+        if some.size:
+            near = np.sort(self.running(int(ops[0]), int(low[some].min()), int(high[some].max())))
+        return self._pieces(self.columns, ops, low, high, near)
+
+    def of_op(self, op: int, low: int, high: int, *, moved: Mapping[int, tuple[int, int]] | None = None) -> RoomPieces:
+        """Pieces of [low, high) in which the GPU had room for an op, or none.
+
+        Parameters
+        ----------
+        moved : when ops would start and end, where that differs from the capture.
+        """
+        rows = self.running(op, low, high)
+        starts, ends = (self.columns[name][rows] for name in ("start_ns", "end_ns"))
+        if moved:
+            stays = ~np.isin(rows, np.fromiter(moved, np.int64))
+            here = [
+                (row, start, end)
+                for row, (start, end) in moved.items()
+                if start < high and end > low and self._device_of(row) == self._device_of(op)
+            ]
+            columns = zip((rows, starts, ends), np.array(here, np.int64).reshape(-1, 3).T, strict=True)
+            rows, starts, ends = (np.append(captured[stays], now) for captured, now in columns)
+        near = np.flatnonzero((starts < high) & (ends > low) & (rows != op))
+        near = near[np.argsort(rows[near])]
+        rows = np.append(op, rows[near])
+        few = {name: column[rows] for name, column in self.columns.items()}
+        few |= {"start_ns": np.append(low, starts[near]), "end_ns": np.append(low, ends[near])}
+        pieces = self._pieces(few, np.array([0]), np.array([low]), np.array([high]), np.arange(1, rows.size))
+        return replace(pieces, full=pieces.full & ~self.hidden[op])
+
+    def _pieces(self, columns: Columns, ops: Ints, low: Ints, high: Ints, device_ops: Ints) -> RoomPieces:
+        nonempty = np.flatnonzero(high > low)
+        limits = self.limits(int(columns["process"][ops[0]]), int(columns["device"][ops[0]]))
+        if limits is None or not device_ops.size or not nonempty.size:
+            return RoomPieces(nonempty, low[nonempty], high[nonempty], np.zeros(nonempty.size, dtype=bool))
+        return room(columns, ops, low, high, device_ops, limits)
 
 
 def _of(columns: Columns, name: str, ops: Ints) -> Ints:

@@ -29,19 +29,14 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from analyzers.causes.causes import (
-    BEHIND_NEITHER,
-    BEHIND_OTHER,
-    DISPATCH_NS,
-    HOST_BLOCKED,
-    IN_QUEUE,
-    NO_ROOM,
-    NOT_LAUNCHED,
-    BlockingCall,
-    Explained,
-    Explainer,
-)
+from analyzers.causes.evidence import ToldGap
+from analyzers.causes.explain import BEHIND_NEITHER, BEHIND_OTHER, HOST_BLOCKED, IN_QUEUE, NO_ROOM, NOT_LAUNCHED
+from analyzers.causes.free_to_run import GPU_FULL, UNKNOWN
+from analyzers.causes.hosts import DISPATCH_NS, BlockingCall
+from analyzers.causes.not_launched import HOST_SYNC, LATE_LAUNCH
+from analyzers.causes.queued import EVENT_DEPENDENCY, SAME_STREAM, SHARED_QUEUE, STREAM_BUSY, wait_issued
 from analyzers.causes.queues import EVENT, LAUNCH, NEVER, NODE, STREAM
+from analyzers.common.wording import duration
 from analyzers.trace.columns import ints, stored
 
 LEAST_DISPATCH_NS = 1_000  # the way to the GPU of an op of which only its wait for room is seen
@@ -49,7 +44,7 @@ MOST_OPS = 20_000  # a gap's op with more ops before it within the gap gets no n
 MOST_BESIDE = 1_000  # where more ops start within the gap, those that only take room stay where they were
 
 
-class Gain(msgspec.Struct, frozen=True):
+class EarlierStart(msgspec.Struct, frozen=True):
     """How much sooner a gap's op could have started; what would have held it then.
 
     next_cause : a cause's name, "" where nothing in the capture would have; behind : the op that it would wait for, -1
@@ -62,47 +57,65 @@ class Gain(msgspec.Struct, frozen=True):
     full_queue: bool = False
 
 
-def gain_without(explainer: Explainer, one: Explained, gap: int, removed: int) -> Gain | None:
+def gain_without(gap: ToldGap, removed: int) -> EarlierStart | None:
     """What a gap's op would gain without what it waits for in one state, HOST_BLOCKED to NO_ROOM.
 
     None where that would take too long, or where a wait that the capture does not record may have held the op then; or
     where it is only inferred that one did, and a full GPU may have.
     """
-    replay = _Replay(explainer, one, gap, removed)
+    replay, ordering = _Replay(gap, removed), gap.explainer.ordering
     if len(replay.ops) > MOST_OPS or replay.may_be_full():
         return None
     gain = replay.gain()
-    if gain.next_cause == "gpu-full" and explainer.ordering.after_unrecorded_wait(np.array([replay.op]))[0]:
+    if gain.next_cause == GPU_FULL.name and ordering.after_unrecorded_wait(np.array([gap.op]))[0]:
         return None
-    unrecorded_ns = [each.may_have_waited_until(replay.op) for each in (explainer.ordering, explainer.queues)]
+    unrecorded_ns = [each.may_have_waited_until(gap.op) for each in (ordering, gap.explainer.queues)]
     return None if max(unrecorded_ns) > replay.high - gain.sooner_ns else gain
+
+
+def next_behind(gap: ToldGap, gain: EarlierStart) -> str:
+    """What would have bound a gap's op without its cause, and how much sooner it could have started."""
+    if not gain.next_cause:
+        return (
+            f"fixing only this gains up to {duration(gain.sooner_ns)} in this gap: nothing else in the capture would "
+            "have held it"
+        )
+    binds = gain.next_cause + (f" ({gap.writer.op_name(gain.behind)})" if gain.next_cause == STREAM_BUSY.name else "")
+    binds += " (a full launch queue)" if gain.full_queue else ""
+    if gain.sooner_ns == 0:
+        return f"fixing only this gains nothing: {binds} would have held it just as long"
+    issued = wait_issued(gap) if gain.next_cause == EVENT_DEPENDENCY.name else ""
+    return (
+        f"fixing only this gains at most {duration(gain.sooner_ns)} in this gap; next in line: {binds}"
+        f"{f', its wait {issued}' if issued else ''}"
+    )
 
 
 class _Replay:
     """One gap's end, replayed; ops are rows of `Trace.ops`, times ns."""
 
-    def __init__(self, explainer: Explainer, one: Explained, gap: int, removed: int) -> None:
-        self.explainer, self.queues, self.removed = explainer, explainer.queues, removed
-        self.op, self.low, self.high = (int(each[gap]) for each in (one.gaps.op, one.gaps.start_ns, one.gaps.end_ns))
-        self.other = (explainer.b, explainer.a)[int(one.gaps.side[gap])]
-        self.late = int(one.releases.late[gap]) if one.releases.late[gap] >= 0 else self.op
-        self.between = between = list(self._between(int(one.releases.last[gap])))
+    def __init__(self, gap: ToldGap, removed: int) -> None:
+        self.hosts, self.queues, self.room = gap.explainer.hosts, gap.explainer.queues, gap.explainer.room
+        self.explainer, self.removed = gap.explainer, removed
+        self.op, self.low, self.high, self.late = gap.op, gap.start_ns, gap.end_ns, gap.late_op
+        self.other = (gap.explainer.b, gap.explainer.a)[gap.idle_side]
+        self.between = between = list(self._between(gap.last))
         self.idle = frozenset(between if removed == BEHIND_NEITHER else [])
         self.dropped = (-1, -1)  # who no longer waits, and for what
         if removed == BEHIND_OTHER:
-            waiting, holder = [self.op, *between][-1], int(one.releases.holder[gap])
-            self.dropped = waiting, STREAM if self.queues.previous[waiting] == holder else EVENT
+            waiting = [self.op, *between][-1]
+            self.dropped = waiting, STREAM if self.queues.previous[waiting] == gap.holder else EVENT
         self.launched = int(self.queues.launched_ns[self.late])
-        calls = explainer.blocking_of(self.late, self.low, self.launched) if removed == NOT_LAUNCHED else []
+        calls = self.hosts.blocking_between(self.late, self.low, self.launched) if removed == NOT_LAUNCHED else []
         self.calls = [call for call in calls if not call.full_queue]
         ops = [self.op, *(call.op for call in self.calls)]
         if removed in (HOST_BLOCKED, NOT_LAUNCHED):
-            ops += explainer.awaiting_place(self.late, self.low, self.launched).tolist()
+            ops += self.hosts.awaiting_place(self.late, self.low, self.launched).tolist()
         self.ops = self._before(ops)
         self.moved: dict[int, tuple[int, int]] = {}  # start and end of ops replayed so far
         for op in self.idle:
             self.moved[op] = (self.low, self.low)
-        self.times = [stored(explainer.trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns")]
+        self.times = [stored(gap.writer.trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns")]
         self.now = self.low  # how far the thread has come whose own work takes no time
         self.held_ns = 0  # for how long the thread that no call blocks has waited for a place in a launch queue
         self.queue_was_full = False
@@ -116,15 +129,15 @@ class _Replay:
         waited = self.removed in (BEHIND_OTHER, BEHIND_NEITHER) and released[EVENT] > max(released[:EVENT])
         if not waited or not self.explainer.ordering.after_unrecorded_wait(np.array([self.op]))[0]:
             return False
-        pieces = self.explainer.room_for(self.op, self.low, self.high)
+        pieces = self.room.of_op(self.op, self.low, self.high)
         room = ~pieces.full & (pieces.high_ns < self.high)
         last_room = int(pieces.high_ns[room].max(initial=self.low))
         return bool(pieces.full.any()) and max(released[:EVENT]) + DISPATCH_NS > last_room
 
-    def gain(self) -> Gain:
+    def gain(self) -> EarlierStart:
         """Replay, and compare."""
         bound = max(self._released(self.op))
-        pieces = self.explainer.room_for(self.op, max(bound, self.low), self.high)
+        pieces = self.room.of_op(self.op, max(bound, self.low), self.high)
         length = pieces.high_ns - pieces.low_ns
         full_ns, way_ns = int(length[pieces.full].sum()), int(length[~pieces.full].sum())
         queued_until = int(self.explainer.queue_order.until_ns[self.op])
@@ -134,7 +147,7 @@ class _Replay:
             arrives = min(max(bound, self.low) + max(self.high - queued_until, LEAST_DISPATCH_NS), self.high)
             start = self._room(self.op, arrives, self.high)
             return self._gain(start, self._released(self.op), full=start - arrives > DISPATCH_NS)
-        if self.removed == HOST_BLOCKED and self.explainer.copies_itself[self.op]:
+        if self.removed == HOST_BLOCKED and self.hosts.copies_itself[self.op]:
             way_ns = 0  # its call prepared it all that time
         released = self._replay()
         release = max(released) if max(released) > NEVER else self.low
@@ -144,29 +157,29 @@ class _Replay:
         room_ns = self._room(self.op, arrives, self.high)
         start = room_ns + (way_ns - first_ns if room_ns > arrives else 0)
         if queued_until > start:
-            return Gain(min(max(self.high - queued_until, 0), self.high - self.low), "shared-queue")
+            return EarlierStart(min(max(self.high - queued_until, 0), self.high - self.low), SHARED_QUEUE.name)
         return self._gain(start, released, full=room_ns - arrives > DISPATCH_NS, unknown=way_ns > DISPATCH_NS)
 
-    def _gain(self, start: int, released: list[int], *, full: bool = False, unknown: bool = False) -> Gain:
+    def _gain(self, start: int, released: list[int], *, full: bool = False, unknown: bool = False) -> EarlierStart:
         sooner_ns = min(max(self.high - start, 0), self.high - self.low)
         if full:
-            return Gain(sooner_ns, "gpu-full")
+            return EarlierStart(sooner_ns, GPU_FULL.name)
         binding = released.index(max(released))
         if released[binding] <= self.low:
-            return Gain(sooner_ns, "unknown" if unknown or self.queues.nodes.hidden[self.op] else "")
+            return EarlierStart(sooner_ns, UNKNOWN.name if unknown or self.queues.nodes.hidden[self.op] else "")
         if binding == LAUNCH:
-            return Gain(sooner_ns, self._host_cause(released[LAUNCH]), full_queue=self.queue_was_full)
+            return EarlierStart(sooner_ns, self._host_cause(released[LAUNCH]), full_queue=self.queue_was_full)
         behind = int((self.queues.previous if binding == STREAM else self.queues.waited)[self.op])
         if not self.other[behind]:
-            return Gain(sooner_ns, "stream-busy", behind)
-        return Gain(sooner_ns, "same-stream" if binding == STREAM else "event-dependency", behind)
+            return EarlierStart(sooner_ns, STREAM_BUSY.name, behind)
+        return EarlierStart(sooner_ns, SAME_STREAM.name if binding == STREAM else EVENT_DEPENDENCY.name, behind)
 
     def _host_cause(self, launched: int) -> str:
         """Which of the host's causes remains."""
         if self.removed in (HOST_BLOCKED, NOT_LAUNCHED):
-            return "late-launch" if self.removed == HOST_BLOCKED or self.queue_was_full else "host-sync"
-        blocked_ns = self.explainer.blocked_ns(self.op, self.low, launched)
-        return "host-sync" if 2 * blocked_ns > launched - self.low else "late-launch"
+            return LATE_LAUNCH.name if self.removed == HOST_BLOCKED or self.queue_was_full else HOST_SYNC.name
+        blocked_ns = self.hosts.blocked_ns(self.op, self.low, launched)
+        return HOST_SYNC.name if 2 * blocked_ns > launched - self.low else LATE_LAUNCH.name
 
     def _between(self, op: int) -> Iterator[int]:
         """What the gap's op was behind, up to the other side's op, as far as it ran within the gap."""
@@ -184,8 +197,8 @@ class _Replay:
 
     def _before(self, ops: list[int]) -> list[int]:
         """These ops, what they are behind and what runs beside them, if it started within the gap; as launched."""
-        start, began = ints(self.explainer.trace.ops, "start_ns"), self.explainer.launches[1]
-        beside = self.explainer.started_beside(self.op, self.low, self.high)
+        start, began = ints(self.explainer.trace.ops, "start_ns"), self.hosts.launch_start_ns
+        beside = self.room.started_beside(self.op, self.low, self.high)
         found = set(beside.tolist() if beside.size <= MOST_BESIDE else [])
         found.discard(self.op)
         while ops and len(found) <= MOST_OPS:
@@ -200,7 +213,7 @@ class _Replay:
 
     def _replay(self) -> list[int]:
         """When the gap's op would be released: by its launch, its stream and its event waits."""
-        calls, began = list(self.calls), self.explainer.launches[1]
+        calls, began = list(self.calls), self.hosts.launch_start_ns
         found: list[int] = []
         for op in self.ops:
             while calls and calls[0].end_ns <= began[op]:
@@ -246,20 +259,20 @@ class _Replay:
 
     def _room(self, op: int, low: int, high: int) -> int:
         """When the GPU has room for an op that would start sooner than it did."""
-        pieces = self.explainer.room_for(op, low, high, moved=self.moved)
+        pieces = self.room.of_op(op, low, high, moved=self.moved)
         return int(pieces.low_ns[~pieces.full].min(initial=high))
 
     def _launch(self, op: int) -> int:
         launched = int(self.queues.launched_ns[op])
         if self.removed not in (HOST_BLOCKED, NOT_LAUNCHED) or launched <= self.low:
             return launched
-        if not self.explainer.same_thread(op, self.late):
+        if not self.hosts.is_same(op, self.late):
             return launched
         until = min(launched, self.launched)
-        place = int(self.explainer.leaves_place(np.array([op]))[0])
+        place = int(self.hosts.leaves_place(np.array([op]))[0])
         free = NEVER if place < 0 else self.moved.get(place, (int(self.queues.start_ns[place]),))[0]
         if self.removed == HOST_BLOCKED:
-            comes = launched - self.explainer.blocked_ns(self.late, self.low, until) + self.held_ns
+            comes = launched - self.hosts.blocked_ns(self.late, self.low, until) + self.held_ns
             self.held_ns += max(free - comes, 0)
         else:
             comes = self.now + launched - until

@@ -11,11 +11,9 @@ from analyzers.arrays.resampling import LEAST_STEPS
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import count_of
-from analyzers.compare.common import Common, common_of, part_of, without_excluded
-from analyzers.compare.noise import LESS, MORE, TOO_FEW, Change, change
-from analyzers.compare.profilers import about_profilers, different_profilers
-from analyzers.compare.step_times import StepTimes, step_times_of
-from analyzers.compare.steps import pick, slowest
+from analyzers.compare.common import Common, about_profilers, common_of, different_profilers, part_of, without_excluded
+from analyzers.compare.noise import LESS, MORE, TOO_FEW, FigureChange, change
+from analyzers.compare.steps import StepTimes, pick, slowest, step_times_of
 from analyzers.overlap.job import Job
 from analyzers.trace.narrow import EVERYTHING, Narrowing, counted
 from analyzers.trace.programs import differ
@@ -41,7 +39,7 @@ from analyzers.verdict.warnings import FEW_INSTANCES
 BASELINE, THIS_RUN = "the baseline", "this run"
 
 
-def word_of(step: Change) -> str:
+def word_of(step: FigureChange) -> str:
     """The word for a change of step time; of fewer steps than could tell one, that nothing was seen is no SAME."""
     if step.call in (MORE, LESS):
         moved = SLOWER if step.call == MORE else FASTER
@@ -50,7 +48,7 @@ def word_of(step: Change) -> str:
     return TOO_FEW_STEPS if step.call == TOO_FEW or (noise and step.steps < LEAST_STEPS) else SAME
 
 
-def against(step: Change, common: Common, job: Job, *, profilers: str = "", reason: str = "") -> StepsAgainst:
+def against(step: FigureChange, common: Common, job: Job, *, profilers: str = "", reason: str = "") -> StepsAgainst:
     """How step time stands against the baseline's.
 
     Parameters

@@ -14,13 +14,19 @@ from analyzers.arrays.resampling import LEAST_STEPS
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.compare.against import against, judged_pair
-from analyzers.compare.common import Common, common_of, listed, part_of, without_excluded
+from analyzers.compare.common import (
+    Common,
+    about_profilers,
+    common_of,
+    different_profilers,
+    listed,
+    part_of,
+    without_excluded,
+)
 from analyzers.compare.gain import pair_gain
-from analyzers.compare.noise import EQUAL, Change, change, spread
-from analyzers.compare.profilers import about_profilers, different_profilers
+from analyzers.compare.noise import EQUAL, FigureChange, change, spread
 from analyzers.compare.regions import RegionFigures, join_regions, nested, region_figures, twins_of
 from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
-from analyzers.compare.step_times import step_times_of
 from analyzers.compare.steps import (
     FIGURES,
     WHOLE_CAPTURE,
@@ -33,6 +39,7 @@ from analyzers.compare.steps import (
     pick,
     slowest,
     step_figures,
+    step_times_of,
 )
 from analyzers.contention.growth import Growth, growth
 from analyzers.contention.timings import Timings, timings
@@ -334,7 +341,7 @@ def _per_step(one: _Measured, common: Common, figure: str) -> Ints:
 def _lane(own: _Measured, first: _Measured, common: Common, i: int) -> LaneFigures:
     lane = common.lanes[i]
     values, before = ({name: one.steps.at([lane], common.steps, name)[0] for name in FIGURES} for one in (own, first))
-    changes: dict[str, Change] = {}
+    changes: dict[str, FigureChange] = {}
     if own is not first:
         tests = len(common.lanes) * len(PER_LANE)
         changes = {name: change(before[name], values[name], tests=tests) for name in PER_LANE}

@@ -13,7 +13,7 @@ import numpy as np
 
 from analyzers.arrays.types import Ints
 from analyzers.common.records import Record
-from analyzers.compare.noise import Change, change
+from analyzers.compare.noise import FigureChange, change
 from analyzers.overlap.instances import Instance
 from analyzers.overlap.measure import RankOverlap
 from analyzers.verdict.gain import effective_gain, instances_of, pair_before, speedup, speedup_bound
@@ -27,9 +27,9 @@ class PairGain(Record, frozen=True):
     """
 
     rank: int
-    a: Change
-    b: Change
-    together: Change
+    a: FigureChange
+    b: FigureChange
+    together: FigureChange
     overlap_ns: int
     first_overlap_ns: int
     instances: int

@@ -45,7 +45,7 @@ class Spread(Record, frozen=True):
     steps: int
 
 
-class Change(Record, frozen=True):
+class FigureChange(Record, frozen=True):
     """How a figure's median changed, ns; `low_ns` to `high_ns` is the interval of the difference.
 
     `call` is "equal" (every step is), "noise" (the interval holds 0, or the sign test is not passed), "more", "less",
@@ -92,7 +92,7 @@ def fewest(tests: int) -> int:
     return ceil(1 + log2(tests / LEVEL))
 
 
-def change(before: Ints, after: Ints, *, tests: int = 1) -> Change:
+def change(before: Ints, after: Ints, *, tests: int = 1) -> FigureChange:
     """Compare two runs' values of one figure, one a step each; in pairs where there are equally many.
 
     Parameters
@@ -102,10 +102,10 @@ def change(before: Ints, after: Ints, *, tests: int = 1) -> Change:
     """
     medians = _median(before), _median(after)
     if np.array_equal(before, after):
-        return Change(*medians, 0, 0, EQUAL, before.size)
+        return FigureChange(*medians, 0, 0, EQUAL, before.size)
     low, high = _interval(_drawn_medians(after) - _drawn_medians(before), LEVEL / tests)
     call = _call(before, after, (low, high), tests)
-    return Change(*medians, low, high, call, min(before.size, after.size), disjoint(before, after))
+    return FigureChange(*medians, low, high, call, min(before.size, after.size), disjoint(before, after))
 
 
 def disjoint(before: Ints, after: Ints) -> bool:

@@ -12,7 +12,7 @@ from analyzers.common.notebook import card
 from analyzers.common.records import Record
 from analyzers.common.wording import duration, percent
 from analyzers.compare.gain import PairGain
-from analyzers.compare.noise import DIFFERS, Change, Spread
+from analyzers.compare.noise import DIFFERS, FigureChange, Spread
 from analyzers.contention.growth import Growth
 from analyzers.counters.limits import Contended
 from analyzers.counters.states import DeviceStates
@@ -29,7 +29,7 @@ class LaneFigures(Record, frozen=True):
     rank: int
     device: int
     figures: Mapping[str, Spread]
-    changes: Mapping[str, Change] = msgspec.field(default_factory=dict)
+    changes: Mapping[str, FigureChange] = msgspec.field(default_factory=dict)
 
 
 class Region(Record, frozen=True):
@@ -40,7 +40,7 @@ class Region(Record, frozen=True):
     device: int
     before: Spread | None
     after: Spread | None
-    change: Change | None
+    change: FigureChange | None
 
     @property
     def delta_ns(self) -> int:
@@ -66,7 +66,7 @@ class ComparedRun(Record, frozen=True):
     label: str
     captures: tuple[str, ...]
     figures: Mapping[str, Spread] = msgspec.field(default_factory=dict)
-    changes: Mapping[str, Change] = msgspec.field(default_factory=dict)
+    changes: Mapping[str, FigureChange] = msgspec.field(default_factory=dict)
     lanes: tuple[LaneFigures, ...] = ()
     regions: tuple[Region, ...] = ()
     overlap: OverlapResult | None = None
@@ -117,7 +117,7 @@ class ComparedRun(Record, frozen=True):
 _CHANGE = ("before_ns", "after_ns", "delta_ns", "low_ns", "high_ns", "call")
 
 
-def _change_values(change: Change) -> tuple[object, ...]:
+def _change_values(change: FigureChange) -> tuple[object, ...]:
     return tuple(getattr(change, column) for column in _CHANGE)
 
 
@@ -170,7 +170,7 @@ class Comparison(Record, frozen=True):
     def changes_frame(self) -> pd.DataFrame:
         """How each run's figures changed against the first's, indexed by (label, rank, device, figure); ns.
 
-        Rank and device are −1 for all devices together. Columns as in `Change`, with `delta_ns`.
+        Rank and device are −1 for all devices together. Columns as in `FigureChange`, with `delta_ns`.
         """
         rows = []
         for run in self.runs[1:]:
@@ -181,7 +181,7 @@ class Comparison(Record, frozen=True):
         return pd.DataFrame(rows, columns=[*names, *_CHANGE]).set_index(names)
 
     def regions_frame(self) -> pd.DataFrame:
-        """Regions that changed beyond noise, indexed by (label, name, rank, device); ns, columns as in `Change`."""
+        """Regions that changed beyond noise, by (label, name, rank, device); ns, columns as in `FigureChange`."""
         rows = []
         for run in self.runs[1:]:
             for one in run.regions_that_differ:

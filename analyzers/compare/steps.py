@@ -9,6 +9,7 @@ is ahead and a side stream's waits for nothing. Where a capture has no marks, al
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,10 +19,14 @@ from msgspec.structs import replace
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import overlap_by_group
 from analyzers.arrays.types import Ints, Mask
+from analyzers.compare.noise import Spread, spread
 from analyzers.syncs.points import host_syncs
 from analyzers.trace.columns import ints
 from analyzers.trace.kernels import is_communication, is_compute
+from analyzers.trace.narrow import Narrowing
 from analyzers.trace.ranks import ops_of_devices
+from analyzers.trace.run import ALL, PartitionedRun, as_run
+from analyzers.trace.step_table import excluded
 from analyzers.trace.steps import find_steps, step_index, step_of_ops
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before
@@ -238,3 +243,36 @@ def _sync_costs(trace: Trace, groups: StepGroups) -> Ints:
         of_lane = known & (rank == lane_rank) & (device == lane_device)
         np.add.at(cost, row * groups.numbers.size + column[of_lane], table["gpu_idle_ns"].to_numpy(np.int64)[of_lane])
     return cost
+
+
+class StepTimes(msgspec.Struct, frozen=True):
+    """How long each step of each device took, ns: an array of lanes × steps."""
+
+    groups: StepGroups
+    times: Ints
+
+
+def step_times_of(run: PartitionedRun, narrowing: Narrowing = ALL) -> StepTimes:
+    """Those of a run, or of the part of it that is asked for."""
+    parts = [*run.ask(partial(timed, marks=StepMarks.of(run.trace)), narrowing).values()]
+    if len(parts) == 1:
+        return parts[0]
+    groups = [part.groups for part in parts]
+    joined = join_groups(groups)
+    return StepTimes(joined, join_values(joined, groups, [part.times for part in parts]))
+
+
+def timed(trace: Trace, groups: StepGroups | None = None, marks: StepMarks | None = None) -> StepTimes:
+    """The steps of a trace, grouped as `group_steps` does, with their times."""
+    groups = group_steps(trace, marks) if groups is None else groups
+    times = step_times(groups, ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns"))
+    return StepTimes(groups, times.reshape(groups.there.shape))
+
+
+def typical_step(run: Trace | PartitionedRun, narrowing: Narrowing = ALL) -> Spread | None:
+    """Step time on the steps that all devices have, but for those that figures leave out; None where there are none."""
+    run = as_run(run)
+    found = step_times_of(run, narrowing)
+    groups, left_out = found.groups, excluded(run.trace.steps, is_given=narrowing.is_given)
+    counted = groups.there.all(axis=0) & ~np.isin(groups.numbers, (WHOLE_CAPTURE, *left_out))
+    return spread(slowest(found.times[:, counted])) if counted.any() else None

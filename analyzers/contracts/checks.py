@@ -3,37 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
 from analyzers.arrays.types import Ints
+from analyzers.causes.evidence import TraceNames
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.contracts.blocked import blocked_in
-from analyzers.contracts.order import Order, Work
-from analyzers.contracts.result import BROKEN, HELD, INCONCLUSIVE, ContractResult, Finding, RuleResult
+from analyzers.contracts.order import Order, PlacedOps
+from analyzers.contracts.result import BROKEN, HELD, INCONCLUSIVE, ContractResult, RuleFinding, RuleResult
 from analyzers.contracts.rules import (
     SOME,
     STEP,
-    Beside,
     Contract,
     HostWaits,
+    MayRunBeside,
     NoHostSync,
     NoRace,
-    OwnStream,
     RealOverlap,
     Rule,
+    RunsOnOwnStream,
     WaitEarly,
 )
-from analyzers.contracts.sides import UNMARKED, Sides, instances_of, sides, untied_of
-from analyzers.contracts.words import Words
+from analyzers.contracts.sides import UNMARKED, RuleSides, instances_of, sides, untied_of
 from analyzers.ordering.lanes import MIN_NS
+from analyzers.ordering.ordering import Ordering, Step
 from analyzers.select.select import select
 from analyzers.syncs.copies import REASONS, unwaited_copies
 from analyzers.syncs.crossings import missing_crossings
 from analyzers.trace.advice import records_waits
-from analyzers.trace.columns import ints, is_one_of
+from analyzers.trace.columns import ints, is_one_of, stored
 from analyzers.trace.narrow import in_whole
 from analyzers.trace.run import as_run
 from analyzers.trace.tables import Trace
@@ -81,10 +83,10 @@ class Checker:
     def check(self, rule: Rule) -> RuleResult:
         """What becomes of a rule."""
         kinds: dict[type[Any], Callable[[Any], RuleResult]] = {
-            Beside: self._beside,
+            MayRunBeside: self._beside,
             NoHostSync: self._no_host_sync,
             WaitEarly: self._wait_early,
-            OwnStream: self._own_stream,
+            RunsOnOwnStream: self._own_stream,
             HostWaits: self._host_waits,
             NoRace: self._no_race,
             RealOverlap: self._real_overlap,
@@ -98,7 +100,7 @@ class Checker:
         return found
 
     # May run beside.
-    def _beside(self, rule: Beside) -> RuleResult:
+    def _beside(self, rule: MayRunBeside) -> RuleResult:
         found = sides(self.trace, self.order, rule.a, rule.b, by_step=rule.within == STEP)
         if found.reason:
             return RuleResult(rule, INCONCLUSIVE, reason=found.reason)
@@ -130,15 +132,15 @@ class Checker:
             return replace(result, reason=f"{reason}: {why}", remedy=self.record if why == UNRECORDED else "")
         return result
 
-    def _told(self, rule: Rule, found: Sides, both: Ints, failed: Ints, may_fail: Ints) -> RuleResult:
+    def _told(self, rule: Rule, found: RuleSides, both: Ints, failed: Ints, may_fail: Ints) -> RuleResult:
         outcome = BROKEN if failed.size else INCONCLUSIVE if may_fail.size else HELD
         return RuleResult(rule, outcome, both.size, failed.size or may_fail.size, cut_off=found.cut_off)
 
-    def _pairs(self, found: Sides) -> Ints:
+    def _pairs(self, found: RuleSides) -> Ints:
         a, b = (np.bincount(side.instance, minlength=len(found.label)) for side in (found.a, found.b))
         return (a * b)[found.both]
 
-    def _ordered(self, found: Sides, *, possibly: bool) -> Ints:
+    def _ordered(self, found: RuleSides, *, possibly: bool) -> Ints:
         """How many pairs of an op of A and one of B are ordered, of each instance that has both."""
         count = np.zeros(len(found.label), np.int64)
         for first, second in ((found.a, found.b), (found.b, found.a)):
@@ -146,14 +148,14 @@ class Checker:
         return np.minimum(count[found.both], self._pairs(found))
 
     @staticmethod
-    def _one_a_rank(found: Sides, instances: Ints) -> list[int]:
+    def _one_a_rank(found: RuleSides, instances: Ints) -> list[int]:
         """The first of some instances on each rank."""
         first: dict[int, int] = {}
         for instance in instances.tolist():
             first.setdefault(found.rank[instance], instance)
         return [first[rank] for rank in sorted(first)]
 
-    def _first_order(self, found: Sides, instance: int) -> tuple[Finding, str]:
+    def _first_order(self, found: RuleSides, instance: int) -> tuple[RuleFinding, str]:
         """The op of an instance that first had to wait for one of the other side, and for which; and a remedy."""
         a, b = (side.take(side.instance == instance) for side in (found.a, found.b))
         best: tuple[int, int, int] | None = None
@@ -170,7 +172,7 @@ class Checker:
         assert best is not None
         return self._order_of(found, instance, best[0], best[1])
 
-    def _order_of(self, found: Sides, instance: int, first: int, second: int) -> tuple[Finding, str]:
+    def _order_of(self, found: RuleSides, instance: int, first: int, second: int) -> tuple[RuleFinding, str]:
         path, exact, steps = self.words.path(self.ordering, first, second)
         one, other = self.words.op(first), self.words.op(second)
         host = [step for step in steps if step.kind == "synchronize"]
@@ -187,9 +189,9 @@ class Checker:
             where = f": {self.words.call(waits[-1].call)}" if waits else ""
             remedy = f"Issue this wait before the work that it need not wait for, or drop it{where}."
         at = int(self.lanes.enqueue_ns[self.lanes.unit_of_op[second]])
-        return Finding(found.rank[instance], found.label[instance], at, text, path, exact), remedy
+        return RuleFinding(found.rank[instance], found.label[instance], at, text, path, exact), remedy
 
-    def _why_open(self, found: Sides, instances: Ints) -> str:
+    def _why_open(self, found: RuleSides, instances: Ints) -> str:
         lanes = np.concatenate([side.lane[np.isin(side.instance, instances)] for side in (found.a, found.b)])
         if not self.ordering.waits_recorded[lanes].all():
             return UNRECORDED
@@ -203,10 +205,10 @@ class Checker:
         found = blocked_in(self.trace, rule)
         if found.reason:
             return RuleResult(rule, INCONCLUSIVE, reason=found.reason)
-        shown: dict[tuple[int, str], Finding] = {}
+        shown: dict[tuple[int, str], RuleFinding] = {}
         for sync in found.syncs:
             text = f"{self.words.call(sync.call)} blocks the host"
-            shown.setdefault((sync.rank, text), Finding(sync.rank, sync.where, sync.at_ns, text))
+            shown.setdefault((sync.rank, text), RuleFinding(sync.rank, sync.where, sync.at_ns, text))
         if shown:
             remedy = "Take it out, make it asynchronous, or list it under except."
             return RuleResult(rule, BROKEN, found.occurrences, found.broken, tuple(shown.values()), remedy=remedy)
@@ -256,14 +258,14 @@ class Checker:
         remedy = "Issue the wait earlier." if late else "Make the stream wait for it."
         return replace(result, findings=shown, remedy=remedy)
 
-    def _bound(self, work: Work, *, last: bool) -> int:
+    def _bound(self, work: PlacedOps, *, last: bool) -> int:
         enqueued = self.lanes.enqueue_ns[self.lanes.first[work.lane] + work.position]
         return int(work.op[np.argmax(enqueued) if last else np.argmin(enqueued)])
 
     def _enqueued(self, op: int) -> int:
         return int(self.lanes.enqueue_ns[self.lanes.unit_of_op[op]])
 
-    def _late_wait(self, found: Sides, instance: int, target: int, lanes: Ints, rule: WaitEarly) -> Finding:
+    def _late_wait(self, found: RuleSides, instance: int, target: int, lanes: Ints, rule: WaitEarly) -> RuleFinding:
         work, instant = found.a.take(found.a.instance == instance), self._enqueued(target)
         for lane in lanes.tolist():
             if not self.order.known_by(lane, instant, work)[1].all():
@@ -277,11 +279,11 @@ class Checker:
                 else:
                     how = self.words.call(call) if call >= 0 else "a later host sync"
                     text = f"{stream} waits for '{rule.a}' too late: by {how}, after {bound}"
-                return Finding(found.rank[instance], found.label[instance], instant, text)
+                return RuleFinding(found.rank[instance], found.label[instance], instant, text)
         raise AssertionError("a wait that fails has a stream that does not make it")
 
     # A stream of its own.
-    def _own_stream(self, rule: OwnStream) -> RuleResult:
+    def _own_stream(self, rule: RunsOnOwnStream) -> RuleResult:
         selection = select(self.trace, rule.a)
         if selection.reason:
             return RuleResult(rule, INCONCLUSIVE, reason=f"'{rule.a}': {selection.reason}")
@@ -307,7 +309,7 @@ class Checker:
             inside = self.words.range_of(first)
             text = f"its stream also runs {self.words.op(first)}" + (f" of '{inside}'" if inside else "")
             text += f" and {others.size - 1} more ops" if others.size > 1 else ""
-            findings.append(Finding(one, "", int(ints(ops, "start_ns")[others[0]]), text))
+            findings.append(RuleFinding(one, "", int(ints(ops, "start_ns")[others[0]]), text))
         failed = np.unique(key[shared]).size
         remedy = "Run it asynchronously (async_op=True), or in a process group or stream of its own."
         return RuleResult(rule, BROKEN, mine.size, failed, tuple(findings), remedy=remedy)
@@ -328,10 +330,10 @@ class Checker:
         copies = [one for one in unwaited_copies(self.whole).copies() if pinned[one.op]]
         read = [one for one in copies if one.reason == NEXT_COPY]
         if read:
-            shown: dict[int, Finding] = {}
+            shown: dict[int, RuleFinding] = {}
             for one in read:
                 text = f"nobody waits for {self.words.op(one.op)} of '{one.range or rule.a}' before the next one"
-                shown.setdefault(one.rank, Finding(one.rank, "", one.launched_ns, text, exact=one.exact))
+                shown.setdefault(one.rank, RuleFinding(one.rank, "", one.launched_ns, text, exact=one.exact))
             remedy = "Wait on the host for an event behind the copy before the memory is read."
             return RuleResult(rule, BROKEN, many, len(read), tuple(shown.values()), remedy=remedy)
         if copies:
@@ -357,10 +359,10 @@ class Checker:
         ]
         if races:
             failed = np.unique([instance for instance, _ in races])
-            shown: dict[int, Finding] = {}
+            shown: dict[int, RuleFinding] = {}
             for instance, one in races:
                 rank, label = found.rank[instance], found.label[instance]
-                shown.setdefault(rank, Finding(rank, label, one.at_ns, one.message, exact=one.exact))
+                shown.setdefault(rank, RuleFinding(rank, label, one.at_ns, one.message, exact=one.exact))
             remedy = "Make the stream wait for the other one before it takes this work."
             return replace(result, outcome=BROKEN, failed=failed.size, findings=tuple(shown.values()), remedy=remedy)
         if found.untied:
@@ -370,7 +372,7 @@ class Checker:
             return replace(result, outcome=INCONCLUSIVE, failed=open_pairs.size, reason=UNRECORDED, remedy=self.record)
         return result
 
-    def _races_in(self, found: Sides, op: int, behind: int) -> list[int]:
+    def _races_in(self, found: RuleSides, op: int, behind: int) -> list[int]:
         """Instances in which a missing wait leaves work of one side behind nothing of the other's.
 
         That is where the stream that lacks the wait runs one side from there on, and the other stream had been given
@@ -396,5 +398,43 @@ class Checker:
         if found.passed:
             return RuleResult(rule, HELD, steps)
         rank = found.job.rank if found.job.rank is not None else -1
-        finding = Finding(rank, "", 0, found.sentence.rstrip("."))
+        finding = RuleFinding(rank, "", 0, found.sentence.rstrip("."))
         return RuleResult(rule, BROKEN, steps, 0, (finding,), remedy="See traceviz check-overlap for the cause.")
+
+
+class Words(TraceNames):
+    """Puts a trace's ops and calls into words."""
+
+    def op(self, op: int) -> str:
+        """An op's name and its stream."""
+        return f"{self.op_name(op)} (stream {int(stored(self.trace.ops, 'stream')[op])})"
+
+    def range_of(self, op: int) -> str:
+        """The innermost range that launched an op, "" where there is none."""
+        call = int(stored(self.trace.ops, "launch")[op])
+        return str(self.around(call).range[0]) if call >= 0 else ""
+
+    def call(self, call: int) -> str:
+        """A call with the operator and the range that it came from."""
+        where = self.around(call)
+        name = self.call_name(call) + (f" from {where.op[0]}" if where.op[0] else "")
+        return name + (f" in '{where.range[0]}'" if where.range[0] else "")
+
+    def path(self, ordering: Ordering, first: int, second: int) -> tuple[tuple[str, ...], bool, tuple[Step, ...]]:
+        """The steps from an op to one that has to wait for it, whether all are stated, and the steps themselves."""
+        steps = ordering.path(first, second)
+        texts = [self.op(first), *(self._step(one) for one in steps[1:-1]), self.op(second)]
+        return tuple(text for text, _ in groupby(texts)), all(one.exact for one in steps), steps
+
+    def _step(self, step: Step) -> str:
+        made_by = f", {self.call(step.call)}" if step.call >= 0 else ""
+        guess = "" if step.exact else " (inferred)"
+        if step.kind == "synchronize":
+            return f"the host waits{made_by}{guess}"
+        if step.kind == "launch":
+            return "launched after that"
+        if step.kind == "default stream":
+            return f"the default stream's order, stream {step.stream}"
+        verb = "event recorded on" if step.kind == "record" else "waited for by"
+        where = f"stream {step.stream}" if step.stream >= 0 else "a stream that runs nothing here"
+        return f"{verb} {where}{made_by}{guess}"

@@ -35,7 +35,7 @@ from analyzers.trace.lost import cut_off_at
 from analyzers.trace.tables import Trace
 
 
-class Work(Record, frozen=True):
+class PlacedOps(Record, frozen=True):
     """Some ops with their instance, and the lane and position of each one's unit; by instance, lane and position."""
 
     op: Ints
@@ -44,15 +44,15 @@ class Work(Record, frozen=True):
     position: Ints
 
     @staticmethod
-    def of(ordering: Ordering, op: Ints, instance: Ints) -> Work:
+    def of(ordering: Ordering, op: Ints, instance: Ints) -> PlacedOps:
         """Put ops in order."""
         lane, position = ordering.lane_and_position(op)
         order = np.lexsort((op, position, lane, instance))
-        return Work(op[order], instance[order], lane[order], position[order])
+        return PlacedOps(op[order], instance[order], lane[order], position[order])
 
-    def take(self, rows: Ints | Mask) -> Work:
+    def take(self, rows: Ints | Mask) -> PlacedOps:
         """Some of it, in the same order."""
-        return Work(self.op[rows], self.instance[rows], self.lane[rows], self.position[rows])
+        return PlacedOps(self.op[rows], self.instance[rows], self.lane[rows], self.position[rows])
 
 
 class Order:
@@ -63,7 +63,7 @@ class Order:
         self.lanes = self.ordering.lanes
         self._sizes = np.bincount(self.lanes.unit_of_op, minlength=self.lanes.op.size)
 
-    def before(self, first: Work, second: Work, *, possibly: bool = False) -> Ints:
+    def before(self, first: PlacedOps, second: PlacedOps, *, possibly: bool = False) -> Ints:
         """How many ops of `first` in its instance come before each op of `second`.
 
         Of two ops of one CUDA-graph launch, either may be first: they count in both directions.
@@ -78,7 +78,7 @@ class Order:
             count += np.searchsorted(key, high) - np.searchsorted(key, low)
         return count
 
-    def last_before(self, first: Work, op: Work) -> Ints:
+    def last_before(self, first: PlacedOps, op: PlacedOps) -> Ints:
         """Of the ops of `first` that surely come before the one op, the last of each lane."""
         found = []
         for lane in np.unique(first.lane).tolist():
@@ -87,7 +87,7 @@ class Order:
             found += on_lane.op[on_lane.position < complete][-1:].tolist()
         return np.array(found, np.int64)
 
-    def known_by(self, lane: int, instant: int, work: Work) -> tuple[Mask, Mask]:
+    def known_by(self, lane: int, instant: int, work: PlacedOps) -> tuple[Mask, Mask]:
         """Which of the work a stream's later ops are behind, as of a host instant: surely, and possibly."""
         graph = self.ordering.graph if self.ordering.waits_recorded[lane] else self.ordering.stated
         here, now = np.array([lane]), np.array([instant])
@@ -106,7 +106,7 @@ class Order:
                 possible[at] = position < max(complete, queued[0], self._known_to_hosts(source, now)[0])
         return sure, possible
 
-    def known_since(self, lane: int, work: Work) -> tuple[int, int]:
+    def known_since(self, lane: int, work: PlacedOps) -> tuple[int, int]:
         """When a stream first was behind all of the work, and by which call: host instant (MIN_NS never), row."""
         graph, latest, call = self.ordering.graph, int(MIN_NS), -1
         for source in np.unique(work.lane[work.lane != lane]).tolist():
@@ -119,7 +119,7 @@ class Order:
                 latest, call = int(graph.instant_ns[node]), int(graph.edges.call[graph.edge_first[node]])
         return latest, call
 
-    def _complete(self, lane: int, second: Work, *, possibly: bool) -> Ints:
+    def _complete(self, lane: int, second: PlacedOps, *, possibly: bool) -> Ints:
         """How many of a lane's first units come before each op."""
         source = np.full(second.op.size, lane)
         recorded = self.ordering.waits_recorded[second.lane]
@@ -138,10 +138,10 @@ class Order:
         may = np.where(self._same_device(lane, second), np.minimum(may, self._ended(lane, second)), may)
         return np.where(own, sure + in_graph, np.where(other, np.maximum(may, sure), sure))
 
-    def _same_device(self, lane: int, second: Work) -> Mask:
+    def _same_device(self, lane: int, second: PlacedOps) -> Mask:
         return self.lanes.device[second.lane] == self.lanes.device[lane]
 
-    def _ended(self, lane: int, second: Work) -> Ints:
+    def _ended(self, lane: int, second: PlacedOps) -> Ints:
         """How many of a lane's first units had ended when each op began."""
         ends = np.maximum.accumulate(self.lanes.end_ns[self.lanes.first[lane] : self.lanes.first[lane + 1]])
         return np.searchsorted(ends, ints(self.trace.ops, "start_ns")[second.op], side="right")

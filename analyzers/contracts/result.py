@@ -17,7 +17,7 @@ MOODS = {HELD: "good", BROKEN: "bad", INCONCLUSIVE: "middle"}
 SINGULAR = {"instances": "instance", "occurrences": "occurrence", "streams": "stream", "copies": "copy"}
 
 
-class Finding(Record, frozen=True):
+class RuleFinding(Record, frozen=True):
     """One place where a rule is broken, or where that can't be told.
 
     `where` is the step or occurrence; `at_ns` when the host asked for what breaks it; `path` the steps from what runs
@@ -46,7 +46,7 @@ class RuleResult(Record, frozen=True):
     outcome: str
     checked: int = 0
     failed: int = 0
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[RuleFinding, ...] = ()
     reason: str = ""
     remedy: str = ""
     cut_off: int = 0

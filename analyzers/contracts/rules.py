@@ -30,7 +30,7 @@ ALL, SOME = "all", "some"
 RANGE, STEP = "range", "step"  # what one range of A is held against: the range of B of its number, or all of its step
 
 
-class Beside(Record, frozen=True):
+class MayRunBeside(Record, frozen=True):
     """No order between ops of A and ops of B in a step: between none of them, or not between all (`pairs`)."""
 
     name: str
@@ -77,7 +77,7 @@ class WaitEarly(Record, frozen=True):
     within: str = RANGE
     key = "wait_on"
     counted = "instances"
-    needs = Beside.needs
+    needs = MayRunBeside.needs
 
     @property
     def asked(self) -> str:
@@ -86,7 +86,7 @@ class WaitEarly(Record, frozen=True):
         return f"the wait on '{self.a}'{who} is issued before the {'last' if self.last else 'first'} op of '{self.b}'"
 
 
-class OwnStream(Record, frozen=True):
+class RunsOnOwnStream(Record, frozen=True):
     """What is picked shares its streams with nothing else."""
 
     name: str
@@ -125,7 +125,7 @@ class NoRace(Record, frozen=True):
     within: str = RANGE
     key = "no_race_between"
     counted = "instances"
-    needs = Beside.needs
+    needs = MayRunBeside.needs
 
     @property
     def asked(self) -> str:
@@ -150,7 +150,7 @@ class RealOverlap(Record, frozen=True):
         return f"'{self.a}' beside '{self.b}' for at least {percent(self.bar)} of what is possible"
 
 
-Rule = Beside | NoHostSync | WaitEarly | OwnStream | HostWaits | NoRace | RealOverlap
+Rule = MayRunBeside | NoHostSync | WaitEarly | RunsOnOwnStream | HostWaits | NoRace | RealOverlap
 
 
 class Contract(Record, frozen=True):
@@ -229,8 +229,8 @@ def range_atom(text: str) -> Atom | None:
 
 
 def _beside(table: _Table) -> Rule:
-    a, b = table.pair(Beside.key)
-    return Beside(table.name, a, b, table.one_of("pairs", ALL, SOME), table.one_of("within", RANGE, STEP))
+    a, b = table.pair(MayRunBeside.key)
+    return MayRunBeside(table.name, a, b, table.one_of("pairs", ALL, SOME), table.one_of("within", RANGE, STEP))
 
 
 def _no_host_sync(table: _Table) -> Rule:
@@ -248,7 +248,7 @@ def _wait_early(table: _Table) -> Rule:
 
 
 def _own_stream(table: _Table) -> Rule:
-    return OwnStream(table.name, table.selector(OwnStream.key))
+    return RunsOnOwnStream(table.name, table.selector(RunsOnOwnStream.key))
 
 
 def _host_waits(table: _Table) -> Rule:
@@ -270,10 +270,10 @@ def _real_overlap(table: _Table) -> Rule:
 
 
 _READ: dict[str, tuple[Callable[[_Table], Rule], tuple[str, ...]]] = {
-    Beside.key: (_beside, ("pairs", "within")),
+    MayRunBeside.key: (_beside, ("pairs", "within")),
     NoHostSync.key: (_no_host_sync, ("except",)),
     WaitEarly.key: (_wait_early, ("before_first_of", "before_last_of", "by", "within")),
-    OwnStream.key: (_own_stream, ()),
+    RunsOnOwnStream.key: (_own_stream, ()),
     HostWaits.key: (_host_waits, ()),
     NoRace.key: (_no_race, ("within",)),
     RealOverlap.key: (_real_overlap, ("at_least",)),

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
-from analyzers.contracts.order import Order, Work
+from analyzers.contracts.order import Order, PlacedOps
 from analyzers.ordering.lanes import MAX_NS
 from analyzers.overlap.pairing import pair_by, pairing_method, possible_pairing
 from analyzers.select.select import MOST_THREADS, Selection, select
@@ -20,7 +20,7 @@ from analyzers.trace.tables import Trace
 UNMARKED = "the capture has no step marks (ranges named ProfilerStep#3, step 3 …), so its steps can't be told apart"
 
 
-class Sides(Record, frozen=True):
+class RuleSides(Record, frozen=True):
     """A's and B's work in the whole trace, by instance: the k-th range of each, or a step. B is not moved.
 
     `label`, `rank` are each instance's; `marked` is False where all of the capture had to be one instance; `cut_off`
@@ -28,8 +28,8 @@ class Sides(Record, frozen=True):
     while a side's range was open, which may be the side's too; `reason` why there is nothing to look at. "" for none.
     """
 
-    a: Work
-    b: Work
+    a: PlacedOps
+    b: PlacedOps
     label: tuple[str, ...] = ()
     rank: tuple[int, ...] = ()
     marked: bool = True
@@ -43,7 +43,7 @@ class Sides(Record, frozen=True):
         return np.intersect1d(self.a.instance, self.b.instance)
 
 
-def sides(trace: Trace, order: Order, a: str, b: str, *, by_step: bool = False) -> Sides:
+def sides(trace: Trace, order: Order, a: str, b: str, *, by_step: bool = False) -> RuleSides:
     """Find both sides of a rule in a trace or a part of one.
 
     Parameters
@@ -55,10 +55,10 @@ def sides(trace: Trace, order: Order, a: str, b: str, *, by_step: bool = False) 
     TracevizError : the sides share ops that belong to neither alone.
     """
     first, second, _ = without_shared(trace, select(trace, a), select(trace, b))
-    nothing = Work(*(np.empty(0, np.int64) for _ in range(4)))
+    nothing = PlacedOps(*(np.empty(0, np.int64) for _ in range(4)))
     reason = _absent(trace, a, first) or _absent(trace, b, second)
     if reason:
-        return Sides(nothing, nothing, reason=reason)
+        return RuleSides(nothing, nothing, reason=reason)
     possible = possible_pairing(trace, first, second)
     if by_step:
         possible = replace(possible, by_numbers=False, by_ranges=False, by_used=False)
@@ -72,13 +72,15 @@ def sides(trace: Trace, order: Order, a: str, b: str, *, by_step: bool = False) 
         cut_off = np.setdiff1d(np.append(mine.instance, other.instance), whole).size
         mine, other = (one.take(np.isin(one.instance, whole)) for one in (mine, other))
     untied = untied_of(first) or untied_of(second)
-    found = Sides(mine, other, pairing.label, rank, method != "capture", cut_off, untied)
+    found = RuleSides(mine, other, pairing.label, rank, method != "capture", cut_off, untied)
     if not found.both.size:
-        return Sides(nothing, nothing, reason=f"no {'step' if method == 'step' else 'instance'} has work of both sides")
+        return RuleSides(
+            nothing, nothing, reason=f"no {'step' if method == 'step' else 'instance'} has work of both sides"
+        )
     return found
 
 
-def _whole_instances(order: Order, a: Work, b: Work) -> Ints:
+def _whole_instances(order: Order, a: PlacedOps, b: PlacedOps) -> Ints:
     """Instances all of whose work is there: not those in which a capture ended, so that launches lack their ops.
 
     An instance reaches from its first launch to that of the next one of its process.
@@ -97,7 +99,7 @@ def _whole_instances(order: Order, a: Work, b: Work) -> Ints:
     return np.concatenate(kept) if kept else np.empty(0, np.int64)
 
 
-def instances_of(trace: Trace, order: Order, text: str, like: Sides) -> Work | str:
+def instances_of(trace: Trace, order: Order, text: str, like: RuleSides) -> PlacedOps | str:
     """Further work in the steps of a pair: each op goes to the instance whose work was launched nearest before it.
 
     Returns a reason where there is none.
@@ -107,7 +109,7 @@ def instances_of(trace: Trace, order: Order, text: str, like: Sides) -> Work | s
     if reason:
         return reason
     ops = np.flatnonzero(in_whole(trace, selection.picked.astype(np.int64), 0) > 0)
-    work = Work.of(order.ordering, ops, np.zeros(ops.size, np.int64))
+    work = PlacedOps.of(order.ordering, ops, np.zeros(ops.size, np.int64))
     lanes = order.lanes
     unit = lanes.first[work.lane] + work.position
     instance = np.full(ops.size, -1, np.int64)
@@ -120,12 +122,12 @@ def instances_of(trace: Trace, order: Order, text: str, like: Sides) -> Work | s
         here = np.flatnonzero(lanes.process[work.lane] == one)
         at = np.searchsorted(lanes.enqueue_ns[units[mine]], lanes.enqueue_ns[unit[here]], side="right") - 1
         instance[here] = number[mine[np.maximum(at, 0)]]
-    return Work.of(order.ordering, work.op[instance >= 0], instance[instance >= 0])
+    return PlacedOps.of(order.ordering, work.op[instance >= 0], instance[instance >= 0])
 
 
-def _work(order: Order, instance: Ints) -> Work:
+def _work(order: Order, instance: Ints) -> PlacedOps:
     ops = np.flatnonzero(instance >= 0)
-    return Work.of(order.ordering, ops, instance[ops].astype(np.int64, copy=False))
+    return PlacedOps.of(order.ordering, ops, instance[ops].astype(np.int64, copy=False))
 
 
 def _absent(trace: Trace, text: str, selection: Selection) -> str:

@@ -132,18 +132,8 @@ def read(path: Path, progress: Progress = silent) -> Trace:
             frames[name] = _frame(path.parent / f"{name}.parquet", length)
             progress(f"reading {path.parent.name}", done + 1, len(lengths))
         read: dict[str, Any] = {
-            name: table(name, {str(key): frames[name][key] for key in frames[name]})
-            for name in TABLES
-            if name in frames or name not in ("counters", "overhead")  # which older exports don't have
+            name: table(name, {str(key): frames[name][key] for key in frames[name]}) for name in TABLES
         }
-        if "match_collectives" in frames and "group_description" not in frames["match_collectives"]:
-            undescribed = pd.Categorical.from_codes(
-                np.full(lengths["match_collectives"], -1), categories=pd.Index([], dtype="str")
-            )
-            frames["match_collectives"]["group_description"] = undescribed  # exported before that was known
-        for column in ("peers", "given") if "match_collectives" in frames else ():
-            if column not in frames["match_collectives"]:
-                frames["match_collectives"][column] = -1  # likewise
         if "match_calls" in frames:
             calls = frames["match_calls"]
             frames["match_calls"] = calls.assign(**{one: narrowed(ints(calls, one), "id") for one in IDS_OF_CALLS})

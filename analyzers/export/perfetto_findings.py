@@ -11,11 +11,10 @@ import pandas as pd
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import Union, intersect, subtract, union
 from analyzers.arrays.types import Ints, Mask
-from analyzers.causes.held import Held
+from analyzers.causes.pieces import GapPieces
 from analyzers.causes.table import CAUSES
 from analyzers.collectives.report import Collectives
 from analyzers.export.perfetto_lines import Column, Events, Tracks
-from analyzers.export.perfetto_tables import findings_process
 from analyzers.overlap.measure import RankOverlap
 from analyzers.syncs.report import OrderReport
 from analyzers.trace.columns import codes, ints
@@ -27,6 +26,17 @@ from analyzers.verdict.part import sides_of
 FOUND = "traceviz"  # begins the category of each finding
 COLLECTIVE = f"{FOUND}.collective"
 JOB = "all ranks: collectives"
+
+
+def findings_process(trace: Trace, tracks: Tracks, process: int, device: int) -> int:
+    """The pid of what was found about one device of a process."""
+    return tracks.process(("findings", process, device), f"{rank_title(trace, process)}: findings, GPU {device}")
+
+
+def rank_title(trace: Trace, process: int) -> str:
+    """What to call a process: by its rank, or by its id where it has none."""
+    rank = trace.processes[process].rank
+    return f"rank {rank}" if rank >= 0 else f"process {trace.processes[process].pid}"
 
 
 def finding_events(trace: Trace, tracks: Tracks, result: OverlapResult, order: OrderReport) -> Iterator[Events]:
@@ -99,7 +109,7 @@ def _instances(tracks: Tracks, pid: int, found: RankOverlap) -> Iterator[Events]
     yield from _slices(tracks, pid, track, f"{FOUND}.instance", label, each.start_ns, each.end_ns, args)
 
 
-def _missed(trace: Trace, tracks: Tracks, pid: int, held: Held) -> Iterator[Events]:
+def _missed(trace: Trace, tracks: Tracks, pid: int, held: GapPieces) -> Iterator[Events]:
     """Pieces of gaps by their cause, with its evidence."""
     code, names = codes((trace.whole or trace).ops, "name")
     evidence = np.array([*held.evidence, ""], object)[held.words]

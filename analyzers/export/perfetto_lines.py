@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, starmap
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,9 +23,7 @@ from analyzers.common.records import Record
 from analyzers.trace.nesting import levels
 
 ROWS = 1 << 16  # written at once
-FEW = 1 << 10  # of numbers that lie so close each is made a text once
-PAIRS = 1 << 15  # so many pairs of texts may be put together, of which few occur
-_DECIMALS = [f".{number:03d}" for number in range(1000)]
+_DECIMALS = pa.array([f".{number:03d}" for number in range(1000)])
 
 Column = Any  # int64 array, float64 array, Categorical, or list of texts
 
@@ -59,14 +57,7 @@ def text(value: Any) -> str:
         return msgspec.json.encode(str(value).encode("utf-8", "replace").decode()).decode()
 
 
-class _Coded(NamedTuple):
-    """A text for each row, of few: what the texts are, and the number of each row's."""
-
-    texts: list[str]
-    code: Ints
-
-
-Piece = Any  # a piece of each line: one text for all, `_Coded`, or an Arrow array of texts
+Piece = Any  # a piece of each line: one text for all, or an Arrow array of texts
 
 
 def lines(events: Events, zero: int) -> Iterator[memoryview]:
@@ -94,43 +85,14 @@ def _chunk(events: Events, zero: int, rows: slice) -> memoryview:
 
 
 def _joined(parts: Sequence[Piece]) -> pa.Array:
-    """The lines, of pieces of which at least one is an array.
-
-    Joining takes its time for each piece of each row. So pieces of few texts that stand side by side become one before.
-    """
+    """The lines, of pieces of which at least one is an array; joining takes its time for each piece."""
     pieces: list[Piece] = []
     for part in parts:
-        together = _together(pieces[-1], part) if pieces else None
-        if together is None:
-            pieces.append(part)
+        if isinstance(part, str) and pieces and isinstance(pieces[-1], str):
+            pieces[-1] += part
         else:
-            pieces[-1] = together
-    arrays = [
-        pa.array(one.texts, pa.string()).take(pa.array(one.code)) if isinstance(one, _Coded) else one for one in pieces
-    ]
-    return pc.binary_join_element_wise(*arrays, "")
-
-
-def _together(one: Piece, other: Piece) -> Piece | None:
-    """Two pieces as one; None where that would be of too many texts.
-
-    >>> _together("a", _Coded(["b", "c"], np.array([1, 0, 1]))).texts
-    ['ab', 'ac']
-    """
-    if isinstance(one, str) and isinstance(other, str):
-        return one + other
-    if isinstance(one, str) and isinstance(other, _Coded):
-        return _Coded([one + each for each in other.texts], other.code)
-    if isinstance(one, _Coded) and isinstance(other, str):
-        return _Coded([each + other for each in one.texts], one.code)
-    if not (isinstance(one, _Coded) and isinstance(other, _Coded)) or len(one.texts) * len(other.texts) > PAIRS:
-        return None
-    code = one.code * len(other.texts) + other.code
-    used = np.flatnonzero(np.bincount(code))
-    number = np.zeros(int(used[-1]) + 1, np.int64)
-    number[used] = np.arange(used.size)
-    pairs = (divmod(each, len(other.texts)) for each in used.tolist())
-    return _Coded([one.texts[first] + other.texts[second] for first, second in pairs], number[code])
+            pieces.append(part)
+    return pc.binary_join_element_wise(*pieces, "")
 
 
 def _some(values: Column, rows: slice) -> Column:
@@ -146,20 +108,10 @@ def _arguments(events: Events, rows: slice) -> list[Piece]:
         if said is None or said.all():
             parts += [f",{text(key)}:", _json(some)]
         elif said.any():
-            parts += _where(said, f",{text(key)}:", _json(some))
+            parts.append(pc.if_else(pa.array(said), _joined([f",{text(key)}:", _json(some)]), ""))
     if parts and isinstance(parts[0], str):
         return [parts[0][1:], *parts[1:]]
     return [pc.utf8_slice_codeunits(_joined([pa.array([""] * len(events.start_ns[rows])), *parts]), 1)]
-
-
-def _where(said: Mask, key: str, values: Piece) -> list[Piece]:
-    """A key with its values where it is said, nothing elsewhere."""
-    if isinstance(values, _Coded):
-        texts = ["", *(key + each for each in values.texts)]
-        return [_Coded(texts, np.where(said, values.code + 1, 0))]
-    if isinstance(values, str):
-        return [_Coded(["", key + values], said.astype(np.int64))]
-    return [_Coded(["", key], said.astype(np.int64)), pc.if_else(pa.array(said), values, "")]
 
 
 def _differs(values: Column, default: Any) -> Mask:
@@ -177,13 +129,9 @@ def _json(values: Column) -> Piece:
         return text(values)
     if isinstance(values, pd.Categorical):
         known = [*(text(str(each)) for each in values.categories), "null"]
-        return _Coded(known, np.where(values.codes < 0, len(known) - 1, values.codes).astype(np.int64))
+        return pa.array(known, pa.string()).take(pa.array(values.codes.astype(np.int64) % len(known)))
     if isinstance(values, list):
         return pa.array([text(each) for each in values], pa.string())
-    if values.dtype.kind == "i":
-        low, high = int(values.min()), int(values.max())
-        if high - low < FEW:
-            return str(low) if low == high else _Coded([*map(str, range(low, high + 1))], values - low)
     array = pa.array(values)
     if pa.types.is_floating(array.type):
         return pc.if_else(pc.is_finite(array), pc.cast(array, pa.string()), "null")
@@ -193,8 +141,8 @@ def _json(values: Column) -> Piece:
 def _microseconds(times: Ints) -> list[Piece]:
     """Times as decimal microseconds, exactly, in pieces, one of them an array."""
     whole, rest = np.divmod(np.abs(times), 1000)
-    pieces = [pc.cast(pa.array(whole), pa.string()), _Coded(_DECIMALS, rest)]
-    return [_Coded(["", "-"], (times < 0).astype(np.int64)), *pieces] if (times < 0).any() else pieces
+    pieces = [pc.cast(pa.array(whole), pa.string()), _DECIMALS.take(pa.array(rest))]
+    return [pc.if_else(pa.array(times < 0), "-", ""), *pieces] if (times < 0).any() else pieces
 
 
 def _bytes(array: Any) -> memoryview:

@@ -6,11 +6,11 @@ Times are whole ns on the trace's one clock. What a capture does not say is NULL
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,8 +20,7 @@ from analyzers.collectives.report import collectives_of
 from analyzers.common.errors import TracevizError
 from analyzers.common.records import values
 from analyzers.common.writing import refuse_existing, replacing
-from analyzers.export.run import RunAsFiles
-from analyzers.export.tables import filed_columns
+from analyzers.export.run import RunAsFiles, filed_columns
 from analyzers.trace.columns import at_codes, codes, ints, stored
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, PartitionedRun, as_run
@@ -72,7 +71,6 @@ ASCENDING = (("process", "correlation"), ("launch",))
 ROWS_OF = ("op", "behind", "waited_op", "call")  # columns of findings that count rows of `ops` and `api`
 NAMED = ("ops", "api", "ranges")  # tables whose names stand in `names`
 ROWS = 1 << 14  # of a table that are made into Python's objects at once; more take longer
-PARAMETERS = 999  # of a statement, as many as any SQLite takes
 PAGE = 1 << 14  # bytes: a quarter as many pages to fill and to read again for indexes as SQLite's own 4 KiB make
 LOOKED_AT = 1000  # rows of an index, from which SQLite estimates what a lookup in it finds
 NULL = float("nan")  # as SQLite takes it; for None sqlite3 looks for somebody who adapts it, three times as long
@@ -82,13 +80,6 @@ VIEWS = {
     f"from {table} join names on names.id = {table}.name_id"
     for table in ("ops", "api", "ranges")
 }
-
-
-class Cells(NamedTuple):
-    """A column of some rows in a statement: what stands there, and what is handed over for it, if anything is."""
-
-    word: str
-    given: Sequence[Any] | None = None
 
 
 def to_sqlite(
@@ -176,29 +167,11 @@ def _index(database: Any, name: str, *, ascending: bool) -> None:
 def _append(connection: sqlite3.Connection, table: str, columns: Mapping[str, Any], begin: int) -> None:
     """Insert rows, given column by column, with ids from `begin` on."""
     size = len(next(iter(columns.values())))
+    insert = f"insert into [{table}] values (?{', ?' * len(columns)})"
     for low in range(0, size, ROWS):
         rows = slice(low, min(low + ROWS, size))
         cells = [_cells(values[rows], minus_one=_says_minus_one(name, table)) for name, values in columns.items()]
-        _insert(connection, table, begin + low, rows.stop - low, cells)
-
-
-def _insert(connection: sqlite3.Connection, table: str, begin: int, size: int, columns: Sequence[Cells]) -> None:
-    """Insert rows with ids from `begin` on, many a statement: handing over each takes longer than to write it.
-
-    SQLite counts the ids on from the first one.
-    """
-    given = [column.given for column in columns if column.given is not None]
-    values: list[Any] = [None] * (len(given) * size)
-    for i, column in enumerate(given):
-        values[i :: len(given)] = column
-    words = ", ".join(column.word for column in columns)
-    into, row, at_once = f"insert into [{table}] values ", f"(null, {words})", PARAMETERS // max(len(given), 1)
-    many = into + ", ".join([row] * at_once)
-    connection.execute(f"{into}({begin}, {words})", values[: len(given)])
-    for low in range(1, size, at_once):
-        count = min(at_once, size - low)
-        some = values[low * len(given) : (low + count) * len(given)]
-        connection.execute(many if count == at_once else into + ", ".join([row] * count), some)
+        connection.executemany(insert, zip(range(begin + low, begin + rows.stop), *cells, strict=True))
 
 
 def _type(column: pd.Series) -> type:
@@ -211,25 +184,21 @@ def _type(column: pd.Series) -> type:
     return next((kind for kind in (int, float) if known and known <= {bool, int, kind}), str)
 
 
-def _cells(values: Any, *, minus_one: bool) -> Cells:
+def _cells(values: Any, *, minus_one: bool) -> list[Any]:
     """A column of some rows, with NULL for what is not known; with `minus_one`, −1 is."""
     if isinstance(values, pd.Categorical):
         texts = np.array([*(str(text) or NULL for text in values.categories), NULL], object)
-        if at_codes(np.array([text is NULL for text in texts]), values.codes).all():
-            return Cells("null")
-        return Cells("?", at_codes(texts, values.codes).tolist())
+        return at_codes(texts, values.codes).tolist()
     if values.dtype.kind in "iub":
-        if (values == values[0]).all():
-            return Cells("null" if values[0] == -1 and not minus_one else str(int(values[0])))
         numbers = values.astype(np.int64, copy=False)
         if not minus_one and (unknown := numbers == -1).any():
             numbers = numbers.astype(object)
             numbers[unknown] = NULL
-        return Cells("?", numbers.tolist())
+        return numbers.tolist()
     if values.dtype.kind == "f":
-        return Cells("?", values.tolist())
+        return values.tolist()
     kind = _type(pd.Series(values))
-    return Cells("?", [NULL if value is None or value == "" or value != value else kind(value) for value in values])
+    return [NULL if value is None or value == "" or value != value else kind(value) for value in values]
 
 
 def _says_minus_one(name: str, table: str) -> bool:

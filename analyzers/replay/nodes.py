@@ -1,7 +1,7 @@
 """Ops as they are run again: each by itself, the nodes of a CUDA graph, too, with what each of those waits for.
 
 One call launches all nodes of a graph, and what waits for the graph waits for the last node of each of its streams.
-What nodes wait for on other streams of the graph is not on record, so it is inferred from `causes.nodes`: a node that
+What nodes wait for on other streams of the graph is not on record, so it is inferred from `causes.queues`: a node that
 starts neither with its graph nor right behind the node before it waited for the one that ended last; one that begins
 last of all, once every other has ended, for all.
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from analyzers.arrays.groups import label, run_heads, runs
 from analyzers.arrays.types import Ints, Mask
-from analyzers.causes.nodes import BEHIND_NS, find_nodes
+from analyzers.causes.queues import BEHIND_NS, find_nodes
 from analyzers.ordering.lanes import Lanes, take_or
 from analyzers.replay.model import Lists
 from analyzers.trace.columns import ints

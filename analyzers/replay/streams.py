@@ -7,7 +7,7 @@ import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
-from analyzers.causes.nodes import BRANCH_NS
+from analyzers.causes.queues import BRANCH_NS
 from analyzers.ordering.graph import EDGE_KINDS, Graph
 from analyzers.ordering.lanes import MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from analyzers.causes.causes import LAUNCH_QUEUE
+from analyzers.causes.hosts import LAUNCH_QUEUE
 from analyzers.ordering.ordering import Ordering
 from analyzers.replay.hosts import host_calls
 from analyzers.replay.model import Lists, Tasks

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from analyzers.arrays.types import Ints, Mask
-from analyzers.causes.causes import Explained
-from analyzers.causes.evidence import EvidenceWriter
-from analyzers.causes.held import Link, links_of
+from analyzers.causes.evidence import EvidenceWriter, ToldGap
+from analyzers.causes.free_to_run import PEER_WAIT
+from analyzers.causes.not_launched import HOST_SYNC
+from analyzers.causes.pieces import Link, links_of
 from analyzers.causes.table import CAUSES, TABLE, alone_by_cause, cause_of_parts
-from analyzers.causes.without import gain_without
+from analyzers.causes.without import gain_without, next_behind
 from analyzers.collectives.report import Collective, RankCall, collectives_of
 from analyzers.common.errors import TracevizError
 from analyzers.common.ids import FindingId, collective_id, gap_id, instance_id, read_id, sync_id
@@ -31,10 +34,14 @@ from analyzers.verdict.check import check_overlap
 from analyzers.verdict.part import explaining
 
 MOST_PIECES, MOST_RELATED = 8, 5
-PEER = CAUSES.index("peer-wait")
-BLOCKED = CAUSES.index("host-sync")
+PEER, BLOCKED = TABLE.index(PEER_WAIT), TABLE.index(HOST_SYNC)
 
-FoundGap = tuple[Explained, int, Ints]  # gaps of a device, which of them, and how long each cause held in it, ns
+
+class FoundGap(NamedTuple):
+    """A gap, and how long each cause held in it, ns, in the order of `CAUSES`."""
+
+    gap: ToldGap
+    by_cause: Ints
 
 
 def show(trace: Trace, finding: str, a: str = "comm", b: str = "compute", *, narrowing: Narrowing = ALL) -> Shown:
@@ -70,85 +77,73 @@ class _Pair:
 
     def gap(self, wanted: FindingId) -> Shown:
         """One gap: which side was idle, what each part of it was held by, and how the op that ended it got there."""
-        found = max(
-            (one for one in self._gaps(wanted) if one[0].gaps.start_ns[one[1]] == wanted.start_ns),
-            key=lambda one: int(one[2].sum()),
-            default=None,
-        )
-        if found is None:
+        here = [found for found in self._gaps(wanted) if found.gap.start_ns == wanted.start_ns]
+        if not here:
             raise _unknown(wanted, "gap", (self.result.a, self.result.b))
-        one, gap, by_cause = found
-        gaps = one.gaps
-        side, op = int(gaps.side[gap]), int(gaps.op[gap])
-        start, end = int(gaps.start_ns[gap]), int(gaps.end_ns[gap])
-        causes = [int(cause) for cause in np.argsort(-by_cause, kind="stable") if by_cause[cause]]
-        alone = int(by_cause.sum() - by_cause[PEER])
-        late = f", and waiting for a late rank cost {duration(int(by_cause[PEER]))} of overlap"
+        found = max(here, key=lambda one: int(one.by_cause.sum()))
+        gap, by_cause = found
+        causes = _by_time(by_cause)
+        alone_ns, waited_ns = int(by_cause.sum() - by_cause[PEER]), int(by_cause[PEER])
+        late = f", and waiting for a late rank cost {duration(waited_ns)} of overlap" if waited_ns else ""
         sentence = (
-            f"{self.names[side]} had nothing{self._but_trivial(one, gap)} running for {duration(end - start)} on "
-            f"{self._named(wanted)}; {self.names[1 - side]} ran alone for {duration(alone)} of it"
-            f"{late if by_cause[PEER] else ''}. Then {self.writer.op_name(op)} began on stream "
-            f"{self._of(op, 'stream')}."
+            f"{gap.side} had nothing{_but_trivial(gap)} running for {duration(gap.end_ns - gap.start_ns)} on "
+            f"{self._named(wanted)}; {gap.other} ran alone for {duration(alone_ns)} of it{late}. Then {gap.op_name} "
+            f"began on stream {gap.stream}."
         )
-        figures = {"length_ns": end - start, "alone_ns": alone, "peer_wait_ns": int(by_cause[PEER])}
-        evidence = [self._link(link, start) for link in links_of(self.writer, one, gap)]
+        figures = {"length_ns": gap.end_ns - gap.start_ns, "alone_ns": alone_ns, "peer_wait_ns": waited_ns}
+        evidence = [_link_words(gap, link) for link in links_of(gap)]
         if causes and (removed := TABLE[causes[0]].removed) is not None:
-            gain = gain_without(self.writer.explainer, one, gap, removed)
+            gain = gain_without(gap, removed)
             if gain is not None:
                 figures["sooner_ns"] = gain.sooner_ns
-                evidence.append(f"{CAUSES[causes[0]]}: {self.writer.next_behind(one, gap, gain)}")
-        return Shown(
-            id=str(wanted),
-            kind="gap",
-            a=self.result.a,
-            b=self.result.b,
-            rank=wanted.rank,
-            device=wanted.device,
-            start_ns=start,
-            end_ns=end,
-            steps=_steps_of(self.whole, np.array([op])),
+                evidence.append(f"{CAUSES[causes[0]]}: {next_behind(gap, gain)}")
+        return self._shown(
+            wanted,
+            "gap",
+            start_ns=gap.start_ns,
+            end_ns=gap.end_ns,
+            steps=_steps_of(self.whole, np.array([gap.op])),
             sentence=sentence,
             figures=figures,
             pieces=tuple(self._piece(found, cause) for cause in causes),
             evidence=tuple(evidence),
-            related=tuple(self._related_to_gap(wanted, int(gaps.instance[gap]), op, start, end)),
+            related=tuple(self._related_to_gap(wanted, gap)),
         )
+
+    def _shown(self, wanted: FindingId, kind: str, **found: Any) -> Shown:
+        a, b = self.result.a, self.result.b
+        return Shown(id=str(wanted), kind=kind, a=a, b=b, rank=wanted.rank, device=wanted.device, **found)
 
     def instance(self, wanted: FindingId) -> Shown:
         """One instance: what ran beside what, and its gaps, those first in which one side ran alone for longest."""
-        ranks = [one for one in self.result.ranks if (one.rank, one.device) == (wanted.rank, wanted.device)]
-        every = [one for rank in ranks for one in rank.instances]
-        place = next((i for i, one in enumerate(every) if one.start_ns == wanted.start_ns), None)
-        if place is None:
+        found = {number: one for number, one in self._instances(wanted).items() if one.start_ns == wanted.start_ns}
+        if not found:
             raise _unknown(wanted, "instance", (self.result.a, self.result.b))
-        found, number = every[place], int(self.writer.explainer.instances_of(wanted.rank, wanted.device)[place])
-        gaps = [one for one in self._gaps(wanted) if one[0].gaps.instance[one[1]] == number]
-        gaps.sort(key=lambda one: -int(one[2].sum()))
-        by_cause = np.sum([one[2] for one in gaps], axis=0) if gaps else np.zeros(len(CAUSES), np.int64)
-        causes = [int(cause) for cause in np.argsort(-by_cause, kind="stable") if by_cause[cause]]
-        pieces = []
-        for cause in causes:
-            longest = self._piece(max(gaps, key=lambda one: int(one[2][cause])), cause)
-            pieces.append(Piece(longest.name, int(by_cause[cause]), longest.start_ns, longest.end_ns, longest.evidence))
+        number, instance = next(iter(found.items()))
+        gaps = [one for one in self._gaps(wanted) if one.gap.instance == number]
+        gaps.sort(key=lambda one: -int(one.by_cause.sum()))
+        by_cause = np.sum([one.by_cause for one in gaps], axis=0) if gaps else np.zeros(len(CAUSES), np.int64)
+        longest = {cause: max(gaps, key=lambda one: int(one.by_cause[cause])) for cause in _by_time(by_cause)}
         picked = np.flatnonzero((self.writer.pairing.a == number) | (self.writer.pairing.b == number))
-        return Shown(
-            id=str(wanted),
-            kind="instance",
-            a=self.result.a,
-            b=self.result.b,
-            rank=wanted.rank,
-            device=wanted.device,
-            start_ns=found.start_ns,
-            end_ns=found.end_ns,
+        figures = ("a_busy_ns", "b_busy_ns", "real_overlap_ns", "achievable_ns", "missed_ns")
+        return self._shown(
+            wanted,
+            "instance",
+            start_ns=instance.start_ns,
+            end_ns=instance.end_ns,
             steps=_steps_of(self.whole, picked),
-            sentence=self._instance_words(wanted, found),
-            figures={
-                name: getattr(found, name)
-                for name in ("a_busy_ns", "b_busy_ns", "real_overlap_ns", "achievable_ns", "missed_ns")
-            },
-            pieces=tuple(pieces),
+            sentence=self._instance_words(wanted, instance),
+            figures={name: getattr(instance, name) for name in figures},
+            pieces=tuple(replace(self._piece(one, cause), ns=int(by_cause[cause])) for cause, one in longest.items()),
             related=tuple(self._related_gap(wanted, one) for one in gaps[:MOST_RELATED]),
         )
+
+    def _instances(self, wanted: FindingId) -> dict[int, Instance]:
+        """The instances of a rank's device by their numbers."""
+        ranks = [rank for rank in self.result.ranks if (rank.rank, rank.device) == (wanted.rank, wanted.device)]
+        every = [one for rank in ranks for one in rank.instances]
+        numbers = self.writer.explainer.instances_of(wanted.rank, wanted.device).tolist()
+        return dict(zip(numbers, every, strict=True))
 
     def _instance_words(self, wanted: FindingId, found: Instance) -> str:
         return (
@@ -159,82 +154,79 @@ class _Pair:
 
     def gaps_beside(self, sync: SyncPoint) -> list[Related]:
         """Gaps of a sync's rank in which the host was blocked while it lasted, those it held longest first."""
-        found = []
-        for rank in self.result.ranks:
-            if rank.rank != sync.rank:
-                continue
-            wanted = FindingId("gap", rank.rank, rank.device)
-            found += [
-                (-int(one[2][BLOCKED]), self._related_gap(wanted, one))
-                for one in self._gaps(wanted)
-                if one[2][BLOCKED]
-                and one[0].gaps.start_ns[one[1]] < sync.start_ns + sync.duration_ns
-                and one[0].gaps.end_ns[one[1]] > sync.start_ns
-            ]
-        return [one for _, one in sorted(found, key=lambda each: each[0])[:MOST_RELATED]]
+        beside = [
+            (int(found.by_cause[BLOCKED]), self._related_gap(wanted, found))
+            for wanted in (FindingId("gap", one.rank, one.device) for one in self.result.ranks if one.rank == sync.rank)
+            for found in self._gaps(wanted)
+            if found.by_cause[BLOCKED]
+            and found.gap.start_ns < sync.start_ns + sync.duration_ns
+            and found.gap.end_ns > sync.start_ns
+        ]
+        return [gap for _, gap in sorted(beside, key=lambda one: -one[0])[:MOST_RELATED]]
 
     def _gaps(self, wanted: FindingId) -> Iterator[FoundGap]:
-        for one in self.writer.explainer.explain(wanted.rank, wanted.device):
-            by_cause = alone_by_cause(one)
+        for explained in self.writer.explainer.explain(wanted.rank, wanted.device):
+            by_cause = alone_by_cause(explained)
             for gap in np.flatnonzero(by_cause.any(axis=0)).tolist():
-                yield one, gap, by_cause[:, gap]
+                yield FoundGap(ToldGap(self.writer, explained, gap), by_cause[:, gap])
 
     def _piece(self, found: FoundGap, cause: int) -> Piece:
-        one, gap, by_cause = found
-        parts = np.flatnonzero((one.parts.gap == gap) & (cause_of_parts(one.parts) == cause) & (one.parts.ns > 0))
-        ns = int(by_cause[cause])
-        low, high = int(one.parts.low_ns[parts].min()), int(one.parts.high_ns[parts].max())
-        return Piece(CAUSES[cause], ns, low, high, TABLE[cause].evidence(self.writer, one, gap, ns))
+        parts, ns = found.gap.explained.parts, int(found.by_cause[cause])
+        of_cause = (parts.gap == found.gap.index) & (cause_of_parts(parts) == cause) & (parts.ns > 0)
+        low, high = int(parts.low_ns[of_cause].min()), int(parts.high_ns[of_cause].max())
+        told = ToldGap(self.writer, found.gap.explained, found.gap.index, ns)
+        return Piece(CAUSES[cause], ns, low, high, TABLE[cause].evidence(told))
 
     def _related_gap(self, wanted: FindingId, found: FoundGap) -> Related:
-        one, gap, by_cause = found
-        most = int(by_cause.argmax())
-        words = f"{CAUSES[most]} held {self.names[int(one.gaps.side[gap])]} for {duration(int(by_cause[most]))}"
-        return Related(gap_id(wanted.rank, wanted.device, int(one.gaps.start_ns[gap])), words)
+        most = int(found.by_cause.argmax())
+        words = f"{CAUSES[most]} held {found.gap.side} for {duration(int(found.by_cause[most]))}"
+        return Related(gap_id(wanted.rank, wanted.device, found.gap.start_ns), words)
 
-    def _related_to_gap(self, wanted: FindingId, instance: int, op: int, start: int, end: int) -> Iterator[Related]:
-        ranks = [one for one in self.result.ranks if (one.rank, one.device) == (wanted.rank, wanted.device)]
-        every = [one for rank in ranks for one in rank.instances]
-        numbers = self.writer.explainer.instances_of(wanted.rank, wanted.device)
-        for found in (every[place] for place in np.flatnonzero(numbers == instance).tolist()):
-            yield Related(instance_id(wanted.rank, wanted.device, found.start_ns), f"its instance, {found.label}")
-        thread = int(self.writer.explainer.launches[0][op])
-        yield from _syncs_within(self.whole, wanted.rank, start, end, thread)
-        if (number := self._of(op, "collective")) >= 0:
+    def _related_to_gap(self, wanted: FindingId, gap: ToldGap) -> Iterator[Related]:
+        if (instance := self._instances(wanted).get(gap.instance)) is not None:
+            id_ = instance_id(wanted.rank, wanted.device, instance.start_ns)
+            yield Related(id_, f"its instance, {instance.label}")
+        thread = int(self.writer.explainer.hosts.thread[gap.op])
+        yield from _syncs_within(self.whole, wanted.rank, gap.start_ns, gap.end_ns, thread)
+        if (number := self.writer.op_column("collective", gap.op)) >= 0:
             yield Related(collective_id(number), "the collective whose op ended the gap")
-
-    def _but_trivial(self, one: Explained, gap: int) -> str:
-        """That short ops of the idle side ran in a gap, which end none; "" where none did."""
-        explainer, ops = self.writer.explainer, self.writer.trace.ops
-        low, high = int(one.gaps.start_ns[gap]), int(one.gaps.end_ns[gap])
-        rows = explainer.started_beside(int(one.gaps.op[gap]), low, high)
-        rows = rows[(explainer.a, explainer.b)[int(one.gaps.side[gap])][rows]]
-        start, end, wait = (ints_at(ops, column, rows) for column in ("start_ns", "end_ns", "wait_ns"))
-        ran_ns = (end - start - wait)[(end <= high) & (end > start + wait)]
-        return f" but {count_of(ran_ns.size, 'short op')} ({duration(int(ran_ns.sum()))})" if ran_ns.size else ""
-
-    def _link(self, link: Link, start: int) -> str:
-        def when(instant: int) -> str:
-            since = instant - start
-            return f"{duration(since)} into the gap" if since >= 0 else f"{duration(-since)} before it"
-
-        if link.kind == "launch":
-            return (
-                f"{self.writer.op_name(link.to_op)} was launched {when(link.from_ns)} by thread {link.from_thread}, "
-                f"and began {duration(link.to_ns - link.from_ns)} later on stream {self._of(link.to_op, 'stream')}"
-            )
-        if link.kind == "event":
-            return (
-                f"it waited, by an event, for {self.writer.op_name(link.from_op)} on stream "
-                f"{self._of(link.from_op, 'stream')}, which ended {when(link.from_ns)}"
-            )
-        return f"that event was recorded {when(link.from_ns)}, and the stream told to wait {when(link.to_ns)}"
-
-    def _of(self, op: int, column: str) -> int:
-        return int(self.whole.ops[column].iloc[op])
 
     def _named(self, wanted: FindingId) -> str:
         return self.result.device_labels.name(wanted.rank, wanted.device)
+
+
+def _by_time(by_cause: Ints) -> list[int]:
+    """Causes that held at all, the longest first."""
+    return [cause for cause in np.argsort(-by_cause, kind="stable").tolist() if by_cause[cause]]
+
+
+def _but_trivial(gap: ToldGap) -> str:
+    """That short ops of the idle side ran in a gap, which end none; "" where none did."""
+    explainer, ops = gap.explainer, gap.writer.trace.ops
+    rows = explainer.room.started_beside(gap.op, gap.start_ns, gap.end_ns)
+    rows = rows[(explainer.a, explainer.b)[gap.idle_side][rows]]
+    start, end, wait = (ints_at(ops, column, rows) for column in ("start_ns", "end_ns", "wait_ns"))
+    ran_ns = (end - start - wait)[(end <= gap.end_ns) & (end > start + wait)]
+    return f" but {count_of(ran_ns.size, 'short op')} ({duration(int(ran_ns.sum()))})" if ran_ns.size else ""
+
+
+def _link_words(gap: ToldGap, link: Link) -> str:
+    def when(instant: int) -> str:
+        since = instant - gap.start_ns
+        return f"{duration(since)} into the gap" if since >= 0 else f"{duration(-since)} before it"
+
+    writer = gap.writer
+    if link.kind == "launch":
+        return (
+            f"{writer.op_name(link.to_op)} was launched {when(link.from_ns)} by thread {link.from_thread}, and began "
+            f"{duration(link.to_ns - link.from_ns)} later on stream {writer.op_column('stream', link.to_op)}"
+        )
+    if link.kind == "event":
+        return (
+            f"it waited, by an event, for {writer.op_name(link.from_op)} on stream "
+            f"{writer.op_column('stream', link.from_op)}, which ended {when(link.from_ns)}"
+        )
+    return f"that event was recorded {when(link.from_ns)}, and the stream told to wait {when(link.to_ns)}"
 
 
 def _sync(trace: Trace, wanted: FindingId, a: str, b: str) -> Shown:

@@ -52,7 +52,7 @@ from analyzers.arrays.intervals import (
     union,
 )
 from analyzers.arrays.types import Ints, Mask
-from analyzers.causes.causes import DISPATCH_NS
+from analyzers.causes.hosts import DISPATCH_NS
 from analyzers.common.records import Record, values
 from analyzers.common.wording import Times, in_unit_of, percent, shortened
 from analyzers.overlap.measure import RankOverlap

@@ -10,12 +10,12 @@ from operator import add
 import msgspec
 from msgspec.structs import replace
 
+from analyzers.causes.own_work import own_work
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.wording import percent
 from analyzers.contention.cost import contention
 from analyzers.contention.timings import Timings
 from analyzers.counters.report import in_all, unread
-from analyzers.lateness.own_work import own_work
 from analyzers.overlap.job import Arrivals, Job, job_of, last_arrival_of
 from analyzers.overlap.measure import RankOverlap
 from analyzers.overlap.pairing import RULE_OF, RULES

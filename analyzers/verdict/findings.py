@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from analyzers.causes.not_launched import HOST_SYNC, LATE_LAUNCH
 from analyzers.common.records import Record
 from analyzers.overlap.measure import Missed, RankOverlap
 
@@ -39,7 +40,7 @@ def findings(rank: RankOverlap) -> list[Finding]:
     late launches.
     """
     by_cause = {one.cause: one for one in rank.missed}
-    sync, late = by_cause.get("host-sync"), by_cause.get("late-launch")
+    sync, late = by_cause.get(HOST_SYNC.name), by_cause.get(LATE_LAUNCH.name)
     followed_ns = late.after_sync_ns if sync and late else 0
     found = []
     for one in rank.missed:

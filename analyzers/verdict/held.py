@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from analyzers.causes.held import Held, held
+from analyzers.causes.pieces import GapPieces, gap_pieces
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.narrow import these_steps
 from analyzers.trace.ranks import devices_of
@@ -15,7 +15,7 @@ from analyzers.verdict.result import OverlapResult
 MOST_IN_WORDS, LEAST_IN_WORDS = 800, 10  # pieces, of all devices and of each; their words take some 1 to 3 ms each
 
 
-def held_by_device(trace: Trace, result: OverlapResult) -> dict[DeviceKey, Held]:
+def held_by_device(trace: Trace, result: OverlapResult) -> dict[DeviceKey, GapPieces]:
     """By (rank, device), where overlap was missed; `result` is what `check_overlap` found in this trace, or its run.
 
     Of a whole trace that is in the steps which the result is of.
@@ -28,5 +28,5 @@ def held_by_device(trace: Trace, result: OverlapResult) -> dict[DeviceKey, Held]
         return {}
     writer = explaining(trace, result.a, result.b, result.agreed)
     in_words = max(MOST_IN_WORDS // len(missed), LEAST_IN_WORDS)
-    found = {key: held(writer, *key, missed[key], in_words) for key in here}
+    found = {key: gap_pieces(writer, *key, missed[key], in_words) for key in here}
     return {key: one for key, one in found.items() if one is not None}

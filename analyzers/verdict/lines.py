@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from analyzers.causes.table import TABLE
 from analyzers.common.records import Record
 from analyzers.common.wording import count_of, duration, part_of, percent, shortened, size
 from analyzers.overlap.measure import RankOverlap
@@ -19,6 +20,7 @@ from analyzers.verdict.fix import GAINS, SAFE, Fix
 from analyzers.verdict.profiler import MANIFEST
 from analyzers.verdict.told import Told
 
+MAYBE_PROFILERS = frozenset(cause.name for cause in TABLE if cause.may_be_profilers)
 DIFFER = 0.01  # of what could overlap: apparent and real times that differ by less are told as one
 APART = 0.03  # of a step: two ranks' that differ by more are told apart
 LITTLE = 0.05  # of what is achievable: where the threshold is met, why less than this was missed is not told
@@ -167,7 +169,7 @@ def _profiler(result: Told) -> str:
 
 def _is_profilers(result: Told, cause: str) -> bool:
     """Whether the profiler slows the program so much that it may have made what is late late."""
-    return result.profiler is not None and result.profiler.is_heavy and cause in ("late-launch", "peer-wait")
+    return result.profiler is not None and result.profiler.is_heavy and cause in MAYBE_PROFILERS
 
 
 def costliest_syncs(result: Told) -> list[StepSync]:

@@ -17,14 +17,14 @@ import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.types import Ints, Mask
-from analyzers.causes.causes import Explainer
 from analyzers.causes.evidence import EvidenceWriter
+from analyzers.causes.explain import Explainer
 from analyzers.causes.missed import explain_missed
+from analyzers.causes.own_work import host_gaps
 from analyzers.common.records import Record
 from analyzers.contention.timings import Timings, timings
 from analyzers.counters.plateau import told_by_traffic
 from analyzers.counters.states import DeviceStates, device_states
-from analyzers.lateness.own_work import host_gaps
 from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.job import Arrivals, arrivals, is_matched
 from analyzers.overlap.lost import with_lost

@@ -9,13 +9,13 @@ from pathlib import PurePath
 import msgspec
 import pandas as pd
 
+from analyzers.causes.own_work import OwnWork
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
 from analyzers.common.records import Record
 from analyzers.common.wording import count_of, duration, part_of, percent, percent_span
 from analyzers.contention.cost import Contention, SideCost, in_words
 from analyzers.counters.limits import Contended
-from analyzers.lateness.own_work import OwnWork
 from analyzers.overlap.job import Job, LastArrival
 from analyzers.overlap.measure import RankOverlap
 from analyzers.overlap.peers import DeviceTime

@@ -24,7 +24,7 @@ import numpy as np
 
 from analyzers.arrays.types import Ints
 from analyzers.compare.common import common_of, without_excluded
-from analyzers.compare.noise import LESS, MORE, Change, change, trend
+from analyzers.compare.noise import LESS, MORE, FigureChange, change, trend
 from analyzers.compare.steps import FIGURES, group_steps, slowest, step_figures
 from analyzers.load import load
 from analyzers.select.select import select
@@ -115,7 +115,7 @@ def false_alarms(runs: dict[str, dict[str, Ints]], draws: int, rng: np.random.Ge
 
 def repeated() -> list[str]:
     """How often captures of one program are called different, and by more than a share of the step."""
-    counts: dict[tuple[str, bool], list[Change]] = {}
+    counts: dict[tuple[str, bool], list[FigureChange]] = {}
     runs = {
         name: {key: np.array(value) for key, value in one.items()}
         for name, one in json.loads(REPEATS.read_text()).items()

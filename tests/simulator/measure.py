@@ -13,8 +13,8 @@ from pathlib import Path
 from unittest.mock import patch
 
 from analyzers import load
-from analyzers.causes import causes
-from analyzers.causes.causes import Explained, Explainer
+from analyzers.causes import hosts
+from analyzers.causes.explain import Explained, Explainer
 from analyzers.causes.table import CAUSES, alone_by_cause
 from analyzers.overlap.measure import Missed, RankOverlap
 from analyzers.readers.reading import Reading
@@ -184,7 +184,7 @@ def count_queue(tally: Tally, one: Missed, trace: Trace, truth: Truth, op: Op, a
 @contextmanager
 def queue_of(program: Program) -> Iterator[None]:
     """The package knows how many launches hardware holds; tell it of a machine that holds fewer."""
-    with patch.object(causes, "LAUNCH_QUEUE", program.queue):
+    with patch.object(hosts, "LAUNCH_QUEUE", program.queue):
         yield
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.compare.step_times import typical_step
+from analyzers.compare.steps import typical_step
 from analyzers.trace.columns import ints
 from analyzers.trace.unlaunched import launched_before
 from tests.simulator.early import answers, cut, seen_by

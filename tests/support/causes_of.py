@@ -7,27 +7,24 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzers.causes.causes import Explainer
+from analyzers.causes.explain import Explainer
 from analyzers.causes.table import CAUSES, alone_by_cause
-from analyzers.overlap.pairing import Pairing
 from analyzers.select.select import select
 from analyzers.select.sides import without_shared
-from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 from tests.support.pairing import pair
 
 
-def paired(trace: Trace, a: str, b: str) -> Pairing:
+def explainer(trace: Trace, a: str, b: str) -> Explainer:
     side_a, side_b, _ = without_shared(trace, select(trace, a), select(trace, b))
-    return pair(trace, side_a, side_b)
+    pairing = pair(trace, side_a, side_b)
+    return Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing)
 
 
 def alone_by_instance(trace: Trace, a: str, b: str, *, rank: int = 0, device: int = 0) -> dict[int, Counter[str]]:
     """Instance -> cause -> ns alone."""
-    pairing = paired(trace, a, b)
-    explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing)
     found: dict[int, Counter[str]] = {}
-    for one in explainer.explain(rank, device):
+    for one in explainer(trace, a, b).explain(rank, device):
         alone_ns = alone_by_cause(one)
         assert alone_ns.dtype == np.int64, "whole nanoseconds"
         for gap, instance in enumerate(one.gaps.instance.tolist()):
@@ -35,17 +32,6 @@ def alone_by_instance(trace: Trace, a: str, b: str, *, rank: int = 0, device: in
             for cause, name in enumerate(CAUSES):
                 of[name] += int(alone_ns[cause, gap])
     return {instance: Counter({k: v for k, v in of.items() if v}) for instance, of in found.items() if of.total()}
-
-
-def instances(trace: Trace, a: str, b: str, *, rank: int = 0, device: int = 0) -> dict[int, list[int]]:
-    """Instance -> rows of its ops on one rank's device."""
-    pairing = paired(trace, a, b)
-    here = (ints(trace.ops, "rank") == rank) & (ints(trace.ops, "device") == device)
-    found: dict[int, list[int]] = {}
-    for side in (pairing.a, pairing.b):
-        for row in np.flatnonzero(here & (side >= 0)).tolist():
-            found.setdefault(int(side[row]), []).append(row)
-    return found
 
 
 def with_one_queue(trace: Trace) -> Trace:

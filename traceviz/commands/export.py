@@ -62,7 +62,7 @@ def export(
     options = RunOptions.of(context.params)
     from analyzers.common.writing import refuse_existing
     from analyzers.export import parquet as export_parquet
-    from analyzers.export import perfetto_write
+    from analyzers.export import perfetto
     from analyzers.export import sqlite as export_sqlite
 
     refuse_existing(output, overwrite=force, how="replace it with --force")
@@ -74,7 +74,7 @@ def export(
         elif kind == "sqlite":
             export_sqlite.to_sqlite(run, output, a, b, **how)
         else:
-            perfetto_write.to_perfetto(run, output, a, b, **how)
+            perfetto.to_perfetto(run, output, a, b, **how)
         ops, found = _counted(run, options.narrowing)
     typer.echo(f"{output}: {ops:,} GPU ops of {found} rank(s), as {kind}.")
 

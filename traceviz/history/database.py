@@ -165,7 +165,7 @@ def kept(
     narrowing : the part of the run that `result` is of.
     commit : what was run; found from the CI system or the current folder's git where not given.
     """
-    from analyzers.compare.step_times import typical_step
+    from analyzers.compare.steps import typical_step
     from analyzers.trace.run import ALL, as_run
 
     run = as_run(run)

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from analyzers.causes.free_to_run import PEER_WAIT
+from analyzers.causes.not_launched import HOST_SYNC
 from analyzers.common.ids import collective_id
 from analyzers.syncs.groups import SyncGroup, sync_groups
 from analyzers.syncs.rests import in_sentences
@@ -152,9 +154,9 @@ def _after_overlap(result: OverlapResult, line: CommandLine, gaps: Sequence[str]
     causes = {one.cause for rank in result.ranks for one in rank.missed[:1]}
     if not result.passed and gaps:
         following.append(line.again("what-if"))
-    if "host-sync" in causes:
+    if HOST_SYNC.name in causes:
         following.append(line.again("syncs"))
-    elif "peer-wait" in causes or any(rank.a.wait_ns or rank.b.wait_ns for rank in result.ranks):
+    elif PEER_WAIT.name in causes or any(rank.a.wait_ns or rank.b.wait_ns for rank in result.ranks):
         following.append(line.again("collectives"))
     if result.passed is None:
         following.append(line.again("info"))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from analyzers.collectives.report import Collectives
     from analyzers.common.errors import TraceWarning
     from analyzers.compare.gain import PairGain
-    from analyzers.compare.noise import Change
+    from analyzers.compare.noise import FigureChange
     from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
     from analyzers.contention.cost import Contention
     from analyzers.contention.neighbours import StreamContention
@@ -566,7 +566,7 @@ def _run(run: ComparedRun) -> Json:
     }
 
 
-def _change(one: Change) -> Json:
+def _change(one: FigureChange) -> Json:
     return {**values(one), "delta_ns": one.delta_ns, "ratio": one.ratio}
 
 

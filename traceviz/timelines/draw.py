@@ -9,14 +9,15 @@ import numpy as np
 
 from analyzers.arrays.intervals import Union
 from analyzers.arrays.types import Ints
+from analyzers.causes.table import TABLE
 from traceviz.timelines.areas import HEIGHT, Area, buckets_for, thinned
 from traceviz.timelines.bars import HOVER, NS_PER_MS, bars, labels
 from traceviz.timelines.fold import folds
 from traceviz.timelines.marks import EARLY, HELD, ROLE, ROLES, Marks, fit
-from traceviz.timelines.palette import FONT, LIGHT, Theme, group, link_color, pale
+from traceviz.timelines.palette import FONT, LIGHT, Theme, fill_of, group, link_color, pale
 from traceviz.timelines.picture import SEEN, Picture, folded, in_view, worst_gaps
 from traceviz.timelines.room import above, room
-from traceviz.timelines.texts import MS, blocker, fixed_name, safe, side_name, ticks, unit_of, wrapped
+from traceviz.timelines.texts import MS, fixed_name, safe, side_name, ticks, unit_of, wrapped
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -73,7 +74,7 @@ def legend(picture: Picture, *, told: frozenset[str] | None = None) -> dict[str,
         "b-wait": "B, only waiting for a late rank",
         "overlap": fixed_name("overlap", apparent=picture.apparent),
         "overlap-wait": "overlaps only a waiting collective",
-        **{role: f"blocked by {blocker(group(role))}" for role in HELD},
+        **{f"held-{cause.name}": f"blocked by {cause.label}" for cause in TABLE},
         **{role: "not launched yet either" if role == early else "" for role in EARLY},
         "sync": "host blocked (sync point)",
         "sync-end": "host waits for the end",
@@ -405,7 +406,7 @@ def style(meta: dict[str, Any], theme: Theme) -> dict[str, Any]:
     number = meta.get("labels", meta["role"])
     role = ROLES[number] if number >= 0 else "overlap"  # across the streams
     is_range = role.startswith("range-")
-    fill, text = theme.fill[group(role)]
+    fill, text = fill_of(role, theme)
     if "labels" in meta:
         unseen = {"color": "rgba(0,0,0,0)", "line": {"color": "rgba(0,0,0,0)", "width": 0}}
         color = theme.text if is_range or _is_wait(role) else text
@@ -418,7 +419,7 @@ def style(meta: dict[str, Any], theme: Theme) -> dict[str, Any]:
         marker = {"color": fill, "line": {"color": fill, "width": 1}, "pattern": pattern}
         return {"marker": marker, "textfont": {"color": theme.text, "size": 11, **_halo(role, theme)}}
     if role in EARLY and not meta["many"]:
-        host, text = theme.fill["late-launch"]
+        host, text = theme.fill["host busy"]
         pattern = {"bgcolor": host, "fgcolor": fill}
         return {"marker": {"color": host, "pattern": pattern}, "textfont": {"color": text, "size": 11}}
     if meta["many"]:

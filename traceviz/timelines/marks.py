@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from analyzers.arrays.types import Ints, Mask
-from analyzers.causes.table import CAUSES
+from analyzers.causes.table import CAUSES, TABLE
 from analyzers.common.records import Record
 
 # What blocked a side: a role a cause, and another for the time before its op was launched where something else blocked
 # it for longer. The host's own causes and a late rank need none.
 HELD = tuple(f"held-{cause}" for cause in CAUSES)
-EARLY = ("early-same-stream", "early-event-dependency", "early-stream-busy", "early-unknown")
+EARLY = tuple(f"early-{cause.name}" for cause in TABLE if cause.also_unlaunched)
 ROLES = (
     "a",
     "a-wait",

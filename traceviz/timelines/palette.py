@@ -6,6 +6,7 @@ outline, rows and marks are labelled.
 
 from __future__ import annotations
 
+from analyzers.causes.table import TABLE
 from analyzers.common.records import Record
 
 BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
@@ -14,7 +15,7 @@ BLACK, WHITE = "#111111", "#FFFFFF"
 
 
 class Theme(Record, frozen=True):
-    """Ground, text, lines, and (fill, text on it) of each group of roles."""
+    """Ground, text, lines, and (fill, text on it) of each group of roles; of causes, of each `Cause.hue`."""
 
     name: str
     ground: str
@@ -39,15 +40,15 @@ LIGHT = Theme(
         "overlap": (GREEN, WHITE),
         "sync": (VERMILLION, WHITE),
         "race": ("#B00020", WHITE),
-        "host-sync": (VERMILLION, WHITE),
-        "late-launch": (PURPLE, BLACK),
-        "same-stream": ("#F0E442", BLACK),
-        "dependent-launch": ("#C9B83A", BLACK),
-        "event-dependency": ("#7A52C7", WHITE),
-        "stream-busy": ("#8C5A2B", WHITE),
-        "shared-queue": ("#2F7F79", WHITE),
-        "gpu-full": ("#44546A", WHITE),
-        "peer-wait": ("#B7A98B", BLACK),
+        "host blocked": (VERMILLION, WHITE),
+        "host busy": (PURPLE, BLACK),
+        "stream order": ("#F0E442", BLACK),
+        "stream order, early": ("#C9B83A", BLACK),
+        "event": ("#7A52C7", WHITE),
+        "other work": ("#8C5A2B", WHITE),
+        "hardware queue": ("#2F7F79", WHITE),
+        "room": ("#44546A", WHITE),
+        "late rank": ("#B7A98B", BLACK),
         "unknown": ("#D0D4D9", BLACK),
     },
 )
@@ -65,15 +66,15 @@ DARK = Theme(
         "overlap": (GREEN, WHITE),
         "sync": (VERMILLION, WHITE),
         "race": ("#FF6B81", BLACK),
-        "host-sync": (VERMILLION, WHITE),
-        "late-launch": (PURPLE, BLACK),
-        "same-stream": ("#F0E442", BLACK),
-        "dependent-launch": ("#C9B83A", BLACK),
-        "event-dependency": ("#9A7BE0", BLACK),
-        "stream-busy": ("#A8743F", WHITE),
-        "shared-queue": ("#4FB3AB", BLACK),
-        "gpu-full": ("#9FB3C8", BLACK),
-        "peer-wait": ("#B7A98B", BLACK),
+        "host blocked": (VERMILLION, WHITE),
+        "host busy": (PURPLE, BLACK),
+        "stream order": ("#F0E442", BLACK),
+        "stream order, early": ("#C9B83A", BLACK),
+        "event": ("#9A7BE0", BLACK),
+        "other work": ("#A8743F", WHITE),
+        "hardware queue": ("#4FB3AB", BLACK),
+        "room": ("#9FB3C8", BLACK),
+        "late rank": ("#B7A98B", BLACK),
         "unknown": ("#57606A", WHITE),
     },
 )
@@ -92,9 +93,15 @@ def group(role: str) -> str:
     return "other" if role == "sync-end" else rest if kind in ("launch", "range") else kind
 
 
+def fill_of(role: str, theme: Theme) -> tuple[str, str]:
+    """The colour of a role, and of text on it."""
+    named = group(role)
+    return theme.fill[next((cause.hue for cause in TABLE if cause.name == named), named)]
+
+
 def link_color(kind: str, theme: Theme) -> str:
     """A launch has the text's colour, what an event orders that of its cause, a missing wait that of races."""
-    return theme.text if kind == "launch" else theme.fill["race" if kind == "race" else "event-dependency"][0]
+    return theme.text if kind == "launch" else theme.fill["race" if kind == "race" else "event"][0]
 
 
 def link_colors() -> str:

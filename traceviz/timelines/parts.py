@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import Union, intersect, subtract, union
 from analyzers.arrays.types import Ints, Mask
-from analyzers.causes.held import Held
-from analyzers.causes.table import CAUSES
+from analyzers.causes.free_to_run import PEER_WAIT
+from analyzers.causes.pieces import GapPieces
+from analyzers.causes.table import CAUSES, TABLE
 from analyzers.common.records import Record
 from analyzers.syncs.crossings import Crossing
 from analyzers.syncs.points import SyncPoint
@@ -24,20 +25,8 @@ from traceviz.output.quantities import duration
 from traceviz.timelines.marks import HELD, NEVER, ROLE, Marks, join, make
 from traceviz.timelines.ranges import Projected, ThreadRanges
 from traceviz.timelines.rows import Band
-from traceviz.timelines.texts import Texts, blocker
+from traceviz.timelines.texts import Texts
 
-MEANINGS = {
-    "host-sync": "not submitted yet: the thread that launches it sat in a call that blocks",
-    "late-launch": "not submitted yet: the thread that launches it was busy",
-    "same-stream": "queued behind the other side's work on one stream",
-    "dependent-launch": "launched to begin near the end of the other side's kernel, on one stream",
-    "event-dependency": "told to wait, by an event, for the other side's work",
-    "stream-busy": "queued behind work of neither side",
-    "shared-queue": "free to run, but behind another stream's work in one hardware queue",
-    "gpu-full": "free to run, but the GPU had no room for it",
-    "peer-wait": "only a collective that waited for a late rank",
-    "unknown": "the capture does not show what it waited for",
-}
 _HELD = [ROLE[role] for role in HELD]
 LONG_WAIT = 8  # a wait for a peer is long in a piece if so many of it are longer than that
 
@@ -203,18 +192,18 @@ def overlap(trace: Trace, band: Band, side: Ints) -> list[Marks]:
     return [make(row, ROLE[role], some.starts, some.ends, name=-1) for role, some in found]
 
 
-def missed(band: Band, found: Held, texts: Texts) -> Marks:
+def missed(band: Band, found: GapPieces, texts: Texts) -> Marks:
     """What blocked a side, piece by piece, each with its evidence."""
-    cause = np.array([texts.number(blocker(one)) for one in CAUSES], np.int64)[found.cause]
+    cause = np.array([texts.number(one.label) for one in TABLE], np.int64)[found.cause]
     early = np.array([ROLE.get(f"early-{one}", held) for one, held in zip(CAUSES, _HELD, strict=True)], np.int64)
     role = np.where(found.early, early[found.cause], np.array(_HELD)[found.cause])
     words = np.append(np.array([texts.number(text) for text in found.evidence], np.int64), -1)[found.words]
-    meanings = np.array([texts.number(MEANINGS[one]) for one in CAUSES], np.int64)[found.cause]
+    meanings = np.array([texts.number(one.meaning) for one in TABLE], np.int64)[found.cause]
     row = np.array([band.row(f"missed-{side}") if np.any(found.side == k) else -1 for k, side in enumerate("ab")])
     extra = np.where(words < 0, meanings, words)
     made = []
     for side in range(2):
-        waits = (found.side == side) & (found.cause == CAUSES.index("peer-wait"))
+        waits = (found.side == side) & (found.cause == TABLE.index(PEER_WAIT))
         other = np.flatnonzero((found.side == side) & ~waits)
         piece, low, high, longest = around(
             found.start_ns[other], found.end_ns[other], union(found.start_ns[waits], found.end_ns[waits])
@@ -259,7 +248,7 @@ def around(start: Ints, end: Ints, waits: Union) -> tuple[Ints, Ints, Ints, Mask
     return piece, low, high, longest
 
 
-def gaps(trace: Trace, band: Band, found: Held) -> list[Gap]:
+def gaps(trace: Trace, band: Band, found: GapPieces) -> list[Gap]:
     """The gaps that have words, the longest first, each with the links that the capture records."""
     ops = (trace.whole or trace).ops
     row_of = {

@@ -149,30 +149,6 @@ def side_name(selector: str) -> str:
     return selector if set(name) & set(",+!:~") else name
 
 
-# What blocks a side, by its cause, as one says it: "A blocked by …".
-BLOCKERS = {
-    "host-sync": "host sync",
-    "late-launch": "late launch",
-    "same-stream": "same stream",
-    "dependent-launch": "dependent launch",
-    "event-dependency": "event wait",
-    "stream-busy": "busy stream",
-    "shared-queue": "shared queue",
-    "gpu-full": "full GPU",
-    "peer-wait": "late rank",
-    "unknown": "unknown cause",
-}
-
-
-def blocker(name: str) -> str:
-    """What blocks a side, by its cause.
-
-    >>> blocker("gpu-full"), blocker("a cause that is new")
-    ('full GPU', 'a cause that is new')
-    """
-    return BLOCKERS.get(name, name)
-
-
 def fixed_name(role: str, *, apparent: bool) -> str:
     """What marks of a role are called that have no name of their own; "" for the others.
 

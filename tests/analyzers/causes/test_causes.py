@@ -531,7 +531,7 @@ def test_a_graph_of_one_stream_has_no_hidden_order_and_may_find_the_gpu_full() -
 
 def test_a_launch_waits_for_a_place_in_a_full_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a queue of three: the call at 20 waits until the second beta begins at 40, alpha is launched behind it."""
-    monkeypatch.setattr("analyzers.causes.causes.LAUNCH_QUEUE", 3)
+    monkeypatch.setattr("analyzers.causes.hosts.LAUNCH_QUEUE", 3)
     run, rank = one_rank()
     for k, call in enumerate([(0, 5), (5, 10), (10, 15), (15, 20), (20, 43)]):
         rank.kernel("beta", 7, (8 + 32 * k) * US, (40 + 32 * k) * US, launch=(call[0] * US, call[1] * US))
@@ -542,7 +542,7 @@ def test_a_launch_waits_for_a_place_in_a_full_queue(monkeypatch: pytest.MonkeyPa
     # A host that needs no time waits for the place until 40; alpha is 2 µs on its way.
     assert one.sooner_ns == 8 * US
     assert "next in line: late-launch (a full launch queue)" in one.next_behind
-    monkeypatch.setattr("analyzers.causes.causes.LAUNCH_QUEUE", 4)
+    monkeypatch.setattr("analyzers.causes.hosts.LAUNCH_QUEUE", 4)
     (one,) = missed(run.trace()).values()
     assert "queue" not in one.evidence and one.sooner_ns == 40 * US
 

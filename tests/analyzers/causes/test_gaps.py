@@ -1,13 +1,23 @@
-"""Where one side ran alone although the other still had work to start, by hand."""
+"""Gaps and what waiting for late ranks cost: by hand, and against every nanosecond looked at."""
 
 from __future__ import annotations
 
-import numpy as np
+from pathlib import Path
 
-from analyzers.causes.gaps import find_gaps
-from analyzers.causes.late_peers import PAUSE_NS
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from analyzers.arrays.intervals import subtract, union
+from analyzers.causes import explain, gaps, missed
+from analyzers.causes.evidence import EvidenceWriter
+from analyzers.causes.explain import Explainer
+from analyzers.causes.gaps import MAX_PAUSE_NS, find_gaps, waited_in_vain
+from analyzers.load import load
 from analyzers.overlap.pairing import Pairing
 from analyzers.trace.tables import Trace
+from analyzers.verdict.check import check_overlap
 from tests.support.builder import one_rank
 
 
@@ -19,27 +29,30 @@ def trace_of(*ops: tuple[str, int, int, int]) -> Trace:
     return run.trace()
 
 
-def gaps(*ops: tuple[str, int, int, int], shift: int = 0) -> list[tuple[str, int, int, int, int]]:
+def gaps_of(*ops: tuple[str, int, int, int], shift: int = 0) -> list[tuple[str, int, int, int, int]]:
     """(side, start, end, alone, waited) of each gap; names begin with their side and end with their instance."""
     trace = trace_of(*((name, start + shift, end + shift, wait) for name, start, end, wait in ops))
     side = [np.array([int(name[-1]) if name[0] == which else -1 for name, *_ in ops]) for which in "ab"]
     pairing = Pairing("step", side[0], side[1], np.zeros(3, np.int64), ("0", "1", "2"))
     rows = np.flatnonzero(side[0] >= 0), np.flatnonzero(side[1] >= 0)
 
-    def found(at_once: int | None) -> list[tuple[str, int, int, int, int]]:
+    def found(at_once: int) -> list[tuple[str, int, int, int, int]]:
         every = []
-        for one in find_gaps(trace, *rows, pairing, at_once):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(gaps, "OPS_AT_ONCE", at_once)
+            lots = [*find_gaps(trace, *rows, pairing)]
+        for one in lots:
             alone = one.alone(one.start_ns, one.end_ns)
             columns = (one.side, one.start_ns - shift, one.end_ns - shift, alone, one.peer_ns)
             every += [("ab"[row[0]], *row[1:]) for row in zip(*(column.tolist() for column in columns), strict=True)]
         return every
 
-    assert sorted(found(1)) == sorted(found(3)) == sorted(found(None)), "few at a time"
-    return found(None)
+    assert sorted(found(1)) == sorted(found(3)) == sorted(found(100)), "few at a time"
+    return found(100)
 
 
 def test_a_gap_runs_from_the_last_end_or_the_beginning_to_the_next_start() -> None:
-    assert gaps(("a0", 0, 30, 0), ("a0", 50, 60, 0), ("b0", 10, 20, 0), ("b0", 40, 80, 0)) == [
+    assert gaps_of(("a0", 0, 30, 0), ("a0", 50, 60, 0), ("b0", 10, 20, 0), ("b0", 40, 80, 0)) == [
         ("a", 30, 50, 10, 0),  # b runs from 40 to 50
         ("b", 0, 10, 10, 0),
         ("b", 20, 40, 10, 0),  # a runs from 20 to 30
@@ -47,17 +60,17 @@ def test_a_gap_runs_from_the_last_end_or_the_beginning_to_the_next_start() -> No
 
 
 def test_overlapping_ops_of_one_side_leave_no_gap_between_them() -> None:
-    assert gaps(("a0", 0, 30, 0), ("a0", 20, 60, 0), ("b0", 0, 70, 0)) == []
+    assert gaps_of(("a0", 0, 30, 0), ("a0", 20, 60, 0), ("b0", 0, 70, 0)) == []
 
 
 def test_an_instance_with_one_side_has_no_gaps_and_instances_stay_apart() -> None:
     ops = (("a0", 0, 10, 0), ("b0", 20, 30, 0), ("a1", 5, 15, 0), ("a2", 40, 50, 0), ("b2", 45, 60, 0))
-    assert gaps(*ops) == [("b", 0, 20, 10, 0), ("b", 40, 45, 5, 0)]
+    assert gaps_of(*ops) == [("b", 0, 20, 10, 0), ("b", 40, 45, 5, 0)]
 
 
 def test_a_wait_counts_apart_and_ends_the_gap_where_its_op_begins() -> None:
     # b spins from 20 to 50, a runs from 0 to 40 and again from 60.
-    assert gaps(("a0", 0, 40, 0), ("a0", 60, 70, 0), ("b0", 20, 55, 30)) == [
+    assert gaps_of(("a0", 0, 40, 0), ("a0", 60, 70, 0), ("b0", 20, 55, 30)) == [
         ("a", 40, 60, 5, 0),  # b waits until 50, which hides nothing, then runs until 55
         ("b", 0, 20, 20, 5),  # a runs alone until 20; on time b would have run from 20 to 25
     ]
@@ -66,35 +79,35 @@ def test_a_wait_counts_apart_and_ends_the_gap_where_its_op_begins() -> None:
 def test_a_wait_counts_for_as_long_as_it_cost_overlap() -> None:
     # b waits from 10 to 40 and from 50 to 55, runs from 40 to 50 and from 55 to 60: on time it would run from 10 to 25.
     ops = ("b0", 10, 50, 30), ("b0", 50, 60, 5)
-    assert gaps(("a0", 0, 30, 0), *ops) == [("b", 0, 10, 10, 15)]
-    assert gaps(("a0", 0, 20, 0), *ops) == [("b", 0, 10, 10, 10)], "a runs for 10 of those 15"
-    assert gaps(("a0", 0, 45, 0), *ops) == [("b", 0, 10, 10, 10)], "5 it overlaps now"
-    assert gaps(("a0", 0, 100, 0), *ops) == [("b", 0, 10, 10, 0)], "all it overlaps now"
-    assert gaps(("a0", 0, 5, 0), ("a0", 30, 45, 0), *ops) == [("b", 0, 10, 5, 0)], "on time it would be done by 30"
+    assert gaps_of(("a0", 0, 30, 0), *ops) == [("b", 0, 10, 10, 15)]
+    assert gaps_of(("a0", 0, 20, 0), *ops) == [("b", 0, 10, 10, 10)], "a runs for 10 of those 15"
+    assert gaps_of(("a0", 0, 45, 0), *ops) == [("b", 0, 10, 10, 10)], "5 it overlaps now"
+    assert gaps_of(("a0", 0, 100, 0), *ops) == [("b", 0, 10, 10, 0)], "all it overlaps now"
+    assert gaps_of(("a0", 0, 5, 0), ("a0", 30, 45, 0), *ops) == [("b", 0, 10, 5, 0)], "on time it would be done by 30"
 
 
 def test_ops_that_follow_at_once_would_be_on_time_together() -> None:
-    after, later = 50 + PAUSE_NS, 51 + PAUSE_NS
+    after, later = 50 + MAX_PAUSE_NS, 51 + MAX_PAUSE_NS
     # On time the first would run from 10 to 20, of which a runs all; what follows at once from 20 on, too.
-    assert gaps(("a0", 0, 40, 0), ("b0", 10, 50, 30), ("b0", after, after + 8, 0)) == [("b", 0, 10, 10, 18)]
-    assert gaps(("a0", 0, 40, 0), ("b0", 10, 50, 30), ("b0", later, later + 8, 0)) == [("b", 0, 10, 10, 10)]
+    assert gaps_of(("a0", 0, 40, 0), ("b0", 10, 50, 30), ("b0", after, after + 8, 0)) == [("b", 0, 10, 10, 18)]
+    assert gaps_of(("a0", 0, 40, 0), ("b0", 10, 50, 30), ("b0", later, later + 8, 0)) == [("b", 0, 10, 10, 10)]
 
 
 def test_where_the_other_side_never_runs_there_is_no_gap() -> None:
     # a pauses from 30 to 50 and from 60 to 80; b ends at 30, and begins again at 80.
     ops = (("a0", 0, 30, 0), ("a0", 50, 60, 0), ("a0", 80, 90, 0), ("b0", 0, 30, 0), ("b0", 80, 90, 0))
-    assert gaps(*ops) == [("b", 30, 80, 10, 0)]
+    assert gaps_of(*ops) == [("b", 30, 80, 10, 0)]
 
 
 def test_an_op_that_only_waits_or_takes_no_time_is_no_work_to_start() -> None:
-    assert gaps(("a0", 0, 100, 0), ("b0", 10, 10, 0), ("b0", 20, 30, 10), ("b0", 0, 5, 0)) == []
+    assert gaps_of(("a0", 0, 100, 0), ("b0", 10, 10, 0), ("b0", 20, 30, 10), ("b0", 0, 5, 0)) == []
 
 
 def test_times_far_from_zero_and_many_instances_overflow_nothing() -> None:
     ops = [(f"{side}{k}", 1000 * k + at, 1000 * k + at + 10, 0) for k in range(3) for side, at in (("a", 0), ("b", 20))]
-    here = gaps(*ops)
+    here = gaps_of(*ops)
     assert here == [("b", 1000 * k, 1000 * k + 20, 10, 0) for k in range(3)]
-    assert gaps(*ops, shift=2**61) == here
+    assert gaps_of(*ops, shift=2**61) == here
     wide = [
         ("a0", 0, 2**60, 0),
         ("b0", 2**60, 2**60 + 1, 0),
@@ -103,13 +116,123 @@ def test_times_far_from_zero_and_many_instances_overflow_nothing() -> None:
         ("a2", 3, 4, 0),
         ("b2", 4, 9, 0),
     ]
-    assert gaps(*wide) == [("b", 0, 2**60, 2**60, 0), ("b", 0, 5, 1, 0), ("b", 3, 4, 1, 0)]
+    assert gaps_of(*wide) == [("b", 0, 2**60, 2**60, 0), ("b", 0, 5, 1, 0), ("b", 3, 4, 1, 0)]
 
 
 def test_trivial_ops_end_no_gap_and_fill_none() -> None:
     # a runs from 0 to 300. b's op of 1 at 100 is under a hundredth of the one of 150, and under a twentieth of all.
     a, b = ("a0", 0, 300, 0), ("b0", 250, 400, 0)
-    assert gaps(a, ("b0", 100, 101, 0), b) == [("b", 0, 250, 249, 0)]
-    assert gaps(a, ("b0", 100, 102, 0), b) == [("b", 0, 100, 100, 0), ("b", 102, 250, 148, 0)], "2 of 150"
-    assert gaps(a, *(("b0", 100 + 2 * k, 101 + 2 * k, 0) for k in range(7)), b) == [("b", 0, 250, 243, 0)]
-    assert len(gaps(a, *(("b0", 100 + 2 * k, 101 + 2 * k, 0) for k in range(8)), b)) == 9, "they take 8 of 158"
+    assert gaps_of(a, ("b0", 100, 101, 0), b) == [("b", 0, 250, 249, 0)]
+    assert gaps_of(a, ("b0", 100, 102, 0), b) == [("b", 0, 100, 100, 0), ("b", 102, 250, 148, 0)], "2 of 150"
+    assert gaps_of(a, *(("b0", 100 + 2 * k, 101 + 2 * k, 0) for k in range(7)), b) == [("b", 0, 250, 243, 0)]
+    assert len(gaps_of(a, *(("b0", 100 + 2 * k, 101 + 2 * k, 0) for k in range(8)), b)) == 9, "they take 8 of 158"
+
+
+SPAN = 200
+Ops = list[tuple[int, int, int]]  # (start, end, wait)
+
+ops = st.lists(
+    st.tuples(st.integers(0, 80), st.integers(0, 40), st.integers(0, 50)).map(
+        lambda one: (one[0], one[0] + one[1], min(one[1], one[2]))
+    ),
+    max_size=6,
+)
+
+
+def slowly(mine: Ops, others: Ops) -> set[int]:
+    """The nanoseconds of one instance; times are in thirds of a pause, so that some runs end and some don't."""
+    runs: list[Ops] = []
+    for start, end, wait in sorted(op for op in mine if op[1] > op[0]):
+        if runs and start <= max(before[1] for before in runs[-1]) + 3:
+            runs[-1].append((start, end, wait))
+        else:
+            runs.append([(start, end, wait)])
+    theirs = {t for start, end, wait in others for t in range(start + wait, end)}
+    found: set[int] = set()
+    for run in runs:
+        begin, end = min(op[0] for op in run), max(op[1] for op in run)
+        real = {t for start, end, wait in run for t in range(start + wait, end)}
+        resident = {t for start, end, _ in run for t in range(start, end)}
+        more = len(theirs & set(range(begin, begin + len(real)))) - len(theirs & real)
+        vain = sorted((resident - real) & theirs & set(range(begin, end)))
+        found |= set(vain[: max(more, 0)])
+    return found
+
+
+@given(ops, ops, st.integers(0, 3))
+@example([(10, 90, 60)], [(0, 60, 0)], 0)
+@example([(10, 50, 30), (53, 61, 0)], [(0, 40, 0)], 1)
+@example([(10, 50, 30), (54, 61, 0)], [(0, 40, 0)], 1)
+def test_they_are_what_a_slow_calculation_finds(mine: Ops, others: Ops, instance: int) -> None:
+    unit = MAX_PAUSE_NS // 3  # three of them are within a pause, four are not
+    shift = instance * SPAN * unit
+
+    def real(which: Ops) -> tuple[np.ndarray, np.ndarray]:
+        return (
+            np.array([start + wait for start, _, wait in which], np.int64) * unit + shift,
+            np.array([end for _, end, _ in which], np.int64) * unit + shift,
+        )
+
+    starts = np.array([start for start, _, _ in mine], np.int64) * unit + shift
+    really, resident = union(*real(mine)), union(starts, real(mine)[1])
+    found = waited_in_vain(resident, really, subtract(resident, really), union(*real(others)), SPAN * unit)
+    pieces = zip((found.starts - shift).tolist(), (found.ends - shift).tolist(), strict=True)
+    assert {t for start, end in pieces for t in range(start // unit, end // unit)} == slowly(mine, others)
+
+
+def test_runs_of_two_instances_are_not_one() -> None:
+    # The second alone would, on time, run from 100 to 110. As one run both would be done at 109.
+    really = union(np.array([90, 130]), np.array([99, 140]))
+    resident = union(np.array([90, 100]), np.array([99, 140]))
+    others = union(np.array([100]), np.array([110]))
+    found = waited_in_vain(resident, really, subtract(resident, really), others, 100)
+    assert (found.starts.tolist(), found.ends.tolist()) == ([100], [110])
+
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+@pytest.mark.parametrize("at_once", [1, 8])
+@pytest.mark.parametrize(
+    ("captures", "a", "b"),
+    [
+        ("torch/dpmp_hidden_sync.rank*", "nvtx:DP Embedding", "nvtx:MP Embedding"),
+        ("nsys/dpmp_overlap.2gpu.sqlite", "nvtx:DP Embedding", "nvtx:MP Embedding"),
+        ("nsys/full_gpu.2gpu.sqlite", "nvtx:branch A", "nvtx:branch B"),
+        ("torch/a2a_sync.rank*", "comm", "compute"),
+    ],
+)
+def test_in_lots_all_is_as_at_once(
+    captures: str, a: str, b: str, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = load(sorted(DATA.glob(captures)))
+    whole = check_overlap(trace, a, b)
+    lots = []
+    monkeypatch.setattr(gaps, "OPS_AT_ONCE", at_once)
+    monkeypatch.setattr(explain, "find_gaps", lambda *given: lots.append([*find_gaps(*given)]) or iter(lots[-1]))
+    assert [rank.missed for rank in check_overlap(trace, a, b).ranks] == [rank.missed for rank in whole.ranks]
+    assert any(rank.missed for rank in whole.ranks)
+    assert max(map(len, lots)) > 1
+
+
+@pytest.mark.parametrize("lots", [1, 2])
+def test_of_gaps_held_as_long_that_of_a_is_told_whichever_comes_first(
+    lots: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gaps, "OPS_AT_ONCE", 4 // lots)
+    run, rank = one_rank()
+    for stream, start, end in ((7, 0, 100), (8, 20, 200), (8, 1000, 1100), (7, 1020, 1200)):
+        rank.kernel("k", stream, start, end)
+    # A is idle for the first 20 ns of the second instance, B for those of the first: the other runs alone then.
+    a, b = np.array([0, -1, -1, 1]), np.array([-1, 0, 1, -1])
+    pairing = Pairing("step", a, b, np.zeros(2, np.int64), ("0", "1"))
+    weights, longest = np.zeros((2, missed.AFTER_SYNC + 1), np.int64), dict[int, list[missed.LongGap]]()
+    writer = EvidenceWriter(Explainer(run.trace(), a >= 0, b >= 0, pairing), ("A", "B"))
+    explained = [*writer.explainer.explain(0, 0)]
+    assert len(explained) == lots
+    for one in explained:
+        missed._weigh(writer, one, np.arange(2), weights, longest)
+    assert weights.sum(axis=1).tolist() == [20, 20]
+    ((told, other),) = longest.values()
+    assert (other.gap.idle_side, other.gap.start_ns, other.ns) == (1, 0, 20)
+    assert (told.gap.idle_side, told.gap.start_ns, told.ns) == (0, 1000, 20)

@@ -7,9 +7,9 @@ import pytest
 
 from analyzers.causes import occupancy
 from analyzers.causes.occupancy import (
+    DeviceRoom,
     Limits,
     blocks_per_sm,
-    by_start,
     limits_of,
     no_room,
     occupancy_columns,
@@ -126,13 +126,15 @@ def test_limits_come_from_the_capture_and_are_none_where_it_has_none() -> None:
 def test_ops_by_start_leave_out_none_that_runs(seed: int, lot: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(occupancy, "LOT", lot)
     random = np.random.default_rng(seed)
-    start = random.integers(0, 30, 12)
-    columns = {"start_ns": start, "end_ns": start + random.integers(0, 9, 12)}
-    device_ops = np.flatnonzero(random.random(12) < 0.7)
-    ordered = by_start(columns, device_ops[np.argsort(start[device_ops], kind="stable")])
+    run = Builder()
+    ranks = [run.rank(0), run.rank(1)]
+    start, length, own = random.integers(0, 30, 12), random.integers(0, 9, 12), np.append(True, random.random(11) < 0.7)
+    for at in range(12):
+        ranks[0 if own[at] else 1].kernel("k", at, int(start[at]), int(start[at] + length[at]))
     low, high = sorted(random.integers(-2, 40, 2).tolist())
-    times = {row: (int(columns["start_ns"][row]), int(columns["end_ns"][row])) for row in device_ops.tolist()}
+    times = {row: (int(start[row]), int(start[row] + length[row])) for row in np.flatnonzero(own).tolist()}
     running = {row for row, (begin, end) in times.items() if begin < high and end > low}
-    assert running <= set(ordered.running(low, high).tolist()) <= times.keys()
+    room = DeviceRoom(run.trace(), np.zeros(12, bool))
+    assert running <= set(room.running(0, low, high).tolist()) <= times.keys()
     started = {row for row, (begin, _) in times.items() if low < begin < high}
-    assert set(ordered.started(low, high).tolist()) == started
+    assert set(room.started_beside(0, low, high).tolist()) == started

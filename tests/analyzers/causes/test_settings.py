@@ -19,6 +19,7 @@ from analyzers.verdict.check import check_overlap
 from analyzers.verdict.result import OverlapResult
 from tests.analyzers.causes.test_causes import h200
 from tests.support.builder import Builder, Rank, one_rank
+from tests.support.causes_of import with_one_queue
 
 DATA = Path(__file__).parents[2] / "data" / "settings"
 US = 1000
@@ -121,12 +122,6 @@ def test_each_hardware_queue_is_named_by_its_own_number() -> None:
     assert "hardware queue 5" in found.missed[0].evidence
 
 
-def one_connection(trace: Trace) -> Trace:
-    """The same with CUDA_DEVICE_MAX_CONNECTIONS=1 on record."""
-    settings = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
-    return replace(trace, captures=(replace(trace.captures[0], metadata=settings),))
-
-
 def cause_names(trace: Trace) -> set[str]:
     (rank,) = check_overlap(trace, "kernel:alpha", "kernel:beta").ranks
     return {one.cause for one in rank.missed}
@@ -136,7 +131,7 @@ def test_with_one_connection_no_kernel_waits_for_anothers_end() -> None:
     """B begins at 10 µs, and A, free since 3 µs, only behind B's end: that is not what a shared queue does."""
     of_amd = on_amd(112 * US)
     cuda = replace(of_amd, captures=(replace(of_amd.captures[0], runtime="CUDA"),), streams=of_amd.streams.iloc[:0])
-    assert cause_names(one_connection(cuda)) == {"unknown"}
+    assert cause_names(with_one_queue(cuda)) == {"unknown"}
 
 
 def test_what_a_full_gpu_may_have_held_no_queue_did() -> None:
@@ -175,7 +170,7 @@ def test_a_kernel_that_was_free_hardly_before_another_began_refutes_nothing() ->
     run, rank = in_turn(1)
     rank.kernel("beta", 7, 705 * US, 800 * US, launch=(700 * US, 701 * US))
     rank.kernel("alpha", 8, 703_500, 810 * US, launch=(702 * US, 703 * US))
-    assert "shared-queue" in cause_names(one_connection(run.trace()))
+    assert "shared-queue" in cause_names(with_one_queue(run.trace()))
 
 
 def test_streams_with_queues_of_their_own_share_none() -> None:

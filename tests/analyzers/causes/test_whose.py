@@ -7,11 +7,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analyzers.causes.causes import Explainer
+from analyzers.causes.evidence import EvidenceWriter, ToldGap
+from analyzers.causes.free_to_run import PEER_WAIT, longest_wait
 from analyzers.trace.columns import ints
+from analyzers.trace.tables import Trace
 from tests.analyzers.causes.test_causes import US, A, B, causes, missed
 from tests.support.builder import Builder, one_rank
-from tests.support.causes_of import alone_by_instance, paired
+from tests.support.causes_of import alone_by_instance, explainer
+
+
+def first_gap(trace: Trace) -> ToldGap:
+    """The one gap of a trace, or the first of the only lot."""
+    explains = explainer(trace, A, B)
+    (explained,) = explains.explain(0, 0)
+    return ToldGap(EvidenceWriter(explains, ("A", "B")), explained, 0)
 
 
 def test_each_thread_is_blocked_by_its_own_calls() -> None:
@@ -62,12 +71,10 @@ def test_of_several_waits_the_idle_sides_longest_within_the_gap_is_named_with_wh
     rank.kernel("beta", 11, 0, 190, wait_ns=110)  # of the side that runs
     run.rank(1).kernel("alpha", 8, 0, 190, wait_ns=110)  # another process
     trace = run.trace()
-    pairing = paired(trace, A, B)
     trace = replace(trace, ops=trace.ops.assign(last_rank=np.arange(6) + 20, last_device=np.arange(6) + 30))
-    explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing)
-    (gaps,) = [one.gaps for one in explainer.explain(0, 0)]
-    assert gaps.op.tolist() == [2]
-    assert explainer.waiting_for(gaps, 0) == (1, 21, 31)
+    gap = first_gap(trace)
+    assert (gap.op, longest_wait(gap)) == (2, 1)
+    assert "alpha only waited for rank 21" in PEER_WAIT.finding(gap)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -77,12 +84,11 @@ def test_what_runs_at_an_instant_is_found_in_whatever_order_the_capture_holds_op
     for at in random.permutation(12).tolist():  # three streams, each with room for 30 ns an op
         rank.kernel("alpha" if at % 2 else "beta", 7 + at % 3, 10 * at, 10 * at + int(random.integers(1, 31)))
     trace = run.trace()
-    pairing = paired(trace, A, B)
-    explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing)
+    explains = explainer(trace, A, B)
     start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
     for instant in range(-1, 150, 7):
         running = [row for row in range(12) if start[row] <= instant < end[row]]
-        assert sorted(explainer.running_at(0, instant)) == running
+        assert sorted(explains.room.running_at(0, instant)) == running
 
 
 @pytest.mark.parametrize("wait", [0, 1])
@@ -93,11 +99,9 @@ def test_a_gap_in_which_no_collective_of_the_idle_side_waits_names_none(wait: in
     rank.kernel("beta", 9, 50, 90, wait_ns=wait)  # of the side that runs; for nobody at 0
     rank.kernel("beta", 10, 100, 240, wait_ns=50)  # begins only as the gap ends
     trace = run.trace()
-    pairing = paired(trace, A, B)
-    explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing)
-    (gaps,) = [one.gaps for one in explainer.explain(0, 0)]
-    assert (int(gaps.side[0]), int(gaps.start_ns[0]), int(gaps.end_ns[0])) == (0, 0, 100)
-    assert explainer.waiting_for(gaps, 0) is None
+    gap = first_gap(trace)
+    assert (gap.idle_side, gap.start_ns, gap.end_ns) == (0, 0, 100)
+    assert longest_wait(gap) == -1
 
 
 @pytest.mark.parametrize(
@@ -131,8 +135,7 @@ def test_an_op_that_was_queued_as_its_gap_began_is_not_late_whatever_its_thread_
     rank.kernel("beta", 8, 60 * US, 120 * US, launch=(6 * US, 7 * US), thread=2)
     rank.kernel("alpha", 7, 100 * US, 130 * US, launch=(50 * US, 55 * US))
     trace = run.trace()
-    pairing = paired(trace, A, B)
-    explainer = Explainer(trace, pairing.a >= 0, pairing.b >= 0, pairing)
-    (explained,) = explainer.explain(0, 0)
+    explains = explainer(trace, A, B)
+    (explained,) = explains.explain(0, 0)
     at = explained.gaps.start_ns.tolist().index(70 * US)
     assert not explained.after_sync[at]

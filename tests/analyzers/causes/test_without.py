@@ -1,12 +1,16 @@
-"""What is promised of a cause's removal where the capture does not say what a wait or a call waited for."""
+"""What is promised of a cause's removal: where a wait or call is not on record, and where a launch queue was full."""
 
 from __future__ import annotations
+
+import gzip
+import json
 
 import pytest
 
 from analyzers.overlap.measure import Missed
 from analyzers.verdict.check import check_overlap
 from tests.support.builder import Builder, one_rank
+from tests.support.captures import DATA, one_capture
 
 US = 1000
 
@@ -73,3 +77,21 @@ def test_without_its_python_a_thread_still_blocks_as_long_as_is_known(known: boo
         rank.call("cudaStreamSynchronize", 20 * US, 60 * US)
     rank.kernel("alpha", 8, 112 * US, 150 * US, launch=(100 * US, 105 * US))
     assert late_launch(run).sooner_ns == sooner_us * US
+
+
+def test_a_launch_queue_that_really_filled_is_named() -> None:
+    """1,700 kernels of 36 µs on stream 13, launched faster than they ran, then one on stream 17."""
+    (rank,) = check_overlap(one_capture("torch/full_queue.json.gz"), "stream:17", "stream:13").ranks
+    late = next(one for one in rank.missed if one.cause == "late-launch")
+    events = json.loads(gzip.decompress((DATA / "torch" / "full_queue.json.gz").read_bytes()))["traceEvents"]
+    kernels = {e["args"]["correlation"]: e for e in events if e.get("cat") == "kernel" and e["args"]["stream"] == 13}
+    calls = [e for e in events if e.get("cat") == "cuda_runtime" and e["args"]["correlation"] in kernels]
+    starts = sorted(e["ts"] for e in kernels.values())
+    waited = 0.0
+    for number, call in enumerate(sorted(calls, key=lambda e: float(e["ts"]))):
+        ahead = number - sum(start <= call["ts"] for start in starts)
+        assert ahead <= 1021  # no stream holds more
+        waited += call["dur"] if ahead == 1021 else 0
+    assert waited > 16_000
+    assert f"; {waited / 1000:.1f} ms of it its launch queue was full" in late.evidence
+    assert late.next_cause == "late-launch" and "a full launch queue" in late.next_behind

@@ -248,7 +248,7 @@ def test_no_green_headline_stands_over_a_step_that_got_slower() -> None:
 
 
 def test_different_profilers_are_said_once_and_near_the_first_line() -> None:
-    from analyzers.compare.profilers import different_profilers
+    from analyzers.compare.common import different_profilers
     from traceviz.output.terminal import as_text
     from traceviz.output.views import compare as compared
     from traceviz.output.views import overlap

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 import statistics
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from analyzers.arrays.resampling import LEAST_STEPS
 from analyzers.arrays.types import Ints
-from analyzers.compare.noise import change, fewest, sign_test, spread
+from analyzers.compare.noise import LEAST_RUNS, change, fewest, sign_test, spread, trend
 
 
 def ns(*values: int) -> Ints:
@@ -126,3 +127,52 @@ def test_a_change_that_captures_of_one_program_differ_by_is_no_speedup() -> None
     assert (enough.call, enough.beyond_runs) == ("more", True)
     assert change(steps + 32, steps).beyond_runs, "31 of 1036: 3.0 %"
     assert change(ns(*[0] * 9), ns(*range(1, 10))).beyond_runs, "of nothing it is no share"
+
+
+def test_the_expected_span_is_students_prediction_interval() -> None:
+    before = [100.0, 102.0, 104.0]
+    one = trend([*before, 103.0], more_is_better=True)
+    assert one is not None
+    half = 6.965 * 2 * (4 / 3) ** 0.5  # t of 2 degrees of freedom, s = 2
+    assert (one.low, one.high) == (pytest.approx(102 - half), pytest.approx(102 + half))
+    assert (one.before, one.call) == (3, "steady")
+
+
+def test_nothing_is_expected_that_can_not_be() -> None:
+    one = trend([0.6, 0.95, 0.7, 0.8], more_is_better=True, most=1.0)
+    assert one is not None
+    assert (one.low, one.high) == (0.0, 1.0)  # without limits about -0.7 to 2.2
+
+
+@pytest.mark.parametrize(("newest", "more_is_better", "call"), [
+    (0.5, True, "regression"), (0.5, False, "improvement"), (0.9, True, "improvement"), (0.9, False, "regression"),
+    (0.795, True, "steady"),
+])  # fmt: skip
+def test_which_way_is_worse(newest: float, more_is_better: bool, call: str) -> None:
+    one = trend([0.8, 0.8, 0.8, newest], more_is_better=more_is_better)
+    assert one is not None
+    assert one.call == call
+
+
+def test_too_few_runs_before_call_nothing() -> None:
+    assert trend([], more_is_better=True) is None
+    for count in range(LEAST_RUNS):
+        one = trend([0.8] * count + [0.1], more_is_better=True)
+        assert one is not None
+        assert (one.call, one.low, one.before) == ("too-few", None, count)
+
+
+def test_of_like_runs_one_in_a_hundred_is_called_each_way() -> None:
+    draw = random.Random(1)
+    for count in (3, 6, 20):
+        calls = [
+            trend([draw.gauss(100, 5) for _ in range(count + 1)], more_is_better=True).call  # type: ignore[union-attr]
+            for _ in range(3000)
+        ]
+        assert statistics.fmean(call == "regression" for call in calls) == pytest.approx(0.01, abs=0.006)
+
+
+def test_old_runs_are_forgotten() -> None:
+    one = trend([1.0] * 50 + [0.5] * 20 + [0.5], more_is_better=True)
+    assert one is not None
+    assert (one.call, one.before) == ("steady", 20)

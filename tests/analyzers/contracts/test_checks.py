@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from analyzers.contracts.checks import check_contract
+from analyzers.contracts.order import Order
 from analyzers.contracts.result import ContractResult, RuleResult
 from analyzers.contracts.rules import read_contract
+from analyzers.contracts.sides import sides
+from analyzers.trace.lost import count_lost_work
 from analyzers.trace.narrow import only_steps
 from analyzers.trace.tables import Trace
-from tests.support.builder import Builder, Rank
+from tests.support.builder import Builder, Rank, one_rank
 
 MAIN, SIDE = 7, 9
 BESIDE = {"may_run_beside": ["nvtx:A", "nvtx:B"]}
@@ -395,8 +399,8 @@ def forks(*, waits: bool) -> Trace:
 
 def test_a_missing_wait_between_them_breaks_it() -> None:
     assert ruled(forks(waits=True), no_race_between=["nvtx:A", "nvtx:B"]).outcome == "held"
-    for sides in (["nvtx:A", "nvtx:B"], ["nvtx:B", "nvtx:A"]):
-        result = ruled(forks(waits=False), no_race_between=sides)
+    for pair in (["nvtx:A", "nvtx:B"], ["nvtx:B", "nvtx:A"]):
+        result = ruled(forks(waits=False), no_race_between=pair)
         assert (result.outcome, result.failed) == ("broken", 3)
         assert "does not wait for 'B' on stream 7" in result.findings[0].text
 
@@ -463,3 +467,45 @@ def test_one_broken_rule_breaks_a_contract_and_one_open_leaves_it_open(
 def test_sides_that_share_work_are_an_error_that_names_the_rule() -> None:
     with pytest.raises(Exception, match="rule 'x': 'kernel:A' and 'nvtx:A' pick the same"):
         check_contract(two(), read_contract({"x": {"may_run_beside": ["kernel:A", "nvtx:A"]}}))
+
+
+def test_instances_times_places_on_a_lane_fit_their_type() -> None:
+    run, rank = one_rank()
+    for name, at in (("A", 0), ("B", 100)):
+        rank.range(name, at, at + 5)
+        rank.kernel(name.lower(), 1, at + 10, at + 20, launch=(at + 1, at + 2))
+    trace = run.trace()
+    found = sides(trace, Order(trace), "nvtx:A", "nvtx:B")
+    assert [one.instance.tolist() for one in (found.a, found.b)] == [[0], [0]]
+    assert found.a.instance.dtype == found.b.instance.dtype == np.int64
+
+
+def with_calls(*calls: str) -> Trace:
+    """A on one stream and B on another, launched in one step with some calls between."""
+    run = Builder()
+    rank = run.rank(0)
+    rank.range("step 0", 0, 1_000)
+    launch(rank, "A", MAIN, 10, 100, 200)
+    for number, name in enumerate(calls):
+        rank.call(name, 30 + 10 * number, 35 + 10 * number)
+    launch(rank, "B", SIDE, 500, 600, 700)
+    return count_lost_work(run.trace())
+
+
+@pytest.mark.parametrize(
+    ("call", "outcome", "reason"),
+    [
+        ("cudaGetDevice", "held", ""),
+        ("cudaLaunchKernel", "inconclusive", "launches have no GPU work on record: 1 of 3 of rank 0"),
+        (
+            "",
+            "inconclusive",
+            "the names of CUDA calls are lost (1 of 3 of rank 0), so nothing tells what blocked the host",
+        ),
+    ],
+)
+def test_no_rule_is_held_by_a_capture_that_lost_what_may_break_it(call: str, outcome: str, reason: str) -> None:
+    for rule in ({"own_stream": "nvtx:A"}, {"no_host_sync_in": "step 0"}):
+        result = ruled(with_calls(call), **rule)
+        assert (result.outcome, result.reason) == (outcome, reason)
+    assert ruled(with_calls("cudaDeviceSynchronize", ""), no_host_sync_in="step 0").outcome == "broken", "stays so"

@@ -9,12 +9,12 @@ import pytest
 
 from analyzers.common.errors import TracevizError
 from analyzers.contracts.rules import (
-    Beside,
     HostWaits,
+    MayRunBeside,
     NoHostSync,
     NoRace,
-    OwnStream,
     RealOverlap,
+    RunsOnOwnStream,
     WaitEarly,
     read_contract,
 )
@@ -62,12 +62,12 @@ def test_each_kind_of_rule_is_read(tmp_path: Path) -> None:
     contract = read_contract(path)
     assert contract.path == str(path)
     assert contract.rules == (
-        Beside("lookup beside all-to-all", "nvtx:lookup", "collective:all_to_all"),
-        Beside("some of it", "comm", "compute", "some", "step"),
+        MayRunBeside("lookup beside all-to-all", "nvtx:lookup", "collective:all_to_all"),
+        MayRunBeside("some of it", "comm", "compute", "some", "step"),
         NoHostSync("no sync", "nvtx:forward", ("aten::item", "api:cudaEventSynchronize")),
         WaitEarly("wait early", "nvtx:inputs", "nvtx:MP", last=True, by="nvtx:DP"),
         WaitEarly("wait at all", "nvtx:inputs", "nvtx:DP", last=False),
-        OwnStream("own stream", "comm"),
+        RunsOnOwnStream("own stream", "comm"),
         HostWaits("copies", "memcpy:DtoH"),
         NoRace("no race", "nvtx:a", "nvtx:b"),
         RealOverlap("hides enough", "comm", "compute", 0.625),

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from analyzers.export.parquet import to_parquet
-from analyzers.export.perfetto_write import to_perfetto
+from analyzers.export.perfetto import to_perfetto
 from analyzers.export.sqlite import to_sqlite
 from analyzers.load import load
 from analyzers.trace.narrow import clip

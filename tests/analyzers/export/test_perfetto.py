@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 import traceviz as tv
 from analyzers.export import perfetto_lines
 from analyzers.export.parquet import to_parquet
+from analyzers.export.perfetto import to_perfetto
 from analyzers.export.perfetto_lines import nesting
-from analyzers.export.perfetto_write import to_perfetto
 from analyzers.syncs.report import order_report
 from analyzers.trace.narrow import only_ranks
 from analyzers.trace.schemas import OF_COLLECTIVES, TABLES
@@ -187,10 +187,9 @@ def test_lines_are_those_written_one_by_one(rows: list[tuple[int, int, int, str,
             expected += f',\n{{"ph":"X","cat":"c","name":"{word[row]}","pid":{some[row]},"tid":{other[row]},'
             expected += f'"ts":{sign}{size // 1000}.{size % 1000:03d},"dur":{size // 1000}.{size % 1000:03d},'
             expected += f'"id":{some[row]},"args":{{' + ",".join(f'"{name}":{texts[name]}' for name in kept) + "}}"
-        for limits in ({"ROWS": 3}, {"ROWS": 5, "FEW": 0}, {"ROWS": 30, "PAIRS": 4}):
+        for at_once in (3, 30):
             with pytest.MonkeyPatch.context() as patch:
-                for name, limit in limits.items():
-                    patch.setattr(perfetto_lines, name, limit)
+                patch.setattr(perfetto_lines, "ROWS", at_once)
                 assert b"".join(perfetto_lines.lines(events, 0)).decode() == expected
 
 

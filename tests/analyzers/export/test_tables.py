@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import traceviz as tv
 from analyzers.export.parquet import to_parquet
-from analyzers.export.sqlite import Cells, _cells, _insert, to_sqlite
+from analyzers.export.sqlite import _cells, to_sqlite
 from analyzers.trace.narrow import only_ranks
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
@@ -107,35 +107,6 @@ def test_sqlite_has_every_row_and_value(trace: Trace, database: sqlite3.Connecti
     assert lengths == int((trace.ops["end_ns"] - trace.ops["start_ns"]).sum())
 
 
-@pytest.mark.parametrize("size", [1, 2, 199, 200, 400, 1001])
-def test_rows_of_many_a_statement_are_those_written_one_by_one(size: int) -> None:
-    columns: list[list[Any]] = [
-        [7] * size,
-        [-1 << 63] * size,
-        [None] * size,
-        [*[1] * (size - 1), 2],
-        [None, *range(size - 1)],
-        ["it's"] * size,
-        [*["", *["x\0y"] * size][:size]],
-        [0.5] * size,
-        [1.0] * size,
-    ]
-    rows = []
-    for write in ("one by one", "many"):
-        with closing(sqlite3.connect(":memory:")) as connection:
-            names = ", ".join(f"c{i}" for i in range(len(columns)))  # without a type they keep what they are given
-            connection.execute(f"create table t (id integer primary key, {names})")
-            if write == "many":
-                _insert(connection, "t", 5, size, [Cells("?", column) for column in columns])
-            else:
-                every = zip(range(5, 5 + size), *columns, strict=True)
-                connection.executemany(f"insert into t values ({', '.join('?' * (1 + len(columns)))})", every)
-            kinds = ", ".join(f"typeof(c{i})" for i in range(len(columns)))
-            rows.append(connection.execute(f"select *, {kinds} from t").fetchall())
-    assert rows[0] == rows[1]
-    assert len(rows[0]) == size
-
-
 @given(
     numbers=st.lists(st.sampled_from([-1, 0, 7, -1 << 63, (1 << 63) - 1]), min_size=1),
     texts=st.lists(st.sampled_from([None, "", "it's", "x\0y", "7"]), min_size=1),
@@ -157,7 +128,7 @@ def test_what_is_not_known_is_null_and_all_else_as_it_is(
     told = [_cells(values, minus_one=minus_one) for values in columns.values()]
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute(f"create table t (id integer primary key, {', '.join(columns)})")
-        _insert(connection, "t", 0, size, told)
+        connection.executemany(f"insert into t values (?{', ?' * len(columns)})", zip(range(size), *told, strict=True))
         written = connection.execute(f"select {', '.join(columns)} from t order by id").fetchall()
     for row, found in enumerate(written):
         long, short, flag, text, share, mixed = (values[row] for values in columns.values())

@@ -17,7 +17,7 @@ from analyzers import info, load, streams
 from analyzers.collectives import report as collectives
 from analyzers.common.errors import TracevizError
 from analyzers.compare.compare import compare
-from analyzers.compare.step_times import typical_step
+from analyzers.compare.steps import typical_step
 from analyzers.readers.inputs import Input
 from analyzers.readers.reading import Reading
 from analyzers.scale import answers, parts

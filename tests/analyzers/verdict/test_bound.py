@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from analyzers.compare.step_times import step_times_of
+from analyzers.compare.steps import step_times_of
 from analyzers.load import load
 from analyzers.overlap.instances import Instances
 from analyzers.overlap.measure import RankOverlap, Side

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analyzers.common.wording import Times, ranks_in_words
+from analyzers.compare.common import DIFFERENT_PROFILERS
 from analyzers.compare.gain import PairGain
-from analyzers.compare.noise import EQUAL, LESS, MORE, NOISE, RUNS_APART, TOO_FEW, Change, Spread
-from analyzers.compare.profilers import DIFFERENT_PROFILERS
+from analyzers.compare.noise import EQUAL, LESS, MORE, NOISE, RUNS_APART, TOO_FEW, FigureChange, Spread
 from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
 from analyzers.compare.steps import FIGURES
 from analyzers.contention.growth import Growth
@@ -102,7 +102,7 @@ def _gained(result: Comparison, run: ComparedRun) -> list[Block]:
     return [*found, Paragraph(f"{most}.", f"Most changed in {run.label}")] if most else found
 
 
-def _moved(name: str, change: Change) -> str:
+def _moved(name: str, change: FigureChange) -> str:
     by = percent(change.ratio, signed=True) if change.ratio is not None else _signed(change)
     return f"{name} {from_to(change.before_ns, change.after_ns)} ({by})"
 
@@ -126,12 +126,12 @@ def _most_changed(result: Comparison, run: ComparedRun) -> str:
     return f"{name} is {'gone' if region.after is None else 'new'}"
 
 
-def _size(change: Change) -> float:
+def _size(change: FigureChange) -> float:
     """How large a change beyond noise is against what it was before; 0 of another."""
     return max(abs(change.delta_ns), 1) / max(change.before_ns, 1) if change.call in (MORE, LESS) else 0.0
 
 
-def _all_changes(run: ComparedRun) -> list[Change]:
+def _all_changes(run: ComparedRun) -> list[FigureChange]:
     found = [*run.changes.values(), *(one for lane in run.lanes for one in lane.changes.values())]
     return found + [region.change for region in run.regions if region.change]
 
@@ -232,11 +232,11 @@ def _named(result: Comparison, name: str) -> str:
     return FIGURES[name] + more.get(name, "")
 
 
-def _cell(spread: Spread, change: Change | None) -> str:
+def _cell(spread: Spread, change: FigureChange | None) -> str:
     return Times("{} {unit}" + (f" ({_signed(change)})" if change else ""), spread.median_ns)
 
 
-def _signed(change: Change) -> str:
+def _signed(change: FigureChange) -> str:
     if change.call == EQUAL:
         return "="
     ratio = change.ratio

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from analyzers.causes.own_work import OwnWork
 from analyzers.causes.table import CAUSES
-from analyzers.compare.profilers import DIFFERENT_PROFILERS
-from analyzers.lateness.own_work import OwnWork
+from analyzers.compare.common import DIFFERENT_PROFILERS
 from analyzers.overlap.job import LastArrival
 from analyzers.overlap.measure import Missed, RankOverlap
 from analyzers.overlap.peers import DeviceTime

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.lateness.own_work import OwnWork, host_gaps, own_work
+from analyzers.causes.own_work import OwnWork, host_gaps, own_work
 from analyzers.load import load
 from analyzers.replay.changes import Level
 from analyzers.replay.engine import run as replayed

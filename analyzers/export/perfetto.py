@@ -1,26 +1,42 @@
-"""A trace's tables as events of a Chrome trace.
+"""Write a trace and its findings as a Chrome trace, for Perfetto and chrome://tracing.
 
 Each event's args are the columns of its row by their names (`analyzers.trace.schemas`), those at their
 default left out. Categories are Kineto's, so that tools which know those find their way.
+
+All times are on the trace's one clock. What no event can say (captures, clocks) stands under the key
+"traceviz" at the head of the file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
+from isal import igzip
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
+from analyzers.collectives.report import collectives_of
+from analyzers.common.errors import TracevizError
+from analyzers.common.writing import refuse_existing, replacing
 from analyzers.counters.vocabulary import COUNTERS, steps_of
-from analyzers.export.perfetto_lines import Events, Tracks
+from analyzers.export.perfetto_findings import collective_events, finding_events, findings_process, rank_title
+from analyzers.export.perfetto_lines import Events, Tracks, lines, text
 from analyzers.export.run import RunAsFiles, with_launches_from
+from analyzers.trace.about import about
 from analyzers.trace.columns import ints
+from analyzers.trace.freed_memory import freed_memory_kept
+from analyzers.trace.narrow import Narrowing
+from analyzers.trace.run import ALL, PartitionedRun, as_run
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
+from analyzers.verdict.with_order import check_with_order
 
 # Table -> the category of its events, or that of each value of `kind`.
 CATEGORIES: Mapping[str, str | Mapping[str, str]] = {
@@ -52,19 +68,16 @@ def process_tracks(files: RunAsFiles, tracks: Tracks) -> None:
         host_process(files.trace, tracks, process)
 
 
-def findings_process(trace: Trace, tracks: Tracks, process: int, device: int) -> int:
-    """The pid of what was found about one device of a process."""
-    return tracks.process(("findings", process, device), f"{_rank(trace, process)}: findings, GPU {device}")
-
-
 def gpu_process(trace: Trace, tracks: Tracks, process: int, device: int) -> int:
     """The pid of one device's streams."""
-    return tracks.process(("gpu", process, device), f"{_rank(trace, process)}: GPU {device}")
+    return tracks.process(("gpu", process, device), f"{rank_title(trace, process)}: GPU {device}")
 
 
 def host_process(trace: Trace, tracks: Tracks, process: int) -> int:
     """The pid of a process's threads."""
-    return tracks.process(("host", process), f"{_rank(trace, process)}: host, process {trace.processes[process].pid}")
+    return tracks.process(
+        ("host", process), f"{rank_title(trace, process)}: host, process {trace.processes[process].pid}"
+    )
 
 
 def table_events(files: RunAsFiles, tracks: Tracks) -> Iterator[Events]:
@@ -149,11 +162,6 @@ def _by_rank(trace: Trace) -> list[int]:
     return sorted(range(len(trace.processes)), key=lambda process: (trace.processes[process].rank, process))
 
 
-def _rank(trace: Trace, process: int) -> str:
-    rank = trace.processes[process].rank
-    return f"rank {rank}" if rank >= 0 else f"process {trace.processes[process].pid}"
-
-
 def _stream_namer(trace: Trace, tracks: Tracks, *, several: bool) -> Callable[[int, int, int, int], tuple[int, str]]:
     """What tells the group and name of a lane's track; contexts are named where a device has `several`."""
 
@@ -229,3 +237,59 @@ def _flow(phase: str, trace: Trace, placed: Placed, begin: int) -> Iterator[Even
         else:
             start = ints(trace.ops, "start_ns")[rows]
             yield Events("f", FLOW, FLOW, placed[0][rows], placed[1][rows], start, head={**head, "bp": "e"})
+
+
+SCHEMA = "traceviz.perfetto/1"
+
+
+def to_perfetto(
+    run: Trace | PartitionedRun,
+    path: str | Path,
+    a: str = "comm",
+    b: str = "compute",
+    *,
+    narrowing: Narrowing = ALL,
+    overwrite: bool = False,
+) -> Path:
+    """Write a Chrome trace; gzipped where the name ends in .gz.
+
+    Parameters
+    ----------
+    a, b : the pair whose overlap and causes become tracks, as `check_overlap` takes them.
+    narrowing : the part of the run that is written.
+    overwrite : replace a file that is there.
+
+    Raises
+    ------
+    TracevizError : there is no GPU work, the file is there already or can't be written; as `check_overlap` for a and b.
+    """
+    path = Path(path)
+    refuse_existing(path, overwrite=overwrite)
+    run = as_run(run)
+    if not len(run.trace.ops):
+        raise TracevizError("There is no GPU work to write.", path=path)
+    result, order = check_with_order(run, a, b, narrowing=narrowing, missing_only=True)
+    files, tracks = RunAsFiles(run, narrowing), Tracks()
+    process_tracks(files, tracks)
+    found = chain.from_iterable(finding_events(part, tracks, result, order) for part in run.parts(narrowing))
+    alone, zero = files.trace, files.first_ns  # the earliest time becomes 0, for Perfetto draws nothing before
+    collectives = collective_events(alone, tracks, collectives_of(alone)) if alone.matches is not None else iter(())
+    opened = igzip.open if path.name.endswith(".gz") else open
+    with replacing(path) as beside, opened(beside, "wb") as file, freed_memory_kept(run.size):
+        file.write(_head(alone, zero, tracks.metadata.pop(0)))
+        for events in chain(found, collectives, table_events(files, tracks)):
+            for some in lines(events, zero):
+                file.write(some)
+        for event in tracks.metadata:
+            file.write(b",\n" + msgspec.json.encode(event))
+        file.write(b"\n]}\n")
+    return path
+
+
+def _head(trace: Trace, zero: int, first: dict[str, Any]) -> bytes:
+    """All before the events, and the first of them: every other one brings its comma."""
+    description: dict[str, Any] = {"schema": SCHEMA, "zero_ns": zero, **about(trace)}
+    base = None if trace.origin_utc_ns is None else trace.origin_utc_ns + zero
+    known = f'"baseTimeNanoseconds":{base},' if base is not None else ""
+    head = f'{{"traceviz":{text(description)},{known}"displayTimeUnit":"ns","traceEvents":[\n{text(first)}'
+    return head.encode()

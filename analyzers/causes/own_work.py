@@ -28,11 +28,11 @@ from analyzers.trace.regions import launch_span
 from analyzers.trace.steps import STEP, find_steps, step_index
 from analyzers.trace.tables import Trace
 
-LEAST_NS = 100_000  # a shorter gap is no finding
-MOST_LIKE = 8  # gaps before like calls in one step that are looked at, the longest
-OF_STEP = 0.02  # of the median step, from here on a finding
-TIMES = 2.0  # as long as on the other ranks, at least
-GAPS = ["rank", "step", "behind", "of", "where", "ns"]
+MIN_GAP_NS = 100_000  # a shorter gap is no finding
+MAX_ALIKE_GAPS = 8  # gaps before like calls in one step that are looked at, the longest
+MIN_OF_STEP = 0.02  # of the median step, from here on a finding
+MIN_TIMES_OTHERS = 2.0  # as long as on the other ranks, at least
+GAP_COLUMNS = ["rank", "step", "behind", "of", "where", "ns"]
 
 
 class OwnWork(Record, frozen=True):
@@ -74,7 +74,7 @@ class OwnWork(Record, frozen=True):
 
 
 def host_gaps(trace: Trace, of_steps: Collection[int] | None = None) -> pd.DataFrame:
-    """Gaps between the calls of each rank, columns `GAPS`: those of a part's ranks that are long enough to count.
+    """Gaps between the calls of each rank, columns `GAP_COLUMNS`: those of a part's ranks that are long enough.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def host_gaps(trace: Trace, of_steps: Collection[int] | None = None) -> pd.DataF
     launch = ints(whole.ops, "launch")
     process, thread = (ints(whole.api, column) for column in ("process", "thread"))
     launches = np.unique(np.stack([process, thread])[:, launch[launch >= 0]], axis=1)
-    found = [pd.DataFrame({name: [] for name in (*GAPS, "at")})]
+    found = [pd.DataFrame({name: [] for name in (*GAP_COLUMNS, "at")})]
     for number in np.unique(launches[0]).tolist():
         if whole.processes[number].rank in ranks:
             calls = np.flatnonzero((process == number) & np.isin(thread, launches[1][launches[0] == number]))
@@ -92,7 +92,7 @@ def host_gaps(trace: Trace, of_steps: Collection[int] | None = None) -> pd.DataF
     gaps = pd.concat(found[1:] or found, ignore_index=True)
     if of_steps is None and trace.whole is not None and len(trace.ops):  # a window of time
         gaps = gaps[gaps["at"].between(*launch_span(trace))]
-    gaps = gaps[GAPS]
+    gaps = gaps[GAP_COLUMNS]
     if of_steps is not None or find_steps(whole).size:
         counts = gaps["step"] >= 0 if of_steps is None else gaps["step"].isin(list(of_steps))
         gaps = gaps[counts]
@@ -106,7 +106,9 @@ def _made(trace: Trace, process: int) -> pd.DataFrame:
         code, texts = codes(table, "name")
         names.update(texts[one] for one in np.unique(code[ints(table, "process") == process]).tolist())
     rank = trace.processes[process].rank
-    return pd.DataFrame({"rank": rank, "step": -1, "behind": sorted(names), "of": "", "where": "", "ns": 0})[GAPS]
+    return pd.DataFrame({"rank": rank, "step": -1, "behind": sorted(names), "of": "", "where": "", "ns": 0})[
+        GAP_COLUMNS
+    ]
 
 
 def _of_process(trace: Trace, process: int, calls: Ints) -> pd.DataFrame:
@@ -114,7 +116,7 @@ def _of_process(trace: Trace, process: int, calls: Ints) -> pd.DataFrame:
     order = np.argsort(start, kind="stable")
     calls, start, reached = calls[order], start[order], np.maximum.accumulate(end[order])
     gap = np.append(_since_its_step(trace, process, start[:1]), start[1:] - reached[:-1])
-    long = np.flatnonzero(gap >= LEAST_NS)
+    long = np.flatnonzero(gap >= MIN_GAP_NS)
     calls, start, gap = calls[long], start[long], gap[long]
     of, thread = np.full(long.size, process), ints_at(trace.api, "thread", calls)
     code, names = codes(trace.api, "name")
@@ -136,7 +138,7 @@ def _of_process(trace: Trace, process: int, calls: Ints) -> pd.DataFrame:
         }
     )
     whole = table.groupby([name for name in table.columns if name != "ns"], sort=False)["ns"].sum().reset_index()
-    return whole[whole["ns"] >= LEAST_NS]
+    return whole[whole["ns"] >= MIN_GAP_NS]
 
 
 def _cut_at_ranges(trace: Trace, process: int, thread: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
@@ -186,12 +188,12 @@ def own_work(tables: Sequence[pd.DataFrame], step_ns: int, of_steps: int) -> tup
     like = ["step", *place]
     gaps = gaps.sort_values("ns", ascending=False, kind="stable")
     gaps["number"] = gaps.groupby([*like, "rank"]).cumcount()
-    gaps = gaps[gaps["number"] < MOST_LIKE]
+    gaps = gaps[gaps["number"] < MAX_ALIKE_GAPS]
     ns = gaps.pivot(index=[*like, "number"], columns="rank", values="ns").reindex(columns=makes.columns).fillna(0)
     values, ranks = ns.to_numpy(np.float64), ns.columns.to_numpy()
     told = pd.DataFrame(values).where(makes.reindex(ns.index.get_level_values("behind"), fill_value=False).to_numpy())
     others = np.column_stack([told.drop(columns=at).median(axis=1) for at in range(ranks.size)])  # NaN: none makes it
-    rows, at = np.nonzero((values - others >= LEAST_NS) & (values >= TIMES * others))
+    rows, at = np.nonzero((values - others >= MIN_GAP_NS) & (values >= MIN_TIMES_OTHERS * others))
     found = ns.index.to_frame(index=False).take(rows)
     found = found.assign(rank=ranks[at], ns=values[rows, at], others=others[rows, at])
     work = []
@@ -199,6 +201,6 @@ def own_work(tables: Sequence[pd.DataFrame], step_ns: int, of_steps: int) -> tup
         steps = int(here["step"].nunique())
         took, elsewhere = (int(here[column].sum()) // steps for column in ("ns", "others"))
         one = OwnWork(int(str(rank)), str(where), str(behind), str(of), took, elsewhere, steps, of_steps)
-        if one.more_ns * steps >= OF_STEP * step_ns * of_steps and 2 * steps > of_steps:
+        if one.more_ns * steps >= MIN_OF_STEP * step_ns * of_steps and 2 * steps > of_steps:
             work.append(one)
     return tuple(sorted(work, key=lambda one: -one.more_ns))

@@ -1,0 +1,218 @@
+"""What the next op of an idle side waited for: gaps cut into parts, in each of which it waits for one thing.
+
+At each instant at which one side of an instance runs alone, the idle side's next op waits for one thing: what releases
+it last, its launch or the work it was queued behind, on its stream or through events. Work of neither side binds only
+from where it begins; before, what binds that work does (`queues`), which within a CUDA graph may be unseen. A launch
+binds until it returns (or the op starts): its thread is blocked or busy. Once released the op is behind other streams'
+kernels in one hardware queue (`hardware_queues`), finds the GPU full, or is on its way: dispatch
+takes some microseconds, which belong to what released it.
+
+    0 ───────── 20 ──────────── 50 ────────── 60 ────────── 64      a gap of 64 µs; the op starts at its end
+       launch      other side's     work of       on its way
+       returns     op ends          neither ends
+
+50 µs BEHIND_OTHER, 10 + 4 BEHIND_NEITHER: launched at once, it would have started no sooner. Had its launch returned at
+62 only, all 64 µs were NOT_LAUNCHED. Which cause has which part stands in `table`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.types import Ids, Ints, Mask
+from analyzers.causes.gaps import Gaps, find_gaps
+from analyzers.causes.hardware_queues import QueueOrder, queue_order
+from analyzers.causes.hosts import DISPATCH_NS, HostThreads, Spans
+from analyzers.causes.occupancy import DeviceRoom, RoomPieces
+from analyzers.causes.queues import LAUNCH, LaunchBounds, PredecessorIndex
+from analyzers.ordering.ordering import Ordering
+from analyzers.overlap.pairing import Pairing, in_both
+from analyzers.trace.by_start import ops_by_start, those
+from analyzers.trace.columns import ints, ints_at, stored
+from analyzers.trace.ranks import ops_of_devices
+from analyzers.trace.tables import Trace
+
+# What an op waits for in a part of its gap.
+PEER_WAITS, HOST_BLOCKED, NOT_LAUNCHED, BEHIND_OTHER, BEHIND_NEITHER, BEHIND_UNSEEN, NO_ROOM, IN_QUEUE, FREE = range(9)
+
+
+class Parts(msgspec.Struct, frozen=True):
+    """Parts of gaps, which together are all of each gap's time alone, and `peer_ns`.
+
+    gap : which gap each is of; state : what its op waits for, PEER_WAITS to FREE; ns : how long the other side runs.
+    low_ns, high_ns : from when to when; ns may be less, where the other side pauses.
+    same_stream : whether the gap's op shares its stream with the other side's op that it was queued behind.
+    early : whether it began before that op's end, too, which its launch provides for.
+    copies_itself : whether the launch of the gap's op blocks until the op is done.
+    """
+
+    gap: Ids
+    state: Ids
+    low_ns: Ints
+    high_ns: Ints
+    ns: Ints
+    same_stream: Mask
+    early: Mask
+    copies_itself: Mask
+
+
+_NO_PARTS = Parts(*np.empty((2, 0), np.int8), *np.empty((3, 0), np.int64), *np.empty((3, 0), bool))
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """Gaps of one rank's device, cut into parts by what their ops waited for.
+
+    `after_sync` marks gaps whose late launch follows a host sync after which the thread never regained its lead.
+    """
+
+    gaps: Gaps
+    releases: LaunchBounds
+    parts: Parts
+    after_sync: Mask
+
+    def only(self, gap: int) -> Explained:
+        """One gap, without its parts: words of it rest on no more, and all gaps take much room."""
+        return Explained(self.gaps.only(gap), self.releases.only(gap), _NO_PARTS, self.after_sync[[gap]])
+
+
+class Explainer:
+    """Explains gaps of one trace; holds what is worked out once for all ranks."""
+
+    def __init__(self, trace: Trace, a: Mask, b: Mask, pairing: Pairing) -> None:
+        """Prepare.
+
+        Parameters
+        ----------
+        a, b : masks over `trace.ops`.
+        """
+        self.trace, self.a, self.b, self.pairing = trace, a, b, pairing
+        self.ordering = trace.once(Ordering)
+        self.hosts = HostThreads(trace, self.ordering)
+        self.queues = PredecessorIndex(trace, self.ordering, (a, b), self.hosts.launched_ns())
+        self.room = DeviceRoom(trace, self.queues.nodes.hidden)
+        self.queue_order = self._queue_order()
+
+    def instances_of(self, rank: int, device: int) -> Ints:
+        """The numbers here of the instances that `RankOverlap.instances` of that device lists, in their order.
+
+        Where processes were looked at one by one, each counted its own from 0: those there are other numbers.
+        """
+        own = ops_of_devices(self.trace).get((rank, device), np.empty(0, np.int64))
+        return in_both(self.pairing, own[self.a[own]], own[self.b[own]])
+
+    def explain(self, rank: int, device: int) -> Iterator[Explained]:
+        """Explain all gaps of one rank's device, those of some instances at a time."""
+        in_order = ops_by_start(self.trace).get((rank, device), np.empty(0, np.int64))
+        for gaps in find_gaps(self.trace, those(in_order, self.a), those(in_order, self.b), self.pairing):
+            if gaps.size:
+                releases = self.queues.releases(gaps.op, gaps.side)
+                yield Explained(gaps, releases, self._parts(gaps, releases), self._after_sync(gaps, releases))
+
+    def _queue_order(self) -> QueueOrder:
+        """Which ops a hardware queue held that several streams share."""
+        process, devices = stored(self.trace.ops, "process"), {}
+        for (_, device), rows in ops_of_devices(self.trace).items():
+            for (number,), own in rows_by_key(process[rows]).items():  # mostly one
+                devices[number, device] = rows if own.size == rows.size else rows[own]
+        released = self.queues.last_released_ns()
+        return queue_order(
+            self.trace,
+            dict(sorted(devices.items())),
+            (self.hosts.launch_start_ns, self.hosts.launch_end_ns),
+            released,
+            lambda ops: self._otherwise_held(ops, released[ops]),
+        )
+
+    def _otherwise_held(self, ops: Ints, released_ns: Ints) -> Mask:
+        """Which ops a wait that is not on record may have held since their release, or a full GPU."""
+        held = self.ordering.after_unrecorded_wait(ops) | self.queues.nodes.hidden[ops]
+        of_device = rows_by_key(*(ints_at(self.trace.ops, name, ops) for name in ("process", "device")))
+        for at in of_device.values():
+            start = ints(self.trace.ops, "start_ns")[ops[at]]
+            pieces = self.room.of_ops(ops[at], released_ns[at], start)
+            held[at[pieces.row[pieces.full]]] = True
+        return held
+
+    def _parts(self, gaps: Gaps, releases: LaunchBounds) -> Parts:
+        bound = np.clip(releases.released_ns.max(axis=0), gaps.start_ns, gaps.end_ns)
+        held_until = np.clip(releases.held_until_ns, gaps.start_ns, bound)
+        is_late, is_unseen = releases.late >= 0, releases.unseen >= 0
+        late, behind, unseen = (np.flatnonzero(each) for each in (is_late, ~is_late & ~is_unseen, is_unseen))
+        of_late, low, high = self.hosts.blocked_spans(releases.late[late], gaps.start_ns[late], held_until[late])
+        blocked = late[of_late], low, high
+        let_go, everything = np.clip(self.queue_order.until_ns[gaps.op], bound, gaps.end_ns), np.arange(gaps.size)
+        misses = gaps.alone(let_go, gaps.end_ns) > 0  # else it does not matter whether there was room
+        free = self.room.of_ops(gaps.op, np.where(misses, let_go, gaps.end_ns), gaps.end_ns)
+        # A full GPU explains no time that an unrecorded wait explains as well.
+        free = replace(free, full=free.full & ~self.ordering.after_unrecorded_wait(gaps.op)[free.row])
+        spans = [
+            (HOST_BLOCKED, blocked),
+            (NOT_LAUNCHED, _between(late, gaps.start_ns, held_until, blocked)),
+            (BEHIND_OTHER, (behind, gaps.start_ns[behind], held_until[behind])),
+            (BEHIND_UNSEEN, (unseen, gaps.start_ns[unseen], held_until[unseen])),
+            (BEHIND_NEITHER, (everything, held_until, bound)),
+            (IN_QUEUE, (everything, bound, let_go)),
+        ]
+        states = self._states_of_free(gaps, releases, let_go, free)
+        peer, low, high = gaps.peer_spans()
+        found = [
+            (peer.astype(np.int32), np.full(peer.size, PEER_WAITS, np.int8), low, high, high - low),
+            *(_beside(gaps, np.int8(state), *span) for state, span in spans),
+            _beside(gaps, states, free.row, free.low_ns, free.high_ns),
+        ]
+        gap, state, low, high, ns = (np.concatenate(column) for column in zip(*found, strict=True))
+        copies_itself = self.hosts.copies_itself[gaps.op[gap]]
+        return Parts(gap, state, low, high, ns, releases.same_stream[gap], releases.early[gap], copies_itself)
+
+    def _states_of_free(self, gaps: Gaps, releases: LaunchBounds, bound: Ints, free: RoomPieces) -> Ids:
+        """What each piece from the release on is: no room, the way from what released the op to its start, or free.
+
+        Parameters
+        ----------
+        bound : when ops were released, by a shared hardware queue, too.
+        """
+        gap = free.row
+        at_release = free.low_ns == bound[gap]
+        no_longer_than_dispatch = (free.high_ns - free.low_ns <= DISPATCH_NS) & ~free.full
+        # After a release before the gap what kept the op is not in the capture.
+        on_its_way = no_longer_than_dispatch & at_release & (bound > gaps.start_ns)[gap]
+        last_work = releases.released_ns[1:].max(axis=0)
+        released_by_launch = (releases.released_ns[LAUNCH] >= last_work)[gap]
+        released_by_holder = (releases.held_until_ns >= last_work)[gap]
+        no_room = (free.full | (no_longer_than_dispatch & ~at_release)) & ~self.queues.nodes.hidden[gaps.op[gap]]
+        released_by_queue = (bound > releases.released_ns.max(axis=0))[gap] & (bound > gaps.start_ns)[gap]
+        return np.select(
+            [no_room, ~on_its_way, released_by_queue, released_by_launch, released_by_holder],
+            [NO_ROOM, FREE, IN_QUEUE, NOT_LAUNCHED, BEHIND_OTHER],
+            BEHIND_NEITHER,
+        ).astype(np.int8)
+
+    def _after_sync(self, gaps: Gaps, releases: LaunchBounds) -> Mask:
+        """Gaps that end with a late launch since whose thread's last blocking call it never got ahead of the GPU."""
+        marked = np.zeros(gaps.size, dtype=bool)
+        late = np.flatnonzero((releases.late >= 0) & (releases.held_until_ns > gaps.start_ns))
+        marked[late] = self.hosts.never_ahead_since_sync(releases.late[late])
+        return marked
+
+
+def _between(rows: Ints, start: Ints, end: Ints, taken: Spans) -> Spans:
+    """What is left of each gap's [start, end) between the spans taken of it; `rows` and `taken` are by gap."""
+    gap, low, high = taken
+    first, last = np.append(rows, gap), np.append(gap, rows)
+    lows, highs = np.append(start[rows], high), np.append(low, end[rows])
+    order, other = np.lexsort((lows, first)), np.lexsort((highs, last))
+    return first[order], lows[order], highs[other]
+
+
+def _beside(gaps: Gaps, state: Ids | np.int8, gap: Ints, low: Ints, high: Ints) -> tuple[Ids, ...]:
+    """Spans in which an op waits for what `state` says, as (gap, state, from, to, ns): those the other side runs in."""
+    rows = np.flatnonzero(high > low)
+    gap, low, high, state = gap[rows], low[rows], high[rows], np.broadcast_to(state, high.shape)[rows]
+    ns = gaps.alone(low, high, gap)
+    rows = np.flatnonzero(ns > 0)
+    return gap[rows].astype(np.int32), state[rows], low[rows], high[rows], ns[rows]
