@@ -14,6 +14,7 @@ its ranks are there.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -46,6 +47,11 @@ class Lists(msgspec.Struct, frozen=True):
 
     def __getitem__(self, task: int) -> Ints:
         return self.items[self.first[task] : self.first[task + 1]]
+
+    def as_tuples(self) -> list[tuple[int, ...]]:
+        """The same in plain Python."""
+        first, items = self.first.tolist(), self.items.tolist()
+        return [tuple(items[low:high]) if low < high else () for low, high in pairwise(first)]
 
     @property
     def owner(self) -> Ints:

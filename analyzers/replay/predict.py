@@ -23,10 +23,9 @@ from analyzers.matching.peers import ranks_given, ranks_known, waits_seen
 from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.per_step import median_row
 from analyzers.replay.changes import Change, combined, step_of_calls
-from analyzers.replay.engine import Layout, Times, run
+from analyzers.replay.engine import Program, Times
 from analyzers.replay.fewer import Stretch, cut, stretch_of
 from analyzers.replay.freed import freed, origins, shifted, waits_for_less
-from analyzers.replay.loop import loop_for
 from analyzers.replay.model import Tasks
 from analyzers.replay.outcomes import Outcome, Runs
 from analyzers.replay.pace import Pace, pace
@@ -79,9 +78,8 @@ class Replayed:
     """A capture with its tasks, run again as it was.
 
     All of it is run; of a part of a trace, only that part's ranks and steps count, and overlap of its ops.
-    `many_changes`: whether it will be run with a dozen of changes, some 50 times: that pays for a quicker loop sooner.
-    `size`: units, which then count twice. `most_units`: of a larger run fewer steps are run, in a row, and `stretch`
-    says which. `by_step`: whether the median step speaks for overlap, as in `check_overlap`.
+    `most_units`: of a larger run fewer steps are run, in a row, and `stretch` says which. `by_step`: whether the median
+    step speaks for overlap, as in `check_overlap`.
     """
 
     def __init__(
@@ -90,7 +88,6 @@ class Replayed:
         a: str,
         b: str,
         *,
-        many_changes: bool = False,
         by_step: bool = False,
         most_units: int | None = None,
     ) -> None:
@@ -118,10 +115,7 @@ class Replayed:
             raise CantReplayError("nothing that is looked at was launched in the capture")
         self.measured = self.steps(ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns"))
         self.by_step = by_step
-        self.size = self.tasks.units.op.size * (2 if many_changes else 1)
-        self._loop = loop_for(self.size)
-        self._own = Layout(self.tasks)
-        self._last = self.tasks, self._own  # of the tasks that ran last
+        self._program = Program(self.tasks)  # of the tasks that ran last
         self.now = self.runs(self.tasks)
 
     def _fewer_steps(self, here: Mask, most: int) -> Mask:
@@ -174,11 +168,11 @@ class Replayed:
         alone_ns = self.pace.alone_ns(slower)[origin] * scale
         if variant.roomy:
             room = replace(room, until=room.roomy, rest=np.zeros_like(room.rest))
-        layout = self._laid_out(changed)
+        if self._program.tasks is not changed:  # mostly the same tasks are run several times in a row
+            self._program = Program(changed)
 
         def outcome(alone_ns: Floats) -> Outcome:
-            alone = replace(units, transfer_ns=alone_ns)
-            times = run(replace(changed, units=alone, room=room), slower[origin], self._loop, layout)
+            times = self._program.run(alone_ns, slower[origin], room.until, room.rest)
             if (times.unit_end < 0).any():
                 raise CantReplayError("run again, the program would wait for itself for ever")
             return self._outcome(times, changed)
@@ -191,14 +185,6 @@ class Replayed:
         slowed = np.where(heavy, alone_ns * longer_on[room.gpu], alone_ns)
         same = np.abs(longer_on - 1).max(initial=0) < NO_LONGER or np.array_equal(slowed, alone_ns)
         return found if same else outcome(slowed)
-
-    def _laid_out(self, changed: Tasks) -> Layout:
-        """The layout of some tasks, which are mostly run several times in a row."""
-        last, layout = self._last
-        if last is not changed:
-            layout = Layout(changed, tight=self._own.tight)
-            self._last = changed, layout
-        return layout
 
     def computing(self, outcome: Outcome) -> Floats:
         """For which share of the counted steps each GPU is on its tensor cores, other kernels counting for less."""

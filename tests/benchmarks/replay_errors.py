@@ -24,7 +24,6 @@ from analyzers.common.errors import TracevizError
 from analyzers.common.wording import duration, percent
 from analyzers.contention.alone import ALONE
 from analyzers.ordering.ordering import Ordering
-from analyzers.replay import loop
 from analyzers.replay.power import OTHERS
 from analyzers.replay.predict import MOST_OFF, Replayed
 from analyzers.replay.result import Fidelity
@@ -350,7 +349,6 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    loop.MANY = 1  # compiled, if numba is there
     replays = [replay(name, files) for name, files in captures().items()]
     PAGE.write_text(page(replays, list(pairs()), [*first_fixes.pairs(), *first_fixes.recorded()]), encoding="utf-8")
 

@@ -2,7 +2,7 @@
 
 Steps of kernels on one stream, every tenth of which an all-reduce on another waits for, with a range around every
 hundred and a host sync at the end. Bars: a change in under 1 s for 4 ranks of 6 steps of 5,000 ops, in under 30 s for
-64 ranks of 20,000 ops. Compiling, which is kept, is timed apart.
+64 ranks of 20,000 ops.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from analyzers.ordering.ordering import Ordering
-from analyzers.replay import engine, loop
+from analyzers.replay import engine
 from analyzers.replay.pace import pace
 from analyzers.replay.parse import parse_change
 from analyzers.replay.path import critical_path
@@ -172,8 +172,6 @@ def main() -> None:
     """Print the time of each part of a prediction."""
     given = [int(word) for word in sys.argv[1:]]
     sizes = zip(given[::3], given[1::3], given[2::3], strict=True) if given else SIZES
-    small = large_trace(1, 200, 3)
-    timed("compiling, the first time", lambda: engine.run(tasks(small), loop=loop.compiled()))
     for ranks, per_step, steps in sizes:
         trace = large_trace(ranks, per_step, steps)
         print(f"{ranks} ranks of {steps} steps of {per_step:,} ops: {trace!r}")
