@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress, silent
 from analyzers.common.records import values
-from analyzers.replay.changes import Change
+from analyzers.replay.change import Change
 from analyzers.replay.fixes import MOST_UNITS, Explored, explored, worst
 from analyzers.replay.named import calls_named, host_call
 from analyzers.replay.predict import CantReplayError, Replayed, cant_be_run_again

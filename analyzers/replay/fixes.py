@@ -16,12 +16,15 @@ from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress, silent
-from analyzers.replay.changes import Change, DropSync, DropWait, Graph, Level, MoveWait, OnTime, OwnStream, Pin, Split
+from analyzers.replay.change import Change
+from analyzers.replay.host_changes import DropSync, Graph, Level, OnTime, Pin
 from analyzers.replay.model import Tasks
-from analyzers.replay.outcomes import Outcome
+from analyzers.replay.order_changes import MoveWait
 from analyzers.replay.predict import Replayed
 from analyzers.replay.result import LITTLE_MORE, Prediction, is_fix
 from analyzers.replay.safety import Safety
+from analyzers.replay.scenarios import Outcome
+from analyzers.replay.stream_changes import DropWait, OwnStream, Split
 from analyzers.replay.suggest import Suggestion
 from analyzers.verdict import fix
 from analyzers.verdict.fix import GAINS

@@ -18,7 +18,7 @@ from itertools import pairwise
 
 import msgspec
 import numpy as np
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from analyzers.arrays.types import Floats, Ints, Mask
 
@@ -44,6 +44,10 @@ class Lists(msgspec.Struct, frozen=True):
         """From pairs in any order."""
         order = np.argsort(owner, kind="stable")
         return cls(np.searchsorted(owner[order], np.arange(count + 1)), items[order])
+
+    def only(self, keep: Mask) -> Lists:
+        """Some of the items of each list."""
+        return Lists.of(self.owner[keep], self.items[keep], self.first.size - 1)
 
     def __getitem__(self, task: int) -> Ints:
         return self.items[self.first[task] : self.first[task + 1]]
@@ -79,6 +83,17 @@ class HostCalls(msgspec.Struct, frozen=True):
     after_ns: Ints
     waits: Lists
 
+    @property
+    def gap_ns(self) -> Ints:
+        """How long each call's thread works, or waits for another thread, before the call."""
+        return np.where(self.handed >= 0, self.handed_ns, self.before_ns)
+
+    def with_gaps(self, gap_ns: Ints) -> HostCalls:
+        """The same with other such times."""
+        handed = self.handed >= 0
+        before_ns, handed_ns = np.where(handed, self.before_ns, gap_ns), np.where(handed, gap_ns, self.handed_ns)
+        return replace(self, before_ns=before_ns, handed_ns=handed_ns)
+
 
 class Units(msgspec.Struct, frozen=True):
     """Units of streams, by lane and position; -1 where there is none.
@@ -111,6 +126,14 @@ class Units(msgspec.Struct, frozen=True):
     waits: Lists
     unexplained_ns: Ints
     idle_ns: Ints
+
+    def in_order(self, key: Ints | Floats) -> Units:
+        """The same with the units of each lane one behind the other in the order of a key."""
+        order = np.lexsort((np.arange(self.op.size), key, self.lane))
+        previous = np.full(self.op.size, -1, np.int64)
+        same = self.lane[order][1:] == self.lane[order][:-1]
+        previous[order[1:][same]] = order[:-1][same]
+        return replace(self, previous=previous)
 
 
 class Room(msgspec.Struct, frozen=True):

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -22,16 +21,15 @@ from analyzers.compare.steps import StepGroups, group_steps, slowest, step_times
 from analyzers.matching.peers import ranks_given, ranks_known, waits_seen
 from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.per_step import median_row
-from analyzers.replay.changes import Change, combined, step_of_calls
+from analyzers.replay.change import Change, combined
 from analyzers.replay.engine import Program, Times
 from analyzers.replay.fewer import Stretch, cut, stretch_of
-from analyzers.replay.freed import freed, origins, shifted, waits_for_less
 from analyzers.replay.model import Tasks
-from analyzers.replay.outcomes import Outcome, Runs
-from analyzers.replay.pace import Pace, pace
+from analyzers.replay.named import step_of_calls
 from analyzers.replay.path import Segment, clipped, critical_path
-from analyzers.replay.power import NEVER, OTHERS, limit_reached, longer, on_tensor_cores
 from analyzers.replay.result import CriticalPath, Fidelity, Prediction, RankCommunication, RankPrediction, next_on
+from analyzers.replay.scenarios import Outcome, Runs, Variant, newly_concurrent, origins, shifted, waits_for_less
+from analyzers.replay.slowdown import NEVER, OTHERS, Slowdown, limit_reached, longer, on_tensor_cores, slowdown
 from analyzers.replay.tasks import tasks
 from analyzers.select.select import select
 from analyzers.select.sides import without_shared
@@ -62,16 +60,6 @@ def cant_be_run_again(run: PartitionedRun, narrowing: Narrowing = ALL) -> str:
     ranks = run.trace.ranks_asked if narrowing.ranks is None else narrowing.ranks
     asked = [one for one in run.trace.processes if ranks is None or one.rank in ranks]
     return untrusted(run, narrowing) or without_links(asked) or names_lost(run.trace)
-
-
-class Variant(msgspec.Struct, frozen=True):
-    """How it may be: what each unit loses beside others, from which share of the time spent on tensor cores GPUs
-    slow down, and whether kernels of several waves leave room as soon as they can.
-    """
-
-    slower: Floats
-    limit: float
-    roomy: bool = False
 
 
 class Replayed:
@@ -105,7 +93,7 @@ class Replayed:
             here = self._fewer_steps(here, most_units)
         self.sides = one.picked & here, other.picked & here
         self.on_tensor_cores = on_tensor_cores(trace)
-        self.pace: Pace = pace(trace, self.tasks.units, self.tasks.room)
+        self.slowdown: Slowdown = slowdown(trace, self.tasks.units, self.tasks.room)
         groups = group_steps(trace)
         self.groups = _of_launched(groups, self.tasks)
         no_launch = (groups.group >= 0) & (ints(trace.ops, "launch") < 0)
@@ -151,9 +139,9 @@ class Replayed:
         """What may be of that which the capture doesn't tell: most likely, the most gain, the least."""
         likely, least, most = limit_reached(self.trace)
         return (
-            Variant(self.pace.likely_slower, likely),
-            Variant(self.pace.least_slower, least, roomy=True),
-            Variant(self.pace.most_slower, most),
+            Variant(self.slowdown.likely_slower, likely),
+            Variant(self.slowdown.least_slower, least, roomy=True),
+            Variant(self.slowdown.most_slower, most),
         )
 
     def steps(self, start: Ints, end: Ints) -> Ints:
@@ -165,7 +153,7 @@ class Replayed:
         units, room, slower = changed.units, changed.room, variant.slower
         origin = np.arange(units.op.size) if units.op.size == len(slower) else origins(self.tasks, changed)
         scale = units.transfer_ns / np.maximum(self.tasks.units.transfer_ns[origin], 1)
-        alone_ns = self.pace.alone_ns(slower)[origin] * scale
+        alone_ns = self.slowdown.alone_ns(slower)[origin] * scale
         if variant.roomy:
             room = replace(room, until=room.roomy, rest=np.zeros_like(room.rest))
         if self._program.tasks is not changed:  # mostly the same tasks are run several times in a row
@@ -357,7 +345,7 @@ class Replayed:
 
         None where there is room for all: when they begin then makes no difference to others.
         """
-        units = freed(self.tasks, changed) & changed.room.needed.any()
+        units = newly_concurrent(self.tasks, changed) & changed.room.needed.any()
         of_a = self.picked[0][changed.units.op[units]]
         one_side = units.any() and (of_a.all() or not of_a.any())
         return units, bool(one_side and waits_for_less(self.tasks, changed)[units].all())
@@ -454,7 +442,7 @@ class Replayed:
     def _assumptions(self, runs: Runs) -> tuple[str, ...]:
         """What is taken for granted whatever the change is."""
         assumed = []
-        known = float(self.pace.known.any(axis=1).mean())
+        known = float(self.slowdown.known.any(axis=1).mean())
         if known < 1 and any(not np.array_equal(one.steps, runs.first.steps) for one in runs.all):
             assumed.append(
                 f"{percent(1 - known)} of the ops never ran both alone and overlapped, so their contention is unknown: "

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
-from analyzers.replay.edits import kept, returning_at_once
+from analyzers.replay.host_changes import returning_at_once
 from analyzers.replay.model import Lists, Tasks
 from analyzers.trace.steps import step_of_ops
 from analyzers.trace.tables import Trace
@@ -135,7 +135,7 @@ def _no_waits_between(tasks: Tasks, sides: Sides) -> Tasks:
     between = np.zeros(owner.size, dtype=bool)
     for one, other in ((sides.a, sides.b), (sides.b, sides.a)):
         between |= one[owner] & other[item]
-    return replace(tasks, units=replace(units, waits=kept(units.waits, ~between)))
+    return replace(tasks, units=replace(units, waits=units.waits.only(~between)))
 
 
 def _nothing_else(tasks: Tasks, sides: Sides) -> Tasks:

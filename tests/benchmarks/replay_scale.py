@@ -14,10 +14,10 @@ import pandas as pd
 
 from analyzers.ordering.ordering import Ordering
 from analyzers.replay import engine
-from analyzers.replay.pace import pace
-from analyzers.replay.parse import parse_change
+from analyzers.replay.changes import parse_change
 from analyzers.replay.path import critical_path
 from analyzers.replay.predict import Replayed
+from analyzers.replay.slowdown import slowdown
 from analyzers.replay.tasks import tasks
 from analyzers.trace.columns import table
 from analyzers.trace.tables import Capture, Process, Trace
@@ -177,7 +177,7 @@ def main() -> None:
         print(f"{ranks} ranks of {steps} steps of {per_step:,} ops: {trace!r}")
         timed("ordering", lambda trace=trace: trace.once(Ordering))
         found = timed("tasks", lambda trace=trace: tasks(trace))
-        timed("pace", lambda trace=trace, found=found: pace(trace, found.units, found.room))
+        timed("slowdown", lambda trace=trace, found=found: slowdown(trace, found.units, found.room))
         times = timed("run", lambda found=found: engine.run(found))
         path = timed("critical path", lambda trace=trace, found=found, times=times: critical_path(trace, found, times))
         print(f"    {len(path):,} segments")

@@ -22,10 +22,11 @@ from analyzers.clocks.align import align
 from analyzers.common.errors import TracevizError
 from analyzers.replay import answer, predict
 from analyzers.replay.answer import what_if
-from analyzers.replay.changes import DropSync, DropWait, MoreRoom, OnTime, OwnStream, Scale
 from analyzers.replay.engine import Times
+from analyzers.replay.host_changes import DropSync, OnTime
 from analyzers.replay.path import COMMUNICATION, KERNEL, Segment
 from analyzers.replay.result import CriticalPath, Fidelity, Prediction, RankPrediction, WhatIf, next_on
+from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream, Scale
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict
 
 from analyzers.replay.answer import what_if
-from analyzers.replay.changes import DropSync, DropWait, Scale, step_of_calls
 from analyzers.replay.fewer import Stretch, cut, stretch_of
+from analyzers.replay.host_changes import DropSync
 from analyzers.replay.model import Lists, Tasks
+from analyzers.replay.named import step_of_calls
 from analyzers.replay.predict import Replayed
+from analyzers.replay.stream_changes import DropWait, Scale
 from analyzers.replay.tasks import tasks
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.tables import Trace

@@ -9,8 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 import traceviz as tv
-from analyzers.replay.changes import DropSync, combined
+from analyzers.replay.change import combined
 from analyzers.replay.engine import run
+from analyzers.replay.host_changes import DropSync
 from analyzers.replay.model import Lists, Tasks
 from analyzers.replay.removals import without
 from analyzers.replay.tasks import tasks
