@@ -10,7 +10,7 @@ from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress, silent
 from analyzers.common.records import values
 from analyzers.replay.change import Change
-from analyzers.replay.fixes import MOST_UNITS, Explored, explored, worst
+from analyzers.replay.fixes import MOST_UNITS, Explored, explored
 from analyzers.replay.named import calls_named, host_call
 from analyzers.replay.predict import CantReplayError, Replayed, cant_be_run_again
 from analyzers.replay.result import CriticalPath, WhatIf
@@ -75,7 +75,9 @@ def what_if(
     if not reason and given:
         try:
             one = replayed.predict(changes, fidelity.error)
-            safety = worst([safety_of(each, replayed.trace, replayed.tasks) for each in changes])
+            safety = max(
+                (safety_of(each, replayed.trace, replayed.tasks) for each in changes), key=lambda each: each.place
+            )
             found = Explored((replace(one, safety=safety.named, likely=1.0),))
         except CantReplayError as error:
             reason = f"with {' + '.join(map(str, changes))}, {error.message}"

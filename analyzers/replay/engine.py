@@ -81,11 +81,12 @@ class Program:
         self._team, self._members = team.tolist(), Lists.of(team, np.arange(count), collectives + count).as_tuples()
 
     def _lay_out_gpus(self) -> None:
-        room = self.tasks.room
-        self._gpu, self._own_load, self._fills = room.gpu.tolist(), room.load.tolist(), room.fills.tolist()
-        self._limits, self._room_ns = room.limits.tolist(), self.tasks.units.room_ns.tolist()
-        self._needs_room = (room.needed[:, 0] > 0).tolist()
-        self._needed, self._taken = _as_tuples(room.needed), _as_tuples(room.taken)
+        occupancy = self.tasks.occupancy
+        self._gpu, self._own_load = occupancy.gpu.tolist(), occupancy.load.tolist()
+        self._fills, self._limits = occupancy.fills.tolist(), occupancy.limits.tolist()
+        self._room_ns = self.tasks.units.room_ns.tolist()
+        self._needs_room = (occupancy.needed[:, 0] > 0).tolist()
+        self._needed, self._taken = _as_tuples(occupancy.needed), _as_tuples(occupancy.taken)
 
     def run(self, work_ns: Floats, slower: Floats, until: Floats, kept: Ints) -> Times:
         """Run all tasks.
@@ -93,7 +94,7 @@ class Program:
         Parameters
         ----------
         work_ns : what each unit takes alone. slower : units x `LOADS`, the share of its pace that it loses beside
-        others. until, kept : as `until` and `rest` of `Room`.
+        others. until, kept : as `until` and `rest` of `Occupancy`.
         """
         self._work_ns, self._until, self._kept = work_ns.tolist(), until.tolist(), _as_tuples(kept)
         self._slower = [*slower.T.tolist(), [0.0] * work_ns.size]  # the last, at -1, where nothing is beside a unit
@@ -300,7 +301,7 @@ class Program:
 def run(tasks: Tasks, slower: Floats | None = None) -> Times:
     """Run tasks once, with `transfer_ns` as what a unit takes alone; without `slower` units do not slow each other."""
     slower = np.zeros((tasks.units.op.size, len(LOADS))) if slower is None else slower
-    return Program(tasks).run(tasks.units.transfer_ns, slower, tasks.room.until, tasks.room.rest)
+    return Program(tasks).run(tasks.units.transfer_ns, slower, tasks.occupancy.until, tasks.occupancy.rest)
 
 
 def _as_tuples(rows: Ints) -> list[tuple[int, ...]]:

@@ -93,7 +93,7 @@ class Replayed:
             here = self._fewer_steps(here, most_units)
         self.sides = one.picked & here, other.picked & here
         self.on_tensor_cores = on_tensor_cores(trace)
-        self.slowdown: Slowdown = slowdown(trace, self.tasks.units, self.tasks.room)
+        self.slowdown: Slowdown = slowdown(trace, self.tasks.units, self.tasks.occupancy)
         groups = group_steps(trace)
         self.groups = _of_launched(groups, self.tasks)
         no_launch = (groups.group >= 0) & (ints(trace.ops, "launch") < 0)
@@ -150,17 +150,17 @@ class Replayed:
         return slowest(times[self.looked_at])[self.counted]
 
     def _run(self, changed: Tasks, variant: Variant) -> Outcome:
-        units, room, slower = changed.units, changed.room, variant.slower
+        units, occupancy, slower = changed.units, changed.occupancy, variant.slower
         origin = np.arange(units.op.size) if units.op.size == len(slower) else origins(self.tasks, changed)
         scale = units.transfer_ns / np.maximum(self.tasks.units.transfer_ns[origin], 1)
         alone_ns = self.slowdown.alone_ns(slower)[origin] * scale
         if variant.roomy:
-            room = replace(room, until=room.roomy, rest=np.zeros_like(room.rest))
+            occupancy = replace(occupancy, until=occupancy.roomy, rest=np.zeros_like(occupancy.rest))
         if self._program.tasks is not changed:  # mostly the same tasks are run several times in a row
             self._program = Program(changed)
 
         def outcome(alone_ns: Floats) -> Outcome:
-            times = self._program.run(alone_ns, slower[origin], room.until, room.rest)
+            times = self._program.run(alone_ns, slower[origin], occupancy.until, occupancy.rest)
             if (times.unit_end < 0).any():
                 raise CantReplayError("run again, the program would wait for itself for ever")
             return self._outcome(times, changed)
@@ -170,14 +170,15 @@ class Replayed:
             return found
         heavy = self.on_tensor_cores[units.op]
         longer_on = longer(self._computing_now, self.computing(found), variant.limit)
-        slowed = np.where(heavy, alone_ns * longer_on[room.gpu], alone_ns)
+        slowed = np.where(heavy, alone_ns * longer_on[occupancy.gpu], alone_ns)
         same = np.abs(longer_on - 1).max(initial=0) < NO_LONGER or np.array_equal(slowed, alone_ns)
         return found if same else outcome(slowed)
 
     def computing(self, outcome: Outcome) -> Floats:
         """For which share of the counted steps each GPU is on its tensor cores, other kernels counting for less."""
-        units, room, times = outcome.tasks.units, outcome.tasks.room, outcome.times
-        took = np.bincount(room.gpu, self._weight[units.op] * (times.unit_end - times.unit_began), len(room.limits))
+        units, occupancy, times = outcome.tasks.units, outcome.tasks.occupancy, outcome.times
+        weighted_ns = self._weight[units.op] * (times.unit_end - times.unit_began)
+        took = np.bincount(occupancy.gpu, weighted_ns, len(occupancy.limits))
         return took / max(int(outcome.steps.sum()), 1)
 
     @cached_property
@@ -317,7 +318,7 @@ class Replayed:
         """
         best = [one.at_best for one in changes]
         found, at_best = (combined(self.trace, self.tasks, each) for each in (changes, best))
-        return found, None if at_best.same_as(found) else at_best
+        return found, None if at_best.same_units(found) else at_best
 
     def likely(self, changed: Tasks, at_best: Tasks | None = None) -> tuple[Outcome, ...]:
         """Other tasks run with as much slowdown as is most likely: once, or in both of two ways that are as likely.
@@ -345,7 +346,7 @@ class Replayed:
 
         None where there is room for all: when they begin then makes no difference to others.
         """
-        units = newly_concurrent(self.tasks, changed) & changed.room.needed.any()
+        units = newly_concurrent(self.tasks, changed) & changed.occupancy.needed.any()
         of_a = self.picked[0][changed.units.op[units]]
         one_side = units.any() and (of_a.all() or not of_a.any())
         return units, bool(one_side and waits_for_less(self.tasks, changed)[units].all())

@@ -147,8 +147,8 @@ def _room_for_all(tasks: Tasks, _: Sides) -> Tasks:
     """All start as if given room."""
     units = tasks.units
     dispatch = np.maximum(units.dispatch_ns, units.room_ns[:, None])
-    room = replace(tasks.room, needed=np.zeros_like(tasks.room.needed))  # what needs none takes none
-    return replace(tasks, room=room, units=replace(units, dispatch_ns=dispatch))
+    occupancy = replace(tasks.occupancy, needed=np.zeros_like(tasks.occupancy.needed))  # what needs none takes none
+    return replace(tasks, occupancy=occupancy, units=replace(units, dispatch_ns=dispatch))
 
 
 def _nobody_late(tasks: Tasks, _: Sides) -> Tasks:

@@ -61,6 +61,11 @@ class Safety(Enum):
         self.place, self.named, self.weight = place, named, weight
 
     @property
+    def least_gain(self) -> float:
+        """The part of a step it has to gain to be named: twice as much where order between GPU work goes."""
+        return fix.GAINS if self in (Safety.SAFE, Safety.LIKELY) else 2 * fix.GAINS
+
+    @property
     def last(self) -> int:
         """Behind all that may be made: a diagnosis, then what is unsafe; 0 for the others."""
         return 0 if self.weight else self.place

@@ -28,7 +28,7 @@ from analyzers.arrays.intervals import overlap_by_group, union
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.contention.alone import ALONE, alone
 from analyzers.contention.timings import join, over_all_ranks, timings_of_streams
-from analyzers.replay.model import COPYING, LOADS, TALKING, WAITING, Room, Units
+from analyzers.replay.model import COPYING, LOADS, TALKING, WAITING, Occupancy, Units
 from analyzers.trace.columns import codes
 from analyzers.trace.kernels import function, is_compute
 from analyzers.trace.tables import Trace
@@ -73,11 +73,11 @@ class Slowdown(msgspec.Struct, frozen=True):
         return self.duration_ns * (1 - (slower * self.beside).sum(axis=1))
 
 
-def slowdown(trace: Trace, units: Units, room: Room) -> Slowdown:
+def slowdown(trace: Trace, units: Units, occupancy: Occupancy) -> Slowdown:
     """Find what each unit takes alone and loses beside others."""
     own = over_all_ranks(join([timings_of_streams(trace)]))
     duration = units.transfer_ns.astype(float)
-    beside = _beside(units, room.load) / np.maximum(duration, 1)[:, None]
+    beside = _beside(units, occupancy.load) / np.maximum(duration, 1)[:, None]
     shared = np.clip(beside.sum(axis=1), 0.0, 1.0)
     kind, alone_ns = own.kind[units.op], alone(own).taken_ns[own.kind[units.op]]
     alone_ns = np.where(_scatter(kind, np.where(shared <= ALONE, duration, np.nan)) <= LIKE, alone_ns, np.nan)
@@ -85,8 +85,8 @@ def slowdown(trace: Trace, units: Units, room: Room) -> Slowdown:
         slower = np.where(shared >= LITTLE, np.clip((1 - alone_ns / duration) / shared, 0, MOST), np.nan)
     found = _by_load(slower, beside, shared, kind)
     known = ~np.isnan(found)
-    likely = _usual(found, room.load)
-    most = np.where((room.load == COPYING)[:, None] | (np.arange(len(LOADS)) <= WAITING), LITTLE_TAKEN, NO_GAIN)
+    likely = _usual(found, occupancy.load)
+    most = np.where((occupancy.load == COPYING)[:, None] | (np.arange(len(LOADS)) <= WAITING), LITTLE_TAKEN, NO_GAIN)
     most = np.maximum(most, likely)  # what others lose here may be more
     least, guess, most = (np.where(known, found, other) for other in (np.zeros_like(likely), likely, most))
     return Slowdown(duration, beside, least, guess, most, known)

@@ -11,7 +11,7 @@ from analyzers.arrays.groups import label, rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.lanes import take_or
 from analyzers.replay.change import Change, in_words, require
-from analyzers.replay.model import Lists, Room, Tasks, Units
+from analyzers.replay.model import Lists, Tasks, Units
 from analyzers.replay.named import selection_of, units_of
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.trace.columns import codes, ints, is_one_of
@@ -213,14 +213,14 @@ class MoreRoom(Change, frozen=True):
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         roomy = units_of(trace, tasks, self.where)
         require(roomy, self, "nothing runs there")
-        room = tasks.room
+        occupancy = tasks.occupancy
         return replace(
             tasks,
-            room=replace(
-                room,
-                taken=np.where(roomy[:, None], 0, room.taken),
-                rest=np.where(roomy[:, None], 0, room.rest),
-                fills=room.fills & ~roomy,
+            occupancy=replace(
+                occupancy,
+                taken=np.where(roomy[:, None], 0, occupancy.taken),
+                rest=np.where(roomy[:, None], 0, occupancy.rest),
+                fills=occupancy.fills & ~roomy,
             ),
         )
 
@@ -267,12 +267,11 @@ def in_pieces(tasks: Tasks, whole: Ints, pieces: int) -> tuple[Tasks, Ints]:
     -------
     The tasks, and the numbers of the pieces: units x pieces.
     """
-    units, count, more = tasks.units, tasks.units.op.size, pieces - 1
+    units, occupancy, count, more = tasks.units, tasks.occupancy, tasks.units.op.size, pieces - 1
     added = count + np.arange(whole.size * more).reshape(whole.size, more)
     parts = np.concatenate([added, whole[:, None]], axis=1)
     origin = np.repeat(whole, more)
-    columns = {name: getattr(units, name) for name in Units.__struct_fields__ if name != "waits"}
-    columns = {name: np.concatenate([values, values[origin]]) for name, values in columns.items()}
+    columns = {name: np.concatenate([each, each[origin]]) for name, each in units.columns("waits").items()}
     columns["transfer_ns"][parts] /= pieces
     numbers = (int(units.collective.max(initial=-1)) + 1) * np.tile(np.arange(1, pieces), whole.size)
     columns["collective"][count:] += np.where(units.collective[origin] >= 0, numbers, 0)
@@ -282,13 +281,12 @@ def in_pieces(tasks: Tasks, whole: Ints, pieces: int) -> tuple[Tasks, Ints]:
     calls, cost = tasks.calls, tasks.calls.cost_ns.copy()
     launch = units.call[whole]
     np.add.at(cost, launch[launch >= 0], more * calls.cost_ns[launch[launch >= 0]])
-    room = {name: getattr(tasks.room, name) for name in Room.__struct_fields__ if name != "limits"}
     waits = Lists.of(first[units.waits.owner], units.waits.items, count + origin.size)
     cut = replace(
         tasks,
         calls=replace(calls, cost_ns=cost),
         units=Units(**columns, waits=waits),
-        room=replace(tasks.room, **{name: np.concatenate([each, each[origin]]) for name, each in room.items()}),
+        occupancy=occupancy.mapped(lambda column: np.append(column, column[origin], axis=0), limits=occupancy.limits),
     )
     return cut, parts
 

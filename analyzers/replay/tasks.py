@@ -16,7 +16,7 @@ from analyzers.ordering.ordering import Ordering
 from analyzers.replay.hosts import host_calls
 from analyzers.replay.model import RELEASES, HostCalls, Lists, Tasks, Units
 from analyzers.replay.nodes import OpsInOrder, each_of, ops_in_order
-from analyzers.replay.occupancy import DISPATCH_NS, PROMPT_NS, no_room, room_of
+from analyzers.replay.occupancy import DISPATCH_NS, PROMPT_NS, no_room, occupancy_of
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.regions import launches
@@ -33,7 +33,7 @@ def tasks(trace: Trace) -> Tasks:
     units, refuted = stream_units(trace, found, host, call_of_unit)
     item, owner = each_of(found.ends, host.waits.items, host.waits.owner)
     host = replace(host, waits=Lists.of(owner, item, host.call.size))
-    return Tasks(host, units, room_of(trace, units), refuted, LAUNCH_QUEUE, blind_ns)
+    return Tasks(host, units, occupancy_of(trace, units), refuted, LAUNCH_QUEUE, blind_ns)
 
 
 def stream_units(trace: Trace, found: OpsInOrder, host: HostCalls, call: Ints) -> tuple[Units, int]:

@@ -177,7 +177,7 @@ def main() -> None:
         print(f"{ranks} ranks of {steps} steps of {per_step:,} ops: {trace!r}")
         timed("ordering", lambda trace=trace: trace.once(Ordering))
         found = timed("tasks", lambda trace=trace: tasks(trace))
-        timed("slowdown", lambda trace=trace, found=found: slowdown(trace, found.units, found.room))
+        timed("slowdown", lambda trace=trace, found=found: slowdown(trace, found.units, found.occupancy))
         times = timed("run", lambda found=found: engine.run(found))
         path = timed("critical path", lambda trace=trace, found=found, times=times: critical_path(trace, found, times))
         print(f"    {len(path):,} segments")

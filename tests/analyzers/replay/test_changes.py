@@ -318,8 +318,8 @@ def test_a_graph_needs_a_range_and_no_sync_in_it() -> None:
 
 def test_kernels_that_leave_room_take_none() -> None:
     found = combined(blocked(), tasks(blocked()), [MoreRoom("kernel:K")])
-    assert found.room.taken[0].tolist() == [0, 0, 0, 0]
-    assert not found.room.fills[0]
+    assert found.occupancy.taken[0].tolist() == [0, 0, 0, 0]
+    assert not found.occupancy.fills[0]
 
 
 def batch(stream: int = 7, synchronized: int = 0, **memory: str) -> Trace:

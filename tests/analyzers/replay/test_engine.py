@@ -77,7 +77,7 @@ def test_units_are_slowed_by_the_last_load_beside_them() -> None:
     loads = np.array([LARGE, SMALL, TALKING])
     slower = np.zeros((3, len(LOADS)))
     slower[0, [SMALL, TALKING]] = 0.5, 0.8
-    times = run(replace(found, room=replace(found.room, load=loads)), slower)
+    times = run(replace(found, occupancy=replace(found.occupancy, load=loads)), slower)
     assert spans(trace, found, times) == {"K": [(7, 138)], "L": [(27, 67)], "M": [(57, 77)]}
 
 
@@ -123,17 +123,17 @@ def test_no_room_holds_a_unit_until_what_fills_the_gpu_drains() -> None:
     trace = two_streams().trace()
     found = tasks(trace)
     room = replace(
-        found.room,
+        found.occupancy,
         limits=np.array([[2048, 32, 65536, 100_000]]),
         needed=np.array([[1024, 1, 0, 0], [1024, 1, 0, 0]]),
         taken=np.array([[2048, 2, 0, 0], [1024, 1, 0, 0]]),
         fills=np.array([True, False]),
         until=np.array([0.5, 1.0]),  # K's last blocks begin halfway
     )
-    held = replace(found, room=room, units=replace(found.units, room_ns=np.array([US, US])))
+    held = replace(found, occupancy=room, units=replace(found.units, room_ns=np.array([US, US])))
     assert spans(trace, held, run(held)) == {"K": [(7, 107)], "L": [(58, 98)]}
     full = replace(room, rest=np.array([[1025, 1, 0, 0], [0, 0, 0, 0]]))  # they leave no room for L
-    assert spans(trace, held, run(replace(held, room=full))) == {"K": [(7, 107)], "L": [(108, 148)]}
+    assert spans(trace, held, run(replace(held, occupancy=full))) == {"K": [(7, 107)], "L": [(108, 148)]}
 
 
 def test_room_is_given_in_the_order_of_release() -> None:
@@ -146,14 +146,14 @@ def test_room_is_given_in_the_order_of_release() -> None:
     trace = program.trace()
     found = tasks(trace)
     room = replace(
-        found.room,
+        found.occupancy,
         limits=np.array([[2048, 32, 65536, 100_000]]),
         needed=np.tile([1024, 1, 0, 0], (3, 1)),
         taken=np.tile([2048, 2, 0, 0], (3, 1)),
         fills=np.array([True, False, False]),
         until=np.ones(3),
     )
-    held = replace(found, room=room, units=replace(found.units, room_ns=np.array([US, 5 * US, US])))
+    held = replace(found, occupancy=room, units=replace(found.units, room_ns=np.array([US, 5 * US, US])))
     assert spans(trace, held, run(held)) == {"K": [(7, 107)], "L": [(112, 152)], "M": [(153, 173)]}
 
 

@@ -16,7 +16,7 @@ from tests.support.builder import Builder
 def of(trace: Trace, name: str) -> tuple[Slowdown, list[int]]:
     found = tasks(trace)
     names = trace.ops["name"].astype(str).to_numpy()[found.units.op]
-    return slowdown(trace, found.units, found.room), np.flatnonzero(names == name).tolist()
+    return slowdown(trace, found.units, found.occupancy), np.flatnonzero(names == name).tolist()
 
 
 def test_like_kernels_alone_and_beside_others() -> None:
