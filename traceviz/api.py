@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from analyzers.contracts.result import ContractResult
     from analyzers.counters.report import CountersResult
     from analyzers.info import TraceInfo
-    from analyzers.replay.changes import Change
+    from analyzers.replay.change import Change
     from analyzers.replay.result import WhatIf
     from analyzers.show.result import Shown
     from analyzers.streams import StreamsResult
@@ -680,6 +680,6 @@ def _narrowing(everything: bool) -> Narrowing:
 
 def _changes(given: Sequence[Change | str]) -> list[Change]:
     """Changes, those that are texts read."""
-    from analyzers.replay.parse import parse_change
+    from analyzers.replay.changes import parse_change
 
     return [parse_change(one) if isinstance(one, str) else one for one in given]

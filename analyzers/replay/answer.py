@@ -9,9 +9,8 @@ from msgspec.structs import replace
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress, silent
 from analyzers.common.records import values
-from analyzers.replay import loop
-from analyzers.replay.changes import Change
-from analyzers.replay.fixes import MOST_UNITS, Explored, explored, worst
+from analyzers.replay.change import Change
+from analyzers.replay.fixes import MOST_UNITS, Explored, explored
 from analyzers.replay.named import calls_named, host_call
 from analyzers.replay.predict import CantReplayError, Replayed, cant_be_run_again
 from analyzers.replay.result import CriticalPath, WhatIf
@@ -67,7 +66,7 @@ def what_if(
         return WhatIf(a, b, None, (), lost, given, warnings=(*empty, *trace.warnings), steps=steps)
     progress("Replaying", 0, 0)
     try:
-        replayed = Replayed(trace, a, b, many_changes=not given, by_step=by_step, most_units=MOST_UNITS)
+        replayed = Replayed(trace, a, b, by_step=by_step, most_units=MOST_UNITS)
     except CantReplayError as error:
         return WhatIf(a, b, None, (), error.message, given, warnings=(*empty, *trace.warnings), steps=steps)
     fidelity = replayed.fidelity
@@ -76,7 +75,9 @@ def what_if(
     if not reason and given:
         try:
             one = replayed.predict(changes, fidelity.error)
-            safety = worst([safety_of(each, replayed.trace, replayed.tasks) for each in changes])
+            safety = max(
+                (safety_of(each, replayed.trace, replayed.tasks) for each in changes), key=lambda each: each.place
+            )
             found = Explored((replace(one, safety=safety.named, likely=1.0),))
         except CantReplayError as error:
             reason = f"with {' + '.join(map(str, changes))}, {error.message}"
@@ -94,7 +95,7 @@ def what_if(
         reason=reason or ("" if found.predictions else NOTHING_SUGGESTED),
         given=given,
         path=path,
-        warnings=(*empty, *trace.warnings, *_slow(replayed)),
+        warnings=(*empty, *trace.warnings),
         steps=steps,
     )
 
@@ -125,16 +126,3 @@ def _refuse_misnamed(trace: Trace, change: Change) -> None:
         selection = select(trace, text)
         if selection.reason and not selection.ranges.any() and not selection.before.any():
             raise TracevizError(f"{change}: {selection.reason}{'' if selection.reason.endswith('?') else '.'}")
-
-
-def _slow(replayed: Replayed) -> list[TraceWarning]:
-    ops = replayed.tasks.units.op.size
-    if replayed.size < loop.MANY or loop.compiled() is not None:
-        return []
-    return [
-        TraceWarning(
-            "replay-not-compiled",
-            f"{ops:,} ops were replayed in plain Python; pip install 'traceviz-gpu[what-if]' makes that some 50 times "
-            "faster.",
-        )
-    ]

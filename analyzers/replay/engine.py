@@ -1,23 +1,26 @@
-"""Run a graph of tasks: when does each call begin and return, and when does each unit start and end?
+"""Run a program again: when does each call begin and return, and when does each unit start and end?
 
-The loop over events (`loop`) does so in plain Python, or compiled where there is much to do. Most programs are never
-short of room on a GPU: in plain Python they are run without looking for it, and again where a run shows that they are.
+One loop over events in order of time. A thread makes its calls one after the other. A call submits its units, and
+returns after its own time and the end of what it waits for. A launch for a stream whose queue is full goes on once the
+unit so many places ahead has started. A unit starts once it was submitted, all that it waits for has ended, and its
+GPU has room. It moves at its own pace alone, and at 1 − α of it beside others: α of the last load of `LOADS` among
+them. Ranks that wait for a late one are there, too, and a collective moves as if what is on any of its GPUs were on
+all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cached_property
-from typing import Any
+from collections.abc import Iterable
+from heapq import heappop, heappush
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from analyzers.arrays.types import Floats, Ints
-from analyzers.ordering.lanes import take_or
-from analyzers.replay.loop import KINDS, in_plain_python, loop_for
-from analyzers.replay.model import LOADS, Lists, Room, Tasks, Units
+from analyzers.ordering.lanes import MIN_NS, take_or
+from analyzers.replay.model import LOADS, TALKING, WAITING, Lists, Tasks, Units
+
+BEGIN, START, DRAIN, END = range(4)  # kinds of events; those of one instant come in this order
 
 
 class Times(msgspec.Struct, frozen=True):
@@ -30,145 +33,281 @@ class Times(msgspec.Struct, frozen=True):
     unit_end: Ints
 
 
-class Layout:
-    """Tasks as the loop over events reads them: laid out once for all runs of them.
+class Program:
+    """Tasks as plain lists, by the numbers of calls, units, teams and GPUs: made once for all runs of them.
 
-    Runs may differ by how long units take, and by how long and how much of their room they keep. `tight`: whether in
-    runs of them units wait for room, as far as that is known.
+    A *team* is what moves at one pace: the units of a collective, or a unit by itself. An event is when, which of the
+    four kinds, its place among equal ones, and the number of its call or unit.
     """
 
-    def __init__(self, tasks: Tasks, *, tight: bool = False) -> None:
-        self.tight = tight
-        calls, units, room = tasks.calls, tasks.units, tasks.room
-        n_calls, n_units = calls.call.size, units.op.size
-        of_call, followed = np.flatnonzero(units.call >= 0), np.flatnonzero(units.previous >= 0)
-        launched = Lists.of(units.call[of_call], of_call, n_calls)
-        is_beside = (units.beside >= 0) & (units.beside == units.previous)
-        after_start, followed = np.flatnonzero(is_beside), followed[~is_beside[followed]]
-        early = Lists.of(units.previous[after_start], after_start, n_units)
-        followers = Lists.of(
-            np.append(units.waits.items, units.previous[followed]), np.append(units.waits.owner, followed), n_units
+    def __init__(self, tasks: Tasks) -> None:
+        self.tasks = tasks
+        self._events: list[tuple[int, int, int, int]] = []
+        self._lay_out_calls()
+        self._lay_out_units()
+        self._lay_out_gpus()
+
+    def _lay_out_calls(self) -> None:
+        calls, units = self.tasks.calls, self.tasks.units
+        count = calls.call.size
+        self._before_ns, self._cost_ns, self._after_ns = (
+            each.tolist() for each in (calls.before_ns, calls.cost_ns, calls.after_ns)
         )
-        blocked = Lists.of(calls.waits.items, calls.waits.owner, n_units)
-        after_other = np.flatnonzero(calls.handed >= 0)
-        handed = Lists.of(calls.handed[after_other], after_other, n_calls)
-        first_of_thread = np.append(True, np.diff(calls.thread) != 0)[:n_calls]
-        next_call = np.where(np.append(first_of_thread[1:], True)[:n_calls], -1, np.arange(n_calls) + 1)
-        count = int(units.collective.max(initial=-1)) + 1
-        team = np.where(units.collective >= 0, units.collective, count + np.arange(n_units))
-        members = Lists.of(team, np.arange(n_units), count + n_units)
-        self.read = (
-            *(np.arange(KINDS), calls.before_ns, calls.handed_ns, calls.cost_ns, calls.after_ns),
-            *(next_call, handed.first, handed.items, launched.first, launched.items),
-            *(units.call, units.submitted_ns, units.previous, units.dispatch_ns, units.room_ns),
-            *(room.load, team, places(units, tasks.queue), followers.first, followers.items),
-            *(early.first, early.items, units.start_ns - take_or(units.start_ns, units.beside, 0)),
-            *(blocked.first, blocked.items, members.first, members.items),
-            *(room.gpu, room.limits, room.taken, room.fills.astype(np.int64)),
-            np.searchsorted(np.sort(room.gpu), np.arange(len(room.limits))).astype(np.int64),
-        )
-        self.counted_down = (
-            *(np.diff(calls.waits.first), ~first_of_thread + (calls.handed >= 0).astype(np.int64)),
-            *(np.diff(units.waits.first) + (units.previous >= 0) + 1, np.diff(members.first)),
-        )
+        self._handed, self._handed_ns = calls.handed.tolist(), calls.handed_ns.tolist()
+        next_on_thread = np.flatnonzero(np.diff(calls.thread) == 0) + 1
+        handed = np.flatnonzero(calls.handed >= 0)
+        followers, before = np.append(next_on_thread, handed), np.append(next_on_thread - 1, calls.handed[handed])
+        self._next_calls = Lists.of(before, followers, count).as_tuples()
+        self._calls_before = np.bincount(followers, minlength=count)
+        launched = np.flatnonzero(units.call >= 0)
+        self._launches = Lists.of(units.call[launched], launched, count).as_tuples()
 
-    @cached_property
-    def as_lists(self) -> list[Any]:
-        """`read`, which no run changes."""
-        return [_as_list(each) for each in self.read]
+    def _lay_out_units(self) -> None:
+        calls, units, waits = self.tasks.calls, self.tasks.units, self.tasks.units.waits
+        count = units.op.size
+        follows_start = (units.beside >= 0) & (units.beside == units.previous)
+        early, behind = np.flatnonzero(follows_start), np.flatnonzero((units.previous >= 0) & ~follows_start)
+        awaited, waiting = np.append(waits.items, units.previous[behind]), np.append(waits.owner, behind)
+        self._early = Lists.of(units.previous[early], early, count).as_tuples()
+        self._followers = Lists.of(awaited, waiting, count).as_tuples()
+        self._released_calls = Lists.of(calls.waits.items, calls.waits.owner, count).as_tuples()
+        self._units_before = np.diff(waits.first) + (units.previous >= 0) + 1  # the call that submits it counts as one
+        self._previous, self._submit_ns = units.previous.tolist(), units.submitted_ns.tolist()
+        self._after_launch_ns, self._after_previous_ns, self._after_wait_ns = units.dispatch_ns.T.tolist()
+        self._after_start_ns = (units.start_ns - take_or(units.start_ns, units.beside, 0)).tolist()
+        self._ahead_in_queue = places(units, self.tasks.queue).tolist()
+        collectives = int(units.collective.max(initial=-1)) + 1
+        team = np.where(units.collective >= 0, units.collective, collectives + np.arange(count))
+        self._team, self._members = team.tolist(), Lists.of(team, np.arange(count), collectives + count).as_tuples()
 
+    def _lay_out_gpus(self) -> None:
+        occupancy = self.tasks.occupancy
+        self._gpu, self._own_load = occupancy.gpu.tolist(), occupancy.load.tolist()
+        self._fills, self._limits = occupancy.fills.tolist(), occupancy.limits.tolist()
+        self._room_ns = self.tasks.units.room_ns.tolist()
+        self._needs_room = (occupancy.needed[:, 0] > 0).tolist()
+        self._needed, self._taken = _as_tuples(occupancy.needed), _as_tuples(occupancy.taken)
 
-def run(
-    tasks: Tasks,
-    slower: Floats | None = None,
-    loop: Callable[..., None] | None = None,
-    layout: Layout | None = None,
-) -> Times:
-    """Run all tasks.
+    def run(self, work_ns: Floats, slower: Floats, until: Floats, kept: Ints) -> Times:
+        """Run all tasks.
 
-    Parameters
-    ----------
-    slower : per unit and load the share of its pace that it loses beside others; its `transfer_ns` is then what it
-    takes alone.
-    loop : the one to use, plain or compiled; by default what suits a few runs.
-    layout : of the same tasks, or of such as differ only by `transfer_ns`, `until` and `rest`; made where not given.
-    """
-    layout = layout or Layout(tasks)
-    slower = np.zeros((tasks.units.op.size, len(LOADS))) if slower is None else slower
-    loop = loop or loop_for(tasks.units.op.size)
-    if loop is not in_plain_python:
-        return _times(loop, tasks, slower, layout, tasks.room.needed)
-    if not layout.tight:  # without looking for room a run takes a third less
-        times = _times(loop, tasks, slower, layout, np.zeros_like(tasks.room.needed))
-        if has_room(tasks.room, times):
-            return times
-        layout.tight = True
-    return _times(loop, tasks, slower, layout, tasks.room.needed)
+        Parameters
+        ----------
+        work_ns : what each unit takes alone. slower : units x `LOADS`, the share of its pace that it loses beside
+        others. until, kept : as `until` and `rest` of `Occupancy`.
+        """
+        self._work_ns, self._until, self._kept = work_ns.tolist(), until.tolist(), _as_tuples(kept)
+        self._slower = [*slower.T.tolist(), [0.0] * work_ns.size]  # the last, at -1, where nothing is beside a unit
+        self._reset()
+        handlers = self._begin, self._start, self._drain, self._end
+        events = self._events
+        while events:
+            now, kind, _, number = heappop(events)
+            handlers[kind](number, now)
+        times = self._call_start, self._call_end, self._start_ns, self._began_ns, self._end_ns
+        return Times(*(np.array(each, np.int64) for each in times))
 
+    def _reset(self) -> None:
+        """As before the first event."""
+        calls, units, gpus = len(self._cost_ns), len(self._work_ns), len(self._limits)
+        # Of calls: how many it still follows, when it may begin as far as these returned, for how many units it waits,
+        # when the last of them ended; when it began, found places in the launch queues, and returned.
+        self._calls_left, self._earliest = self._calls_before.tolist(), [0] * calls
+        self._awaited, self._done_ns = np.diff(self.tasks.calls.waits.first).tolist(), [MIN_NS] * calls
+        self._call_start, self._launched_ns, self._call_end = [-1] * calls, [-1] * calls, [-1] * calls
+        # Of units: for how many it still waits, when it was submitted, and which call waits for its start.
+        self._units_left, self._submitted_ns = self._units_before.tolist(), [0] * units
+        self._stalled_call = [-1] * units
+        # Of units that move: the load they are, what is left to do since when at which pace, when they drain and end.
+        self._load, self._left_ns, self._since_ns = self._own_load.copy(), self._work_ns.copy(), [0] * units
+        self._pace, self._drained = [1.0] * units, [not needs for needs in self._needs_room]
+        self._drains_ns, self._ends_ns = [-1] * units, [-1] * units
+        self._start_ns, self._began_ns, self._end_ns = [-1] * units, [-1] * units, [-1] * units
+        # Of teams, how many have not started. Of GPUs, the units there, those that were released and have no room,
+        # what of a multiprocessor is used, and how many kernels have more blocks than fit.
+        self._absent = list(map(len, self._members))
+        self._present: list[list[int]] = [[] for _ in range(gpus)]
+        self._held: list[list[int]] = [[] for _ in range(gpus)]
+        self._used, self._filling = [[0] * len(limits) for limits in self._limits], [0] * gpus
+        for call in np.flatnonzero(self._calls_before == 0).tolist():
+            heappush(self._events, (self._before_ns[call], BEGIN, 0, call))
+        for unit in np.flatnonzero(self.tasks.units.call < 0).tolist():
+            self._submit(unit, self._submit_ns[unit] - self._after_launch_ns[unit])
 
-def has_room(room: Room, times: Times) -> bool:
-    """Whether at each start of a unit there was room for it, whatever the ones that were there had given back already.
+    def _begin(self, call: int, now: int) -> None:
+        if self._call_start[call] < 0:
+            self._call_start[call] = now
+        for unit in self._launches[call]:
+            ahead = self._ahead_in_queue[unit]
+            if ahead >= 0 and self._start_ns[ahead] < 0:
+                self._stalled_call[ahead] = call
+                return
+        self._launched_ns[call] = now
+        for unit in self._launches[call]:
+            self._submit(unit, now + self._submit_ns[unit])
+        if not self._awaited[call]:
+            self._return(call)
 
-    A run in which nothing looked for room is then the one in which all did.
-    """
-    for gpu, most in enumerate(room.limits):
-        mine = np.flatnonzero((room.gpu == gpu) & (room.needed[:, 0] > 0))
-        start, end = times.unit_start[mine], times.unit_end[mine]
-        begins, ends = np.argsort(start), np.argsort(end)
-        taken = np.column_stack([room.taken[mine], room.fills[mine]])
-        begun, ended = (np.vstack([np.zeros_like(taken[:1]), taken[order].cumsum(axis=0)]) for order in (begins, ends))
-        there = begun[np.searchsorted(start[begins], start, "right")] - ended[np.searchsorted(end[ends], start)]
-        others = there - taken
-        if others[:, -1].any() or (others[:, :-1] + room.needed[mine] > most).any():
+    def _return(self, call: int) -> None:
+        end = max(self._launched_ns[call] + self._cost_ns[call], self._done_ns[call] + self._after_ns[call])
+        self._call_end[call] = end
+        for following in self._next_calls[call]:
+            lag = self._handed_ns[following] if self._handed[following] == call else self._before_ns[following]
+            self._earliest[following] = max(self._earliest[following], end + lag)
+            self._calls_left[following] -= 1
+            if not self._calls_left[following]:
+                heappush(self._events, (self._earliest[following], BEGIN, 0, following))
+
+    def _submit(self, unit: int, at_ns: int) -> None:
+        self._submitted_ns[unit] = max(self._submitted_ns[unit], at_ns)
+        self._units_left[unit] -= 1
+        if not self._units_left[unit]:
+            start = max(at_ns + self._after_launch_ns[unit], self._submitted_ns[unit])
+            heappush(self._events, (start, START, 0, unit))
+
+    def _start(self, unit: int, now: int) -> None:
+        gpu = self._gpu[unit]
+        if self._needs_room[unit]:
+            if not self._has_room(gpu, unit):
+                self._held[gpu].append(unit)
+                return
+            self._use(gpu, self._taken[unit])
+            self._filling[gpu] += self._fills[unit]
+        self._start_ns[unit] = now
+        for other in self._early[unit]:
+            self._follow_start(other, now + self._after_start_ns[other])
+        if self._stalled_call[unit] >= 0:
+            heappush(self._events, (now, BEGIN, 0, self._stalled_call[unit]))
+        self._present[gpu].append(unit)
+        self._join(self._team[unit], unit, now)
+
+    def _follow_start(self, unit: int, at_ns: int) -> None:
+        """Let a unit begin at an instant after the start of the one before it, or once it is submitted."""
+        self._units_left[unit] -= 1
+        if not self._units_left[unit]:
+            start = max(at_ns, self._submitted_ns[unit] + self._after_launch_ns[unit])
+            heappush(self._events, (start, START, 0, unit))
+        self._submitted_ns[unit] = max(self._submitted_ns[unit], at_ns)
+
+    def _has_room(self, gpu: int, unit: int) -> bool:
+        """Whether a block of a unit fits on a multiprocessor, and none wait."""
+        if self._filling[gpu]:
             return False
-    return True
+        in_use = zip(self._used[gpu], self._needed[unit], self._limits[gpu], strict=True)
+        return all(used + needed <= limit for used, needed, limit in in_use)
+
+    def _use(self, gpu: int, amounts: tuple[int, ...], sign: int = 1) -> None:
+        self._used[gpu] = [used + sign * amount for used, amount in zip(self._used[gpu], amounts, strict=True)]
+
+    def _join(self, team: int, unit: int, now: int) -> None:
+        """Add a unit to those of its team that started: once all did, they move; until then they wait."""
+        self._absent[team] -= 1
+        if self._absent[team]:
+            if self._own_load[unit] == TALKING:
+                self._load[unit] = WAITING
+            self._repace(self._teams_on(self._gpu[unit]), now)
+            return
+        members = self._members[team]
+        for member in members:
+            self._began_ns[member] = self._since_ns[member] = now
+            self._load[member] = self._own_load[member]
+        if len(members) == 1:
+            self._repace(self._teams_on(self._gpu[unit]), now)
+        else:
+            self._repace({team for member in members for team in self._teams_on(self._gpu[member])}, now)
+
+    def _teams_on(self, gpu: int) -> list[int]:
+        return [self._team[unit] for unit in self._present[gpu]]
+
+    def _repace(self, teams: Iterable[int], now: int) -> None:
+        """Let all that moves of some teams go on at the pace that what is beside it leaves."""
+        for team in teams:
+            if self._absent[team]:
+                continue
+            slower = self._slower[self._beside(team)]
+            for unit in self._members[team]:
+                pace = 1.0 - slower[unit]
+                if self._end_ns[unit] < 0 and (pace != self._pace[unit] or self._ends_ns[unit] < 0):
+                    self._set_pace(unit, pace, now)
+
+    def _beside(self, team: int) -> int:
+        """The last load of `LOADS` beside any unit of a team, -1 where all are alone."""
+        last, load = -1, self._load
+        for unit in self._members[team]:
+            if self._end_ns[unit] < 0:
+                for other in self._present[self._gpu[unit]]:
+                    if other != unit and load[other] > last:
+                        last = load[other]
+        return last
+
+    def _set_pace(self, unit: int, pace: float, now: int) -> None:
+        left = self._left_ns[unit] - (now - self._since_ns[unit]) * self._pace[unit]
+        self._left_ns[unit], self._since_ns[unit], self._pace[unit] = left, now, pace
+        if not self._drained[unit]:
+            until_drained = max(left - (1.0 - self._until[unit]) * self._work_ns[unit], 0.0)
+            self._drains_ns[unit] = drains = now + int(until_drained / pace)
+            heappush(self._events, (drains, DRAIN, 0, unit))
+        self._ends_ns[unit] = ends = now + (round(left / pace) if left > 0.0 else 0)
+        heappush(self._events, (ends, END, 0, unit))
+
+    def _drain(self, unit: int, now: int) -> None:
+        """Give back what a unit no longer uses: as its last blocks begin, or its first ones end, and at its end."""
+        if self._drains_ns[unit] != now:  # its pace has changed
+            return
+        self._drains_ns[unit] = -1
+        gpu = self._gpu[unit]
+        if not self._drained[unit]:
+            self._drained[unit] = True
+            self._filling[gpu] -= self._fills[unit]
+            self._use(gpu, self._taken[unit], -1)
+            self._use(gpu, self._kept[unit])
+        if self._end_ns[unit] >= 0:
+            self._use(gpu, self._kept[unit], -1)
+        start, held, self._held[gpu] = now, self._held[gpu], []
+        for place, other in enumerate(held):
+            start = max(start, now + self._room_ns[other])  # none begins before one that was released before it
+            heappush(self._events, (start, START, place, other))
+
+    def _end(self, unit: int, now: int) -> None:
+        if self._ends_ns[unit] != now or self._end_ns[unit] >= 0:  # its pace has changed
+            return
+        self._end_ns[unit] = now
+        gpu, team = self._gpu[unit], self._team[unit]
+        self._present[gpu].remove(unit)
+        if self._needs_room[unit]:
+            self._drains_ns[unit] = now
+            heappush(self._events, (now, DRAIN, 0, unit))
+        for follower in self._followers[unit]:
+            self._units_left[follower] -= 1
+            if not self._units_left[follower]:
+                heappush(self._events, (self._start_behind(unit, follower, now), START, 0, follower))
+        for call in self._released_calls[unit]:
+            self._awaited[call] -= 1
+            self._done_ns[call] = now
+            if not self._awaited[call] and self._launched_ns[call] >= 0:
+                self._return(call)
+        self._repace(self._teams_on(gpu), now)
+        if len(self._members[team]) > 1:  # it may go on elsewhere
+            self._repace([team], now)
+
+    def _start_behind(self, unit: int, follower: int, now: int) -> int:
+        """When a unit starts that waited for no other any more than for this one, which ends."""
+        if self._submitted_ns[follower] > now:
+            return self._submitted_ns[follower] + self._after_launch_ns[follower]
+        is_next = self._previous[follower] == unit
+        return now + (self._after_previous_ns if is_next else self._after_wait_ns)[follower]
 
 
-def _times(loop: Callable[..., None], tasks: Tasks, slower: Floats, layout: Layout, needed: Ints) -> Times:
-    n_calls, n_units = tasks.calls.call.size, tasks.units.op.size
-    read = needed, tasks.units.transfer_ns, slower, tasks.room.until, tasks.room.rest
-    state = *(each.copy() for each in layout.counted_down), *_state(tasks, layout, needed)
-    times = [np.full(size, -1, np.int64) for size in (n_calls, n_calls, n_units, n_units, n_units)]
-    if loop is in_plain_python:  # plain Python is some three times quicker on lists
-        written = [each.tolist() for each in (*state, *times)]
-        loop(*layout.as_lists, *map(_as_list, read), *written)
-        return Times(*(np.array(each, np.int64) for each in written[-len(times) :]))
-    loop(*layout.read, *read, *state, *times)
-    return Times(*times)
+def run(tasks: Tasks, slower: Floats | None = None) -> Times:
+    """Run tasks once, with `transfer_ns` as what a unit takes alone; without `slower` units do not slow each other."""
+    slower = np.zeros((tasks.units.op.size, len(LOADS))) if slower is None else slower
+    return Program(tasks).run(tasks.units.transfer_ns, slower, tasks.occupancy.until, tasks.occupancy.rest)
 
 
-def _as_list(read: npt.NDArray[Any]) -> list[Any]:
-    """An array that no run writes to. Like rows become one list: fewer of them stay in the processor's cache."""
-    if read.ndim == 1 or not read.size:
-        return read.tolist()
-    if not read.any():  # as mostly of what no unit needs or keeps
-        return [[0] * read.shape[1]] * len(read)
-    rows = np.ascontiguousarray(read).view(np.dtype((np.void, read.itemsize * read.shape[1]))).ravel()
-    distinct, number = np.unique(rows, return_inverse=True)
-    lists = distinct.view(read.dtype).reshape(-1, read.shape[1]).tolist()
-    return [lists[one] for one in number.tolist()]
-
-
-def _state(tasks: Tasks, layout: Layout, needed: Ints) -> tuple[npt.NDArray[Any], ...]:
-    """What the loop keeps track of, as it begins."""
-    room = tasks.room
-    calls, count, gpus = tasks.calls.call.size, tasks.units.op.size, len(room.limits)
-    teams = layout.counted_down[-1].size
-
-    def zeros(*shape: int) -> Ints:
-        return np.zeros(shape, np.int64)
-
-    def none(size: int) -> Ints:
-        return np.full(size, -1, np.int64)
-
-    return (
-        *(zeros(calls), none(calls), none(count)),
-        *(tasks.units.transfer_ns.astype(float), np.ones(count), zeros(count), none(count), none(count)),
-        *((needed[:, 0] == 0).astype(np.int64), none(count)),
-        *(zeros(teams, len(LOADS)), zeros(4 * count + 4), zeros(1)),
-        *(zeros(gpus, room.limits.shape[1]), zeros(gpus), zeros(gpus), zeros(gpus)),
-        *(zeros(count), zeros(count), zeros(gpus, len(LOADS)), room.load.astype(np.int64)),
-    )
+def _as_tuples(rows: Ints) -> list[tuple[int, ...]]:
+    """Rows in plain Python; equal ones are one tuple."""
+    distinct: dict[tuple[int, ...], tuple[int, ...]] = {}
+    return [distinct.setdefault(row, row) for row in zip(*rows.T.tolist(), strict=True)]
 
 
 def places(units: Units, queue: int) -> Ints:

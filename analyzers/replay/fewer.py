@@ -11,13 +11,7 @@ from msgspec.structs import replace
 
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.lanes import take_or
-from analyzers.replay.model import HostCalls, Lists, Room, Tasks, Units
-
-_RENUMBERED = ("before_ns", "handed", "waits"), ("call", "previous", "beside", "waits"), ("limits",)
-_OF_CALLS, _OF_UNITS, _OF_ROOM = (  # what is cut as it is: every other field, so that a new one is never left whole
-    tuple(name for name in kind.__struct_fields__ if name not in renumbered)
-    for kind, renumbered in zip((HostCalls, Units, Room), _RENUMBERED, strict=True)
-)
+from analyzers.replay.model import Lists, Tasks
 
 
 class Stretch(msgspec.Struct, frozen=True):
@@ -68,22 +62,20 @@ def cut(tasks: Tasks, calls: Mask) -> Tasks:
     first = np.append(True, np.diff(thread) != 0)[: thread.size] & (handed < 0)
     return replace(
         tasks,
-        calls=replace(
-            of,
-            **{name: getattr(of, name)[calls] for name in _OF_CALLS},
+        calls=of.mapped(
+            lambda column: column[calls],
             before_ns=np.where(first, of.start_ns[calls], of.before_ns[calls]),
             handed=handed,
             waits=_cut_lists(of.waits, new_call, new_unit, int(calls.sum())),
         ),
-        units=replace(
-            units,
-            **{name: getattr(units, name)[kept] for name in _OF_UNITS},
+        units=units.mapped(
+            lambda column: column[kept],
             call=new_call[units.call[kept]],
             previous=take_or(new_unit, units.previous[kept]),
             beside=take_or(new_unit, units.beside[kept]),
             waits=_cut_lists(units.waits, new_unit, new_unit, int(kept.sum())),
         ),
-        room=replace(tasks.room, **{name: getattr(tasks.room, name)[kept] for name in _OF_ROOM}),
+        occupancy=tasks.occupancy.mapped(lambda column: column[kept], limits=tasks.occupancy.limits),
     )
 
 

@@ -16,15 +16,17 @@ from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress, silent
-from analyzers.replay.changes import Change, DropSync, DropWait, Graph, Level, MoveWait, OnTime, OwnStream, Pin, Split
+from analyzers.replay.change import Change
+from analyzers.replay.host_changes import DropSync, Graph, Level, OnTime, Pin
 from analyzers.replay.model import Tasks
-from analyzers.replay.outcomes import Outcome
+from analyzers.replay.order_changes import MoveWait
 from analyzers.replay.predict import Replayed
-from analyzers.replay.result import LITTLE_MORE, Prediction, is_fix
+from analyzers.replay.result import LITTLE_MORE, Prediction, is_enough, is_fix, weighed
 from analyzers.replay.safety import Safety
+from analyzers.replay.scenarios import Outcome
+from analyzers.replay.stream_changes import DropWait, OwnStream, Split
 from analyzers.replay.suggest import Suggestion
 from analyzers.verdict import fix
-from analyzers.verdict.fix import GAINS
 
 MOST_UNITS = 8_000  # that are run again: of a larger run fewer steps, in a row
 ALIKE = 0.1  # of what the first is worth: by so much a replay does not tell changes apart
@@ -51,17 +53,13 @@ class _Screened(msgspec.Struct, frozen=True):
     @property
     def worth(self) -> float:
         """The gain, weighed by whether the change may be made."""
-        return self.gain * self.suggestion.safety.weight if self.gain > 0 else self.gain
-
-    @property
-    def least_gain(self) -> float:
-        """From which on it may be named, of the step: twice as much where order between GPU work goes."""
-        return GAINS if self.suggestion.safety in (Safety.SAFE, Safety.LIKELY) else 2 * GAINS
+        return weighed(self.gain, self.suggestion.safety.weight)
 
     @property
     def is_enough(self) -> bool:
         """Whether it may be named."""
-        return self.worth > 0 and self.gain >= self.least_gain
+        safety = self.suggestion.safety
+        return is_enough(self.gain, safety.weight, safety.least_gain)
 
 
 def explored(
@@ -136,7 +134,7 @@ def _predicted(replayed: Replayed, one: _Screened, error: float) -> Iterator[Pre
         return
     advice = change.advice_at(where) if where else change.advice
     advice += f", {change.asks}" if safety is not Safety.SAFE and change.asks else ""
-    classed = replace(found, safety=safety.named, likely=safety.weight, least_gain=one.least_gain)
+    classed = replace(found, safety=safety.named, likely=safety.weight, least_gain=safety.least_gain)
     yield replace(classed, where=where, advice=advice)
 
 
@@ -167,8 +165,3 @@ def first_fix(predictions: Sequence[Prediction]) -> Prediction | None:
     """The one to name: the first to try, if it gains enough of a step and may be made; None where there is none."""
     first = min((one for one in predictions if one.suggested), key=lambda one: one.suggested or 0, default=None)
     return first if first is not None and is_fix(first) else None
-
-
-def worst(classes: Sequence[Safety]) -> Safety:
-    """The class of several changes together."""
-    return max(classes, key=lambda one: one.place)

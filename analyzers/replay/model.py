@@ -13,13 +13,19 @@ its ranks are there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-from msgspec.structs import astuple
+import numpy.typing as npt
+from msgspec.structs import replace
 
 from analyzers.arrays.types import Floats, Ints, Mask
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 LOADS = (
     "a copy to or from the host",
@@ -32,7 +38,19 @@ COPYING, WAITING, SMALL, LARGE, TALKING = range(len(LOADS))
 RELEASES = ("launch", "stream", "wait")  # what lets a unit start
 
 
-class Lists(msgspec.Struct, frozen=True):
+class Columns(msgspec.Struct, frozen=True):
+    """A record of arrays."""
+
+    def columns(self, *left_out: str) -> dict[str, npt.NDArray[Any]]:
+        """All but some, by name: a new one is never forgotten."""
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in left_out}
+
+    def mapped(self, function: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], **others: Any) -> Self:
+        """The same with a function of each array but of those that are given."""
+        return replace(self, **{name: function(each) for name, each in self.columns(*others).items()}, **others)
+
+
+class Lists(Columns, frozen=True):
     """A list per task: those of task i are items[first[i]:first[i + 1]]."""
 
     first: Ints
@@ -44,8 +62,17 @@ class Lists(msgspec.Struct, frozen=True):
         order = np.argsort(owner, kind="stable")
         return cls(np.searchsorted(owner[order], np.arange(count + 1)), items[order])
 
+    def only(self, keep: Mask) -> Lists:
+        """Some of the items of each list."""
+        return Lists.of(self.owner[keep], self.items[keep], self.first.size - 1)
+
     def __getitem__(self, task: int) -> Ints:
         return self.items[self.first[task] : self.first[task + 1]]
+
+    def as_tuples(self) -> list[tuple[int, ...]]:
+        """The same in plain Python."""
+        first, items = self.first.tolist(), self.items.tolist()
+        return [tuple(items[low:high]) if low < high else () for low, high in pairwise(first)]
 
     @property
     def owner(self) -> Ints:
@@ -53,7 +80,7 @@ class Lists(msgspec.Struct, frozen=True):
         return np.repeat(np.arange(self.first.size - 1), np.diff(self.first))
 
 
-class HostCalls(msgspec.Struct, frozen=True):
+class HostCalls(Columns, frozen=True):
     """Calls that launch or wait, sorted by thread and time; -1 where there is none.
 
     call : row in `Trace.api`. thread : number of its thread. start_ns, end_ns : as captured.
@@ -73,8 +100,19 @@ class HostCalls(msgspec.Struct, frozen=True):
     after_ns: Ints
     waits: Lists
 
+    @property
+    def gap_ns(self) -> Ints:
+        """How long each call's thread works, or waits for another thread, before the call."""
+        return np.where(self.handed >= 0, self.handed_ns, self.before_ns)
 
-class Units(msgspec.Struct, frozen=True):
+    def with_gaps(self, gap_ns: Ints) -> HostCalls:
+        """The same with other such times."""
+        handed = self.handed >= 0
+        before_ns, handed_ns = np.where(handed, self.before_ns, gap_ns), np.where(handed, gap_ns, self.handed_ns)
+        return replace(self, before_ns=before_ns, handed_ns=handed_ns)
+
+
+class Units(Columns, frozen=True):
     """Units of streams, by lane and position; -1 where there is none.
 
     op : row in `Trace.ops`. lane, rank, device. start_ns, end_ns : as captured; ready_ns : when
@@ -106,8 +144,16 @@ class Units(msgspec.Struct, frozen=True):
     unexplained_ns: Ints
     idle_ns: Ints
 
+    def in_order(self, key: Ints | Floats) -> Units:
+        """The same with the units of each lane one behind the other in the order of a key."""
+        order = np.lexsort((np.arange(self.op.size), key, self.lane))
+        previous = np.full(self.op.size, -1, np.int64)
+        same = self.lane[order][1:] == self.lane[order][:-1]
+        previous[order[1:][same]] = order[:-1][same]
+        return replace(self, previous=previous)
 
-class Room(msgspec.Struct, frozen=True):
+
+class Occupancy(Columns, frozen=True):
     """What units take of their GPU's multiprocessors; zero where the capture doesn't say, and of copies.
 
     load : which of `LOADS` each unit is to others beside it. gpu : number of each unit's GPU. limits : GPUs x 4, what a
@@ -138,24 +184,12 @@ class Tasks(msgspec.Struct, frozen=True):
 
     calls: HostCalls
     units: Units
-    room: Room
+    occupancy: Occupancy
     refuted: int
     queue: int
     blind_ns: int
 
-    def same_as(self, other: Tasks) -> bool:
-        """Whether all units surely run alike. Calls that no launch comes after don't matter: where profiling ends."""
-        return self.queue == other.queue and all(map(np.array_equal, self._that_counts(), other._that_counts()))
-
-    def _that_counts(self) -> Iterator[Ints]:
-        """All arrays; of calls only those up to the last of their thread that launches or hands over."""
-        calls = self.calls
-        leads = np.zeros(calls.call.size + 1, np.int64)
-        leads[self.units.call], leads[calls.handed] = 1, 1
-        to_come = np.append(np.cumsum(leads[-2::-1])[::-1], 0)
-        kept = to_come[:-1] > to_come[np.searchsorted(calls.thread, calls.thread, side="right")]
-        waits = kept[calls.waits.owner]
-        yield from (calls.waits.owner[waits], calls.waits.items[waits], self.units.waits.first, self.units.waits.items)
-        yield from (each[kept] for each in astuple(calls) if each is not calls.waits)
-        yield from (each for each in astuple(self.units) if each is not self.units.waits)
-        yield from astuple(self.room)
+    def same_units(self, other: Tasks) -> bool:
+        """Whether all units, and what they wait for, are the same."""
+        mine, others = ({**one.units.columns("waits"), **one.units.waits.columns()} for one in (self, other))
+        return all(np.array_equal(mine[name], others[name]) for name in mine)

@@ -11,13 +11,14 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import Union, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.lanes import take_or
-from analyzers.replay.model import Tasks
+from analyzers.replay.model import HostCalls, Tasks
 from analyzers.select.language import Atom, Or, Selector
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.select.select import Selection, select
 from analyzers.trace.columns import codes, ints, of_codes
 from analyzers.trace.host_calls import CALL, plain_call
 from analyzers.trace.nesting import RangeIndex
+from analyzers.trace.steps import find_steps, step_index
 from analyzers.trace.tables import Trace
 
 
@@ -110,3 +111,10 @@ def units_of(trace: Trace, tasks: Tasks, where: str) -> Mask:
     """Units of what a selector picks, launched before the capture began, too."""
     selection = selection_of(trace, where)
     return (selection.picked | selection.before)[tasks.units.op]
+
+
+def step_of_calls(trace: Trace, calls: HostCalls) -> Ints:
+    """The number of the step that each call is in, -1 where in none."""
+    process = ints(trace.api, "process")[calls.call]
+    at = step_index(trace).innermost(process, np.zeros(process.size, np.int64), calls.start_ns)
+    return np.append(find_steps(trace).numbers, -1)[at]

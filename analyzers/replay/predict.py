@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -22,17 +21,15 @@ from analyzers.compare.steps import StepGroups, group_steps, slowest, step_times
 from analyzers.matching.peers import ranks_given, ranks_known, waits_seen
 from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.per_step import median_row
-from analyzers.replay.changes import Change, combined, step_of_calls
-from analyzers.replay.engine import Layout, Times, run
+from analyzers.replay.change import Change, combined
+from analyzers.replay.engine import Program, Times
 from analyzers.replay.fewer import Stretch, cut, stretch_of
-from analyzers.replay.freed import freed, origins, shifted, waits_for_less
-from analyzers.replay.loop import loop_for
 from analyzers.replay.model import Tasks
-from analyzers.replay.outcomes import Outcome, Runs
-from analyzers.replay.pace import Pace, pace
+from analyzers.replay.named import step_of_calls
 from analyzers.replay.path import Segment, clipped, critical_path
-from analyzers.replay.power import NEVER, OTHERS, limit_reached, longer, on_tensor_cores
 from analyzers.replay.result import CriticalPath, Fidelity, Prediction, RankCommunication, RankPrediction, next_on
+from analyzers.replay.scenarios import Outcome, Runs, Variant, newly_concurrent, origins, shifted, waits_for_less
+from analyzers.replay.slowdown import NEVER, OTHERS, Slowdown, limit_reached, longer, on_tensor_cores, slowdown
 from analyzers.replay.tasks import tasks
 from analyzers.select.select import select
 from analyzers.select.sides import without_shared
@@ -65,23 +62,12 @@ def cant_be_run_again(run: PartitionedRun, narrowing: Narrowing = ALL) -> str:
     return untrusted(run, narrowing) or without_links(asked) or names_lost(run.trace)
 
 
-class Variant(msgspec.Struct, frozen=True):
-    """How it may be: what each unit loses beside others, from which share of the time spent on tensor cores GPUs
-    slow down, and whether kernels of several waves leave room as soon as they can.
-    """
-
-    slower: Floats
-    limit: float
-    roomy: bool = False
-
-
 class Replayed:
     """A capture with its tasks, run again as it was.
 
     All of it is run; of a part of a trace, only that part's ranks and steps count, and overlap of its ops.
-    `many_changes`: whether it will be run with a dozen of changes, some 50 times: that pays for a quicker loop sooner.
-    `size`: units, which then count twice. `most_units`: of a larger run fewer steps are run, in a row, and `stretch`
-    says which. `by_step`: whether the median step speaks for overlap, as in `check_overlap`.
+    `most_units`: of a larger run fewer steps are run, in a row, and `stretch` says which. `by_step`: whether the median
+    step speaks for overlap, as in `check_overlap`.
     """
 
     def __init__(
@@ -90,7 +76,6 @@ class Replayed:
         a: str,
         b: str,
         *,
-        many_changes: bool = False,
         by_step: bool = False,
         most_units: int | None = None,
     ) -> None:
@@ -108,7 +93,7 @@ class Replayed:
             here = self._fewer_steps(here, most_units)
         self.sides = one.picked & here, other.picked & here
         self.on_tensor_cores = on_tensor_cores(trace)
-        self.pace: Pace = pace(trace, self.tasks.units, self.tasks.room)
+        self.slowdown: Slowdown = slowdown(trace, self.tasks.units, self.tasks.occupancy)
         groups = group_steps(trace)
         self.groups = _of_launched(groups, self.tasks)
         no_launch = (groups.group >= 0) & (ints(trace.ops, "launch") < 0)
@@ -118,10 +103,7 @@ class Replayed:
             raise CantReplayError("nothing that is looked at was launched in the capture")
         self.measured = self.steps(ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns"))
         self.by_step = by_step
-        self.size = self.tasks.units.op.size * (2 if many_changes else 1)
-        self._loop = loop_for(self.size)
-        self._own = Layout(self.tasks)
-        self._last = self.tasks, self._own  # of the tasks that ran last
+        self._program = Program(self.tasks)  # of the tasks that ran last
         self.now = self.runs(self.tasks)
 
     def _fewer_steps(self, here: Mask, most: int) -> Mask:
@@ -157,9 +139,9 @@ class Replayed:
         """What may be of that which the capture doesn't tell: most likely, the most gain, the least."""
         likely, least, most = limit_reached(self.trace)
         return (
-            Variant(self.pace.likely_slower, likely),
-            Variant(self.pace.least_slower, least, roomy=True),
-            Variant(self.pace.most_slower, most),
+            Variant(self.slowdown.likely_slower, likely),
+            Variant(self.slowdown.least_slower, least, roomy=True),
+            Variant(self.slowdown.most_slower, most),
         )
 
     def steps(self, start: Ints, end: Ints) -> Ints:
@@ -168,17 +150,17 @@ class Replayed:
         return slowest(times[self.looked_at])[self.counted]
 
     def _run(self, changed: Tasks, variant: Variant) -> Outcome:
-        units, room, slower = changed.units, changed.room, variant.slower
+        units, occupancy, slower = changed.units, changed.occupancy, variant.slower
         origin = np.arange(units.op.size) if units.op.size == len(slower) else origins(self.tasks, changed)
         scale = units.transfer_ns / np.maximum(self.tasks.units.transfer_ns[origin], 1)
-        alone_ns = self.pace.alone_ns(slower)[origin] * scale
+        alone_ns = self.slowdown.alone_ns(slower)[origin] * scale
         if variant.roomy:
-            room = replace(room, until=room.roomy, rest=np.zeros_like(room.rest))
-        layout = self._laid_out(changed)
+            occupancy = replace(occupancy, until=occupancy.roomy, rest=np.zeros_like(occupancy.rest))
+        if self._program.tasks is not changed:  # mostly the same tasks are run several times in a row
+            self._program = Program(changed)
 
         def outcome(alone_ns: Floats) -> Outcome:
-            alone = replace(units, transfer_ns=alone_ns)
-            times = run(replace(changed, units=alone, room=room), slower[origin], self._loop, layout)
+            times = self._program.run(alone_ns, slower[origin], occupancy.until, occupancy.rest)
             if (times.unit_end < 0).any():
                 raise CantReplayError("run again, the program would wait for itself for ever")
             return self._outcome(times, changed)
@@ -188,22 +170,15 @@ class Replayed:
             return found
         heavy = self.on_tensor_cores[units.op]
         longer_on = longer(self._computing_now, self.computing(found), variant.limit)
-        slowed = np.where(heavy, alone_ns * longer_on[room.gpu], alone_ns)
+        slowed = np.where(heavy, alone_ns * longer_on[occupancy.gpu], alone_ns)
         same = np.abs(longer_on - 1).max(initial=0) < NO_LONGER or np.array_equal(slowed, alone_ns)
         return found if same else outcome(slowed)
 
-    def _laid_out(self, changed: Tasks) -> Layout:
-        """The layout of some tasks, which are mostly run several times in a row."""
-        last, layout = self._last
-        if last is not changed:
-            layout = Layout(changed, tight=self._own.tight)
-            self._last = changed, layout
-        return layout
-
     def computing(self, outcome: Outcome) -> Floats:
         """For which share of the counted steps each GPU is on its tensor cores, other kernels counting for less."""
-        units, room, times = outcome.tasks.units, outcome.tasks.room, outcome.times
-        took = np.bincount(room.gpu, self._weight[units.op] * (times.unit_end - times.unit_began), len(room.limits))
+        units, occupancy, times = outcome.tasks.units, outcome.tasks.occupancy, outcome.times
+        weighted_ns = self._weight[units.op] * (times.unit_end - times.unit_began)
+        took = np.bincount(occupancy.gpu, weighted_ns, len(occupancy.limits))
         return took / max(int(outcome.steps.sum()), 1)
 
     @cached_property
@@ -343,7 +318,7 @@ class Replayed:
         """
         best = [one.at_best for one in changes]
         found, at_best = (combined(self.trace, self.tasks, each) for each in (changes, best))
-        return found, None if at_best.same_as(found) else at_best
+        return found, None if at_best.same_units(found) else at_best
 
     def likely(self, changed: Tasks, at_best: Tasks | None = None) -> tuple[Outcome, ...]:
         """Other tasks run with as much slowdown as is most likely: once, or in both of two ways that are as likely.
@@ -371,7 +346,7 @@ class Replayed:
 
         None where there is room for all: when they begin then makes no difference to others.
         """
-        units = freed(self.tasks, changed) & changed.room.needed.any()
+        units = newly_concurrent(self.tasks, changed) & changed.occupancy.needed.any()
         of_a = self.picked[0][changed.units.op[units]]
         one_side = units.any() and (of_a.all() or not of_a.any())
         return units, bool(one_side and waits_for_less(self.tasks, changed)[units].all())
@@ -468,7 +443,7 @@ class Replayed:
     def _assumptions(self, runs: Runs) -> tuple[str, ...]:
         """What is taken for granted whatever the change is."""
         assumed = []
-        known = float(self.pace.known.any(axis=1).mean())
+        known = float(self.slowdown.known.any(axis=1).mean())
         if known < 1 and any(not np.array_equal(one.steps, runs.first.steps) for one in runs.all):
             assumed.append(
                 f"{percent(1 - known)} of the ops never ran both alone and overlapped, so their contention is unknown: "

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
-from analyzers.replay.changes import Change
-from analyzers.replay.outcomes import Outcome
+from analyzers.replay.change import Change
 from analyzers.replay.predict import Replayed
+from analyzers.replay.scenarios import Outcome
 from analyzers.trace.columns import ints, table
 from analyzers.trace.schemas import WAIT_RANGE
 from analyzers.trace.tables import Trace

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
-from analyzers.replay.edits import kept, returning_at_once
+from analyzers.replay.host_changes import returning_at_once
 from analyzers.replay.model import Lists, Tasks
 from analyzers.trace.steps import step_of_ops
 from analyzers.trace.tables import Trace
@@ -135,7 +135,7 @@ def _no_waits_between(tasks: Tasks, sides: Sides) -> Tasks:
     between = np.zeros(owner.size, dtype=bool)
     for one, other in ((sides.a, sides.b), (sides.b, sides.a)):
         between |= one[owner] & other[item]
-    return replace(tasks, units=replace(units, waits=kept(units.waits, ~between)))
+    return replace(tasks, units=replace(units, waits=units.waits.only(~between)))
 
 
 def _nothing_else(tasks: Tasks, sides: Sides) -> Tasks:
@@ -147,8 +147,8 @@ def _room_for_all(tasks: Tasks, _: Sides) -> Tasks:
     """All start as if given room."""
     units = tasks.units
     dispatch = np.maximum(units.dispatch_ns, units.room_ns[:, None])
-    room = replace(tasks.room, needed=np.zeros_like(tasks.room.needed))  # what needs none takes none
-    return replace(tasks, room=room, units=replace(units, dispatch_ns=dispatch))
+    occupancy = replace(tasks.occupancy, needed=np.zeros_like(tasks.occupancy.needed))  # what needs none takes none
+    return replace(tasks, occupancy=occupancy, units=replace(units, dispatch_ns=dispatch))
 
 
 def _nobody_late(tasks: Tasks, _: Sides) -> Tasks:

@@ -125,7 +125,7 @@ class Prediction(Record, frozen=True):
     @property
     def worth_ns(self) -> float:
         """The gain, weighed by whether the change may be made."""
-        return self.gain_ns * self.likely if self.gain_ns > 0 else self.gain_ns
+        return weighed(self.gain_ns, self.likely)
 
     @property
     def tells(self) -> bool:
@@ -375,9 +375,19 @@ class WhatIf(Record, frozen=True):
         return f"<what if; {replay}{self.word}; {self.sentence}>"
 
 
+def weighed(gain: float, likely: float) -> float:
+    """A gain by how much of it counts; a loss counts whole."""
+    return gain * likely if gain > 0 else gain
+
+
+def is_enough(gain: float, likely: float, least: float) -> bool:
+    """Whether a change may be named: it may be made, and gains enough."""
+    return weighed(gain, likely) > 0 and gain >= least
+
+
 def is_fix(one: Prediction) -> bool:
-    """Whether a change may be named: it may be made, and gains enough of a step."""
-    return one.worth_ns > 0 and one.gain_ns >= one.least_gain * one.now_ns
+    """Whether a change may be named, by what it gains of a step."""
+    return is_enough(one.gain_ns, one.likely, one.least_gain * one.now_ns)
 
 
 def as_fix(one: Prediction) -> Fix:

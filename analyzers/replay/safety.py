@@ -20,9 +20,12 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.lanes import MAX_NS, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.replay.changes import Change, DropSync, DropWait, MoreRoom, MoveWait, OnTime, OwnStream, Pin
+from analyzers.replay.change import Change
+from analyzers.replay.host_changes import DropSync, OnTime, Pin
 from analyzers.replay.model import Tasks, Units
 from analyzers.replay.named import units_of
+from analyzers.replay.order_changes import MoveWait
+from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream
 from analyzers.trace.columns import ints, is_one_of
 from analyzers.trace.kernels import operations
 from analyzers.trace.nesting import RangeIndex
@@ -56,6 +59,11 @@ class Safety(Enum):
 
     def __init__(self, place: int, named: str, weight: float) -> None:
         self.place, self.named, self.weight = place, named, weight
+
+    @property
+    def least_gain(self) -> float:
+        """The part of a step it has to gain to be named: twice as much where order between GPU work goes."""
+        return fix.GAINS if self in (Safety.SAFE, Safety.LIKELY) else 2 * fix.GAINS
 
     @property
     def last(self) -> int:

@@ -15,23 +15,13 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import values
 from analyzers.ordering.lanes import take_or
-from analyzers.replay.changes import (
-    Change,
-    DropSync,
-    DropWait,
-    Graph,
-    Level,
-    MoreRoom,
-    MoveWait,
-    OnTime,
-    OwnStream,
-    Pin,
-    Split,
-)
-from analyzers.replay.edits import feeding
+from analyzers.replay.change import Change
+from analyzers.replay.host_changes import DropSync, Graph, Level, OnTime, Pin
 from analyzers.replay.model import Tasks
-from analyzers.replay.room import DISPATCH_NS
+from analyzers.replay.occupancy import DISPATCH_NS
+from analyzers.replay.order_changes import MoveWait
 from analyzers.replay.safety import Safety, comes_later, held_by_waits, is_for_result, safety_of, waited_for_again
+from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream, Split, feeding
 from analyzers.select.language import Atom, parse
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.syncs.of_steps import groups_by_rank, step_syncs

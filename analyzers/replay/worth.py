@@ -16,12 +16,12 @@ from msgspec.structs import replace
 
 from analyzers.arrays.types import Mask
 from analyzers.overlap.measure import Missed, RankOverlap
-from analyzers.replay.changes import Change
+from analyzers.replay.change import Change
 from analyzers.replay.fixes import MANY_UNITS, MOST_UNITS, explored, first_fix
-from analyzers.replay.outcomes import Outcome, Runs
 from analyzers.replay.predict import CantReplayError, Replayed, cant_be_run_again
 from analyzers.replay.removals import without
 from analyzers.replay.result import Prediction, as_fix
+from analyzers.replay.scenarios import Outcome, Runs
 from analyzers.replay.suggest import Suggestion, removing, suggested
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceKey

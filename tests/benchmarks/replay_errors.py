@@ -24,10 +24,9 @@ from analyzers.common.errors import TracevizError
 from analyzers.common.wording import duration, percent
 from analyzers.contention.alone import ALONE
 from analyzers.ordering.ordering import Ordering
-from analyzers.replay import loop
-from analyzers.replay.power import OTHERS
 from analyzers.replay.predict import MOST_OFF, Replayed
 from analyzers.replay.result import Fidelity
+from analyzers.replay.slowdown import OTHERS
 from analyzers.trace.tables import Trace
 from tests.analyzers.replay.test_pairs import FIXES, PAIRS, TOGETHER, step_ns
 from tests.answers import DATA, ROOT, groups
@@ -187,7 +186,7 @@ def on_tensor_cores_of(variant: str) -> tuple[float, pd.DataFrame]:
     """The share of time computing on the busiest GPU, and what each rank's matmuls of 50 µs or more take alone, ns."""
     replayed = Replayed(tv.load(files_of(variant, "torch")), "comm", "compute")
     units, ops = replayed.tasks.units, replayed.trace.ops
-    alone = replayed.pace.beside.sum(axis=1) < ALONE
+    alone = replayed.slowdown.beside.sum(axis=1) < ALONE
     long = units.end_ns - units.start_ns >= LONG_NS
     rows = units.op[replayed.on_tensor_cores[units.op] & replayed.in_counted_steps()[units.op] & alone & long]
     each = pd.DataFrame({name: ops[name].to_numpy()[rows] for name in ("rank", "name", "grid", "start_ns", "end_ns")})
@@ -350,7 +349,6 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    loop.MANY = 1  # compiled, if numba is there
     replays = [replay(name, files) for name, files in captures().items()]
     PAGE.write_text(page(replays, list(pairs()), [*first_fixes.pairs(), *first_fixes.recorded()]), encoding="utf-8")
 

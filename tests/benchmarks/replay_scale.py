@@ -2,7 +2,7 @@
 
 Steps of kernels on one stream, every tenth of which an all-reduce on another waits for, with a range around every
 hundred and a host sync at the end. Bars: a change in under 1 s for 4 ranks of 6 steps of 5,000 ops, in under 30 s for
-64 ranks of 20,000 ops. Compiling, which is kept, is timed apart.
+64 ranks of 20,000 ops.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 
 from analyzers.ordering.ordering import Ordering
-from analyzers.replay import engine, loop
-from analyzers.replay.pace import pace
-from analyzers.replay.parse import parse_change
+from analyzers.replay import engine
+from analyzers.replay.changes import parse_change
 from analyzers.replay.path import critical_path
 from analyzers.replay.predict import Replayed
+from analyzers.replay.slowdown import slowdown
 from analyzers.replay.tasks import tasks
 from analyzers.trace.columns import table
 from analyzers.trace.tables import Capture, Process, Trace
@@ -172,14 +172,12 @@ def main() -> None:
     """Print the time of each part of a prediction."""
     given = [int(word) for word in sys.argv[1:]]
     sizes = zip(given[::3], given[1::3], given[2::3], strict=True) if given else SIZES
-    small = large_trace(1, 200, 3)
-    timed("compiling, the first time", lambda: engine.run(tasks(small), loop=loop.compiled()))
     for ranks, per_step, steps in sizes:
         trace = large_trace(ranks, per_step, steps)
         print(f"{ranks} ranks of {steps} steps of {per_step:,} ops: {trace!r}")
         timed("ordering", lambda trace=trace: trace.once(Ordering))
         found = timed("tasks", lambda trace=trace: tasks(trace))
-        timed("pace", lambda trace=trace, found=found: pace(trace, found.units, found.room))
+        timed("slowdown", lambda trace=trace, found=found: slowdown(trace, found.units, found.occupancy))
         times = timed("run", lambda found=found: engine.run(found))
         path = timed("critical path", lambda trace=trace, found=found, times=times: critical_path(trace, found, times))
         print(f"    {len(path):,} segments")

@@ -28,7 +28,7 @@ def test_lower_bounds_are_the_lowest_versions_tested() -> None:
         re.findall(r"^([\w-]+)==([\d.]+)$", (ROOT / "tests/constraints-lowest.txt").read_text("utf-8"), re.MULTILINE)
     )
     for needed in re.findall(
-        r"(?:pytest|pytest-xdist|hypothesis|kaleido|numba|mcp|protobuf)>=[\d.]+",
+        r"(?:pytest|pytest-xdist|hypothesis|kaleido|mcp|protobuf)>=[\d.]+",
         " ".join(project["optional-dependencies"]["dev"]),
     ):
         name, bound = needed.split(">=")

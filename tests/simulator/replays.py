@@ -23,8 +23,8 @@ import numpy as np
 
 from analyzers.common.errors import TracevizError
 from analyzers.replay import tasks
-from analyzers.replay.changes import Change
-from analyzers.replay.parse import parse_change
+from analyzers.replay.change import Change
+from analyzers.replay.changes import parse_change
 from analyzers.replay.predict import Replayed
 from tests.simulator.generate import MAIN, SIDE, ns
 from tests.simulator.machine import Run, simulate

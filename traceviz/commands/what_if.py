@@ -71,7 +71,7 @@ def what_if(
     """
     options = RunOptions.of(context.params)
     from analyzers.replay import answer
-    from analyzers.replay.parse import parse_change
+    from analyzers.replay.changes import parse_change
     from traceviz.options.again import CommandLine
     from traceviz.output import brief as briefs
     from traceviz.output import contract

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError
 from analyzers.replay.answer import what_if
-from analyzers.replay.changes import Change
+from analyzers.replay.change import Change
 from analyzers.replay.predict import Replayed
 from analyzers.replay.predicted import predicted_trace
 from analyzers.syncs.report import order_report

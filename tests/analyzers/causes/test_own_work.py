@@ -10,8 +10,8 @@ import pytest
 
 from analyzers.causes.own_work import OwnWork, host_gaps, own_work
 from analyzers.load import load
-from analyzers.replay.changes import Level
 from analyzers.replay.engine import run as replayed
+from analyzers.replay.host_changes import Level
 from analyzers.replay.tasks import tasks
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analyzers.replay.changes import Change, combined
+from analyzers.replay.change import Change, combined
 from analyzers.replay.engine import Times, run
 from analyzers.replay.model import Tasks
 from analyzers.replay.tasks import tasks

@@ -20,12 +20,13 @@ import pytest
 import traceviz as tv
 from analyzers.clocks.align import align
 from analyzers.common.errors import TracevizError
-from analyzers.replay import answer, engine, loop, predict
+from analyzers.replay import answer, predict
 from analyzers.replay.answer import what_if
-from analyzers.replay.changes import DropSync, DropWait, MoreRoom, OnTime, OwnStream, Scale
+from analyzers.replay.engine import Times
+from analyzers.replay.host_changes import DropSync, OnTime
 from analyzers.replay.path import COMMUNICATION, KERNEL, Segment
-from analyzers.replay.predict import Replayed
 from analyzers.replay.result import CriticalPath, Fidelity, Prediction, RankPrediction, WhatIf, next_on
+from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream, Scale
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
@@ -162,42 +163,6 @@ def test_without_a_suggestion_nothing_is_predicted() -> None:
 def test_a_change_of_what_is_not_there_is_refused(change: object, message: str) -> None:
     with pytest.raises(TracevizError, match=message):
         what_if(program(), [change], *PAIR)  # type: ignore[list-item]
-
-
-def test_in_plain_python_it_says_what_makes_it_faster(monkeypatch: pytest.MonkeyPatch) -> None:
-    trace, change = program(), [DropSync("nvtx:look up")]
-    expected = what_if(trace, change, *PAIR)
-    monkeypatch.setattr(loop, "MANY", 1)
-    monkeypatch.setattr(loop, "compiled", lambda: None)
-    result = what_if(trace, change, *PAIR)
-    assert result.changes == expected.changes
-    (warning,) = [one for one in result.warnings if one.code == "replay-not-compiled"]
-    assert "traceviz-gpu[what-if]" in warning.message
-
-
-def test_it_says_so_of_half_as_many_ops_where_all_that_is_suggested_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    trace = program()
-    monkeypatch.setattr(loop, "MANY", 2 * len(trace.ops))
-    monkeypatch.setattr(loop, "compiled", lambda: None)
-    warned = [
-        [one.code for one in what_if(trace, changes, *PAIR).warnings] for changes in ((), [DropSync("nvtx:look up")])
-    ]
-    assert warned == [["replay-not-compiled"], []]
-
-
-@pytest.mark.nightly  # compiling takes a while
-def test_compiled_and_plain_runs_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("numba")
-    data = Path(__file__).parents[2] / "data" / "torch"
-    from analyzers.load import load
-
-    replayed = Replayed(load([data / f"item_before.rank{rank}.json.gz" for rank in range(4)]), "comm", "compute")
-    plain = engine.run(replayed.tasks, replayed.pace.most_slower)
-    monkeypatch.setattr(loop, "MANY", 1)
-    assert loop.compiled() is not None
-    compiled = engine.run(replayed.tasks, replayed.pace.most_slower)
-    for name in ("call_start", "call_end", "unit_start", "unit_began", "unit_end"):
-        assert np.array_equal(getattr(plain, name), getattr(compiled, name))
 
 
 def made(step: int, low: int, high: int, *changes: str, now: int = 1000) -> Prediction:
@@ -337,11 +302,11 @@ def test_communication_that_blocks_is_told_from_what_is_merely_exposed() -> None
 
 
 def test_a_capture_that_waits_for_itself_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stuck(*_: object, **__: object) -> engine.Times:
+    def stuck(*_: object, **__: object) -> Times:
         nothing = np.full(8, -1)
-        return engine.Times(nothing, nothing, nothing, nothing, nothing)
+        return Times(nothing, nothing, nothing, nothing, nothing)
 
-    monkeypatch.setattr(predict, "run", stuck)
+    monkeypatch.setattr(predict.Program, "run", stuck)
     result = what_if(program(), [Scale("compute", 0.5)], *PAIR)
     assert (result.exit_code, result.reason) == (3, "run again, the program would wait for itself for ever")
 

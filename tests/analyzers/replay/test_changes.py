@@ -6,21 +6,11 @@ import numpy as np
 import pytest
 
 from analyzers.common.errors import TracevizError
-from analyzers.replay.changes import (
-    DropSync,
-    DropWait,
-    Graph,
-    MoreRoom,
-    MoveWait,
-    OnTime,
-    OwnStream,
-    Pin,
-    Scale,
-    Split,
-    combined,
-)
-from analyzers.replay.edits import Blocks, _of_others, late_hosts, moved_ahead
-from analyzers.replay.parse import FORMS, parse_change
+from analyzers.replay.change import combined
+from analyzers.replay.changes import parse_change
+from analyzers.replay.host_changes import DropSync, Graph, OnTime, Pin, _of_others, late_hosts
+from analyzers.replay.order_changes import Blocks, MoveWait, moved_ahead
+from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream, Scale, Split
 from analyzers.replay.tasks import tasks
 from analyzers.trace.tables import Trace
 from tests.analyzers.replay.programs import US, Program, blocked, replayed
@@ -328,8 +318,8 @@ def test_a_graph_needs_a_range_and_no_sync_in_it() -> None:
 
 def test_kernels_that_leave_room_take_none() -> None:
     found = combined(blocked(), tasks(blocked()), [MoreRoom("kernel:K")])
-    assert found.room.taken[0].tolist() == [0, 0, 0, 0]
-    assert not found.room.fills[0]
+    assert found.occupancy.taken[0].tolist() == [0, 0, 0, 0]
+    assert not found.occupancy.fills[0]
 
 
 def batch(stream: int = 7, synchronized: int = 0, **memory: str) -> Trace:
@@ -417,7 +407,3 @@ def test_a_change_is_written_as_it_is_read(text: str) -> None:
 def test_what_is_no_change_is_refused(text: str) -> None:
     with pytest.raises(TracevizError):
         parse_change(text)
-
-
-def test_every_form_starts_with_its_verb() -> None:
-    assert all(words.split()[0] == verb for verb, (words, _) in FORMS.items())

@@ -1,27 +1,15 @@
-"""Programs run again: by hand, as captured, and compiled as in plain Python."""
+"""Programs run again, worked out by hand."""
 
 from __future__ import annotations
 
-import random
-import sys
-from pathlib import Path
-
 import numpy as np
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from analyzers.replay import engine, loop
-from analyzers.replay.engine import Layout, places, run
-from analyzers.replay.model import LARGE, LOADS, SMALL, TALKING, Lists, Room
+from analyzers.replay.engine import places, run
+from analyzers.replay.model import LARGE, LOADS, SMALL, TALKING, Lists
 from analyzers.replay.tasks import tasks
 from tests.analyzers.replay.programs import US, Program, blocked, replayed, spans
-from tests.simulator.generate import generate
-from tests.simulator.machine import simulate
-from tests.simulator.measure import loaded
 from tests.support.builder import Builder
-from tests.support.nightly import few_by_default
 
 
 def test_a_program_runs_as_captured() -> None:
@@ -89,7 +77,7 @@ def test_units_are_slowed_by_the_last_load_beside_them() -> None:
     loads = np.array([LARGE, SMALL, TALKING])
     slower = np.zeros((3, len(LOADS)))
     slower[0, [SMALL, TALKING]] = 0.5, 0.8
-    times = run(replace(found, room=replace(found.room, load=loads)), slower)
+    times = run(replace(found, occupancy=replace(found.occupancy, load=loads)), slower)
     assert spans(trace, found, times) == {"K": [(7, 138)], "L": [(27, 67)], "M": [(57, 77)]}
 
 
@@ -135,17 +123,17 @@ def test_no_room_holds_a_unit_until_what_fills_the_gpu_drains() -> None:
     trace = two_streams().trace()
     found = tasks(trace)
     room = replace(
-        found.room,
+        found.occupancy,
         limits=np.array([[2048, 32, 65536, 100_000]]),
         needed=np.array([[1024, 1, 0, 0], [1024, 1, 0, 0]]),
         taken=np.array([[2048, 2, 0, 0], [1024, 1, 0, 0]]),
         fills=np.array([True, False]),
         until=np.array([0.5, 1.0]),  # K's last blocks begin halfway
     )
-    held = replace(found, room=room, units=replace(found.units, room_ns=np.array([US, US])))
+    held = replace(found, occupancy=room, units=replace(found.units, room_ns=np.array([US, US])))
     assert spans(trace, held, run(held)) == {"K": [(7, 107)], "L": [(58, 98)]}
     full = replace(room, rest=np.array([[1025, 1, 0, 0], [0, 0, 0, 0]]))  # they leave no room for L
-    assert spans(trace, held, run(replace(held, room=full))) == {"K": [(7, 107)], "L": [(108, 148)]}
+    assert spans(trace, held, run(replace(held, occupancy=full))) == {"K": [(7, 107)], "L": [(108, 148)]}
 
 
 def test_room_is_given_in_the_order_of_release() -> None:
@@ -158,14 +146,14 @@ def test_room_is_given_in_the_order_of_release() -> None:
     trace = program.trace()
     found = tasks(trace)
     room = replace(
-        found.room,
+        found.occupancy,
         limits=np.array([[2048, 32, 65536, 100_000]]),
         needed=np.tile([1024, 1, 0, 0], (3, 1)),
         taken=np.tile([2048, 2, 0, 0], (3, 1)),
         fills=np.array([True, False, False]),
         until=np.ones(3),
     )
-    held = replace(found, room=room, units=replace(found.units, room_ns=np.array([US, 5 * US, US])))
+    held = replace(found, occupancy=room, units=replace(found.units, room_ns=np.array([US, 5 * US, US])))
     assert spans(trace, held, run(held)) == {"K": [(7, 107)], "L": [(112, 152)], "M": [(153, 173)]}
 
 
@@ -202,83 +190,3 @@ def test_what_waits_for_itself_never_ends() -> None:
     found = tasks(trace)
     circle = replace(found.units, previous=np.array([1, 0]))
     assert run(replace(found, units=circle)).unit_end.tolist() == [-1, -1]
-
-
-@pytest.mark.parametrize("seeds", few_by_default(6, 20))
-def test_a_run_that_looks_for_room_only_where_it_is_short_is_the_one_that_always_does(
-    seeds: int, tmp_path: Path
-) -> None:
-    tight = 0
-    for seed in range(seeds):
-        found = tasks(loaded(simulate(generate(seed, ranks=1 + seed % 2)), "nsys", tmp_path))
-        slower = np.random.default_rng(seed).uniform(0, 0.6, (found.units.op.size, len(LOADS)))
-        layout = Layout(found)
-        one, other = (run(found, slower, layout=each) for each in (layout, Layout(found, tight=True)))
-        for name in engine.Times.__struct_fields__:
-            assert np.array_equal(getattr(one, name), getattr(other, name)), (seed, name)
-        tight += layout.tight
-    assert 0 < tight < seeds, "some programs are short of room, some are not"
-
-
-@given(
-    st.lists(
-        st.tuples(*[st.integers(0, 6)] * 2, st.integers(0, 1), *[st.integers(0, 3)] * 2, st.booleans()), max_size=7
-    )
-)
-def test_room_is_there_if_what_is_there_leaves_it_at_each_start(drawn: list[tuple[int, ...]]) -> None:
-    """Of each unit: start, how long, GPU, what it needs, what it takes beyond that, whether it fills; one resource."""
-    rows = [(start, start + took, gpu, need, need + more, fills) for start, took, gpu, need, more, fills in drawn]
-    least = [1, 4]  # of each GPU
-    short = False
-    for number, (at, _, gpu, need, _, _) in enumerate(rows):
-        there = [
-            (taken, fills)
-            for other, (begin, end, its_gpu, its_need, taken, fills) in enumerate(rows)
-            if other != number and its_gpu == gpu and its_need > 0 and begin <= at <= end
-        ]
-        in_use = sum(taken for taken, _ in there)
-        short |= need > 0 and (in_use + need > least[gpu] or any(fills for _, fills in there))
-    start, end, on, needed, taken, fills = (np.array([row[i] for row in rows], np.int64) for i in range(6))
-    none = np.zeros(len(rows))
-    room = Room(
-        load=on * 0,
-        gpu=on,
-        limits=np.array(least, np.int64)[:, None],
-        needed=needed[:, None],
-        taken=taken[:, None],
-        fills=fills.astype(bool),
-        until=none,
-        roomy=none,
-        rest=taken[:, None] * 0,
-    )
-    times = engine.Times(call_start=start, call_end=start, unit_start=start, unit_began=start, unit_end=end)
-    assert engine.has_room(room, times) == (not short)
-
-
-@pytest.mark.parametrize(
-    ("units", "kept", "quick"),
-    [(4_999, True, False), (5_000, False, False), (5_000, True, True), (19_999, False, False), (20_000, False, True)],
-)
-def test_what_lies_compiled_is_used_from_fewer_units_on(
-    units: int, kept: bool, quick: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loop, "__file__", str(tmp_path / "loop.py"))
-    monkeypatch.setattr(loop, "compiled", lambda: print)
-    line, python = loop.in_plain_python.__code__.co_firstlineno, "".join(map(str, sys.version_info[:2]))
-    index = tmp_path / "__pycache__" / f"loop.in_plain_python-{line if kept else line - 1}.py{python}.nbi"
-    index.parent.mkdir()
-    index.touch()
-    assert (loop.loop_for(units) is print) == quick
-
-
-@pytest.mark.nightly  # compiling takes longer than all else here
-def test_the_compiled_loop_does_as_the_plain_one(tmp_path: Path) -> None:
-    pytest.importorskip("numba")
-    for seed in range(100):
-        found = tasks(loaded(simulate(generate(seed, ranks=1 + seed % 2)), "nsys", tmp_path))
-        slower = np.random.default_rng(seed).uniform(0, 0.6, (found.units.op.size, len(LOADS)))
-        few = replace(found, queue=random.Random(seed).choice([3, 1_021]))
-        one, other = (run(few, slower, each) for each in (loop.in_plain_python, loop.compiled()))
-        for name in engine.Times.__struct_fields__:
-            assert np.array_equal(getattr(one, name), getattr(other, name)), (seed, name)
-    assert loop.has_been_compiled()

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict
 
 from analyzers.replay.answer import what_if
-from analyzers.replay.changes import DropSync, DropWait, Scale, step_of_calls
 from analyzers.replay.fewer import Stretch, cut, stretch_of
+from analyzers.replay.host_changes import DropSync
 from analyzers.replay.model import Lists, Tasks
+from analyzers.replay.named import step_of_calls
 from analyzers.replay.predict import Replayed
+from analyzers.replay.stream_changes import DropWait, Scale
 from analyzers.replay.tasks import tasks
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.tables import Trace
@@ -177,16 +179,17 @@ def test_what_is_cut_keeps_all_that_is_between_its_tasks(first: int, last: int) 
         begins = int(part.calls.thread[at]) not in seen and not stays
         seen.add(int(part.calls.thread[at]))
         assert part.calls.before_ns[at] == (whole.calls.start_ns[old] if begins else whole.calls.before_ns[old])
-    for name, values in asdict(part.room).items():
+    for name, values in asdict(part.occupancy).items():
         if name != "limits":
-            assert np.array_equal(values, np.asarray(getattr(whole.room, name))[[was[row] for row in new_unit]]), name
-    assert part.room.limits is whole.room.limits
+            old = np.asarray(getattr(whole.occupancy, name))
+            assert np.array_equal(values, old[[was[row] for row in new_unit]]), name
+    assert part.occupancy.limits is whole.occupancy.limits
 
 
 def test_all_of_it_cut_is_all_of_it() -> None:
     trace = program()
     whole = tasks(trace)
-    assert cut(whole, np.ones(whole.calls.call.size, dtype=bool)).same_as(whole)
+    assert cut(whole, np.ones(whole.calls.call.size, dtype=bool)).same_units(whole)
 
 
 def replayed(trace: Trace, steps: int | None) -> Replayed:

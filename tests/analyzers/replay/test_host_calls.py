@@ -13,8 +13,8 @@ import pytest
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
 from analyzers.replay.answer import what_if
-from analyzers.replay.changes import DropSync
-from analyzers.replay.parse import parse_change
+from analyzers.replay.changes import parse_change
+from analyzers.replay.host_changes import DropSync
 from analyzers.replay.worth import with_worth
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap

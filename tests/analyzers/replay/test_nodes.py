@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from analyzers.replay.changes import DropWait, Scale
 from analyzers.replay.engine import places, run
 from analyzers.replay.model import Tasks
+from analyzers.replay.stream_changes import DropWait, Scale
 from analyzers.replay.tasks import tasks
 from analyzers.trace.tables import Trace
 from tests.analyzers.replay.programs import US, Program, replayed, spans

@@ -10,12 +10,13 @@ from msgspec.structs import replace
 
 import traceviz as tv
 from analyzers.replay.answer import what_if
-from analyzers.replay.changes import DropSync, DropWait, Scale, Split, combined
-from analyzers.replay.freed import freed, origins, shifted, waits_for_less
+from analyzers.replay.change import combined
+from analyzers.replay.changes import parse_change
+from analyzers.replay.host_changes import DropSync
 from analyzers.replay.model import RELEASES
-from analyzers.replay.outcomes import share
-from analyzers.replay.parse import parse_change
 from analyzers.replay.predict import Replayed, _compared
+from analyzers.replay.scenarios import newly_concurrent, origins, share, shifted, waits_for_less
+from analyzers.replay.stream_changes import DropWait, Scale, Split
 from analyzers.replay.tasks import tasks
 from tests.analyzers.replay.programs import US, Program
 from tests.analyzers.replay.test_pairs import PAIRS
@@ -109,9 +110,9 @@ def test_what_a_change_sets_free_may_begin_sooner_or_later() -> None:
     before = tasks(trace)
     after = combined(trace, before, [DropWait("kernel:L", "kernel:N")])
     names = trace.ops["name"].astype(str).to_numpy()[before.units.op]
-    assert names[freed(before, after)].tolist() == ["L"]
+    assert names[newly_concurrent(before, after)].tolist() == ["L"]
     assert names[waits_for_less(before, after)].tolist() == ["L"]
-    assert not freed(before, before).any()
+    assert not newly_concurrent(before, before).any()
     which = names == "L"
     for by, took in ((-4, 0), (4, 7)):
         later = shifted(after, which * by * US).units.dispatch_ns
@@ -132,7 +133,7 @@ def test_pieces_are_set_free_but_for_the_first_of_the_work() -> None:
     (work,), (comm,), (after_work,) = (np.flatnonzero(before.units.op == op) for op in (0, 1, 2))
     origin = origins(before, after)
     assert sorted(origin.tolist()) == sorted([work, work, comm, comm, after_work])
-    free = np.flatnonzero(freed(before, after))
+    free = np.flatnonzero(newly_concurrent(before, after))
     assert sorted(origin[free].tolist()) == sorted([work, comm, comm])
     assert work in free  # the last piece keeps the number
     assert not waits_for_less(before, after).any()

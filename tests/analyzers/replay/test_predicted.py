@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analyzers.replay.changes import Change, DropSync, OwnStream, Scale
+from analyzers.replay.change import Change
+from analyzers.replay.host_changes import DropSync
 from analyzers.replay.predict import Replayed
 from analyzers.replay.predicted import _moved, predicted_trace
+from analyzers.replay.stream_changes import OwnStream, Scale
 from analyzers.select.select import select
 from analyzers.trace.columns import ints
 from tests.analyzers.replay.test_answer import KERNELS, PAIR, US, program

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from analyzers.replay import loop
 from analyzers.replay.predict import MOST_OFF
 from tests.benchmarks.replay_errors import PAGE, captures, page, pairs, replay
 
@@ -12,8 +11,7 @@ REPLAYED = 0.8
 
 
 @pytest.mark.nightly
-def test_most_captures_replay_and_the_page_says_how_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "MANY", 1)  # compiled, if numba is there
+def test_most_captures_replay_and_the_page_says_how_well() -> None:
     replays = [replay(name, files) for name, files in captures().items()]
     recorded = [one for one in replays if one.recorded and one.fidelity]
     near = [one for one in recorded if one.fidelity and one.fidelity.error <= MOST_OFF]

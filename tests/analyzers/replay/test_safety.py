@@ -11,22 +11,12 @@ from collections.abc import Callable
 
 import pytest
 
-from analyzers.replay.changes import (
-    Change,
-    DropSync,
-    DropWait,
-    Graph,
-    Level,
-    MoreRoom,
-    MoveWait,
-    OnTime,
-    OwnStream,
-    Pin,
-    Scale,
-    Split,
-)
+from analyzers.replay.change import Change
 from analyzers.replay.fixes import worst
+from analyzers.replay.host_changes import DropSync, Graph, Level, OnTime, Pin
+from analyzers.replay.order_changes import MoveWait
 from analyzers.replay.safety import Safety, comes_later, phase_of, safety_of
+from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream, Scale, Split
 from analyzers.replay.tasks import tasks
 from analyzers.trace.kernels import operations
 from analyzers.trace.tables import Trace

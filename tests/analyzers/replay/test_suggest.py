@@ -9,8 +9,9 @@ from typing import cast
 import pytest
 
 from analyzers.replay.answer import what_if
-from analyzers.replay.changes import Change, DropSync, OnTime
+from analyzers.replay.change import Change
 from analyzers.replay.fixes import ALIKE, _Screened, _without_repeated
+from analyzers.replay.host_changes import DropSync, OnTime
 from analyzers.replay.model import Tasks
 from analyzers.replay.result import Prediction, WhatIf
 from analyzers.replay.safety import Safety

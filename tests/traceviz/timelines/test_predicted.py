@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import traceviz as tv
-from analyzers.replay.changes import DropSync
+from analyzers.replay.host_changes import DropSync
 from analyzers.syncs.report import order_report
 from analyzers.verdict.check import check_overlap
 from tests.analyzers.replay.test_answer import PAIR, STEP, US, program

@@ -5,9 +5,19 @@ that work, and α follows, for each load that was beside it; a unit that ran alo
 tells, α lies between 0 (others don't slow it) and 0.5 (two beside each other take as long as one after the other:
 nothing is gained). Most likely it is the median of those of such a load beside such another in the capture, or of that
 beside this, or what is usual (`USUAL`).
+
+How much longer kernels take on a GPU that a change keeps busier: at the limit of its power its clock falls.
+
+The power a chip takes grows as the clock's 2.5th power or so, and over milliseconds it is held to a limit. Where that
+is reached by computing for a share r of the time, computing for a larger share s slows the clock to (r / s) ** 0.4 of
+what it was. Tensor cores take most, and it is what runs on them that gets longer. Nothing in a trace says whether and
+when a GPU reaches its limit. On two H200s the same matmuls took up to 8 % longer after a change that made the GPU
+busier, mostly from a share of 0.8 on (docs/measured/what-if.md has them).
 """
 
 from __future__ import annotations
+
+import re
 
 import msgspec
 import numpy as np
@@ -18,7 +28,9 @@ from analyzers.arrays.intervals import overlap_by_group, union
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.contention.alone import ALONE, alone
 from analyzers.contention.timings import join, over_all_ranks, timings_of_streams
-from analyzers.replay.model import COPYING, LOADS, TALKING, WAITING, Room, Units
+from analyzers.replay.model import COPYING, LOADS, TALKING, WAITING, Occupancy, Units
+from analyzers.trace.columns import codes
+from analyzers.trace.kernels import function, is_compute
 from analyzers.trace.tables import Trace
 
 NO_GAIN = 0.5
@@ -41,7 +53,7 @@ USUAL = np.array(
 )
 
 
-class Pace(msgspec.Struct, frozen=True):
+class Slowdown(msgspec.Struct, frozen=True):
     """Per unit what it takes in the capture, and per unit and load, those of `LOADS`, what it loses beside others.
 
     beside : shares of its time in the capture beside others, of which the last load of `LOADS` is this one.
@@ -61,11 +73,11 @@ class Pace(msgspec.Struct, frozen=True):
         return self.duration_ns * (1 - (slower * self.beside).sum(axis=1))
 
 
-def pace(trace: Trace, units: Units, room: Room) -> Pace:
-    """Find the pace of each unit."""
+def slowdown(trace: Trace, units: Units, occupancy: Occupancy) -> Slowdown:
+    """Find what each unit takes alone and loses beside others."""
     own = over_all_ranks(join([timings_of_streams(trace)]))
     duration = units.transfer_ns.astype(float)
-    beside = _beside(units, room.load) / np.maximum(duration, 1)[:, None]
+    beside = _beside(units, occupancy.load) / np.maximum(duration, 1)[:, None]
     shared = np.clip(beside.sum(axis=1), 0.0, 1.0)
     kind, alone_ns = own.kind[units.op], alone(own).taken_ns[own.kind[units.op]]
     alone_ns = np.where(_scatter(kind, np.where(shared <= ALONE, duration, np.nan)) <= LIKE, alone_ns, np.nan)
@@ -73,11 +85,11 @@ def pace(trace: Trace, units: Units, room: Room) -> Pace:
         slower = np.where(shared >= LITTLE, np.clip((1 - alone_ns / duration) / shared, 0, MOST), np.nan)
     found = _by_load(slower, beside, shared, kind)
     known = ~np.isnan(found)
-    likely = _usual(found, room.load)
-    most = np.where((room.load == COPYING)[:, None] | (np.arange(len(LOADS)) <= WAITING), LITTLE_TAKEN, NO_GAIN)
+    likely = _usual(found, occupancy.load)
+    most = np.where((occupancy.load == COPYING)[:, None] | (np.arange(len(LOADS)) <= WAITING), LITTLE_TAKEN, NO_GAIN)
     most = np.maximum(most, likely)  # what others lose here may be more
     least, guess, most = (np.where(known, found, other) for other in (np.zeros_like(likely), likely, most))
-    return Pace(duration, beside, least, guess, most, known)
+    return Slowdown(duration, beside, least, guess, most, known)
 
 
 def _by_load(slower: Floats, beside: Floats, shared: Floats, kind: Ints) -> Floats:
@@ -155,3 +167,38 @@ def _beside_any(units: Units, others: Ints, start: Ints, end: Ints) -> Ints:
         (low[keep], high[keep], team[unit[keep]]), (none, none, none), int(team.max(initial=-1)) + 1
     )
     return covered.a[team]
+
+
+REACHED = 0.8  # share of the time on tensor cores at which H100s and H200s reach the limit of their power
+EARLIEST = 0.6
+NEVER = 1.0
+OTHERS = 0.6  # of what tensor cores take, other kernels take
+_SLOWS = 0.4
+_MEASURED = re.compile(r"\bH[12]00\b")
+_ON_TENSOR_CORES = re.compile(
+    r"gemm|nvjet|cutlass|xmma|sdpa|flash|fmha|attention|conv\d|fprop|dgrad|wgrad", re.IGNORECASE
+)
+
+
+def on_tensor_cores(trace: Trace) -> Mask:
+    """Ops that are matmuls, convolutions or attention, by their names."""
+    code, names = codes(trace.ops, "name")
+    by_name = np.array([bool(_ON_TENSOR_CORES.search(function(name))) for name in names] + [False])
+    return by_name[code] & is_compute(trace)
+
+
+def limit_reached(trace: Trace) -> tuple[float, float, float]:
+    """At which share of the time on tensor cores GPUs reach the limit of their power: likely, latest, earliest."""
+    names = trace.devices["name"].unique()
+    measured = bool(len(names)) and all(_MEASURED.search(str(name)) for name in names)
+    return (REACHED if measured else NEVER), NEVER, EARLIEST
+
+
+def longer(before: Floats, after: Floats, reached: float) -> Floats:
+    """What kernels of each GPU take, of what they took, with these shares of the time on tensor cores before and after.
+
+    >>> longer(np.array([0.76, 0.3, 0.8]), np.array([0.98, 0.4, 1.2]), 0.85).round(3)
+    array([1.059, 1.   , 1.067])
+    """
+    share: Floats = np.clip(after, reached, 1) / np.clip(before, reached, 1)
+    return share**_SLOWS

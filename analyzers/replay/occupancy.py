@@ -1,4 +1,4 @@
-"""Room on the GPU: which units had to wait for it, and what each takes of it."""
+"""Occupancy on the GPU: which units had to wait for it, and what each takes of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from analyzers.arrays.groups import label, rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.occupancy import block_needs, blocks_per_sm, limits_of, occupancy_columns, room
 from analyzers.ordering.lanes import MIN_NS
-from analyzers.replay.model import COPYING, LARGE, SMALL, TALKING, Room, Units
+from analyzers.replay.model import COPYING, LARGE, SMALL, TALKING, Occupancy, Units
 from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.tables import Trace
@@ -38,12 +38,12 @@ def no_room(trace: Trace, op: Ints, ready: Ints, start: Ints) -> tuple[Ints, Int
     return found, begun
 
 
-def room_of(trace: Trace, units: Units) -> Room:
+def occupancy_of(trace: Trace, units: Units) -> Occupancy:
     """What units take of their GPUs' multiprocessors, by their grids and by what the capture shows."""
     return _as_seen(_by_grids(trace, units.op), units, _kinds(trace, units.op))
 
 
-def _by_grids(trace: Trace, op: Ints) -> Room:
+def _by_grids(trace: Trace, op: Ints) -> Occupancy:
     columns, count = occupancy_columns(trace.ops), op.size
     owner, device, grid = (ints(trace.ops, column)[op] for column in ("process", "device", "grid"))
     gpu, needed, taken = np.zeros(count, np.int64), np.zeros((count, 4), np.int64), np.zeros((count, 4), np.int64)
@@ -75,7 +75,7 @@ def _by_grids(trace: Trace, op: Ints) -> Room:
         rest[rows] = of_block * ((grid[rows] - (waves - 1) * at_once) // limits.sms * (waves > 1))[:, None]
     limits_of_all = np.array(limits_of_gpu, np.int64).reshape(-1, 4)
     part = (taken / np.maximum(limits_of_all[gpu], 1)).max(axis=1, initial=0)
-    return Room(
+    return Occupancy(
         _loads(trace, op, fills | (part >= MOST_OF_IT)), gpu, limits_of_all, needed, taken, fills, until, roomy, rest
     )
 
@@ -94,38 +94,38 @@ def _kinds(trace: Trace, op: Ints) -> Ints:
     return label(code[op].astype(np.int64), *(ints(trace.ops, one)[op] for one in ("grid", "block")))
 
 
-def _as_seen(room: Room, units: Units, kind: Ints) -> Room:
+def _as_seen(occupancy: Occupancy, units: Units, kind: Ints) -> Occupancy:
     """The same with what the capture shows: when, beside a kernel that leaves no room, others began all the same.
 
     A kernel of 10 waves keeps others out for nine tenths of its time, if its blocks take equally long. Where one that
     was ready began after half of it, it kept others out for half of it, and no longer; so do its like.
     """
     seen = np.full(kind.size, np.nan)
-    for (gpu,), rows in rows_by_key(room.gpu).items():
+    for (gpu,), rows in rows_by_key(occupancy.gpu).items():
         order = rows[np.argsort(units.start_ns[rows], kind="stable")]
-        takers = order[room.fills[order] | (room.taken[order].sum(axis=1) > 0)]
+        takers = order[occupancy.fills[order] | (occupancy.taken[order].sum(axis=1) > 0)]
         starts = units.start_ns[order]
         low = np.searchsorted(starts, units.start_ns[takers] + TOLERANCE_NS)
         high = np.searchsorted(starts, units.end_ns[takers] + DISPATCH_NS)
         at, which = runs(low, np.maximum(high - low, 0))
         unit, taker = order[at], takers[which]
-        kept_out = (units.lane[unit] != units.lane[taker]) & (room.needed[unit, 0] > 0)
-        fits = np.all(room.taken[taker] + room.needed[unit] <= room.limits[gpu], axis=1)
-        kept_out &= (units.ready_ns[unit] < units.end_ns[taker] - TOLERANCE_NS) & (room.fills[taker] | ~fits)
+        kept_out = (units.lane[unit] != units.lane[taker]) & (occupancy.needed[unit, 0] > 0)
+        fits = np.all(occupancy.taken[taker] + occupancy.needed[unit] <= occupancy.limits[gpu], axis=1)
+        kept_out &= (units.ready_ns[unit] < units.end_ns[taker] - TOLERANCE_NS) & (occupancy.fills[taker] | ~fits)
         unit, taker = unit[kept_out], taker[kept_out]
         length = np.maximum(units.end_ns[taker] - units.start_ns[taker], 1)
         held = units.start_ns[unit] - np.maximum(units.ready_ns[unit], units.start_ns[taker]) > DISPATCH_NS
         room_at = units.start_ns[unit] - np.where(held, units.room_ns[unit], 0)
         part = np.clip((room_at - units.start_ns[taker]) / length, 0, 1)
-        tells = held | (part < room.until[taker])
+        tells = held | (part < occupancy.until[taker])
         np.fmin.at(seen, taker[tells], part[tells])
     known = np.flatnonzero(~np.isnan(seen))
     usual = pd.Series(seen[known]).groupby(kind[known]).median().reindex(kind).to_numpy()
     seen = np.where(np.isnan(seen), usual, seen)
     is_seen = ~np.isnan(seen)
     return replace(
-        room,
-        until=np.where(is_seen, seen, room.until),
-        roomy=np.where(is_seen, seen, room.roomy),
-        rest=np.where(is_seen[:, None], 0, room.rest),
+        occupancy,
+        until=np.where(is_seen, seen, occupancy.until),
+        roomy=np.where(is_seen, seen, occupancy.roomy),
+        rest=np.where(is_seen[:, None], 0, occupancy.rest),
     )

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from analyzers.replay.model import COPYING, LARGE, SMALL, TALKING, Room
+from analyzers.replay.model import COPYING, LARGE, SMALL, TALKING, Occupancy
 from analyzers.replay.tasks import tasks
 from tests.analyzers.replay.programs import US, Program
 
 SMS = 100
 
 
-def room(*grids: int, **more: int) -> tuple[Room, Program]:
+def room(*grids: int, **more: int) -> tuple[Occupancy, Program]:
     """Of kernels with so many blocks of 512 threads, of which a multiprocessor holds four, one after the other."""
     program = on_gpu()
     for number, grid in enumerate(grids):
         kernel(program, "K", at=200 * number, grid=grid, **more)
-    return tasks(program.trace()).room, program
+    return tasks(program.trace()).occupancy, program
 
 
 def on_gpu() -> Program:
@@ -61,7 +61,7 @@ def test_one_that_began_beside_it_shows_when_it_leaves_room() -> None:
     kernel(program, "K", at=0, grid=1_200)
     kernel(program, "L", at=20, grid=100, late=20, stream=9)
     kernel(program, "K", at=400, grid=1_200)
-    found = tasks(program.trace()).room
+    found = tasks(program.trace()).occupancy
     assert found.until[[0, 1]] == pytest.approx([0.4, 0.4])
     assert found.rest[[0, 1], 0].tolist() == [0, 0]
 
@@ -72,5 +72,5 @@ def test_loads_of_copies_and_communication() -> None:
     program.rank.copy("DtoH", 7, 109 * US, 111 * US, launch=(10 * US, 15 * US))
     program.rank.copy("DtoD", 7, 119 * US, 121 * US, launch=(16 * US, 17 * US))
     found = tasks(program.trace())
-    load = dict(zip(found.units.start_ns.tolist(), found.room.load.tolist(), strict=True))
+    load = dict(zip(found.units.start_ns.tolist(), found.occupancy.load.tolist(), strict=True))
     assert load == {7 * US: TALKING, 109 * US: COPYING, 119 * US: LARGE}

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from analyzers.replay.model import LARGE, LOADS, TALKING, WAITING
-from analyzers.replay.pace import LITTLE_TAKEN, NO_GAIN, USUAL, Pace, pace
+from analyzers.replay.slowdown import LITTLE_TAKEN, NO_GAIN, USUAL, Slowdown, slowdown
 from analyzers.replay.tasks import tasks
 from analyzers.trace.tables import Trace
 from tests.analyzers.replay.programs import US, Program
 from tests.support.builder import Builder
 
 
-def of(trace: Trace, name: str) -> tuple[Pace, list[int]]:
+def of(trace: Trace, name: str) -> tuple[Slowdown, list[int]]:
     found = tasks(trace)
     names = trace.ops["name"].astype(str).to_numpy()[found.units.op]
-    return pace(trace, found.units, found.room), np.flatnonzero(names == name).tolist()
+    return slowdown(trace, found.units, found.occupancy), np.flatnonzero(names == name).tolist()
 
 
 def test_like_kernels_alone_and_beside_others() -> None:

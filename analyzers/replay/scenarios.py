@@ -1,4 +1,4 @@
-"""What runs of a program bring: each one's steps and overlap, and all that may be of one change."""
+"""What runs of a program bring: each one's steps and overlap, and all that one change may bring."""
 
 from __future__ import annotations
 
@@ -6,11 +6,24 @@ import itertools
 from collections.abc import Sequence
 
 import msgspec
+import numpy as np
+from msgspec.structs import replace
 
-from analyzers.arrays.types import Ints
+from analyzers.arrays.groups import runs
+from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.replay.engine import Times
 from analyzers.replay.model import Tasks
 from analyzers.trace.devices import DeviceKey
+
+
+class Variant(msgspec.Struct, frozen=True):
+    """How it may be: what each unit loses beside others, from which share of the time spent on tensor cores GPUs
+    slow down, and whether kernels of several waves leave room as soon as they can.
+    """
+
+    slower: Floats
+    limit: float
+    roomy: bool = False
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -69,3 +82,35 @@ class Runs(msgspec.Struct, frozen=True):
         """Each with the run of the unchanged program that takes as much for granted."""
         before = [now.first] * len(self.likely), (now.most, now.least), [now.first] * len(self.ties)
         return list(zip(self.all, itertools.chain(*before), strict=True))
+
+
+def origins(before: Tasks, after: Tasks) -> Ints:
+    """The unit of the unchanged program that each unit is, or is a piece of."""
+    number = np.full(int(before.units.op.max()) + 1, -1, np.int64)
+    number[before.units.op] = np.arange(before.units.op.size)
+    return number[after.units.op]
+
+
+def newly_concurrent(before: Tasks, after: Tasks) -> Mask:
+    """Units that a change made wait for other units than they did: for none, or for a piece."""
+    origin, count = origins(before, after), after.units.op.size
+    waits = before.units.waits
+    rows, owner = runs(waits.first[origin], np.diff(waits.first)[origin])
+    then = owner * count + waits.items[rows]
+    now = after.units.waits.owner * count + after.units.waits.items
+    found = after.units.previous != before.units.previous[origin]
+    found[np.setxor1d(then, now) // count] = True
+    return found
+
+
+def waits_for_less(before: Tasks, after: Tasks) -> Mask:
+    """Units for which a change left fewer units to wait for."""
+    origin = origins(before, after)
+    less: Mask = np.diff(after.units.waits.first) < np.diff(before.units.waits.first)[origin]
+    return less
+
+
+def shifted(tasks: Tasks, by_ns: Ints) -> Tasks:
+    """The same with each unit that much later after its release."""
+    dispatch = np.maximum(tasks.units.dispatch_ns + by_ns[:, None], 0)
+    return replace(tasks, units=replace(tasks.units, dispatch_ns=dispatch))
