@@ -11,10 +11,10 @@ import typer
 
 from analyzers.common.errors import TracevizError
 from collectors.errors import CollectError
+from traceviz import __version__
 from traceviz.options.captures import with_run_options
 from traceviz.options.command import OWN_PROCESS, Analysis, Command, Group, TextAnswer
 from traceviz.output.terminal import fail
-from traceviz.version import __version__
 
 # In the order of `--help`; each is the function of its name in the module of its name, or a group of commands.
 COMMANDS: dict[str, type[Command] | None] = {

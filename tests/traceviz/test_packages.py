@@ -44,7 +44,7 @@ def test_a_module_of_the_same_name_in_the_way_is_named_too(tmp_path: Path) -> No
 def test_a_foreign_package_that_was_imported_before_is_named(tmp_path: Path) -> None:
     (tmp_path / "analyzers").mkdir()
     (tmp_path / "analyzers" / "__init__.py").write_text("")
-    assert "finds another of that name first" in refusal(import_in(tmp_path, "-c", "import analyzers, traceviz"))
+    assert "needs its own package 'analyzers'" in refusal(import_in(tmp_path, "-c", "import analyzers, traceviz"))
 
 
 def test_a_plain_folder_of_that_name_does_no_harm(tmp_path: Path) -> None:

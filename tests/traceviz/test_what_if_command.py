@@ -11,7 +11,7 @@ import pytest
 
 import traceviz as tv
 from tests.traceviz.conftest import Run
-from traceviz import changes
+
 
 DATA = Path(__file__).parents[1] / "data"
 ITEM = [DATA / "torch" / f"item_before.rank{rank}.json.gz" for rank in range(4)]

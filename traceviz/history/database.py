@@ -281,7 +281,7 @@ def gpus_of(trace: Trace) -> Counter[str]:
 
 def versions_of(trace: Trace) -> dict[str, str]:
     """What a run was made and read with."""
-    from traceviz.version import __version__
+    from traceviz import __version__
 
     found = {"traceviz": __version__}
     for capture in trace.captures:
