@@ -71,6 +71,14 @@ def test_a_record_is_an_object_with_its_fields_whatever_they_hold() -> None:
         "parts": [{"bytes": None, "start_ns": 6}],
         "by_rank": {3: {"bytes": 2, "start_ns": 5}},
     }
+    assert to_json([0.5, float("nan"), float("inf"), np.float64(2), np.int64(3), True]) == [
+        0.5,
+        None,
+        None,
+        2.0,
+        3,
+        True,
+    ]
     assert to_json({"path": Path("a"), "matrix": np.eye(2, dtype=int)}) == {"path": "a", "matrix": [[1, 0], [0, 1]]}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from math import isfinite
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -60,9 +61,11 @@ UNKNOWN_AT = frozenset(
 
 
 def to_json(value: Any) -> Any:
-    """A value of a result as JSON has it: records as objects, tables as lists of objects, what is not known as null."""
-    if value is None or isinstance(value, str | int | float):
+    """A value of a result as JSON has it: records as objects, tables as lists of objects, what no number is as null."""
+    if value is None or isinstance(value, str | int):
         return value
+    if isinstance(value, float):
+        return value if isfinite(value) else None
     if isinstance(value, msgspec.Struct):
         return picked(value, KEYS.get(type(value).__name__, "*"))
     if isinstance(value, Mapping):
