@@ -44,14 +44,9 @@ def blocks(result: Comparison) -> list[Block]:
     """Verdicts, how alike the captures are, all runs in one table, per rank, regions that differ, claim, warnings."""
     said_first = [Paragraph(one.message) for one in result.warnings if one.code == DIFFERENT_PROFILERS]
     rest = caveats([one for one in result.warnings if one.code != DIFFERENT_PROFILERS])
-    if not result.steps and result.reason and not result.runs[0].figures:
-        return [Headline("INCONCLUSIVE", f"{result.reason}.", "middle"), *said_first, *rest]
-    shown: list[Block] = []
-    if result.reason:
-        shown.append(Headline("INCONCLUSIVE", f"{result.reason}.", "middle"))
-    shown += claim.blocks(result.claim, result.claim_reason)
-    shown += [_untold(result, run) if run.untrusted else _verdict(result, run) for run in result.runs[1:]]
-    shown += said_first
+    if result.reason and _has_no_figures(result):
+        return [*_first(result), *said_first, *rest]
+    shown = [*_first(result), *said_first]
     shown += [block for run in result.runs[1:] for block in _gained(result, run)]
     shown += _steps(result)
     shown.append(_figures(result))
@@ -66,11 +61,19 @@ def blocks(result: Comparison) -> list[Block]:
 
 def brief(result: Comparison) -> list[Block]:
     """What can't be told, the claim, and how each run's step stands against the first's."""
-    if not result.steps and result.reason and not result.runs[0].figures:
-        return [Headline("INCONCLUSIVE", f"{result.reason}.", "middle")]
+    return [one for one in _first(result) if isinstance(one, Headline)]
+
+
+def _first(result: Comparison) -> list[Block]:
     unsure = [Headline("INCONCLUSIVE", f"{result.reason}.", "middle")] if result.reason else []
-    verdicts = [_verdict(result, run) for run in result.runs[1:] if not run.untrusted]
-    return [*unsure, *claim.blocks(result.claim, result.claim_reason), *verdicts]
+    if unsure and _has_no_figures(result):
+        return [*unsure]
+    steps = [_untold(result, run) if run.untrusted else _verdict(result, run) for run in result.runs[1:]]
+    return [*unsure, *claim.blocks(result.claim, result.claim_reason), *steps]
+
+
+def _has_no_figures(result: Comparison) -> bool:
+    return not result.steps and not result.runs[0].figures
 
 
 def headline(result: Comparison) -> str:
