@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from traceviz.options import arguments as option
 from traceviz.options.run import RunOptions
@@ -12,23 +12,23 @@ from traceviz.options.run import RunOptions
 Command = TypeVar("Command", bound=Callable[..., None])
 
 # Where `options` stands in a command's parameters: which part of the captures is looked at.
-_PART: dict[str, tuple[Any, Any]] = {
-    "ranks": (option.Ranks, None),
-    "steps": (option.StepRange, None),
-    "step_by": (option.StepBy, None),
-    "everything": (option.Everything, False),
-    "window": (option.Window, None),
-    "no_align": (option.NoAlign, False),
-    "nsys": (option.Nsys, None),
-    "comm": (option.Comm, None),
+_PART: dict[str, Any] = {
+    "ranks": option.Ranks,
+    "steps": option.StepRange,
+    "step_by": option.StepBy,
+    "everything": option.Everything,
+    "window": option.Window,
+    "no_align": option.NoAlign,
+    "nsys": option.Nsys,
+    "comm": option.Comm,
 }
 # In front of how the answer is printed, else at the end: how captures are read.
-_READING: dict[str, tuple[Any, Any]] = {
-    "workers": (option.Workers, None),
-    "skip_bad": (option.SkipBad, False),
-    "no_cache": (option.NoCache, False),
-    "memory": (option.Memory, None),
-    "dask": (option.Dask, None),
+_READING: dict[str, Any] = {
+    "workers": option.Workers,
+    "skip_bad": option.SkipBad,
+    "no_cache": option.NoCache,
+    "memory": option.Memory,
+    "dask": option.Dask,
 }
 
 
@@ -77,10 +77,10 @@ def _expanded(signature: inspect.Signature, hints: dict[str, Any], lacking: list
         yield from _of(_READING, lacking)
 
 
-def _of(group: dict[str, tuple[Any, Any]], lacking: list[str]) -> Iterator[inspect.Parameter]:
-    for name, (annotation, default) in group.items():
+def _of(group: dict[str, Any], lacking: list[str]) -> Iterator[inspect.Parameter]:
+    for name, annotation in group.items():
         if name not in lacking:
-            yield _keyword(name, annotation, default)
+            yield _keyword(name, annotation, False if get_args(annotation)[0] is bool else None)
 
 
 def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:

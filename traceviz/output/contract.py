@@ -38,9 +38,9 @@ IDLE_UNKNOWN: Json = {"gpu_idle_ns": None, "after_ns": None}  # of syncs, where 
 def overlap(result: OverlapResult) -> Json:
     """`traceviz.overlap/3`: times are whole ns, ratios floats or null.
 
-    Since `/2`, figures are of the whole steps that count (`steps`), where there are any and `--all` is not given, and
-    `job` is the median step's: `job.step`, of `job.steps`; null and 0 where figures are of all that was looked at. So
-    is `median_step` of each rank, whose other figures are sums over those steps.
+    Figures are of the whole steps that count (`steps`), where there are any and `--all` is not given, and `job` is the
+    median step's: `job.step`, of `job.steps`; null and 0 where figures are of all that was looked at. So is
+    `median_step` of each rank, whose other figures are sums over those steps.
     `remedy` is null where no change is worth naming, `recoverable_ns` where nothing is predicted: `worth_unknown` says
     why, "" where something is. `id` is what `traceviz show` expands, null where no gap tells a cause.
     `bound` is where the median step's time goes on the rank that waits least, and on all: parts that add up to
@@ -172,7 +172,7 @@ def syncs(result: OrderReport) -> Json:
     """`traceviz.syncs/2`: host sync points, costliest first, and what else the order of the work tells; whole ns.
 
     `groups` are sync points alike, in sums. `gpu_idle_ns` is from the drain to the call's return, `after_ns` from there
-    to the next launch (`/1` had both in `gpu_idle_ns`). Where `unrecorded_ns` is more than 0, a CUDA graph ran what was
+    to the next launch. Where `unrecorded_ns` is more than 0, a CUDA graph ran what was
     not recorded for so long, and `gpu_idle_ns` is 0 and says nothing. `reason` says where no CUDA calls, or launches
     alone, were recorded, or calls lost their names, so that no sync point could be found. Where GPU work was lost, or
     none recorded, how long GPUs were idle is null.
@@ -237,10 +237,7 @@ def _states(states: Mapping[str, State]) -> Json:
 
 
 def info(result: TraceInfo) -> Json:
-    """`traceviz.info/2`: what is in the trace; times are whole ns.
-
-    Since `/1`, `steps` says how they were found, and `step_numbers` lists them.
-    """
+    """`traceviz.info/2`: what is in the trace; times are whole ns."""
     return {
         "schema": "traceviz.info/2",
         **picked(result, "captures ranks ranges more_ranges"),
@@ -272,9 +269,8 @@ def report(command: str, shown: Json, answers: Mapping[str, Json]) -> Json:
 def comparison(result: Comparison) -> Json:
     """`traceviz.compare/3`: figures per step in whole ns; changes are against the first run.
 
-    Since `/2`, `verdict` is the step's word alone ("same" for what was "no-difference"), as in `against`;
-    `effective_gain` and `speedup` count what overlaps in the first run already; `work_ns` of `growth` holds no work
-    that only came in another order; a claim without a pair is `about` the step.
+    `verdict` is the step's word, as in `against`. `effective_gain` and `speedup` count what overlaps in the first run
+    already. A claim without a pair is `about` the step.
     """
     return {
         "schema": "traceviz.compare/3",
@@ -312,8 +308,8 @@ def _run(run: ComparedRun) -> Json:
 def history(found: Sequence[PairTrend]) -> Json:
     """`traceviz.history/2`: a pair's runs, oldest first, and how the newest stands against those before.
 
-    Since `/1`, a verdict that flips decides `call`, too, and runs by another `rule` than the newest's are left out, as
-    are apparent figures where the newest's is real, and real ones where it is apparent.
+    Runs by another `rule` than the newest's are left out, as are apparent figures where the newest's is real, and real
+    ones where it is apparent.
     """
     return {"schema": "traceviz.history/2", "pairs": to_json(found)}
 

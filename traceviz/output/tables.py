@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from analyzers.trace.devices import DeviceLabels
 from traceviz.output.document import Table
 from traceviz.output.quantities import duration, percent, size, unshown
 
@@ -40,6 +41,11 @@ def table(
     above = [[*first, *[""] * (len(columns) - len(first))]] if first else []
     notes = [note, unshown(len(records) - most, more) if most is not None else ""]
     return Table([*columns], [*above, *rows], title, frozenset(columns) - set(words), "\n".join(filter(None, notes)))
+
+
+def rank_column(labels: DeviceLabels) -> Column:
+    """A cell with the rank of what has one, and its device where that is needed to tell them apart."""
+    return lambda one: labels.short(one.rank, one.device)
 
 
 def without_columns(found: Table, left_out: Sequence[int]) -> Table:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import count_of, numbers_in_words
 from analyzers.trace.step_table import StepsUsed
-from traceviz.output.document import Block, Bullets, Paragraph
+from traceviz.output.document import Block, Bullets, Headline, Paragraph
 
 MOST = 5
 # Of figures or of order; the others are of how something is told, or of little.
@@ -39,6 +39,11 @@ _OWNER = re.compile(r"(?<=\s)(rank|process) (\d+)\b")  # not as the subject, who
 def steps(used: StepsUsed | None) -> list[Block]:
     """Which steps figures are of, in one line, where it does not go without saying."""
     return [Paragraph(used.sentence)] if used is not None and used.sentence else []
+
+
+def unsure(reason: str) -> list[Block]:
+    """What can't be told, as a headline; nothing where all can."""
+    return [Headline("INCONCLUSIVE", f"{reason}.", "middle")] if reason else []
 
 
 def caveats(

@@ -15,7 +15,7 @@ from analyzers.trace.devices import DeviceLabels
 from traceviz.output.document import Block, Headline, Paragraph, Table
 from traceviz.output.quantities import duration, error, percent, size, unshown
 from traceviz.output.tables import Column, table
-from traceviz.output.views.caveats import caveats, steps
+from traceviz.output.views.caveats import caveats, steps, unsure
 
 MOST_COLLECTIVES = 24
 MOST_RANKS = 16
@@ -28,9 +28,9 @@ def blocks(result: Collectives) -> list[Block]:
         text = "no kernel known as communication is in what was selected."
         if len(result.copies):
             text = "communication is by copies between GPUs alone."
-        headline = unsure(result) or [Headline("NO COLLECTIVES", text, "middle")]
+        headline = unsure(result.reason) or [Headline("NO COLLECTIVES", text, "middle")]
         return [*headline, *_copies(result), *caveats(result.warnings)]
-    shown = [*unsure(result), *steps(result.steps), _summary(result), *_groups(result), _collectives(result)]
+    shown = [*unsure(result.reason), *steps(result.steps), _summary(result), *_groups(result), _collectives(result)]
     by_device = result.by_device()
     if len(by_device) > 1:
         shown.append(_by_rank(result, by_device))
@@ -43,18 +43,13 @@ def brief(result: Collectives) -> list[Block]:
     longest = int(result.calls["wait_ns"].max()) if len(result.calls) else 0
     took, waited = (int(result.calls[name].sum()) for name in ("duration_ns", "wait_ns"))
     if not took:
-        return unsure(result) or [Paragraph("No collectives were found.")]
+        return unsure(result.reason) or [Paragraph("No collectives were found.")]
     share = percent(waited / took)
     text = (
         f"{len(result)} collectives: of all ranks' {duration(took)} in them, {share} is waiting for the last rank; the "
         f"longest wait takes {duration(longest)}."
     )
-    return [*unsure(result), Paragraph(text), *steps(result.steps)]
-
-
-def unsure(result: Collectives) -> list[Block]:
-    """What can't be told, as a headline; nothing where all can."""
-    return [Headline("INCONCLUSIVE", f"{result.reason}.", "middle")] if result.reason else []
+    return [*unsure(result.reason), Paragraph(text), *steps(result.steps)]
 
 
 def clocks(found: Clocks | None) -> list[Block]:

@@ -20,7 +20,7 @@ from traceviz.output.document import Block, Headline, Paragraph, Table
 from traceviz.output.quantities import count_of, duration, from_to, gained_share, listing, percent, size, span, unshown
 from traceviz.output.tables import Column, table
 from traceviz.output.views import claim
-from traceviz.output.views.caveats import caveats
+from traceviz.output.views.caveats import caveats, unsure
 from traceviz.output.views.counters import contended, mean
 
 MOST_RANKS = 32
@@ -65,11 +65,10 @@ def brief(result: Comparison) -> list[Block]:
 
 
 def _first(result: Comparison) -> list[Block]:
-    unsure = [Headline("INCONCLUSIVE", f"{result.reason}.", "middle")] if result.reason else []
-    if unsure and _has_no_figures(result):
-        return [*unsure]
+    if result.reason and _has_no_figures(result):
+        return unsure(result.reason)
     steps = [_untold(result, run) if run.untrusted else _verdict(result, run) for run in result.runs[1:]]
-    return [*unsure, *claim.blocks(result.claim, result.claim_reason), *steps]
+    return [*unsure(result.reason), *claim.blocks(result.claim, result.claim_reason), *steps]
 
 
 def _has_no_figures(result: Comparison) -> bool:

@@ -29,7 +29,7 @@ from traceviz.output.quantities import (
     percent_span,
     span,
 )
-from traceviz.output.tables import Column, table
+from traceviz.output.tables import Column, rank_column, table
 from traceviz.output.views import claim
 from traceviz.output.views.caveats import caveats, steps
 from traceviz.output.views.counters import contended
@@ -137,7 +137,7 @@ def _real(result: OverlapResult, most: int) -> Table:
     def time(field: str) -> Column:
         return lambda rank: duration(getattr(times[rank.rank, rank.device], field))
 
-    columns: dict[str, Column] = {"rank": _short_name(result)}
+    columns: dict[str, Column] = {"rank": rank_column(result.device_labels)}
     if times:
         columns |= {
             "A only": time("a_only_ns"),
@@ -161,7 +161,7 @@ def _windows(result: OverlapResult, most: int) -> list[Block]:
     if not windows:
         return []
     columns: dict[str, Column] = {
-        "rank": _short_name(result),
+        "rank": rank_column(result.device_labels),
         "capture": lambda one: Path(one.capture).name,
         "A wait": "a.wait_ns",
         "real overlap": "real_overlap_ns",
@@ -201,13 +201,13 @@ def _other_tools(result: OverlapResult) -> list[Block]:
         return lambda one: duration(round(total(one) / one.steps) if by_step else total(one))
 
     of_hta: dict[str, Column] = {
-        "rank": _short_name(result),
+        "rank": rank_column(result.device_labels),
         "comm_comp_overlap": "hta.comm_comp_overlap",
         "communication": each("hta.communication_ns"),
         "overlapped with computation": each("hta.overlap_ns"),
     }
     of_lens: dict[str, Column] = {
-        "rank": _short_name(result),
+        "rank": rank_column(result.device_labels),
         "computation": each("tracelens.computation_ns"),
         "exposed_comm": each("tracelens.exposed_comm_ns"),
         "exposed_memcpy": each("tracelens.exposed_memcpy_ns"),
@@ -310,7 +310,11 @@ def _causes(result: OverlapResult, *, verbose: bool) -> list[Block]:
     def blocked(cause: str) -> Column:
         return lambda rank: next((duration(one.ns) for one in rank.missed if one.cause == cause), "–")
 
-    columns: dict[str, Column] = {"rank": _short_name(result), "achievable": "achievable_ns", "missed": "missed_ns"}
+    columns: dict[str, Column] = {
+        "rank": rank_column(result.device_labels),
+        "achievable": "achievable_ns",
+        "missed": "missed_ns",
+    }
     columns |= {cause: blocked(cause) for cause in present}
     title = "Missed overlap by cause: what each blocked (sums to missed)"
     name = result.device_labels.name(rank.rank, rank.device)
@@ -385,12 +389,6 @@ def _why(finding: Finding) -> str:
     behind = f" {one.next_behind[0].upper()}{one.next_behind[1:]}." if one.next_behind else ""
     where = f"[{one.instance}, at {instant(one.start_ns)}]"
     return f"{one.cause}, {duration(finding.ns)}{follows}: {one.evidence} {where}.{behind}"
-
-
-def _short_name(result: OverlapResult) -> Column:
-    """A cell with the rank of what has one, and the device where that is needed."""
-    labels = result.device_labels
-    return lambda one: labels.short(one.rank, one.device)
 
 
 def _deciding_rank(result: OverlapResult) -> RankOverlap:

@@ -7,7 +7,7 @@ from analyzers.replay.result import LITTLE_MORE, CriticalPath, Prediction, WhatI
 from analyzers.select.language import names_of
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table
 from traceviz.output.quantities import duration, percent, span, unshown
-from traceviz.output.tables import Column, table
+from traceviz.output.tables import Column, rank_column, table
 from traceviz.output.views.caveats import caveats, steps
 
 MOST_RANKS = 32
@@ -85,7 +85,7 @@ def _is_idle(one: Prediction) -> bool:
 
 def _ranks(result: WhatIf, best: Prediction) -> Table:
     columns: dict[str, Column] = {
-        "rank": _short_name(result),
+        "rank": rank_column(result.device_labels),
         "now": "now_ns",
         "achievable": "now_achievable_ns",
         "now / achievable": "now_ratio",
@@ -96,11 +96,6 @@ def _ranks(result: WhatIf, best: Prediction) -> Table:
     }
     title = f"Real overlap of {' and '.join(names_of(result.a, result.b))} with {best.change}"
     return table(title, best.ranks, columns, most=MOST_RANKS, more="more ranks")
-
-
-def _short_name(result: WhatIf) -> Column:
-    labels = result.device_labels
-    return lambda one: labels.short(one.rank, one.device)
 
 
 def _assumed(result: WhatIf, best: Prediction) -> list[Block]:
@@ -128,7 +123,7 @@ def _path(result: WhatIf, path: CriticalPath) -> list[Block]:
         _longest(path, length),
     ]
     communication: dict[str, Column] = {
-        "rank": _short_name(result),
+        "rank": rank_column(result.device_labels),
         "communication": "busy_ns",
         "exposed": "exposed_ns",
         "blocks": "blocking_ns",
