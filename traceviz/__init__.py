@@ -5,142 +5,52 @@
 >>> tv.check_overlap(trace, a="nvtx:DP Embedding", b="nvtx:MP Embedding")  # doctest: +SKIP
 """
 
-from traceviz._packages import check_packages
-
-check_packages()
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 
 TYPE_CHECKING = False  # without typing, which takes its time, as all that is imported here
 
 if TYPE_CHECKING:
-    from traceviz.api import (
-        TracevizError,
-        capture,
-        check_contract,
-        check_overlap,
-        collectives,
-        compare,
-        contention,
-        info,
-        load,
-        report,
-        show,
-        streams,
-        sync_points,
-        timeline,
-        trend,
-        what_if,
-    )
-    from traceviz.changes import (
-        DropSync,
-        DropWait,
-        Graph,
-        Level,
-        MoreRoom,
-        MoveWait,
-        OnTime,
-        OwnStream,
-        Pin,
-        Scale,
-        Split,
-    )
-    from traceviz.results import (
-        Capture,
-        Collectives,
-        Comparison,
-        ContractResult,
-        OrderReport,
-        OverlapResult,
-        PairTrend,
-        Prediction,
-        Report,
-        Shown,
-        StreamContention,
-        StreamsResult,
-        TraceInfo,
-        WhatIf,
-    )
-    from traceviz.trace import Trace
-    from traceviz.version import __version__
+    from traceviz.api import *  # noqa: F403
+    from traceviz.api import __all__ as __all__
 
-__all__ = [
-    "Capture",
-    "Collectives",
-    "Comparison",
-    "ContractResult",
-    "CountersResult",
-    "DropSync",
-    "DropWait",
-    "Graph",
-    "Level",
-    "MoreRoom",
-    "MoveWait",
-    "OnTime",
-    "OrderReport",
-    "OverlapResult",
-    "OwnStream",
-    "PairTrend",
-    "Pin",
-    "Prediction",
-    "Report",
-    "Scale",
-    "Shown",
-    "Split",
-    "StreamContention",
-    "StreamsResult",
-    "Trace",
-    "TraceInfo",
-    "TracevizError",
-    "WhatIf",
-    "__version__",
-    "capture",
-    "check_contract",
-    "check_overlap",
-    "collectives",
-    "compare",
-    "contention",
-    "counters",
-    "info",
-    "load",
-    "report",
-    "show",
-    "streams",
-    "sync_points",
-    "timeline",
-    "trend",
-    "what_if",
-]
-_RESULTS = [name for name in __all__ if name[0].isupper()]
-_CHANGES = [
-    "DropSync",
-    "DropWait",
-    "Graph",
-    "Level",
-    "MoreRoom",
-    "MoveWait",
-    "OnTime",
-    "OwnStream",
-    "Pin",
-    "Scale",
-    "Split",
-]
-_HOMES = dict.fromkeys(_RESULTS, "traceviz.results") | dict.fromkeys(_CHANGES, "traceviz.changes")
-_HOMES |= {
-    "Trace": "traceviz.trace",
-    "TracevizError": "traceviz.api",
-    "__version__": "traceviz.version",
-}
+__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
     """What is public is imported when it is asked for: a command needs none of it, and pandas takes long to load."""
-    if name not in __all__:
+    found: object = None
+    if name == "__all__" or not name.startswith("_"):
+        api = import_module("traceviz.api")
+        found = (
+            [*api.__all__, "__version__"] if name == "__all__" else vars(api).get(name) if name in api.__all__ else None
+        )
+    if found is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-
-    found = getattr(importlib.import_module(_HOMES.get(name, "traceviz.api")), name)
     globals()[name] = found
     return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__getattr__("__all__")})  # type: ignore[misc]
+
+
+def _refuse_other_packages() -> None:
+    """Raise an ImportError where `analyzers` or `collectors`, names that others use too, are not ours; run neither."""
+    home = Path(__file__).resolve().parent.parent
+    for name in ("analyzers", "collectors"):
+        own = home / name / "__init__.py"
+        spec = find_spec(name)
+        found = Path(spec.origin).resolve() if spec and spec.origin else own
+        if not own.is_file() or "__traceviz__" not in own.read_text(encoding="utf-8", errors="replace"):
+            hint = "Install traceviz again (pip install --force-reinstall), in an environment of its own."
+            raise ImportError(f"traceviz is not installed whole: {own} is missing, or another distribution's. {hint}")
+        if found != own:
+            hint = "Run from another folder, or install traceviz in an environment of its own."
+            raise ImportError(
+                f"traceviz needs its own package '{name}' ({own.parent}), but Python finds {found}. {hint}"
+            )
+
+
+_refuse_other_packages()

@@ -13,33 +13,113 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from analyzers.common.errors import TracevizError as TracevizError
+from analyzers import load as loading
+from analyzers.collectives.report import Collectives
+from analyzers.common.errors import TracevizError
+from analyzers.compare import compare as comparing
+from analyzers.compare.against import with_baseline
+from analyzers.compare.results import Comparison
+from analyzers.contention.neighbours import StreamContention
+from analyzers.contracts import checks
+from analyzers.contracts.result import ContractResult
+from analyzers.contracts.rules import read_contract
+from analyzers.counters import report as counting
+from analyzers.counters.report import CountersResult
+from analyzers.info import TraceInfo
+from analyzers.readers.reading import Reading
+from analyzers.replay import answer as replaying
+from analyzers.replay.changes import (
+    Change,
+    DropSync,
+    DropWait,
+    Graph,
+    Level,
+    MoreRoom,
+    MoveWait,
+    OnTime,
+    OwnStream,
+    Pin,
+    Scale,
+    Split,
+    parse_change,
+)
+from analyzers.replay.result import Prediction, WhatIf
+from analyzers.replay.worth import with_worth
+from analyzers.scale import answers
+from analyzers.select import language
+from analyzers.show import show as showing
+from analyzers.show.result import Shown
+from analyzers.streams import StreamsResult
+from analyzers.syncs.report import OrderReport
+from analyzers.trace.narrow import EVERYTHING, Narrowing
+from analyzers.verdict import check
+from analyzers.verdict.result import OverlapResult
+from analyzers.verdict.with_order import check_with_order
+from collectors import capture as capturing
+from collectors.capture import Capture
+from traceviz.history.database import saved_runs
+from traceviz.history.trends import PairTrend, trends
 from traceviz.opening import ReadingOfAll, ReadingOptions, loaded, opened, opened_together, paths_of, refuse_dask
+from traceviz.options.arguments import read_step_range
+from traceviz.options.config import communication
 from traceviz.output.terminal import progress
+from traceviz.reports import files
+from traceviz.reports.report import Report, make
+from traceviz.trace import Trace
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
     from typing_extensions import Unpack
 
-    from analyzers.collectives.report import Collectives
-    from analyzers.compare.results import Comparison
-    from analyzers.contention.neighbours import StreamContention
-    from analyzers.contracts.result import ContractResult
-    from analyzers.counters.report import CountersResult
-    from analyzers.info import TraceInfo
-    from analyzers.replay.change import Change
-    from analyzers.replay.result import WhatIf
-    from analyzers.show.result import Shown
-    from analyzers.streams import StreamsResult
-    from analyzers.syncs.report import OrderReport
-    from analyzers.trace import tables as tables
-    from analyzers.trace.narrow import Narrowing
-    from analyzers.verdict.check import OverlapResult
-    from collectors.capture import Capture
-    from traceviz.history.trends import PairTrend
     from traceviz.opening import Paths, Run
-    from traceviz.reports.report import Report
-    from traceviz.trace import Trace
+
+# What `traceviz` exports, with `__version__`.
+__all__ = [
+    "Capture",
+    "Collectives",
+    "Comparison",
+    "ContractResult",
+    "CountersResult",
+    "DropSync",
+    "DropWait",
+    "Graph",
+    "Level",
+    "MoreRoom",
+    "MoveWait",
+    "OnTime",
+    "OrderReport",
+    "OverlapResult",
+    "OwnStream",
+    "PairTrend",
+    "Pin",
+    "Prediction",
+    "Report",
+    "Scale",
+    "Shown",
+    "Split",
+    "StreamContention",
+    "StreamsResult",
+    "Trace",
+    "TraceInfo",
+    "TracevizError",
+    "WhatIf",
+    "capture",
+    "check_contract",
+    "check_overlap",
+    "collectives",
+    "compare",
+    "contention",
+    "counters",
+    "info",
+    "load",
+    "report",
+    "show",
+    "streams",
+    "sync_points",
+    "timeline",
+    "trend",
+    "what_if",
+]
 
 
 def load(
@@ -87,12 +167,6 @@ def load(
     >>> sorted(trace.ops["stream"].unique().tolist())
     [7, 17, 25]
     """
-    from analyzers import load as loading
-    from analyzers.readers.reading import Reading
-    from traceviz.options.arguments import read_step_range
-    from traceviz.options.config import communication
-    from traceviz.trace import Trace
-
     rules = communication(comm, "comm=")
     steps = None if step_by is None else read_step_range(step_by)
     reading = Reading(nsys, cache, workers, skip_bad, counters=counters, comm=rules, step_by=steps)
@@ -160,10 +234,6 @@ def check_overlap(
     >>> result.to_frame()["overlap_ns"].to_dict()
     {(0, 0): 162879, (1, 1): 212705}
     """
-    from analyzers.compare.against import with_baseline
-    from analyzers.replay.worth import with_worth
-    from analyzers.verdict import check
-
     check.check_against(claimed, require_faster=require_faster, has_baseline=baseline is not None)
     pair = ("comm" if a is None else a, "compute" if b is None else b)
     runs = [trace] if baseline is None else [trace, baseline]
@@ -223,8 +293,6 @@ def compare(
     ------
     TracevizError : fewer than two runs, labels that don't fit, a selector that can't be read, a claim that is none.
     """
-    from analyzers.compare import compare as comparing
-
     with progress() as on_progress, opened_together(traces, reading, on_progress) as runs:
         how: dict[str, Any] = {
             "claimed": claimed,
@@ -239,17 +307,13 @@ def streams(trace: Run, *, everything: bool = False, **reading: Unpack[ReadingOp
 
     Parameters
     ----------
-    trace : a Trace, or what `load` takes: a path, or several in a list.
-    everything : figures of all that was captured, not only of the whole steps.
-    reading : for paths, all that `load` takes by name, and `memory` and `dask` (see `check_overlap`).
+    trace, everything, reading : as `check_overlap` takes them.
 
     Returns
     -------
     StreamsResult : `.to_frame()` is indexed by (rank, device, stream): ops, busy_ns, alone_ns; `.concurrency()` has the
         ns at each number of busy streams, `.pairs()` the ns that each pair of streams overlaps.
     """
-    from analyzers.scale import answers
-
     with progress() as on_progress, opened(trace, reading, on_progress) as run:
         return answers.streams(run, _narrowing(everything))
 
@@ -259,17 +323,13 @@ def contention(trace: Run, *, everything: bool = False, **reading: Unpack[Readin
 
     Parameters
     ----------
-    trace : a Trace, or what `load` takes: a path, or several in a list.
-    everything : figures of all that was captured, not only of the whole steps.
-    reading : for paths, all that `load` takes by name, and `memory` and `dask` (see `check_overlap`).
+    trace, everything, reading : as `check_overlap` takes them.
 
     Returns
     -------
     StreamContention : `.to_frame()` has a row per kernel (name, ops, beside_ns, slowdown, paid_ns), `.pairs_frame()`
         one per pair of kernels (name, beside, beside_ns, slowdown, paid_ns); those that lost most first.
     """
-    from analyzers.scale import answers
-
     with progress() as on_progress, opened(trace, reading, on_progress) as run:
         return answers.stream_contention(run, _narrowing(everything))
 
@@ -281,10 +341,8 @@ def counters(
 
     Parameters
     ----------
-    trace : a Trace, or what `load` takes: a path, or several in a list.
+    trace, everything, reading : as `check_overlap` takes them.
     a, b : selectors, as in `check_overlap`.
-    everything : figures of all that was captured, not only of the whole steps.
-    reading : for paths, all that `load` takes by name, and `memory` and `dask` (see `check_overlap`).
 
     Returns
     -------
@@ -301,10 +359,8 @@ def counters(
     >>> [round(result.to_frame()["mean"][0, 0, state, "tensor_active"]) for state in ("b", "both")]
     [92, 71]
     """
-    from analyzers.counters import report
-
     with progress() as on_progress, opened(trace, reading, on_progress, counters=True) as run:
-        return report.counters(run, a, b, _narrowing(everything))
+        return counting.counters(run, a, b, _narrowing(everything))
 
 
 def info(trace: Run, **reading: Unpack[ReadingOptions]) -> TraceInfo:
@@ -312,16 +368,13 @@ def info(trace: Run, **reading: Unpack[ReadingOptions]) -> TraceInfo:
 
     Parameters
     ----------
-    trace : a Trace, or what `load` takes: a path, or several in a list.
-    reading : for paths, all that `load` takes by name, and `memory` and `dask` (see `check_overlap`).
+    trace, reading : as `check_overlap` takes them.
 
     Returns
     -------
     TraceInfo : `.to_frame()` is indexed by rank: op counts, streams, first_ns, last_ns; `.ranges_frame()` by range;
         `.steps`, `.cannot` (in words), `.captures`, `.warnings`.
     """
-    from analyzers.scale import answers
-
     with progress() as on_progress, opened(trace, reading, on_progress) as run:
         return answers.info(run)
 
@@ -331,9 +384,7 @@ def collectives(trace: Run, *, everything: bool = False, **reading: Unpack[Readi
 
     Parameters
     ----------
-    trace : a Trace, or what `load` takes: a path, or several in a list.
-    everything : figures of all that was captured, not only of the whole steps.
-    reading : for paths, all that `load` takes by name, and `memory` and `dask` (see `check_overlap`).
+    trace, everything, reading : as `check_overlap` takes them.
 
     Returns
     -------
@@ -352,8 +403,6 @@ def collectives(trace: Run, *, everything: bool = False, **reading: Unpack[Readi
     >>> [(one.operation, one.fastest_ns) for one in found]
     [('all_reduce', 266689), ('all_reduce', 261377)]
     """
-    from analyzers.scale import answers
-
     with progress() as on_progress, opened(trace, reading, on_progress) as run:
         return answers.collectives(run, _narrowing(everything))
 
@@ -363,8 +412,7 @@ def sync_points(trace: Run, **reading: Unpack[ReadingOptions]) -> OrderReport:
 
     Parameters
     ----------
-    trace : a Trace, or what `load` takes: a path, or several in a list.
-    reading : for paths, all that `load` takes by name, and `memory` and `dask` (see `check_overlap`).
+    trace, reading : as `check_overlap` takes them.
 
     Returns
     -------
@@ -374,8 +422,6 @@ def sync_points(trace: Run, **reading: Unpack[ReadingOptions]) -> OrderReport:
         `.crossings.to_frame()` all forks and joins; `.copies.to_frame()` copies that nobody waits for,
         `.plan.to_frame()` the chunks of stream-parallel loops.
     """
-    from analyzers.scale import answers
-
     with (
         progress() as on_progress,
         opened(trace, reading, on_progress, lists=True, by_process=True, calls_alone=True) as run,
@@ -396,11 +442,9 @@ def show(
 
     Parameters
     ----------
-    trace : a Trace, or what `load` takes: a path, or several in a list.
+    trace, everything, reading : as `check_overlap` takes them, without `memory` and `dask`.
     finding : its id, as the JSON of check-overlap, syncs and collectives has it: "gap:r0.d0:1876012", "coll:3".
     a, b : selectors of the pair that a gap or an instance is of.
-    everything : figures of all that was captured, not only of the whole steps.
-    reading : for paths, all that `load` takes by name.
 
     Returns
     -------
@@ -417,9 +461,7 @@ def show(
     >>> found.figures["fastest_ns"], found.steps, found.related[0].id
     (298307, (3,), 'sync:r0:18069860')
     """
-    from analyzers.show.show import show as look_up
-
-    return look_up(loaded(trace, reading), finding, a, b, narrowing=_narrowing(everything))
+    return showing.show(loaded(trace, reading), finding, a, b, narrowing=_narrowing(everything))
 
 
 def check_contract(
@@ -429,9 +471,8 @@ def check_contract(
 
     Parameters
     ----------
-    trace : a Trace, or what `load` takes: a path, or several in a list.
+    trace, reading : as `check_overlap` takes them, without `memory` and `dask`.
     contract : a TOML file (see docs/contracts.md), or what such a file would hold, as nested dictionaries.
-    reading : for paths, all that `load` takes by name.
 
     Returns
     -------
@@ -448,9 +489,6 @@ def check_contract(
     >>> check_contract("tests/data/torch/dpmp_overlap.rank*.json.gz", rules).outcome
     'held'
     """
-    from analyzers.contracts import checks
-    from analyzers.contracts.rules import read_contract
-
     rules = read_contract(contract)
     return checks.check_contract(loaded(trace, reading), rules)
 
@@ -497,12 +535,10 @@ def what_if(
     >>> found.replay.error < 0.01, found.best.gain_ns > 0, found.best.next_cause
     (True, True, 'computation')
     """
-    from analyzers.replay import answer
-
     wanted = _changes(changes)
     whole = loaded(trace, reading)
     with progress() as on_progress:
-        return answer.what_if(
+        return replaying.what_if(
             whole, wanted, a, b, critical_path=critical_path, narrowing=_narrowing(everything), progress=on_progress
         )
 
@@ -523,10 +559,6 @@ def trend(database: str | Path, a: str | None = None, b: str | None = None) -> l
     ------
     TracevizError : the file is no history, or a selector can't be read.
     """
-    from analyzers.select import language
-    from traceviz.history.database import saved_runs
-    from traceviz.history.trends import trends
-
     sides = [None if text is None else str(language.parse(text)) for text in (a, b)]
     return trends(saved_runs(Path(database)), *sides)
 
@@ -565,7 +597,6 @@ def timeline(
     ------
     TracevizError : as `check_overlap`.
     """
-    from analyzers.verdict.with_order import check_with_order
     from traceviz.timelines import notebook, palette, picture
 
     refuse_dask(reading)
@@ -604,11 +635,9 @@ def report(
 
     Parameters
     ----------
-    trace : a Trace, or what `load` takes: a path, or several in a list.
+    trace, everything, reading : as `check_overlap` takes them, without `dask`.
     folder : where to write; made where it is not there. Files of an earlier report in it are replaced.
     a, b, min_overlap, baseline, claimed, require_faster, accept_apparent : as `check_overlap` takes them.
-    everything : figures of all that was captured, not only of the whole steps.
-    reading : for paths, all that `load` takes by name, and `memory` (see `check_overlap`).
 
     Returns
     -------
@@ -619,12 +648,8 @@ def report(
     ------
     TracevizError : as `check_overlap`, or the folder can't be written.
     """
-    from analyzers.verdict.check import check_against
-    from traceviz.reports import files
-    from traceviz.reports.report import make
-
     refuse_dask(reading)
-    check_against(claimed, require_faster=require_faster, has_baseline=baseline is not None)
+    check.check_against(claimed, require_faster=require_faster, has_baseline=baseline is not None)
     runs = [trace] if baseline is None else [trace, baseline]
     with progress() as on_progress, opened_together(runs, reading, on_progress, lists=True) as (run, *alone):
         made = make(
@@ -666,20 +691,14 @@ def capture(
     -------
     Capture : `.range(name)` is a range for both profilers, `.path` the trace once the block has ended.
     """
-    from collectors import capture as capturing
-
     return capturing.capture(folder, tool=tool, name=name, shapes=shapes, stacks=stacks)
 
 
 def _narrowing(everything: bool) -> Narrowing:
     """What figures are of: the whole steps of a trace that is no part of another, or everything."""
-    from analyzers.trace import narrow
-
-    return narrow.EVERYTHING if everything else narrow.Narrowing()
+    return EVERYTHING if everything else Narrowing()
 
 
 def _changes(given: Sequence[Change | str]) -> list[Change]:
     """Changes, those that are texts read."""
-    from analyzers.replay.changes import parse_change
-
     return [parse_change(one) if isinstance(one, str) else one for one in given]

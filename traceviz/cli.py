@@ -11,9 +11,10 @@ import typer
 
 from analyzers.common.errors import TracevizError
 from collectors.errors import CollectError
+from traceviz import __version__
+from traceviz.options.captures import with_run_options
 from traceviz.options.command import OWN_PROCESS, Analysis, Command, Group, TextAnswer
 from traceviz.output.terminal import fail
-from traceviz.version import __version__
 
 # In the order of `--help`; each is the function of its name in the module of its name, or a group of commands.
 COMMANDS: dict[str, type[Command] | None] = {
@@ -74,7 +75,7 @@ def with_commands(names: Sequence[str], *, listed: bool = False) -> typer.Typer:
         elif listed:
             found.command(name, help=getattr(module, here).__doc__)(_nothing)
         else:
-            found.command(name, cls=kind, epilog=module.EPILOG)(getattr(module, here))
+            found.command(name, cls=kind, epilog=module.EPILOG)(with_run_options(getattr(module, here)))
     return found
 
 

@@ -188,15 +188,6 @@ def test_usage_that_is_wrong_exits_2(run: Run, words: tuple[str, ...]) -> None:
     assert "Traceback" not in ran.err
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_shows_examples_that_can_be_pasted(run: Run, command: str) -> None:
-    ran = run(command, "--help")
-    assert ran.code == 0
-    examples = [line for line in ran.out.splitlines() if line.startswith(f"  traceviz {command} ")]
-    examples += [line for line in ran.out.splitlines() if line.startswith(f"    traceviz {command} ")]
-    assert len(examples) >= 2, "each stands on a line of its own"
-
-
 def test_the_version(run: Run) -> None:
     assert run("--version").out == "traceviz 0.1.0\n"
 

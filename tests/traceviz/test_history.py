@@ -219,19 +219,6 @@ def test_no_trend_is_told_across_rules(run: Run, tmp_path: Path) -> None:
     assert (code, "4 runs are left out, whose figures are by another rule" in " ".join(out.split())) == (0, True)
 
 
-def test_a_history_that_kept_no_rules_is_read_and_taken_further(tmp_path: Path) -> None:
-    path = tmp_path / "r.db"
-    saved(path, 80, 80)
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute("ALTER TABLE runs DROP COLUMN rule")
-        database.execute("DELETE FROM _sqlite_migrations WHERE name = 'keep_the_rule'")
-    assert [one.rule for one in history.saved_runs(path)] == [None, None]
-    saved(path, 80)
-    first, second, third = history.saved_runs(path)
-    assert (first.rule, second.rule) == (None, None)
-    assert third.rule == check_overlap(trace_of(80), explain=False).job.rule
-
-
 def of_one_rank_of_four(overlap: int) -> Trace:
     """Communication of 100 ns whose three peers were not captured, beside compute for so much of it."""
     run, rank = one_rank()
@@ -266,17 +253,6 @@ def test_apparent_and_real_figures_are_no_trend_together(run: Run, tmp_path: Pat
     assert (code, "3 runs are left out, whose overlap is apparent, or may be" in " ".join(out.split())) == (0, True)
     (pair,) = json.loads(run("history", path, "--format", "json")[1])["pairs"]
     assert (pair["apparent"], pair["others_apparent"]) == (0, 3)
-
-
-def test_a_history_that_did_not_keep_what_is_apparent_is_read_and_taken_further(tmp_path: Path) -> None:
-    path = tmp_path / "r.db"
-    saved(path, 80, 80)
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute("ALTER TABLE runs DROP COLUMN apparent")
-        database.execute("DELETE FROM _sqlite_migrations WHERE name = 'keep_whether_apparent'")
-    assert [one.apparent for one in history.saved_runs(path)] == [None, None]
-    saved(path, 80)
-    assert [one.apparent for one in history.saved_runs(path)] == [None, None, 0]
 
 
 def test_what_is_expected_is_a_ratio_between_0_and_1(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 import traceviz as tv
 from tests.traceviz.conftest import Run
-from traceviz import changes
 
 DATA = Path(__file__).parents[1] / "data"
 ITEM = [DATA / "torch" / f"item_before.rank{rank}.json.gz" for rank in range(4)]
@@ -168,5 +167,4 @@ def test_every_change_is_public() -> None:
 
     arguments = {"drop-wait": "a on b", "move-wait": "a before b", "on-time": "1", "scale": "a 2", "split": "a 2"}
     made = {type(parse_change(f"{verb} {arguments.get(verb, 'a')}")).__name__ for verb in BY_VERB}
-    assert made == {name for name in vars(changes) if name[0].isupper()}
     assert made <= set(tv.__all__)

@@ -20,6 +20,7 @@ $TRACEVIZ_CACHE names another folder, or turns the cache off: TRACEVIZ_CACHE=off
 
 
 def cache(
+    context: typer.Context,
     clear: Annotated[bool, typer.Option("--clear", help="Remove all that is in it.")] = False,
     limit: Annotated[
         str | None,
@@ -41,4 +42,4 @@ def cache(
         kept.set_limit(size)
         removed += kept.prune(at_once=True)
     state = kept.state(removed)
-    emit(state, output, view.blocks, contract.cache)
+    emit(context.params, state, view.blocks, contract.cache)

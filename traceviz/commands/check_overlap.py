@@ -11,7 +11,7 @@ import typer
 from analyzers.common.errors import TracevizError
 from traceviz.options import arguments as option
 from traceviz.options.run import RunOptions
-from traceviz.output.terminal import emit, emit_brief, progress
+from traceviz.output.terminal import emit, progress
 
 EPILOG = """\b
 Examples:
@@ -37,19 +37,12 @@ the baseline's, 3 where that can't be told."""
 
 def check_overlap(
     context: typer.Context,
-    traces: option.Traces,
+    *,
     a: option.A = "comm",
     b: option.B = "compute",
     min_overlap: option.MinOverlap = "60%",
     accept_apparent: option.AcceptApparent = False,
-    ranks: option.Ranks = None,
-    steps: option.StepRange = None,
-    step_by: option.StepBy = None,
-    everything: option.Everything = False,
-    window: option.Window = None,
-    no_align: option.NoAlign = False,
-    nsys: option.Nsys = None,
-    comm: option.Comm = None,
+    options: RunOptions,
     baseline: option.Baseline = None,
     claimed: option.Claimed = None,
     require_faster: option.RequireFaster = False,
@@ -61,11 +54,6 @@ def check_overlap(
         str | None,
         typer.Option(metavar="ID", help="The commit to save the run under.", show_default="from CI, else git"),
     ] = None,
-    workers: option.Workers = None,
-    skip_bad: option.SkipBad = False,
-    no_cache: option.NoCache = False,
-    memory: option.Memory = None,
-    dask: option.Dask = None,
     brief: option.Brief = False,
     verbose: option.Verbose = False,
     output: option.OutputFormat = "text",
@@ -74,13 +62,13 @@ def check_overlap(
 
     Gives the figures per rank and device, waits of collectives taken out, and ends with an exit code for CI.
     """
-    options = RunOptions.of(context.params)
     if brief and verbose:
         raise TracevizError("--brief and --verbose exclude each other.", hint="Give one of them.")
     bar = option.read_ratio(min_overlap)
     from analyzers.compare.against import with_baseline
     from analyzers.replay.worth import with_worth
     from analyzers.verdict import check
+    from traceviz.output import brief as briefs
     from traceviz.output import contract
     from traceviz.output.views import overlap as view
 
@@ -112,13 +100,8 @@ def check_overlap(
             from traceviz.history import database
 
             kept = database.kept(result, run, narrowing=options.narrowing, commit=commit)
-    if brief:
-        from traceviz.options.again import CommandLine
-        from traceviz.output import brief as briefs
-
-        emit_brief(result, output, view.brief, briefs.overlap, CommandLine(context.params))
-    else:
-        emit(result, output, partial(view.blocks, verbose=verbose), contract.overlap)
+    blocks = partial(view.blocks, verbose=verbose)
+    emit(context.params, result, blocks, contract.overlap, view.brief, briefs.overlap)
     if save is not None:
         database.append(save, kept)
     raise typer.Exit(result.exit_code)

@@ -6,7 +6,7 @@ import typer
 
 from traceviz.options import arguments as option
 from traceviz.options.run import RunOptions
-from traceviz.output.terminal import emit, emit_brief, progress
+from traceviz.output.terminal import emit, progress
 
 EPILOG = """\b
 Examples:
@@ -20,20 +20,7 @@ Exit code: 0, 2 bad input or usage, 3 work was lost, so that not all collectives
 
 def collectives(
     context: typer.Context,
-    traces: option.Traces,
-    ranks: option.Ranks = None,
-    steps: option.StepRange = None,
-    step_by: option.StepBy = None,
-    everything: option.Everything = False,
-    window: option.Window = None,
-    no_align: option.NoAlign = False,
-    nsys: option.Nsys = None,
-    comm: option.Comm = None,
-    workers: option.Workers = None,
-    skip_bad: option.SkipBad = False,
-    no_cache: option.NoCache = False,
-    memory: option.Memory = None,
-    dask: option.Dask = None,
+    options: RunOptions,
     brief: option.Brief = False,
     output: option.OutputFormat = "text",
 ) -> None:
@@ -41,17 +28,12 @@ def collectives(
 
     Fastest rank, last arrival, wait and transfer on every rank, end skew and bus bandwidth; how clocks were aligned.
     """
-    options = RunOptions.of(context.params)
     from analyzers.scale import answers
-    from traceviz.options.again import CommandLine
     from traceviz.output import brief as briefs
     from traceviz.output import contract
     from traceviz.output.views import collectives as view
 
     with progress() as on_progress, options.opened(on_progress) as run:
         result = answers.collectives(run, options.narrowing)
-    if brief:
-        emit_brief(result, output, briefs.collective_headlines, briefs.collectives, CommandLine(context.params))
-    else:
-        emit(result, output, view.blocks, contract.collectives)
+    emit(context.params, result, view.blocks, contract.collectives, view.brief, briefs.collectives)
     raise typer.Exit(result.exit_code)

@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from traceviz.options import arguments as option
+from traceviz.options.captures import without
 from traceviz.options.run import RunOptions
-from traceviz.output.terminal import emit, emit_brief, progress
+from traceviz.output.terminal import emit, progress
 
 EPILOG = """\b
 Examples:
@@ -27,8 +28,10 @@ steps, or no way to tell."""
 _RANK = re.compile(r"[._-]?rank[_-]?[\d*?\[\]!-]*$")
 
 
+@without("dask")
 def compare(
     context: typer.Context,
+    *,
     traces: Annotated[
         list[Path],
         typer.Argument(
@@ -55,18 +58,7 @@ def compare(
         ),
     ] = None,
     accept_apparent: option.AcceptApparent = False,
-    ranks: option.Ranks = None,
-    steps: option.StepRange = None,
-    step_by: option.StepBy = None,
-    everything: option.Everything = False,
-    window: option.Window = None,
-    no_align: option.NoAlign = False,
-    nsys: option.Nsys = None,
-    comm: option.Comm = None,
-    workers: option.Workers = None,
-    skip_bad: option.SkipBad = False,
-    no_cache: option.NoCache = False,
-    memory: option.Memory = None,
+    options: RunOptions,
     brief: option.Brief = False,
     output: option.OutputFormat = "text",
 ) -> None:
@@ -74,7 +66,6 @@ def compare(
 
     Step time, overlap, exposed communication and syncs per step, per rank and per region, on the steps that all have.
     """
-    options = RunOptions.of(context.params)
     from analyzers.verdict.claim import read_speedup
 
     if claimed is not None:
@@ -85,7 +76,6 @@ def compare(
 
         files.kind_of(timeline)
     from analyzers.compare import compare as analysis
-    from traceviz.options.again import CommandLine
     from traceviz.output import brief as briefs
     from traceviz.output import contract
     from traceviz.output.views import compare as view
@@ -105,10 +95,7 @@ def compare(
         )
         if timeline is not None:
             files.write(timeline, compared(result, runs, options.narrowing))
-    if brief:
-        emit_brief(result, output, briefs.compare_headlines, briefs.compare, CommandLine(context.params))
-    else:
-        emit(result, output, view.blocks, contract.comparison)
+    emit(context.params, result, view.blocks, contract.comparison, view.brief, briefs.compare)
     raise typer.Exit(result.exit_code)
 
 

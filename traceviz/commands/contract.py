@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from traceviz.options import arguments as option
+from traceviz.options.captures import without
 from traceviz.options.run import RunOptions
 from traceviz.output.terminal import emit, progress
 
@@ -32,20 +33,12 @@ A, B and SEL are selectors, as for check-overlap.
 Exit code: 0 all rules held, 1 one is broken, 2 bad input or usage, 3 the capture lacks what a rule needs."""
 
 
+@without("everything memory dask")
 def contract(
     context: typer.Context,
-    traces: option.Traces,
+    *,
     contract: Annotated[str, typer.Argument(metavar="CONTRACT", help="Its rules: a TOML file.", show_default=False)],
-    ranks: option.Ranks = None,
-    steps: option.StepRange = None,
-    step_by: option.StepBy = None,
-    window: option.Window = None,
-    no_align: option.NoAlign = False,
-    nsys: option.Nsys = None,
-    comm: option.Comm = None,
-    workers: option.Workers = None,
-    skip_bad: option.SkipBad = False,
-    no_cache: option.NoCache = False,
+    options: RunOptions,
     output: option.OutputFormat = "text",
 ) -> None:
     """Is the order of the work what it has to be?
@@ -53,7 +46,6 @@ def contract(
     Timings scatter, structure does not: holds rules about what may run beside what, and what waits for what, against a
     capture of a few steps on any GPU.
     """
-    options = RunOptions.of(context.params)
     from analyzers.contracts.checks import check_contract
     from analyzers.contracts.rules import read_contract
     from traceviz.output import contract as contracts
@@ -62,5 +54,5 @@ def contract(
     rules = read_contract(contract)
     with progress() as on_progress:
         result = check_contract(options.narrowing.of(options.loaded(on_progress)), rules)
-    emit(result, output, view.blocks, contracts.contract)
+    emit(context.params, result, view.blocks, contracts.contract)
     raise typer.Exit(result.exit_code)

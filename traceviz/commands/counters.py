@@ -19,29 +19,16 @@ Examples:
 
 def counters(
     context: typer.Context,
-    traces: option.Traces,
+    *,
     a: option.A = "comm",
     b: option.B = "compute",
-    ranks: option.Ranks = None,
-    steps: option.StepRange = None,
-    step_by: option.StepBy = None,
-    everything: option.Everything = False,
-    window: option.Window = None,
-    no_align: option.NoAlign = False,
-    nsys: option.Nsys = None,
-    comm: option.Comm = None,
-    workers: option.Workers = None,
-    skip_bad: option.SkipBad = False,
-    no_cache: option.NoCache = False,
-    memory: option.Memory = None,
-    dask: option.Dask = None,
+    options: RunOptions,
     output: option.OutputFormat = "text",
 ) -> None:
     """What did the hardware do while A, B, both or neither ran?
 
     From GPU counters that nsys sampled: means and P90 by state, and what A and B likely contend for.
     """
-    options = RunOptions.of(context.params)
     from analyzers.counters import report
     from traceviz.output import contract
     from traceviz.output.views import counters as view
@@ -49,4 +36,4 @@ def counters(
     options = replace(options, reading=replace(options.reading, counters=True))
     with progress() as on_progress, options.opened(on_progress) as run:
         result = report.counters(run, a, b, options.narrowing)
-    emit(result, output, view.blocks, contract.counters)
+    emit(context.params, result, view.blocks, contract.counters)

@@ -9,7 +9,7 @@ import typer
 from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError
-from traceviz.options import arguments as option
+from traceviz.options.captures import without
 from traceviz.options.run import RunOptions
 from traceviz.output.terminal import progress
 
@@ -32,9 +32,10 @@ Kind = Literal["perfetto", "parquet", "sqlite"]
 _ENDINGS: dict[str, Kind] = {".json": "perfetto", ".json.gz": "perfetto", ".sqlite": "sqlite", ".db": "sqlite"}
 
 
+@without("everything skip_bad no_cache dask")
 def export(
     context: typer.Context,
-    traces: option.Traces,
+    *,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="PATH", help="The file, or for parquet the folder, to write.")
     ],
@@ -44,22 +45,13 @@ def export(
     a: Annotated[str, typer.Option("-a", metavar="SEL", help="One side of the pair whose overlap is shown.")] = "comm",
     b: Annotated[str, typer.Option("-b", metavar="SEL", help="The other side.")] = "compute",
     force: Annotated[bool, typer.Option("--force", help="Replace what an earlier export wrote there.")] = False,
-    ranks: option.Ranks = None,
-    steps: option.StepRange = None,
-    step_by: option.StepBy = None,
-    window: option.Window = None,
-    no_align: option.NoAlign = False,
-    nsys: option.Nsys = None,
-    comm: option.Comm = None,
-    workers: option.Workers = None,
-    memory: option.Memory = None,
+    options: RunOptions,
 ) -> None:
     """Write a trace for other tools: Perfetto, SQL or data frames.
 
     All times are whole nanoseconds on one clock. A part (--ranks, --steps, --window) is written without the rest.
     """
     kind = to or kind_of(output)
-    options = RunOptions.of(context.params)
     from analyzers.common.writing import refuse_existing
     from analyzers.export import parquet as export_parquet
     from analyzers.export import perfetto

@@ -20,6 +20,7 @@ Exit code: 0 no regression (or too few runs to tell), 1 a regression, 2 bad inpu
 
 
 def history(
+    context: typer.Context,
     database: Annotated[Path, typer.Argument(metavar="DB", help="What --save wrote.", show_default=False)],
     a: Annotated[
         str | None, typer.Option("-a", metavar="SEL", help="Only pairs of this side …", show_default=False)
@@ -45,5 +46,5 @@ def history(
     found = trends(saved_runs(database), *sides)
     if plot is not None:
         write_plot(found, plot)
-    emit(found, output, view.blocks, contract.history)
+    emit(context.params, found, view.blocks, contract.history)
     raise typer.Exit(3 if not found else int(any(one.call == "regression" for one in found)))

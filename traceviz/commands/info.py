@@ -5,8 +5,9 @@ from __future__ import annotations
 import typer
 
 from traceviz.options import arguments as option
+from traceviz.options.captures import without
 from traceviz.options.run import RunOptions
-from traceviz.output.terminal import emit, emit_brief, progress
+from traceviz.output.terminal import emit, progress
 
 EPILOG = """\b
 Examples:
@@ -14,17 +15,11 @@ Examples:
   traceviz info rank*.json.gz --format json"""
 
 
+@without("ranks steps everything window no_align step_by")
 def info(
     context: typer.Context,
-    traces: option.Traces,
-    nsys: option.Nsys = None,
-    comm: option.Comm = None,
+    options: RunOptions,
     step_by: option.StepBy = None,
-    workers: option.Workers = None,
-    skip_bad: option.SkipBad = False,
-    no_cache: option.NoCache = False,
-    memory: option.Memory = None,
-    dask: option.Dask = None,
     brief: option.Brief = False,
     output: option.OutputFormat = "text",
 ) -> None:
@@ -32,16 +27,11 @@ def info(
 
     Ranks, ranges to select by, steps, and what the captures can't answer.
     """
-    options = RunOptions.of(context.params)
     from analyzers.scale import answers
-    from traceviz.options.again import CommandLine
     from traceviz.output import brief as briefs
     from traceviz.output import contract
     from traceviz.output.views import info as view
 
     with progress() as on_progress, options.opened(on_progress) as run:
         result = answers.info(run)
-    if brief:
-        emit_brief(result, output, briefs.info_headlines, briefs.info, CommandLine(context.params))
-    else:
-        emit(result, output, view.blocks, contract.info)
+    emit(context.params, result, view.blocks, contract.info, view.brief, briefs.info)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from traceviz.options import arguments as option
+from traceviz.options.captures import without
 from traceviz.options.run import RunOptions
 from traceviz.output.terminal import progress
 
@@ -24,38 +25,27 @@ written. With --claimed also 1 for a claim that can't be or was not reached, 3 w
 --require-faster 1 where the step is not FASTER than the baseline's, 3 where that can't be told."""
 
 
+@without("dask")
 def report(
     context: typer.Context,
-    traces: option.Traces,
+    *,
     a: option.A = "comm",
     b: option.B = "compute",
     min_overlap: option.MinOverlap = "60%",
     accept_apparent: option.AcceptApparent = False,
-    ranks: option.Ranks = None,
-    steps: option.StepRange = None,
-    step_by: option.StepBy = None,
-    everything: option.Everything = False,
-    window: option.Window = None,
-    no_align: option.NoAlign = False,
-    nsys: option.Nsys = None,
-    comm: option.Comm = None,
+    options: RunOptions,
     baseline: option.Baseline = None,
     claimed: option.Claimed = None,
     require_faster: option.RequireFaster = False,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="The folder to write into; made where needed.")
     ] = Path("traceviz-report"),
-    workers: option.Workers = None,
-    skip_bad: option.SkipBad = False,
-    no_cache: option.NoCache = False,
-    memory: option.Memory = None,
 ) -> None:
     """Write what a pull request needs: the verdict with its proof.
 
     summary.md to paste, timeline.png to attach, report.html with every section and the zoomable timeline, and
     results.json.
     """
-    options = RunOptions.of(context.params)
     bar = option.read_ratio(min_overlap)
     from analyzers.verdict.check import check_against
     from traceviz.output.views import claim
@@ -64,10 +54,11 @@ def report(
 
     check_against(claimed, require_faster=require_faster, has_baseline=bool(baseline))
     of_pair = option.is_pair_given(context)
-    given = (("--ranks", ranks), ("--steps", steps), ("--step-by", step_by), ("--window", window))
-    more = [word for option, value in given if value is not None for word in (option, value)]
-    more += ["--all"] * everything + ["--no-align"] * no_align + ["--accept-apparent"] * accept_apparent
-    more += ["--require-faster"] * require_faster
+    given = context.params
+    texts = [(f"--{name.replace('_', '-')}", given[name]) for name in ("ranks", "steps", "step_by", "window")]
+    more = [word for flag, value in texts if value is not None for word in (flag, value)]
+    more += ["--all"] * options.everything + ["--no-align"] * (not options.align)
+    more += ["--accept-apparent"] * accept_apparent + ["--require-faster"] * require_faster
     command = command_of(options.paths, a, b, bar, *more, baseline=baseline or (), claimed=claimed, of_pair=of_pair)
     runs = [options.paths, *([baseline] if baseline else [])]
     with progress() as on_progress, options.opened_together(runs, on_progress, lists=True) as (run, *alone):

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from traceviz.options import arguments as option
+from traceviz.options.captures import without
 from traceviz.options.run import RunOptions
-from traceviz.output.terminal import emit_brief, progress
+from traceviz.output.terminal import emit, progress
 
 EPILOG = """\b
 Examples:
@@ -25,39 +26,28 @@ clock. check-overlap, syncs and collectives list them with --format json. A gap 
 Exit code: 0, 2 bad input or usage, or no such id."""
 
 
+@without("memory dask")
 def show(
     context: typer.Context,
-    traces: option.Traces,
+    *,
     finding: Annotated[
         str, typer.Argument(metavar="ID", help="A gap, an instance, a sync or a collective.", show_default=False)
     ],
     a: option.A = "comm",
     b: option.B = "compute",
-    ranks: option.Ranks = None,
-    steps: option.StepRange = None,
-    step_by: option.StepBy = None,
-    everything: option.Everything = False,
-    window: option.Window = None,
-    no_align: option.NoAlign = False,
-    nsys: option.Nsys = None,
-    comm: option.Comm = None,
-    workers: option.Workers = None,
-    skip_bad: option.SkipBad = False,
-    no_cache: option.NoCache = False,
+    options: RunOptions,
     output: option.OutputFormat = "text",
 ) -> None:
     """What is this gap, instance, sync or collective?
 
     Tells one finding by its id: when, in which step, the evidence in words, what it is related to.
     """
-    options = RunOptions.of(context.params)
     from analyzers.common.ids import read_id
     from analyzers.show.show import show as look_up
-    from traceviz.options.again import CommandLine
     from traceviz.output import brief
     from traceviz.output.views import show as view
 
     read_id(finding)  # before captures are read
     with progress() as on_progress:
         result = look_up(options.loaded(on_progress), finding, a, b, narrowing=options.narrowing)
-    emit_brief(result, output, view.blocks, brief.show, CommandLine(context.params))
+    emit({**context.params, "brief": True}, result, view.blocks, short_document=brief.show)

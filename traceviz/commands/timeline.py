@@ -9,6 +9,7 @@ import typer
 from msgspec.structs import replace
 
 from traceviz.options import arguments as option
+from traceviz.options.captures import without
 from traceviz.options.run import RunOptions
 from traceviz.output.terminal import progress
 
@@ -28,21 +29,15 @@ An .html opens anywhere, offline. .png and .svg show what it opens on; they need
 Exit code: 0, 2 bad input or usage, 3 what --what-if asks can't be predicted, and nothing is drawn."""
 
 
+@without("dask")
 def timeline(
     context: typer.Context,
-    traces: option.Traces,
+    *,
     a: option.A = "comm",
     b: option.B = "compute",
     min_overlap: option.MinOverlap = "60%",
     accept_apparent: option.AcceptApparent = False,
-    ranks: option.Ranks = None,
-    steps: option.StepRange = None,
-    step_by: option.StepBy = None,
-    everything: option.Everything = False,
-    window: option.Window = None,
-    no_align: option.NoAlign = False,
-    nsys: option.Nsys = None,
-    comm: option.Comm = None,
+    options: RunOptions,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write: .html, .png or .svg.")
     ] = Path("timeline.html"),
@@ -63,10 +58,6 @@ def timeline(
             show_default="tensor,dram,nvlink,nic, where captured",
         ),
     ] = None,
-    workers: option.Workers = None,
-    skip_bad: option.SkipBad = False,
-    no_cache: option.NoCache = False,
-    memory: option.Memory = None,
 ) -> None:
     """Draw an aligned timeline of all ranks.
 
@@ -78,7 +69,6 @@ def timeline(
     from traceviz.timelines.areas import DEFAULT, read_counters
 
     wanted = read_counters(counters) if counters is not None else DEFAULT
-    options = RunOptions.of(context.params)
     if counters is not None:
         options = replace(options, reading=replace(options.reading, counters=True))
     bar = option.read_ratio(min_overlap)

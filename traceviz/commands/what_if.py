@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from traceviz.options import arguments as option
+from traceviz.options.captures import without
 from traceviz.options.run import RunOptions
-from traceviz.output.terminal import emit, emit_brief, progress
+from traceviz.output.terminal import emit, progress
 
 EPILOG = """\b
 Examples:
@@ -34,9 +35,10 @@ level SEL: host code of SEL takes no rank longer than the median of the others
 Exit code: 0 predicted, 2 bad input or usage, 3 nothing could be predicted: the reason is said."""
 
 
+@without("memory dask")
 def what_if(
     context: typer.Context,
-    traces: option.Traces,
+    *,
     a: option.A = "comm",
     b: option.B = "compute",
     change: Annotated[
@@ -50,17 +52,7 @@ def what_if(
     critical_path: Annotated[
         bool, typer.Option("--critical-path", help="What the steps rest on now, segment by segment.")
     ] = False,
-    ranks: option.Ranks = None,
-    steps: option.StepRange = None,
-    step_by: option.StepBy = None,
-    everything: option.Everything = False,
-    window: option.Window = None,
-    no_align: option.NoAlign = False,
-    nsys: option.Nsys = None,
-    comm: option.Comm = None,
-    workers: option.Workers = None,
-    skip_bad: option.SkipBad = False,
-    no_cache: option.NoCache = False,
+    options: RunOptions,
     brief: option.Brief = False,
     output: option.OutputFormat = "text",
 ) -> None:
@@ -69,10 +61,8 @@ def what_if(
     Runs the captured program again as a graph of tasks, with something changed. Where it can't reproduce the capture
     itself, it predicts nothing and says why.
     """
-    options = RunOptions.of(context.params)
     from analyzers.replay import answer
     from analyzers.replay.changes import parse_change
-    from traceviz.options.again import CommandLine
     from traceviz.output import brief as briefs
     from traceviz.output import contract
     from traceviz.output.views import what_if as view
@@ -81,8 +71,5 @@ def what_if(
     with progress() as on_progress:
         trace, part = options.loaded(on_progress), options.narrowing
         result = answer.what_if(trace, wanted, a, b, critical_path=critical_path, narrowing=part, progress=on_progress)
-    if brief:
-        emit_brief(result, output, briefs.what_if_headlines, briefs.what_if, CommandLine(context.params))
-    else:
-        emit(result, output, view.blocks, contract.what_if)
+    emit(context.params, result, view.blocks, contract.what_if, view.brief, briefs.what_if)
     raise typer.Exit(result.exit_code)

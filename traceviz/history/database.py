@@ -20,7 +20,7 @@ from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlite_utils import Database, Migrations
+from sqlite_utils import Database
 
 from analyzers.common.errors import TracevizError
 from analyzers.common.records import Record
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from analyzers.verdict.check import OverlapResult
 
 APPLICATION = 0x7472767A  # "trvz", in the file's header
-VERSION = 1  # of the file; a migration that this traceviz could not read past brings the next one
+VERSION = 1  # of the file; tables that this traceviz could not read bring the next one
 PATIENCE = 60.0  # seconds to wait for another run that saves
 COMMITS = ("GITHUB_SHA", "CI_COMMIT_SHA", "GIT_COMMIT")  # where CI systems say it
 
@@ -90,35 +90,13 @@ _INDEXES = {"pairs": [["a", "b"]], "runs": [["pair_id", "id"], ["commit_id"]]}
 
 
 def _create_tables(database: Database) -> None:
-    """Make what is not there: a history of a traceviz that kept no list of migrations has the tables."""
+    """Make what is not there."""
     for name, columns in TABLES.items():
         known = {column for column in columns if column.endswith("_id")}
         keys = {"pk": _KEYS[name], "foreign_keys": _FOREIGN.get(name, [])}
         database[name].create(columns, not_null=known, if_not_exists=True, **keys)
         for index in _INDEXES.get(name, []):
             database[name].create_index(index, unique=name == "pairs", if_not_exists=True)
-
-
-_MIGRATIONS = Migrations("traceviz.history")
-_MIGRATIONS(name="create_tables")(_create_tables)
-
-
-def _keep_the_rule(database: Database) -> None:
-    """Runs saved before have none: by what rule their figures were made was not kept."""
-    if "rule" not in database["runs"].columns_dict:
-        database["runs"].add_column("rule", str)
-
-
-_MIGRATIONS(name="keep_the_rule")(_keep_the_rule)
-
-
-def _keep_whether_apparent(database: Database) -> None:
-    """Of runs saved before it is not known whether waits for absent ranks count in their figures."""
-    if "apparent" not in database["runs"].columns_dict:
-        database["runs"].add_column("apparent", int)
-
-
-_MIGRATIONS(name="keep_whether_apparent")(_keep_whether_apparent)
 
 
 class SavedRun(Record, frozen=True):
@@ -136,8 +114,8 @@ class SavedRun(Record, frozen=True):
     gpus: str
     verdict: str
     bar: float | None
-    rule: str | None
-    apparent: int | None
+    rule: str
+    apparent: int
     real_overlap_ratio: float | None
     step_ns: int | None
     steps: int | None
@@ -214,7 +192,7 @@ def append(path: Path, run: Kept) -> int:
             _check(path, database)
         database.conn.execute(f"PRAGMA application_id = {APPLICATION}")
         database.conn.execute(f"PRAGMA user_version = {VERSION}")
-        _MIGRATIONS.apply(database)
+        _create_tables(database)
         number = _append(database, run)
         database.conn.execute("COMMIT")
     return number
@@ -251,14 +229,11 @@ def saved_runs(path: Path) -> list[SavedRun]:
     if not path.is_file():
         raise TracevizError("There is no such file.", path=path, hint="check-overlap --save makes one.")
     wanted = [name for name in SavedRun.__dataclass_fields__ if name not in ("id", "a", "b")]
+    columns = ", ".join(("runs.id", "pairs.a", "pairs.b", *wanted))
     with _opened(path) as database:
         _check(path, database)
-        known = database["runs"].columns_dict
-        columns = ", ".join(name if name in known else f"NULL AS {name}" for name in wanted)
-        rows = (
-            f"SELECT runs.id, pairs.a, pairs.b, {columns} FROM runs JOIN pairs ON pairs.id = pair_id ORDER BY runs.id"
-        )
-        return [SavedRun(**row) for row in database.query(rows)]
+        rows = database.query(f"SELECT {columns} FROM runs JOIN pairs ON pairs.id = pair_id ORDER BY runs.id")
+        return [SavedRun(**row) for row in rows]
 
 
 def current_commit() -> str:
@@ -281,7 +256,7 @@ def gpus_of(trace: Trace) -> Counter[str]:
 
 def versions_of(trace: Trace) -> dict[str, str]:
     """What a run was made and read with."""
-    from traceviz.version import __version__
+    from traceviz import __version__
 
     found = {"traceviz": __version__}
     for capture in trace.captures:

@@ -18,9 +18,8 @@ VERDICTS = ("serialized", "partial", "overlapped")  # each better than the one b
 class PairTrend(Record, frozen=True):
     """One pair on one set of GPUs: runs on other GPUs measure something else. Runs are oldest first.
 
-    rule : how the job's figure was made of its ranks' in these runs; None where that was not kept.
-    apparent : 1 where waits for ranks that were not captured count in these runs' figures, 0 where all are seen; None
-        where that was not kept.
+    rule : how the job's figure was made of its ranks' in these runs.
+    apparent : 1 where waits for ranks that were not captured count in these runs' figures, 0 where all are seen.
     other_rules, others_apparent : how many runs were judged by another rule, and how many by the same are apparent
         where these are real, or real where these are apparent; they are left out: their figures mean something else.
     verdict_before : of the last run before the newest that had the same bar and was not inconclusive; "" for none.
@@ -29,8 +28,8 @@ class PairTrend(Record, frozen=True):
     a: str
     b: str
     gpus: str
-    rule: str | None
-    apparent: int | None
+    rule: str
+    apparent: int
     runs: tuple[SavedRun, ...]
     overlap: Trend | None
     step: Trend | None

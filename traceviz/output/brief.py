@@ -20,9 +20,8 @@ from traceviz.output import contract
 from traceviz.output.contract import IDLE_UNKNOWN
 from traceviz.output.document import Block, Headline, Paragraph
 from traceviz.output.fitting import MOST_NEXT, cut, fitted
-from traceviz.output.quantities import duration, percent
+from traceviz.output.records import Json, picked
 from traceviz.output.views.caveats import MAY_CHANGE_IT
-from traceviz.output.views.steps import steps
 
 if TYPE_CHECKING:
     from analyzers.collectives.report import Collectives
@@ -32,12 +31,10 @@ if TYPE_CHECKING:
     from analyzers.replay.result import Prediction, WhatIf
     from analyzers.show.result import Shown
     from analyzers.syncs.report import OrderReport
-    from analyzers.trace.alignment import Clocks
     from analyzers.trace.devices import DeviceKey
     from analyzers.trace.step_table import StepsUsed
     from analyzers.verdict.result import OverlapResult
 
-Json = dict[str, Any]
 LONGEST_NAME = 80  # letters
 MOST_CAVEATS = 5
 
@@ -58,34 +55,33 @@ def overlap(result: OverlapResult, line: CommandLine) -> Json:
         instance["missed_ns"] = instance["achievable_ns"] - instance["real_overlap_ns"]
     instances = sorted(deciding["instances"], key=lambda one: (-one["missed_ns"], one["start_ns"]))
     gaps = [cause["id"] for cause in deciding["missed"] if cause["id"]]
+    about_steps = [result.steps.sentence] if result.steps is not None and result.steps.sentence else []
     answer = {
         "schema": "traceviz.overlap-brief/1",
-        **picked(full, "verdict", "passed", "reason"),
-        "lines": [*(one["text"] for one in full["lines"]), *_about_steps(result.steps)],
-        **picked(full, "pair", "bar"),
+        **picked(full, "verdict passed reason"),
+        "lines": [*(one["text"] for one in full["lines"]), *about_steps],
+        **picked(full, "pair bar"),
         "steps": _steps(result.steps),
         "job": {
             **{name: value for name, value in full["job"].items() if name not in ("rule", "window")},
-            **picked(full, "ranks_met", "ranks_given", "ranks_known"),
+            **picked(full, "ranks_met ranks_given ranks_known"),
         },
         "stake": full["stake"],
-        "bound": picked(full["bound"], *_BOUND),
+        "bound": full["bound"] and picked(full["bound"], _BOUND),
         "profiler": full["profiler"],
         "worst_ranks": [
-            {**picked(one, "rank", "device"), "a_busy_ns": one["a"]["busy_ns"], "b_busy_ns": one["b"]["busy_ns"]}
-            | picked(one, "overlap_ns", "real_overlap_ns", "achievable_ns", "real_overlap_ratio", "missed_ns")
+            {**picked(one, "rank device"), "a_busy_ns": one["a"]["busy_ns"], "b_busy_ns": one["b"]["busy_ns"]}
+            | picked(one, "overlap_ns real_overlap_ns achievable_ns real_overlap_ratio missed_ns")
             for one in worst
         ],
-        "causes": [{**picked(cause, *_CAUSE), "rank": deciding["rank"]} for cause in deciding["missed"]],
+        "causes": [{**picked(cause, _CAUSE), "rank": deciding["rank"]} for cause in deciding["missed"]],
         "causes_of_all_ranks_ns": dict(every_rank.most_common()),
         "worst_instances": [
-            {**picked(one, "id", "missed_ns"), "label": _name(one["label"])}
-            for one in instances
-            if one["missed_ns"] > 0
+            {**picked(one, "id missed_ns"), "label": _name(one["label"])} for one in instances if one["missed_ns"] > 0
         ],
         "counters": _counters(result),
         "fix": full["fix"],
-        "against": picked(full["against"], "word", "before_ns", "after_ns", "steps", "could_ns", "reason"),
+        "against": full["against"] and picked(full["against"], "word before_ns after_ns steps could_ns reason"),
         "claim": _claim(full["claim"]),
         "claim_reason": full["claim_reason"],
         "caveats": caveats(result.warnings),
@@ -94,23 +90,8 @@ def overlap(result: OverlapResult, line: CommandLine) -> Json:
     return fitted(answer, {"worst_ranks": 3, "causes": 5, "worst_instances": 3, "caveats": MOST_CAVEATS})
 
 
-_BOUND: tuple[str, ...] = (
-    "kind",
-    "rank",
-    "device",
-    "step_ns",
-    "compute_ns",
-    "exposed_transfer_ns",
-    "exposed_wait_ns",
-    "idle_ns",
-)
-_BOUND += ("idle_host_ns", "ceiling_ns")
-_CAUSE = ("id", "cause", "ns", "sooner_ns", "next_cause", "recoverable_ns", "evidence")
-
-
-def picked(full: Json | None, *names: str) -> Any:
-    """Some keys of a full answer, or of a part of it; None of what is null."""
-    return None if full is None else {name: full[name] for name in names}
+_BOUND = "kind rank device step_ns compute_ns exposed_transfer_ns exposed_wait_ns idle_ns idle_host_ns ceiling_ns"
+_CAUSE = "id cause ns sooner_ns next_cause recoverable_ns evidence"
 
 
 def rounded(value: Any) -> Any:
@@ -128,10 +109,6 @@ def _how_bad(rank: Json, deciding: DeviceKey | None) -> tuple[bool, bool, float,
     return (rank["rank"], rank["device"]) != deciding, ratio is None, ratio or 0.0, rank["rank"]
 
 
-def _about_steps(steps: StepsUsed | None) -> list[str]:
-    return [steps.sentence] if steps is not None and steps.sentence else []
-
-
 def _counters(result: OverlapResult) -> Json | None:
     """What the sides likely contend for; null where no GPU counters were captured."""
     found = result.contended
@@ -142,8 +119,7 @@ def _claim(claim: Json | None) -> Json | None:
     """A stated speedup; None where none was, or it could not be checked."""
     if claim is None:
         return None
-    named = picked(claim, "word", "about", "claimed", "bound", "measured", "shown")
-    return {**named, "possible": claim["word"] != "IMPOSSIBLE"}
+    return {**picked(claim, "word about claimed bound measured shown"), "possible": claim["word"] != "IMPOSSIBLE"}
 
 
 def _after_overlap(result: OverlapResult, line: CommandLine, gaps: Sequence[str]) -> list[str]:
@@ -167,139 +143,114 @@ def _after_overlap(result: OverlapResult, line: CommandLine, gaps: Sequence[str]
 
 def syncs(result: OrderReport, line: CommandLine) -> Json:
     """`traceviz.syncs-brief/1`: host syncs, those from one place together, and what else the order of work tells."""
-    groups = [_sync_group(one) for one in sync_groups(result.syncs)]
-    missing, unknown = result.crossings.missing, IDLE_UNKNOWN if result.idle_unknown else {}
+    from traceviz.output.views import syncs as view
+
+    table, unknown = result.syncs.table, IDLE_UNKNOWN if result.idle_unknown else {}
+    groups = [{**_sync_group(one), **unknown} for one in sync_groups(result.syncs)]
+    following = [*(line.again("show", one["id"]) for one in groups[:1]), line.again("check-overlap")]
     answer = {
         "schema": "traceviz.syncs-brief/1",
         "reason": result.reason,
-        "lines": lines(sync_headlines(result)),
-        "count": len(result.syncs),
-        "hidden": int(result.syncs.table["hidden"].sum()),
-        **({name: int(result.syncs.table[name].sum()) for name in IDLE_UNKNOWN} | unknown),
-        "syncs": [{**one, **unknown} for one in groups],
-        "missing_waits": [{"rank": one.rank, "at_ns": one.at_ns, "message": one.message} for one in missing],
+        "lines": lines(view.brief(result)),
+        "count": len(table),
+        "hidden": int(table["hidden"].sum()),
+        **({name: int(table[name].sum()) for name in IDLE_UNKNOWN} | unknown),
+        "syncs": groups,
+        "missing_waits": [picked(one, "rank at_ns message") for one in result.crossings.missing],
         "resting_on_host_syncs": in_sentences(result.resting),
         "unwaited_copies": len(result.copies),
         "caveats": caveats(result.warnings),
-        "next": []
-        if result.without_work
-        else [*(line.again("show", one["id"]) for one in groups[:1]), line.again("check-overlap")],
+        "next": [] if result.without_work else following,
     }
     return fitted(answer, {"syncs": 6, "missing_waits": 4, "resting_on_host_syncs": 4, "caveats": MOST_CAVEATS})
 
 
-def sync_headlines(result: OrderReport) -> list[Block]:
-    """The headlines of the answer."""
-    from traceviz.output.views import syncs as view
-
-    return headlines(view.blocks(result))
-
-
 def _sync_group(one: SyncGroup) -> Json:
     return {
-        **{name: getattr(one, name) for name in ("id", "api", "kind", "hidden")},
+        **picked(one, "id api kind hidden"),
         "op": _name(one.origin),
         "range": _name(one.range),
         "ranks": _ranks(one.ranks),
-        **{name: getattr(one, name) for name in ("count", "duration_ns", "gpu_idle_ns", "after_ns")},
+        **picked(one, "count duration_ns gpu_idle_ns after_ns"),
         **({"unrecorded_ns": one.unrecorded_ns} if one.unrecorded_ns else {}),
     }
 
 
 def collectives(result: Collectives, line: CommandLine) -> Json:
     """`traceviz.collectives-brief/1`: kinds of collectives, and those in which ranks waited longest."""
-    waits = result.calls.groupby("collective")["wait_ns"].agg(["sum", "max"])
-    worst = waits[waits["sum"] > 0].sort_values(["sum"], ascending=False, kind="stable").head(8)
-    rows = result.table.set_index("index").loc[worst.index]
-    slowest: list[Json] = [
-        {
-            "id": collective_id(index),
-            "operation": str(row["operation"]),
-            "bytes": None if row["bytes"] < 0 else int(row["bytes"]),
-            "fastest_ns": int(row["fastest_ns"]),
-            "last_arrival_rank": None if row["last_arrival_rank"] < 0 else int(row["last_arrival_rank"]),
-            "longest_wait_ns": int(wait["max"]),
-            "sure": bool(row["sure"]),
-        }
-        for index, (_, row), (_, wait) in zip(worst.index.tolist(), rows.iterrows(), worst.iterrows(), strict=True)
-    ]
+    from traceviz.output.views import collectives as view
+
+    slowest = _longest_waits(result)
     answer = {
         "schema": "traceviz.collectives-brief/1",
         "reason": result.reason,
-        "lines": lines(collective_headlines(result)),
+        "lines": lines(view.brief(result)),
         "count": len(result),
         "summary": [
             {
-                "operation": one.operation,
-                "bytes": one.bytes,
-                "count": one.count,
-                "median_ns": one.median_ns,
-                "p90_ns": one.p90_ns,
-                "wait_share": _ratio(one.wait_share),
-                "last_mostly": max(one.last_by_rank, key=lambda rank: one.last_by_rank[rank])
-                if one.last_by_rank
-                else None,
-                "bus_gb_s": _ratio(one.median_bus_gb_s),
-                "unsure": one.unsure,
+                **rounded(picked(one, "operation bytes count median_ns p90_ns wait_share")),
+                "last_mostly": max(one.last_by_rank, key=lambda rank: one.last_by_rank[rank], default=None),
+                **rounded(picked(one, "bus_gb_s=median_bus_gb_s unsure")),
             }
             for one in result.summary
         ],
         "longest_waits": slowest,
-        "clocks": _clocks(result.clocks),
+        "clocks": None if result.clocks is None else picked(result.clocks, "method residual_ns"),
         "caveats": caveats(result.warnings),
         "next": [*(line.again("show", one["id"]) for one in slowest[:1]), line.again("check-overlap")],
     }
     return fitted(answer, {"summary": 6, "longest_waits": 5, "caveats": MOST_CAVEATS})
 
 
-def collective_headlines(result: Collectives) -> list[Block]:
-    """What the collectives come to, in a line, and of which steps that is."""
-    from traceviz.output.views import collectives as view
-
-    longest = int(result.calls["wait_ns"].max()) if len(result.calls) else 0
-    took, waited = (int(result.calls[name].sum()) for name in ("duration_ns", "wait_ns"))
-    unsure = view.unsure(result)
-    if not took:
-        return unsure or [Paragraph("No collectives were found.")]
-    share = percent(waited / took)
-    text = (
-        f"{len(result)} collectives: of all ranks' {duration(took)} in them, {share} is waiting for the last rank; the "
-        f"longest wait takes {duration(longest)}."
-    )
-    return [*unsure, Paragraph(text), *steps(result.steps)]
+def _longest_waits(result: Collectives) -> list[Json]:
+    """The collectives that most was waited in, over all ranks."""
+    waits = result.calls.groupby("collective")["wait_ns"].agg(["sum", "max"])
+    worst = waits[waits["sum"] > 0].sort_values(["sum"], ascending=False, kind="stable").head(8)
+    rows = result.table.set_index("index").loc[worst.index]
+    return [
+        {
+            "id": collective_id(index),
+            "operation": str(row["operation"]),
+            "bytes": None if row["bytes"] < 0 else int(row["bytes"]),
+            "fastest_ns": int(row["fastest_ns"]),
+            "last_arrival_rank": None if row["last_arrival_rank"] < 0 else int(row["last_arrival_rank"]),
+            "longest_wait_ns": int(longest),
+            "sure": bool(row["sure"]),
+        }
+        for index, (_, row), longest in zip(worst.index.tolist(), rows.iterrows(), worst["max"], strict=True)
+    ]
 
 
 def _steps(used: StepsUsed | None) -> Json | None:
     """The run's steps in short; `numbers` are those that figures are of, null for everything."""
     if used is None:
         return None
-    named = {name: getattr(used, name) or None for name in ("source", "by")}
-    ends = {name: getattr(used, name) for name in ("count", "whole", "first", "last")}
+    full = contract.steps(used)
     numbers = None if used.numbers is None else _ranks(used.numbers)
-    return {**ends, **named, "left_out": [one.step for one in used.left_out][:8], "numbers": numbers}
+    left_out = [one.step for one in used.left_out][:8]
+    return {**picked(full, "count whole first last source by"), "left_out": left_out, "numbers": numbers}
 
 
 def info(result: TraceInfo, line: CommandLine) -> Json:
     """`traceviz.info-brief/1`: ranks, ranges to select by, steps, and what the captures can't answer."""
-    first, last = min(one.first_ns for one in result.captures), max(one.last_ns for one in result.captures)
-    ranges = [{"name": one.name, "occurrences": one.occurrences, "launches": one.launches} for one in result.ranges]
+    from traceviz.output.views import info as view
+
+    captures, ranks = result.captures, result.ranks
     answer = {
         "schema": "traceviz.info-brief/1",
-        "lines": lines(info_headlines(result)),
-        "captures": len(result.captures),
-        "formats": sorted({one.format for one in result.captures}),
-        "producers": sorted({_name(one.producer) for one in result.captures})[:3],
-        "world_size": max((one.world_size or 0 for one in result.captures), default=0) or None,
-        "ranks": _ranks([one.rank for one in result.ranks]),
-        "ranks_known_by": sorted({one.rule for one in result.ranks}),
-        "gpus": sorted({one.gpu for one in result.ranks if one.gpu})[:3],
-        "kernels": sum(one.kernels for one in result.ranks),
-        "communication": sum(one.communication for one in result.ranks),
-        "copies": sum(one.copies for one in result.ranks),
-        "first_ns": first,
-        "last_ns": last,
+        "lines": lines(view.brief(result)),
+        "captures": len(captures),
+        "formats": sorted({one.format for one in captures}),
+        "producers": sorted({_name(one.producer) for one in captures})[:3],
+        "world_size": max((one.world_size or 0 for one in captures), default=0) or None,
+        "ranks": _ranks([one.rank for one in ranks]),
+        "ranks_known_by": sorted({one.rule for one in ranks}),
+        "gpus": sorted({one.gpu for one in ranks if one.gpu})[:3],
+        **{name: sum(getattr(one, name) for one in ranks) for name in ("kernels", "communication", "copies")},
+        "first_ns": min(one.first_ns for one in captures),
+        "last_ns": max(one.last_ns for one in captures),
         "steps": _steps(result.steps),
-        "ranges": ranges,
+        "ranges": [picked(one, "name occurrences launches") for one in result.ranges],
         "cannot": list(result.cannot),
         "caveats": caveats(result.warnings),
         "next": [line.again("check-overlap"), line.again("syncs"), line.again("collectives")],
@@ -308,24 +259,16 @@ def info(result: TraceInfo, line: CommandLine) -> Json:
     return fitted(answer, {"ranges": 16, "cannot": 8, "caveats": MOST_CAVEATS}, more)
 
 
-def info_headlines(result: TraceInfo) -> list[Block]:
-    """What is there, in a line."""
-    ranks = len({one.rank for one in result.ranks})
-    text = (
-        f"{len(result.captures)} capture{'s' * (len(result.captures) != 1)} with {ranks} rank{'s' * (ranks != 1)}. "
-        f"{result.steps.in_words}"
-    )
-    return [Paragraph(text)]
-
-
 def compare(result: Comparison, line: CommandLine) -> Json:
     """`traceviz.compare-brief/1`: each run against the first: step time, overlap, gain, and regions that changed."""
+    from traceviz.output.views import compare as view
+
     paths = {run.label: path for run, path in zip(result.runs, line.given["traces"], strict=True)}
     full = rounded(contract.comparison(result))
     answer = {
         "schema": "traceviz.compare-brief/1",
         "reason": result.reason,
-        "lines": lines(compare_headlines(result)),
+        "lines": lines(view.brief(result)),
         "pair": full["pair"],
         "steps": _ranks(result.steps),
         "ranks": _ranks(result.ranks),
@@ -338,41 +281,34 @@ def compare(result: Comparison, line: CommandLine) -> Json:
     return fitted(answer, {"runs": 6, "caveats": MOST_CAVEATS})
 
 
-def compare_headlines(result: Comparison) -> list[Block]:
-    """The headlines of the answer."""
-    from traceviz.output.views import compare as view
-
-    return headlines(view.blocks(result))
-
-
 def _compared(run: ComparedRun, full: Json) -> Json:
     gain, step = full["gain"] or {}, full["figures"].get("step_ns") or {}
     regions = run.regions_that_differ[:3] if run.changes else []
     return {
         "label": _name(run.label),
-        **picked(full, "verdict", "speedup", "real_overlap_ratio", "apparent"),
+        **picked(full, "verdict speedup real_overlap_ratio apparent"),
         "step_ns": step.get("median_ns"),
         "changes": {
-            name: picked(one, "before_ns", "after_ns", "low_ns", "high_ns", "call")
-            for name, one in full["changes"].items()
+            name: picked(one, "before_ns after_ns low_ns high_ns call") for name, one in full["changes"].items()
         },
         "effective_gain": gain.get("effective_gain"),
         "pair_speedup": gain.get("speedup"),
         "pair_speedup_bound": gain.get("speedup_bound"),
-        "regions": [{"name": _name(one.name), "rank": one.rank, "delta_ns": one.delta_ns} for one in regions],
+        "regions": [{"name": _name(one.name), **picked(one, "rank delta_ns")} for one in regions],
     }
 
 
 def what_if(result: WhatIf, line: CommandLine) -> Json:
     """`traceviz.what-if-brief/1`: what changes are worth, in the order to try them; how well the replay does."""
+    from traceviz.output.views import what_if as view
+
     full = rounded(contract.what_if(result))
     answer = {
         "schema": "traceviz.what-if-brief/1",
-        **picked(full, "reason"),
-        "lines": lines(what_if_headlines(result)),
-        "pair": full["pair"],
-        "fix": full["fix"],
-        "replay": picked(full["replay"], "step_ns", "measured_step_ns", "error", "unexplained"),
+        "reason": full["reason"],
+        "lines": lines(view.brief(result)),
+        **picked(full, "pair fix"),
+        "replay": full["replay"] and picked(full["replay"], "step_ns measured_step_ns error unexplained"),
         "changes": [_predicted(one) for one in result.to_try],
         "caveats": caveats(result.warnings),
         "next": [line.again("check-overlap")],
@@ -380,22 +316,12 @@ def what_if(result: WhatIf, line: CommandLine) -> Json:
     return fitted(answer, {"changes": 6, "caveats": MOST_CAVEATS})
 
 
-def what_if_headlines(result: WhatIf) -> list[Block]:
-    """The headlines of the answer."""
-    from traceviz.output.views import what_if as view
-
-    return [*headlines(view.blocks(result)), *steps(result.steps)]
-
-
 def _predicted(one: Prediction) -> Json:
     worst_now, worst = one.worst_now, one.worst
     return {
-        **picked(contract.predicted(one), "change", "class", "gain_ns", "step_ns", "step_low_ns", "step_high_ns"),
-        "tells": one.tells,
-        "suggested": one.suggested,
-        "class": one.safety,
-        "real_overlap_ratio_now": _ratio(worst_now.now_ratio) if worst_now else None,
-        "real_overlap_ratio": _ratio(worst.ratio) if worst else None,
+        **picked(one, "change class=safety gain_ns step_ns step_low_ns step_high_ns tells suggested"),
+        "real_overlap_ratio_now": rounded(worst_now.now_ratio) if worst_now else None,
+        "real_overlap_ratio": rounded(worst.ratio) if worst else None,
         "next_cause": one.next_cause,
         "assumes": "; ".join(one.assumptions),
     }
@@ -429,19 +355,10 @@ def caveats(warnings: Iterable[TraceWarning]) -> list[Json]:
     return sorted(found.values(), key=lambda one: one["code"] not in MAY_CHANGE_IT)
 
 
-def headlines(blocks: Sequence[Block]) -> list[Block]:
-    """The headlines among a document's blocks."""
-    return [one for one in blocks if isinstance(one, Headline)]
-
-
 def lines(blocks: Sequence[Block]) -> list[str]:
     """Headlines and paragraphs as plain lines."""
     shown = [one for one in blocks if isinstance(one, Headline | Paragraph)]
     return [f"{one.word}: {one.text}" if isinstance(one, Headline) else one.text for one in shown]
-
-
-def _clocks(clocks: Clocks | None) -> Json | None:
-    return None if clocks is None else {"method": clocks.method, "residual_ns": clocks.residual_ns}
 
 
 def _ranks(numbers: Iterable[int]) -> str:
@@ -457,10 +374,6 @@ def _ranks(numbers: Iterable[int]) -> str:
         else:
             runs.append([one, one])
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
-
-
-def _ratio(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
 
 
 def _name(text: str) -> str:

@@ -8,19 +8,20 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import NOTE, Progress
+from traceviz.options.again import CommandLine
 from traceviz.options.arguments import Format
 from traceviz.output.document import Block, markdown, plain
+from traceviz.output.fitting import as_line
+from traceviz.output.records import to_json
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
-
-    from traceviz.options.again import CommandLine
 
 Result = TypeVar("Result")
 PIPE_WIDTH = 140  # nobody looks at a pipe through an 80-column window
@@ -33,29 +34,29 @@ _PLAIN_LETTERS = {"µ": "u", "–": "-", "…": "...", "•": "-", "×": "x", "\
 
 
 def emit(
+    given: Mapping[str, Any],
     result: Result,
-    kind: Format,
     blocks: Callable[[Result], Sequence[Block]],
-    contract: Callable[[Result], dict[str, Any]],
+    document: Callable[[Result], dict[str, Any]] = to_json,
+    short_blocks: Callable[[Result], Sequence[Block]] | None = None,
+    short_document: Callable[[Result, CommandLine], dict[str, Any]] | None = None,
 ) -> None:
-    """Print a result to standard output in the format asked for."""
-    put(as_json(contract(result)) if kind == "json" else as_text(kind, blocks(result)))
+    """Print a result to standard output.
 
-
-def emit_brief(
-    result: Result,
-    kind: Format,
-    blocks: Callable[[Result], Sequence[Block]],
-    brief: Callable[[Result, CommandLine], dict[str, Any]],
-    given: CommandLine,
-) -> None:
-    """Print the first lines of a result, or what programs and assistants need of it on one line of JSON."""
-    if kind == "json":
-        from traceviz.output.fitting import as_line
-
-        put(f"{as_line(brief(result, given))}\n")
-        return
-    put(as_text(kind, blocks(result)))
+    Parameters
+    ----------
+    given : a command's `Context.params`: `output` is the format, `brief` asks for the short forms.
+    document : what JSON has; by itself all fields of the result.
+    short_blocks, short_document : the first lines alone, and what programs and assistants need, on one line of JSON.
+    """
+    kind: Format = given["output"]
+    is_brief = given.get("brief", False)
+    if kind != "json":
+        put(as_text(kind, (short_blocks if is_brief and short_blocks else blocks)(result)))
+    elif is_brief and short_document:
+        put(f"{as_line(short_document(result, CommandLine(given)))}\n")
+    else:
+        put(as_json(document(result)))
 
 
 def put(text: str) -> None:

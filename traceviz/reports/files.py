@@ -8,6 +8,7 @@ from pathlib import Path
 from analyzers.common.errors import TracevizError
 from analyzers.common.writing import replacing
 from traceviz.output import contract
+from traceviz.output.records import Json
 from traceviz.output.terminal import as_json
 from traceviz.reports.page import html
 from traceviz.reports.report import Report
@@ -57,7 +58,7 @@ def write(report: Report, folder: Path) -> list[Path]:
     return [folder / name for name in FILES if name in content]
 
 
-def results(report: Report) -> contract.Json:
+def results(report: Report) -> Json:
     """What results.json holds."""
     shown = report.picture.shown
     return contract.report(

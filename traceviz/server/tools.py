@@ -20,10 +20,10 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from analyzers.common.errors import TracevizError
+from traceviz import __version__
 from traceviz.output.fitting import as_line
 from traceviz.server.allowed import Allowed
 from traceviz.server.listing import captures_in
-from traceviz.version import __version__
 
 ANSWERED = (0, 1, 3)  # exit codes; with 2 there is an error instead
 MOST_LETTERS = 16_000  # of an answer, whatever is asked

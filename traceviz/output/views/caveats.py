@@ -1,4 +1,4 @@
-"""What limits an answer: its warnings, like ones of several ranks in one line, those that may change it first."""
+"""What an answer is of, and what limits it: its steps, and its warnings, those that may change it first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import count_of, numbers_in_words
-from traceviz.output.document import Bullets
+from analyzers.trace.step_table import StepsUsed
+from traceviz.output.document import Block, Bullets, Headline, Paragraph
 
 MOST = 5
 # Of figures or of order; the others are of how something is told, or of little.
@@ -33,6 +34,16 @@ MAY_CHANGE_IT = (
     *("profiler-distorts", "few-instances", "too-few-steps", "unrecorded-work", "smeared", "waits-by-traffic"),
 )
 _OWNER = re.compile(r"(?<=\s)(rank|process) (\d+)\b")  # not as the subject, whose verb is of one
+
+
+def steps(used: StepsUsed | None) -> list[Block]:
+    """Which steps figures are of, in one line, where it does not go without saying."""
+    return [Paragraph(used.sentence)] if used is not None and used.sentence else []
+
+
+def unsure(reason: str) -> list[Block]:
+    """What can't be told, as a headline; nothing where all can."""
+    return [Headline("INCONCLUSIVE", f"{reason}.", "middle")] if reason else []
 
 
 def caveats(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 
 import pandas as pd
@@ -11,10 +12,10 @@ from analyzers.collectives.summary import Kind
 from analyzers.matching.match import MATCHED_BY
 from analyzers.trace.alignment import METHODS, Clocks
 from analyzers.trace.devices import DeviceLabels
-from traceviz.output.document import Block, Headline, Table
+from traceviz.output.document import Block, Headline, Paragraph, Table
 from traceviz.output.quantities import duration, error, percent, size, unshown
-from traceviz.output.views.caveats import caveats
-from traceviz.output.views.steps import steps
+from traceviz.output.tables import Column, table
+from traceviz.output.views.caveats import caveats, steps, unsure
 
 MOST_COLLECTIVES = 24
 MOST_RANKS = 16
@@ -27,15 +28,9 @@ def blocks(result: Collectives) -> list[Block]:
         text = "no kernel known as communication is in what was selected."
         if len(result.copies):
             text = "communication is by copies between GPUs alone."
-        headline = unsure(result) or [Headline("NO COLLECTIVES", text, "middle")]
+        headline = unsure(result.reason) or [Headline("NO COLLECTIVES", text, "middle")]
         return [*headline, *_copies(result), *caveats(result.warnings)]
-    shown: list[Block] = [
-        *unsure(result),
-        *steps(result.steps),
-        _summary(result),
-        *_groups(result),
-        _collectives(result),
-    ]
+    shown = [*unsure(result.reason), *steps(result.steps), _summary(result), *_groups(result), _collectives(result)]
     by_device = result.by_device()
     if len(by_device) > 1:
         shown.append(_by_rank(result, by_device))
@@ -43,9 +38,18 @@ def blocks(result: Collectives) -> list[Block]:
     return [*shown, *clocks(result.clocks), *caveats(result.warnings)]
 
 
-def unsure(result: Collectives) -> list[Block]:
-    """What can't be told, as a headline; nothing where all can."""
-    return [Headline("INCONCLUSIVE", f"{result.reason}.", "middle")] if result.reason else []
+def brief(result: Collectives) -> list[Block]:
+    """What the collectives come to, in a line, and of which steps that is."""
+    longest = int(result.calls["wait_ns"].max()) if len(result.calls) else 0
+    took, waited = (int(result.calls[name].sum()) for name in ("duration_ns", "wait_ns"))
+    if not took:
+        return unsure(result.reason) or [Paragraph("No collectives were found.")]
+    share = percent(waited / took)
+    text = (
+        f"{len(result)} collectives: of all ranks' {duration(took)} in them, {share} is waiting for the last rank; the "
+        f"longest wait takes {duration(longest)}."
+    )
+    return [*unsure(result.reason), Paragraph(text), *steps(result.steps)]
 
 
 def clocks(found: Clocks | None) -> list[Block]:
@@ -55,81 +59,51 @@ def clocks(found: Clocks | None) -> list[Block]:
     method = f"aligned by {METHODS[found.method]}" if found.aligned else METHODS[found.method]
     if found.hosts_agree_ns:
         method += f"; host clocks of these captures are taken to agree within {duration(found.hosts_agree_ns)}"
-    rows = [
-        (
-            str(one.rank),
-            str(one.device),
-            duration(one.offset_ns),
-            "–" if one.residual_ns is None else error(one.residual_ns),
-            f"{one.drift * 1e6:+.2f} ppm" if one.drift else "–",
-            str(one.collectives),
-        )
-        for one in found.clocks[:MOST_RANKS]
-    ]
-    headers = ("rank", "device", "runs ahead by", "error", "drift", "collectives")
-    note = unshown(len(found.clocks) - MOST_RANKS)
-    return [Table(headers, rows, f"Clocks, {method}", frozenset(headers), note)]
+    columns: dict[str, Column] = {
+        "rank": "rank",
+        "device": "device",
+        "runs ahead by": "offset_ns",
+        "error": lambda one: "–" if one.residual_ns is None else error(one.residual_ns),
+        "drift": lambda one: f"{one.drift * 1e6:+.2f} ppm" if one.drift else "–",
+        "collectives": "collectives",
+    }
+    return [table(f"Clocks, {method}", found.clocks, columns, most=MOST_RANKS)]
 
 
 def _summary(result: Collectives) -> Table:
-    headers = (
-        "operation",
-        "size",
-        "count",
-        "median",
-        "P90",
-        "waiting / all ranks' time",
-        "worst straggler",
-        "bus GB/s",
-    )
     labels = _device_labels(result)
-    rows = [
-        (
-            one.operation or "unknown",
-            "–" if one.bytes is None else size(one.bytes),
-            f"{one.count:,}",
-            duration(one.median_ns),
-            duration(one.p90_ns),
-            percent(one.wait_share),
-            _straggler(one, labels),
-            _bandwidth(one.median_bus_gb_s),
-        )
-        for one in result.summary
-    ]
+    columns: dict[str, Column] = {
+        "operation": lambda one: one.operation or "unknown",
+        "size": "bytes",
+        "count": "count",
+        "median": "median_ns",
+        "P90": "p90_ns",
+        "waiting / all ranks' time": "wait_share",
+        "worst straggler": lambda one: _straggler(one, labels),
+        "bus GB/s": lambda one: _bandwidth(one.median_bus_gb_s),
+    }
     note = (
         "Median, P90 and bandwidth are of the fastest rank's duration: on the others it includes waiting.\n"
         "Waiting / time: over all ranks, of the time spent in these collectives."
     )
-    return Table(headers, rows, "By operation and size", frozenset(headers[1:]), note)
+    return table("By operation and size", result.summary.kinds, columns, words=["operation"], note=note)
 
 
 def _groups(result: Collectives) -> list[Block]:
     """Sums by process group, where there are several."""
     if len(result.groups) < 2:
         return []
-    headers = (
-        "group",
-        "ranks",
-        "collectives",
-        "bytes",
-        "fastest ranks' time",
-        "all ranks' time",
-        "waiting / time",
-    )
-    rows = [
-        (
-            str(one.group),
-            str(one.ranks),
-            f"{one.count:,}",
-            "–" if one.bytes is None else size(one.bytes),
-            duration(one.fastest_ns),
-            duration(one.duration_ns),
-            percent(one.wait_share),
-        )
-        for one in result.groups[:MOST_GROUPS]
-    ]
+    columns: dict[str, Column] = {
+        "group": lambda one: str(one.group),
+        "ranks": lambda one: str(one.ranks),
+        "collectives": "count",
+        "bytes": "bytes",
+        "fastest ranks' time": "fastest_ns",
+        "all ranks' time": "duration_ns",
+        "waiting / time": "wait_share",
+    }
     note = unshown(len(result.groups) - MOST_GROUPS, "more groups") or "To look at one: group:NAME, group:ranks=0-3."
-    return [Table(headers, rows, "By process group", frozenset(headers[1:]), note)]
+    return [table("By process group", result.groups[:MOST_GROUPS], columns, words=["group"], note=note)]
 
 
 def _copies(result: Collectives) -> list[Block]:
@@ -138,32 +112,30 @@ def _copies(result: Collectives) -> list[Block]:
     if not len(calls):
         return []
     several = (result.copies.table["ranks"] > 1).to_numpy()[calls["exchange"]]
-    rows = []
-    calls = calls.assign(matched=several)
-    devices = sorted({*zip(calls["rank"].tolist(), calls["device"].tolist(), strict=True)})
+    ranks = [*calls.assign(matched=several).groupby(["rank", "device"])]
+    devices = [device_key for device_key, _ in ranks]
     labels = DeviceLabels.of([*devices, *((one.rank, one.device) for one in result.clocks.clocks)])
-    for rank, device in devices[:MOST_RANKS]:
-        own = calls[(calls["rank"] == rank) & (calls["device"] == device)]
-        busy, moved = int(own["busy_ns"].sum()), int(own["bytes"].clip(lower=0).sum())
-        known = own[own["barrier_wait_ns"] >= 0]
-        rows.append(
-            (
-                labels.short(rank, device),
-                f"{int(own['copies'].sum()):,}",
-                size(moved),
-                duration(busy),
-                f"{moved / busy:.1f}" if busy else "–",
-                f"{len(own):,}",
-                f"{int(own['matched'].sum()):,}",
-                duration(int(known["barrier_wait_ns"].sum())) if len(known) else "–",
-            )
-        )
     headers = ("rank", "copies", "bytes", "time in them", "GB/s", "exchanges", "matched", "waiting at barriers before")
-    note = unshown(len(devices) - MOST_RANKS, "more ranks")
-    note = note or (
+    rows = [(labels.short(*device_key), *_copies_of(own)) for device_key, own in ranks[:MOST_RANKS]]
+    note = unshown(len(devices) - MOST_RANKS, "more ranks") or (
         "An exchange is what a rank copies between two barriers. A copy waits for nobody; ranks wait at the barriers."
     )
     return [Table(headers, rows, "Copies between GPUs, by copy engines", frozenset(headers), note)]
+
+
+def _copies_of(calls: pd.DataFrame) -> tuple[str, ...]:
+    """One rank's copies, between all others."""
+    busy, moved = int(calls["busy_ns"].sum()), int(calls["bytes"].clip(lower=0).sum())
+    known = calls[calls["barrier_wait_ns"] >= 0]
+    return (
+        f"{int(calls['copies'].sum()):,}",
+        size(moved),
+        duration(busy),
+        f"{moved / busy:.1f}" if busy else "–",
+        f"{len(calls):,}",
+        f"{int(calls['matched'].sum()):,}",
+        duration(int(known["barrier_wait_ns"].sum())) if len(known) else "–",
+    )
 
 
 def _bandwidth(gb_s: float | None) -> str:
@@ -179,57 +151,49 @@ def _straggler(one: Kind, labels: DeviceLabels) -> str:
 
 
 def _collectives(result: Collectives) -> Table:
-    headers = ["#", "operation", "size", "dtype", "group", "fastest", "on rank", "last to arrive", "by", "most wait",
-               "end skew", "bus GB/s", "matched by"]  # fmt: skip
     labels = _device_labels(result)
-    rows = [[*_collective(one, labels)] for one in islice(result, MOST_COLLECTIVES)]
+
+    def last(one: Collective) -> str:
+        rank, device = one.last_arrival_rank, one.last_arrival_device
+        return "–" if rank is None or device is None else labels.name(rank, device)
+
+    def of_several(cell: Callable[[Collective], str]) -> Column:
+        return lambda one: "–" if one.last_arrival_rank is None else cell(one)
+
+    columns: dict[str, Column] = {
+        "#": "index",
+        "operation": lambda one: one.operation or "unknown",
+        "size": "bytes",
+        "dtype": "dtype",
+        "group": "group",
+        "fastest": "fastest_ns",
+        "on rank": lambda one: labels.short(one.fastest_rank, one.fastest_device),
+        "last to arrive": last,
+        "by": of_several(lambda one: duration(one.last_arrival_lead_ns)),
+        "most wait": of_several(lambda one: duration(max(call.wait_ns for call in one.ranks))),
+        "end skew": of_several(lambda one: duration(one.end_skew_ns)),
+        "bus GB/s": lambda one: _bandwidth(one.bus_gb_s),
+        "matched by": lambda one: one.matched_by + ("" if one.sure else ", unsure"),
+    }
     rules = [f"Matched by {how}: {MATCHED_BY[how]}." for how in dict.fromkeys(result.table["matched_by"])]
     if len(rules) == 1 and result.table["sure"].all():  # the note says it of all
-        headers, rows = headers[:-1], [row[:-1] for row in rows]
+        del columns["matched by"]
     note = "\n".join([*rules, unshown(len(result) - MOST_COLLECTIVES)])
-    return Table(headers, rows, "Collectives", frozenset(headers) - {"operation", "dtype", "group", "matched by"}, note)
+    words = ["operation", "dtype", "group", "matched by"]
+    return table("Collectives", [*islice(result, MOST_COLLECTIVES)], columns, words=words, note=note)
 
 
 def _device_labels(result: Collectives) -> DeviceLabels:
     return DeviceLabels.of((one.rank, one.device) for one in result.clocks.clocks)
 
 
-def _collective(one: Collective, labels: DeviceLabels) -> tuple[str, ...]:
-    rank, device = one.last_arrival_rank, one.last_arrival_device
-    several = rank is not None
-    return (
-        str(one.index),
-        one.operation or "unknown",
-        "–" if one.bytes is None else size(one.bytes),
-        one.dtype or "–",
-        one.group or "–",
-        duration(one.fastest_ns),
-        labels.short(one.fastest_rank, one.fastest_device),
-        "–" if rank is None or device is None else labels.name(rank, device),
-        duration(one.last_arrival_lead_ns) if several else "–",
-        duration(max(call.wait_ns for call in one.ranks)) if several else "–",
-        duration(one.end_skew_ns) if several else "–",
-        _bandwidth(one.bus_gb_s),
-        one.matched_by + ("" if one.sure else ", unsure"),
-    )
-
-
 def _by_rank(result: Collectives, by_device: pd.DataFrame) -> Table:
     arrived = result.table[["last_arrival_rank", "last_arrival_device"]].value_counts().to_dict()
-    labels, device_keys = _device_labels(result), list(by_device.index)
+    labels = _device_labels(result)
     rows = []
-    for device_key in device_keys[:MOST_RANKS]:
-        count, spent, wait, transfer = by_device.loc[device_key].tolist()
-        share = percent(wait / spent if spent else None)
-        cells = (
-            f"{count:,}",
-            duration(spent),
-            duration(wait),
-            duration(transfer),
-            share,
-            f"{arrived.get(device_key, 0):,}",
-        )
-        rows.append((labels.short(*device_key), *cells))
+    for device_key, (count, spent, wait, transfer) in zip(by_device.index, by_device.to_numpy().tolist(), strict=True):
+        times = duration(spent), duration(wait), duration(transfer), percent(wait / spent if spent else None)
+        rows.append((labels.short(*device_key), f"{count:,}", *times, f"{arrived.get(device_key, 0):,}"))
     headers = ("rank", "collectives", "time in them", "wait", "transfer", "wait / time", "last to arrive")
-    note = unshown(len(device_keys) - MOST_RANKS, "more ranks")
-    return Table(headers, rows, "By rank", frozenset(headers), note)
+    note = unshown(len(rows) - MOST_RANKS, "more ranks")
+    return Table(headers, rows[:MOST_RANKS], "By rank", frozenset(headers), note)

@@ -11,14 +11,17 @@ from analyzers.compare.noise import EQUAL, LESS, MORE, NOISE, RUNS_APART, TOO_FE
 from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
 from analyzers.compare.steps import FIGURES
 from analyzers.contention.growth import Growth
+from analyzers.counters.states import DeviceStates, pooled
+from analyzers.counters.vocabulary import COUNTERS
 from analyzers.trace.memory import MemoryPeak
 from analyzers.trace.step_table import in_spans
 from analyzers.verdict.against import CHANGED, SAME
 from traceviz.output.document import Block, Headline, Paragraph, Table
 from traceviz.output.quantities import count_of, duration, from_to, gained_share, listing, percent, size, span, unshown
+from traceviz.output.tables import Column, table
 from traceviz.output.views import claim
-from traceviz.output.views.caveats import caveats
-from traceviz.output.views.contended import contended, side_by_side
+from traceviz.output.views.caveats import caveats, unsure
+from traceviz.output.views.counters import contended, mean
 
 MOST_RANKS = 32
 MOST_REGIONS = 12
@@ -41,24 +44,35 @@ def blocks(result: Comparison) -> list[Block]:
     """Verdicts, how alike the captures are, all runs in one table, per rank, regions that differ, claim, warnings."""
     said_first = [Paragraph(one.message) for one in result.warnings if one.code == DIFFERENT_PROFILERS]
     rest = caveats([one for one in result.warnings if one.code != DIFFERENT_PROFILERS])
-    if not result.steps and result.reason and not result.runs[0].figures:
-        return [Headline("INCONCLUSIVE", f"{result.reason}.", "middle"), *said_first, *rest]
-    shown: list[Block] = []
-    if result.reason:
-        shown.append(Headline("INCONCLUSIVE", f"{result.reason}.", "middle"))
-    shown += claim.blocks(result.claim, result.claim_reason)
-    shown += [_untold(result, run) if run.untrusted else _verdict(result, run) for run in result.runs[1:]]
-    shown += said_first
+    if result.reason and _has_no_figures(result):
+        return [*_first(result), *said_first, *rest]
+    shown = [*_first(result), *said_first]
     shown += [block for run in result.runs[1:] for block in _gained(result, run)]
     shown += _steps(result)
     shown.append(_figures(result))
     shown += [_pair_time(result.runs[0], run, run.gain) for run in result.runs[1:] if run.gain]
     shown += [block for run in result.runs[1:] for block in _growth(result.runs[0], run)]
     for run in result.runs[1:]:
-        shown += side_by_side(result.runs[0].label, run.label, result.runs[0].counters, run.counters)
+        shown += _side_by_side(result.runs[0].label, run.label, result.runs[0].counters, run.counters)
         shown += contended(run.contended)
     differing = [block for run in result.runs[1:] for block in _regions(result.runs[0], run)]
     return [*shown, *differing, _lanes(result), *rest]
+
+
+def brief(result: Comparison) -> list[Block]:
+    """What can't be told, the claim, and how each run's step stands against the first's."""
+    return [one for one in _first(result) if isinstance(one, Headline)]
+
+
+def _first(result: Comparison) -> list[Block]:
+    if result.reason and _has_no_figures(result):
+        return unsure(result.reason)
+    steps = [_untold(result, run) if run.untrusted else _verdict(result, run) for run in result.runs[1:]]
+    return [*unsure(result.reason), *claim.blocks(result.claim, result.claim_reason), *steps]
+
+
+def _has_no_figures(result: Comparison) -> bool:
+    return not result.steps and not result.runs[0].figures
 
 
 def headline(result: Comparison) -> str:
@@ -154,30 +168,30 @@ def _steps(result: Comparison) -> list[Block]:
 def _figures(result: Comparison) -> Table:
     runs, first = result.runs, result.runs[0]
     rows = [
-        ["step time, median", *(_cell(run.figures["step_ns"], run.changes.get("step_ns")) for run in runs)],
+        ["step time, median", *(_figure(run, "step_ns") for run in runs)],
         ["step time, P90", *(duration(run.figures["step_ns"].p90_ns) for run in runs)],
-        ["step time, 95 % interval", *(_interval(run.figures["step_ns"]) for run in runs)],
+        [
+            "step time, 95 % interval",
+            *(span(run.figures["step_ns"].low_ns, run.figures["step_ns"].high_ns) for run in runs),
+        ],
     ]
     rows += [[_named(result, name), *(_figure(run, name) for run in runs)] for name in FIGURES if name != "step_ns"]
     rows += [
         ["real overlap / min(A, B)", *(run.overlap_ratio_text for run in runs)],
         ["memory peak", *(_highest(run, first) for run in runs)],
+        [f"effective gain over {first.label}", *(_effective_gain(run.gain) for run in runs)],
     ]
-    rows.append(
-        [
-            f"effective gain over {first.label}",
-            *(_effective_gain(run.gain) for run in runs),
-        ]
-    )
     headers = ("per step", *(run.label for run in runs))
     note = "\n".join([NOTE.format(first=first.label), *_about_apparent(runs), *_about_memory(runs)])
     return Table(headers, rows, _pair(result), frozenset(headers[1:]), note)
 
 
-def _figure(run: ComparedRun, name: str) -> str:
+def _figure(run: ComparedRun, name: str, lane: LaneFigures | None = None) -> str:
+    """A figure of a run, or of one of its devices, with its change against the first run."""
     if name == "sync_ns" and not run.calls_recorded:
         return "not recorded"
-    return _cell(run.figures[name], run.changes.get(name))
+    of = lane or run
+    return _cell(of.figures[name], of.changes.get(name))
 
 
 def _effective_gain(gain: PairGain | None) -> str:
@@ -248,10 +262,6 @@ def _signed(change: FigureChange) -> str:
     return moved + {"noise": " ~", TOO_FEW: " ?"}.get(change.call, "")
 
 
-def _interval(spread: Spread) -> str:
-    return span(spread.low_ns, spread.high_ns)
-
-
 def _pair_time(first: ComparedRun, run: ComparedRun, gain: PairGain) -> Paragraph:
     """How long the pair takes, and how much less it could have."""
     together, names = gain.together, " or ".join(run.overlap.names if run.overlap else "AB")
@@ -295,6 +305,22 @@ def _times(ratio: float | None) -> str:
     return "–" if ratio is None else f"{ratio:.2f}x"
 
 
+def _side_by_side(first: str, run: str, before: Sequence[DeviceStates], after: Sequence[DeviceStates]) -> list[Block]:
+    """Counters of A alone and B alone in one run, and of both in another, of ranks that have all of their ops."""
+    whole = [[one for one in some if not one.lacks_ops] for some in (before, after)]
+    if not all(whole):
+        return []
+    alone, both = (pooled(some) for some in whole)
+    states = (alone["a"], alone["b"], both["both"])
+    headers = ("counter", "unit", f"{first}: A alone", f"{first}: B alone", f"{run}: both")
+    rows = [
+        (named.label, named.unit, *(mean(one, counter) for one in states))
+        for counter, named in COUNTERS.items()
+        if any(counter in one.weights for one in states)
+    ]
+    return [Table(headers, rows, "What the hardware did (mean)", frozenset(headers[2:]))]
+
+
 def _regions(first: ComparedRun, run: ComparedRun) -> list[Block]:
     found = run.regions_that_differ
     if not found:
@@ -321,42 +347,40 @@ def _region(one: Region) -> tuple[str, ...]:
 
 def _lanes(result: Comparison) -> Table:
     """Every rank's device in every run."""
-    headers = ["rank", "device", "run", "step time", "P90", "GPU busy", "real overlap", "exposed comm", "sync cost"]
     first, count = result.runs[0], len(result.runs[0].lanes)
-    shown = range(min(count, MOST_RANKS))
-    rows = [_lane(run.lanes[i], run) for i in shown for run in result.runs]
+    shown = [(run, run.lanes[i]) for i in range(min(count, MOST_RANKS)) for run in result.runs]
+    columns: dict[str, Column] = {
+        "rank": lambda row: str(row[1].rank),
+        "device": lambda row: str(row[1].device),
+        "run": lambda row: row[0].label,
+        "step time": _of_lane("step_ns"),
+        "P90": lambda row: duration(row[1].figures["step_ns"].p90_ns),
+        "GPU busy": _of_lane("busy_ns"),
+        "real overlap": _of_lane("real_overlap_ns"),
+        "exposed comm": _of_lane("exposed_ns"),
+        "sync cost": _of_lane("sync_ns"),
+    }
     if any(run.memory_peaks for run in result.runs):
-        headers += ["memory peak", "reserved"]
-        memory = [_lane_memory(run, first, i) for i in shown for run in result.runs]
-        rows = [(*row, *cells) for row, cells in zip(rows, memory, strict=True)]
+        columns["memory peak"] = lambda row: _lane_peak(row[0], row[1], first)
+        columns["reserved"] = lambda row: _lane_reserved(row[0], row[1])
     note = unshown(count - MOST_RANKS, "more devices")
-    return Table(headers, rows, "Per rank, medians per step", frozenset(headers) - {"run"}, note)
+    return table("Per rank, medians per step", shown, columns, words=["run"], note=note)
 
 
-def _lane_memory(run: ComparedRun, first: ComparedRun, i: int) -> tuple[str, str]:
-    peak, before = (
-        next((one for one in each.memory_peaks if (one.rank, one.device) == (lane.rank, lane.device)), None)
-        for each, lane in ((run, run.lanes[i]), (first, first.lanes[i]))
-    )
-    if peak is None:
-        return "not recorded", "–"
-    reserved = "–" if peak.reserved_peak_bytes is None else size(peak.reserved_peak_bytes)
-    return _memory(peak, None if run is first else before), reserved
+def _of_lane(name: str) -> Column:
+    """A figure of one rank's device in one run."""
+    return lambda row: _figure(row[0], name, row[1])
 
 
-def _lane(lane: LaneFigures, run: ComparedRun) -> tuple[str, ...]:
-    figures, changes = lane.figures, lane.changes
+def _peak_of(run: ComparedRun, lane: LaneFigures) -> MemoryPeak | None:
+    return next((one for one in run.memory_peaks if (one.rank, one.device) == (lane.rank, lane.device)), None)
 
-    def cell(name: str) -> str:
-        unknown = name == "sync_ns" and not run.calls_recorded
-        return "not recorded" if unknown else _cell(figures[name], changes.get(name))
 
-    names: Sequence[str] = ("busy_ns", "real_overlap_ns", "exposed_ns", "sync_ns")
-    return (
-        str(lane.rank),
-        str(lane.device),
-        run.label,
-        cell("step_ns"),
-        duration(figures["step_ns"].p90_ns),
-        *(cell(name) for name in names),
-    )
+def _lane_peak(run: ComparedRun, lane: LaneFigures, first: ComparedRun) -> str:
+    peak = _peak_of(run, lane)
+    return "not recorded" if peak is None else _memory(peak, None if run is first else _peak_of(first, lane))
+
+
+def _lane_reserved(run: ComparedRun, lane: LaneFigures) -> str:
+    peak = _peak_of(run, lane)
+    return "–" if peak is None or peak.reserved_peak_bytes is None else size(peak.reserved_peak_bytes)

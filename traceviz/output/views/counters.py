@@ -1,17 +1,17 @@
-"""The answer of `counters` as a document."""
+"""The answer of `counters` as a document, and what GPU counters say in the answers of other commands."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from analyzers.counters.limits import Contended
 from analyzers.counters.report import CountersResult
 from analyzers.counters.states import DeviceStates, State, pooled
 from analyzers.counters.vocabulary import COUNTERS
 from analyzers.trace.devices import DeviceLabels
-from traceviz.output.document import Block, Headline, Table
+from traceviz.output.document import Block, Headline, Paragraph, Table
 from traceviz.output.quantities import duration
-from traceviz.output.views.caveats import caveats
-from traceviz.output.views.steps import steps
+from traceviz.output.views.caveats import caveats, steps
 
 STATES = {"a": "A alone", "b": "B alone", "both": "both", "waiting": "waiting", "neither": "neither"}
 # Columns of the table by rank, in which there is room for few.
@@ -57,23 +57,27 @@ def _by_rank(ranks: Sequence[DeviceStates]) -> Table:
     labels = DeviceLabels.of((one.rank, one.device) for one in ranks)
     known = [name for name in MAIN if any(name in state.weights for one in ranks for state in one.states.values())]
     rows = [
-        (
-            labels.short(one.rank, one.device),
-            STATES[name],
-            duration(one.states[name].time_ns),
-            *(_mean(one.states[name], counter) for counter in known),
-        )
+        (labels.short(one.rank, one.device), STATES[name], duration(state.time_ns), *(mean(state, k) for k in known))
         for one in ranks
-        for name in _present(one.states)
+        for name, state in ((name, one.states[name]) for name in _present(one.states))
     ]
     headers = ("rank", "state", "time", *(f"{COUNTERS[name].label}, {COUNTERS[name].unit}" for name in known))
     return Table(headers, rows, "Mean by rank", frozenset(headers) - {"state"})
 
 
-def _mean(state: State, counter: str) -> str:
-    mean = state.mean(counter)
-    return "–" if mean is None else f"{mean:,.0f}"
+def mean(state: State, counter: str) -> str:
+    """A counter's mean in a state; a dash where it was not sampled."""
+    value = state.mean(counter)
+    return "–" if value is None else f"{value:,.0f}"
 
 
 def _cell(state: State, counter: str) -> str:
-    return "–" if state.mean(counter) is None else f"{_mean(state, counter)} ({state.p90(counter):,})"
+    return "–" if state.mean(counter) is None else f"{mean(state, counter)} ({state.p90(counter):,})"
+
+
+def contended(found: Contended | None) -> list[Block]:
+    """What the sides likely contend for; nothing where there are no counters."""
+    if found is None:
+        return []
+    title, _, text = found.sentence.partition(": ")
+    return [Paragraph(text, title)]

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from analyzers.compare.noise import LEAST_RUNS, Trend
 from traceviz.history.trends import PairTrend
 from traceviz.output.document import Block, Headline, Table
-from traceviz.output.quantities import duration, percent, unshown
-
-if TYPE_CHECKING:
-    from traceviz.history.database import SavedRun
+from traceviz.output.quantities import duration, percent
+from traceviz.output.tables import Column, table
 
 MOODS = {"regression": "bad", "improvement": "good", "steady": "good", "too-few": "middle"}
 MOST_RUNS = 30
@@ -56,20 +53,15 @@ def _judged(one: Trend, shown: Callable[[float], str]) -> str:
 
 
 def _table(one: PairTrend) -> Table:
-    headers = ("run", "saved (UTC)", "commit", "host", "verdict", one.overlap_name, "step time", "steps")
-    rows = [_row(run) for run in reversed(one.runs[-MOST_RUNS:])]
-    note = unshown(len(one.runs) - MOST_RUNS, "older")
-    return Table(headers, rows, "", frozenset({"run", one.overlap_name, "step time", "steps"}), note)
-
-
-def _row(run: SavedRun) -> tuple[str, ...]:
-    return (
-        str(run.id),
-        run.saved_utc.removesuffix("+00:00").replace("T", " "),
-        run.commit_id[:12] or "–",
-        run.host or "–",
-        run.verdict,
-        percent(run.real_overlap_ratio),
-        "–" if run.step_ns is None else duration(run.step_ns),
-        "–" if run.steps is None else str(run.steps),
-    )
+    columns: dict[str, Column] = {
+        "run": "id",
+        "saved (UTC)": lambda run: run.saved_utc.removesuffix("+00:00").replace("T", " "),
+        "commit": lambda run: run.commit_id[:12] or "–",
+        "host": "host",
+        "verdict": "verdict",
+        one.overlap_name: "real_overlap_ratio",
+        "step time": "step_ns",
+        "steps": "steps",
+    }
+    words = ("saved (UTC)", "commit", "host", "verdict")
+    return table("", one.runs[::-1], columns, words=words, most=MOST_RUNS, more="older")

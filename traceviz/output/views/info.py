@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from analyzers.common.wording import ranks_in_words
-from analyzers.info import RangeInfo, TraceInfo
-from analyzers.trace.tables import QUEUED
+from analyzers.info import RangeInfo, RankInfo, TraceInfo
+from analyzers.trace.counted import Counted, Suggested
+from analyzers.trace.tables import QUEUED, Capture
 from traceviz.output.document import Block, Bullets, Paragraph, Table, worded
 from traceviz.output.quantities import count_of, duration, listing
+from traceviz.output.tables import Column, table
 from traceviz.output.views.caveats import caveats
-from traceviz.output.views.communication import communication
+
+_COUNTS_AS = {"fused": "neither side: computes, too", "bookkeeping": "neither side: bookkeeping"}
+_PERHAPS = "Perhaps communication: kernels of no known kind that only ran beside the main stream"
 
 
 def blocks(result: TraceInfo) -> list[Block]:
@@ -23,9 +28,8 @@ def blocks(result: TraceInfo) -> list[Block]:
         shown.append(Paragraph(result.steps.in_words, "Steps"))
     sampled = [one for one in result.ranks if one.samples]
     if sampled:
-        rate = (
-            f"a sample every {duration(sampled[0].sample_period_ns)} on {ranks_in_words([one.rank for one in sampled])}"
-        )
+        on = ranks_in_words([one.rank for one in sampled])
+        rate = f"a sample every {duration(sampled[0].sample_period_ns)} on {on}"
         text = f"{count_of(len(sampled[0].counters), 'counter')}, {rate}. What they say: traceviz counters"
         shown.append(Paragraph(text, "GPU counters"))
     if queued := [one.metadata[QUEUED] for one in result.captures if QUEUED in one.metadata]:
@@ -41,68 +45,54 @@ def blocks(result: TraceInfo) -> list[Block]:
     return worded(shown, " or ".join(sorted(runtimes))) + caveats(result.warnings, verbose=True)
 
 
+def brief(result: TraceInfo) -> list[Block]:
+    """What is there, in a line."""
+    captures, ranks = len(result.captures), len({one.rank for one in result.ranks})
+    return [Paragraph(f"{count_of(captures, 'capture')} with {count_of(ranks, 'rank')}. {result.steps.in_words}")]
+
+
 def _captures(result: TraceInfo) -> Table:
-    rows = [
-        (
-            Path(one.path).name,
-            one.format,
-            one.producer,
-            one.schema or "–",
-            one.host or "–",
-            duration(one.last_ns - one.first_ns),
-        )
-        for one in result.captures
-    ]
-    return Table(("capture", "format", "made by", "schema", "host", "span"), rows, "Captures", frozenset({"span"}))
+    columns: dict[str, Column] = {
+        "capture": lambda one: Path(one.path).name,
+        "format": "format",
+        "made by": lambda one: one.producer,
+        "schema": "schema",
+        "host": "host",
+        "span": _span,
+    }
+    return table("Captures", result.captures, columns, words=[*columns][:-1])
 
 
 def _ranks(result: TraceInfo) -> Table:
-    headers = (
-        "rank",
-        "known by",
-        "pid",
-        "device",
-        "GPU",
-        "kernels",
-        "comm",
-        "copies",
-        "memsets",
-        "graphs",
-        "streams",
-        "span",
-    )
-    rows = [
-        (
-            str(one.rank),
-            one.rule,
-            str(one.pid) if one.pid >= 0 else "–",
-            listing([str(device) for device in one.devices]),
-            one.gpu or "–",
-            f"{one.kernels:,}",
-            f"{one.communication:,}",
-            f"{one.copies:,}",
-            f"{one.memsets:,}",
-            f"{one.graphs:,}",
-            str(one.streams),
-            duration(one.last_ns - one.first_ns),
-        )
-        for one in result.ranks
-    ]
-    return Table(headers, rows, "Ranks", frozenset(headers) - {"known by", "GPU"})
+    columns: dict[str, Column] = {
+        "rank": "rank",
+        "known by": "rule",
+        "pid": lambda one: str(one.pid) if one.pid >= 0 else "–",
+        "device": lambda one: listing([str(device) for device in one.devices]),
+        "GPU": "gpu",
+        "kernels": "kernels",
+        "comm": "communication",
+        "copies": "copies",
+        "memsets": "memsets",
+        "graphs": "graphs",
+        "streams": "streams",
+        "span": _span,
+    }
+    return table("Ranks", result.ranks, columns, words=["known by", "GPU"])
+
+
+def _span(one: Capture | RankInfo) -> str:
+    return duration(one.last_ns - one.first_ns)
 
 
 def _ranges(result: TraceInfo) -> Table:
-    rows = [
-        (f"{one.word}:{one.name}{_numbers(one)}", f"{one.occurrences:,}", f"{one.launches:,}") for one in result.ranges
-    ]
+    columns: dict[str, Column] = {
+        "range": lambda one: f"{one.word}:{one.name}{_numbers(one)}",
+        "occurrences": "occurrences",
+        "GPU ops launched": "launches",
+    }
     note = f"… and {result.more_ranges:,} more names" if result.more_ranges else ""
-    return Table(
-        ("range", "occurrences", "GPU ops launched"),
-        rows,
-        "Ranges",
-        frozenset({"occurrences", "GPU ops launched"}),
-        note,
-    )
+    return table("Ranges", result.ranges, columns, words=["range"], note=note)
 
 
 def _numbers(one: RangeInfo) -> str:
@@ -111,3 +101,26 @@ def _numbers(one: RangeInfo) -> str:
         return f"  ({one.numbers:,} names)" if one.numbers else ""
     whole = one.last - one.first + 1 == one.numbers
     return f"  ({one.first}–{one.last})" if whole else f"  ({one.numbers:,} of {one.first}–{one.last})"
+
+
+def communication(counted: Sequence[Counted], suggested: Sequence[Suggested] = ()) -> list[Block]:
+    """What counts as communication, by which rule; what may be some, too."""
+    shown: list[Block] = []
+    if counted:
+        columns: dict[str, Column] = {
+            "counts as": lambda one: _COUNTS_AS.get(one.kind, one.kind),
+            "library": "library",
+            "operation": "operation",
+            "ops": "ops",
+            "time": "ns",
+            "by": "rule",
+        }
+        shown.append(table("Communication", counted, columns, words=["counts as", "library", "operation", "by"]))
+    if suggested:
+        lines = [
+            f"{one.name}: {one.ops:,} ops, {duration(one.ns)}, stream {listing([str(each) for each in one.streams])}; "
+            f"--comm '{one.selector}' counts it"
+            for one in suggested
+        ]
+        shown.append(Bullets(_PERHAPS, lines))
+    return shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from pathlib import Path
 
 from analyzers.causes.own_work import OwnWork
@@ -9,13 +10,13 @@ from analyzers.causes.table import CAUSES
 from analyzers.compare.common import DIFFERENT_PROFILERS
 from analyzers.overlap.job import LastArrival
 from analyzers.overlap.measure import Missed, RankOverlap
-from analyzers.overlap.peers import DeviceTime
 from analyzers.syncs.of_steps import StepSync
 from analyzers.trace.overhead import DISTORTED
 from analyzers.verdict.findings import Finding, findings
 from analyzers.verdict.gain import Gain
 from analyzers.verdict.lines import costliest_syncs
 from analyzers.verdict.result import OverlapResult
+from analyzers.verdict.stake import BOTH, LATE_RANKS, TRANSFER, Stake
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table, worded
 from traceviz.output.quantities import (
     count_of,
@@ -27,21 +28,24 @@ from traceviz.output.quantities import (
     percent,
     percent_span,
     span,
-    unshown,
 )
+from traceviz.output.tables import Column, rank_column, table
 from traceviz.output.views import claim
-from traceviz.output.views.at_stake import at_stake
-from traceviz.output.views.caveats import caveats
-from traceviz.output.views.communication import communication
-from traceviz.output.views.contended import contended
-from traceviz.output.views.steps import steps
+from traceviz.output.views.caveats import caveats, steps
+from traceviz.output.views.counters import contended
+from traceviz.output.views.info import communication
 
 FIRST = (DISTORTED, "window-decides", DIFFERENT_PROFILERS)  # warnings that stand with the first lines
 MOST_RANKS = 32
 FEW_RANKS = 8  # unless all is asked for
 MOST_INSTANCES = 8
 MOST_OF_HOSTS = 3
-FAR = 3.0  # times what steps typically differ from the median: those farther are listed
+FAR_FROM_MEDIAN = 3.0  # times what steps typically differ from the median: those farther are listed
+_EXPOSED_MOSTLY = {
+    TRANSFER: "transfer dominates",
+    LATE_RANKS: "late ranks dominate",
+    BOTH: "transfer and late ranks both count",
+}
 
 
 def brief(result: OverlapResult) -> list[Block]:
@@ -85,7 +89,7 @@ def figures(result: OverlapResult, *, verbose: bool = False) -> list[Block]:
         shown.append(_real(result, most))
         shown += _windows(result, most)
         shown += [_busy(result), *_other_tools(result)] if verbose else []
-    if stake := at_stake(result):
+    if stake := _at_stake(result):
         shown.append(Paragraph(stake, "At stake"))
     if result.last_arrival is not None:
         shown.append(_last_arrival(result, result.last_arrival))
@@ -110,7 +114,7 @@ def _far_steps(result: OverlapResult) -> list[Block]:
     """Steps whose overlap is far from the median step's, on each rank that has any."""
     lines = []
     for rank in result.ranks:
-        far = rank.steps.far(FAR) if rank.steps is not None else {}
+        far = rank.steps.far(FAR_FROM_MEDIAN) if rank.steps is not None else {}
         if far and rank.typical.ratio is not None:
             each = ", ".join(f"step {number} {percent(ratio)}" for number, ratio in [*far.items()][:MOST_INSTANCES])
             more = f" … {len(far) - MOST_INSTANCES} more" if len(far) > MOST_INSTANCES else ""
@@ -129,115 +133,134 @@ def _side(result: OverlapResult, side: str) -> tuple[str, str, str, str]:
 def _real(result: OverlapResult, most: int) -> Table:
     """Per device: where its time goes, and what really overlapped of what could have."""
     times = {(one.rank, one.device): one for one in result.times}
-    has_range = any(rank.real_overlap_bounds_ns[0] != rank.real_overlap_bounds_ns[1] for rank in result.ranks)
-    headers = ["rank", *(("A only", "B only", "both", "other", "idle") if times else ())]
-    headers += ["real overlap", *(["range"] if has_range else []), "achievable", "real / achievable"]
-    rows = []
-    for rank in result.ranks[:most]:
-        one = times.get((rank.rank, rank.device))
-        row: list[str] = [result.device_labels.short(rank.rank, rank.device)]
-        row += _times(one) if one else []
-        row.append(duration(rank.real_overlap_ns))
-        row += [span(*rank.real_overlap_bounds_ns)] if has_range else []
-        row += [duration(rank.could_overlap_ns), percent(rank.real_overlap_ratio, apparent=rank.is_apparent)]
-        rows.append(row)
-    note = unshown(len(result.ranks) - most, "more ranks")
+
+    def time(field: str) -> Column:
+        return lambda rank: duration(getattr(times[rank.rank, rank.device], field))
+
+    columns: dict[str, Column] = {"rank": rank_column(result.device_labels)}
+    if times:
+        columns |= {
+            "A only": time("a_only_ns"),
+            "B only": time("b_only_ns"),
+            "both": time("both_ns"),
+            "other": time("other_ns"),
+            "idle": time("idle_ns"),
+        }
+    columns["real overlap"] = "real_overlap_ns"
+    if any(rank.real_overlap_bounds_ns[0] != rank.real_overlap_bounds_ns[1] for rank in result.ranks):
+        columns["range"] = lambda rank: span(*rank.real_overlap_bounds_ns)
+    columns["achievable"] = "could_overlap_ns"
+    columns["real / achievable"] = lambda rank: percent(rank.real_overlap_ratio, apparent=rank.is_apparent)
     of = f", sums over {len(result.steps.numbers)} steps" if result.steps is not None and result.steps.numbers else ""
-    return Table(headers, rows, f"Per rank{of}", frozenset(headers), note)
+    return table(f"Per rank{of}", result.ranks, columns, most=most, more="more ranks")
 
 
 def _windows(result: OverlapResult, most: int) -> list[Block]:
     """Of ranks with several windows, what each capture comes to by itself."""
-    windows = [(rank, one) for rank in result.ranks[:most] for one in rank.windows]
+    windows = [one for rank in result.ranks[:most] for one in rank.windows]
     if not windows:
         return []
-    headers = ("rank", "capture", "A wait", "real overlap", "achievable", "real / achievable")
-    rows = [
-        (
-            result.device_labels.short(rank.rank, rank.device),
-            Path(one.capture).name,
-            duration(one.a.wait_ns),
-            duration(one.real_overlap_ns),
-            duration(one.could_overlap_ns),
-            percent(one.real_overlap_ratio, apparent=one.is_apparent),
-        )
-        for rank, one in windows
-    ]
-    return [Table(headers, rows, "Per window: the worst one decides", frozenset(headers) - {"capture"})]
-
-
-def _times(one: DeviceTime) -> list[str]:
-    return [duration(ns) for ns in (one.a_only_ns, one.b_only_ns, one.both_ns, one.other_ns, one.idle_ns)]
+    columns: dict[str, Column] = {
+        "rank": rank_column(result.device_labels),
+        "capture": lambda one: Path(one.capture).name,
+        "A wait": "a.wait_ns",
+        "real overlap": "real_overlap_ns",
+        "achievable": "could_overlap_ns",
+        "real / achievable": lambda one: percent(one.real_overlap_ratio, apparent=one.is_apparent),
+    }
+    return [table("Per window: the worst one decides", windows, columns, words=["capture"])]
 
 
 def _busy(result: OverlapResult) -> Table:
-    headers = ("rank", "device", "A busy", "A wait", "B busy", "B wait", "overlap", "overlap / min(A, B)")
-    rows = [
-        (
-            str(rank.rank),
-            str(rank.device),
-            duration(rank.a.busy_ns),
-            duration(rank.a.wait_ns),
-            duration(rank.b.busy_ns),
-            duration(rank.b.wait_ns),
-            duration(rank.overlap_ns),
-            percent(rank.overlap_ratio),
-        )
-        for rank in result.ranks[:MOST_RANKS]
-    ]
+    columns: dict[str, Column] = {
+        "rank": "rank",
+        "device": "device",
+        "A busy": "a.busy_ns",
+        "A wait": "a.wait_ns",
+        "B busy": "b.busy_ns",
+        "B wait": "b.wait_ns",
+        "overlap": "overlap_ns",
+        "overlap / min(A, B)": "overlap_ratio",
+    }
     note = (
         "Wait: part of a collective's run that only waits for its last rank; real figures leave it out, as far as all "
         "its ranks are captured. Range: as clock error, unsure matches and waits that are not seen allow."
     )
-    return Table(headers, rows, "Busy, with waits", frozenset(headers), note)
+    return table("Busy, with waits", result.ranks[:MOST_RANKS], columns, note=note)
 
 
 def _other_tools(result: OverlapResult) -> list[Block]:
     """Figures of other tools, by their names; a step where steps are marked."""
     if not result.times:
         return []
-    hta = ("rank", "comm_comp_overlap", "communication", "overlapped with computation")
-    lens = ("rank", "computation", "exposed_comm", "exposed_memcpy", "idle", "total", "of which total_comm")
-    per = "a step" if all(one.steps for one in result.times) else "in all"
+    by_step = all(one.steps for one in result.times)
+    per, times = "a step" if by_step else "in all", result.times[:MOST_RANKS]
 
-    def each(one: DeviceTime, *times: int) -> list[str]:
-        return [duration(round(ns / one.steps) if per == "a step" else ns) for ns in times]
+    def each(field: str) -> Column:
+        total = attrgetter(field)
+        return lambda one: duration(round(total(one) / one.steps) if by_step else total(one))
 
-    shown, labels = result.times[:MOST_RANKS], result.device_labels
-    of_hta = [
-        [
-            labels.short(one.rank, one.device),
-            percent(one.hta.comm_comp_overlap),
-            *each(one, one.hta.communication_ns, one.hta.overlap_ns),
-        ]
-        for one in shown
-    ]
-    of_lens = [
-        [
-            labels.short(one.rank, one.device),
-            *each(
-                one,
-                one.tracelens.computation_ns,
-                one.tracelens.exposed_comm_ns,
-                one.tracelens.exposed_memcpy_ns,
-                one.tracelens.idle_ns,
-                one.tracelens.total_time_ns,
-                one.tracelens.total_comm_ns,
-            ),
-        ]
-        for one in shown
-    ]
+    of_hta: dict[str, Column] = {
+        "rank": rank_column(result.device_labels),
+        "comm_comp_overlap": "hta.comm_comp_overlap",
+        "communication": each("hta.communication_ns"),
+        "overlapped with computation": each("hta.overlap_ns"),
+    }
+    of_lens: dict[str, Column] = {
+        "rank": rank_column(result.device_labels),
+        "computation": each("tracelens.computation_ns"),
+        "exposed_comm": each("tracelens.exposed_comm_ns"),
+        "exposed_memcpy": each("tracelens.exposed_memcpy_ns"),
+        "idle": each("tracelens.idle_ns"),
+        "total": each("tracelens.total_time_ns"),
+        "of which total_comm": each("tracelens.total_comm_ns"),
+    }
     note = "Waits count as communication. HTA leaves out the last step and rounds to µs by default; these are exact."
+    title = f"As HTA has it, {per}: of all communication, overlapped with computation"
     return [
-        Table(
-            hta,
-            of_hta,
-            f"As HTA has it, {per}: of all communication, overlapped with computation",
-            frozenset(hta),
-            note,
-        ),
-        Table(lens, of_lens, f"As TraceLens has it, {per}", frozenset(lens)),
+        table(title, times, of_hta, note=note),
+        table(f"As TraceLens has it, {per}", times, of_lens),
     ]
+
+
+def _at_stake(result: OverlapResult) -> str:
+    """Missed overlap a step, and what most of the exposed communication is."""
+    one = result.stake
+    if one is None or not (one.missed_ns or one.exposed_wait_ns):
+        return ""
+    if one.steps:
+        average = " on average" if one.steps > 1 else ""
+        text = f"{duration(round(one.missed_ns / one.steps))} a step{average} ({count_of(one.steps, 'step')})"
+    else:
+        text = f"{duration(one.missed_ns)} in all"
+    return f"{text}{_dominates(result, one)}."
+
+
+def _dominates(result: OverlapResult, one: Stake) -> str:
+    """What most of a side's exposed time is; "" where neither side communicates."""
+    if not one.side:
+        return ""
+    name = result.names["ab".index(one.side)]
+    if one.exposed_transfer_ns is None or one.exposed_wait_ns is None:
+        return f"; how much of {name} is waiting for late ranks is not known"
+    if not one.dominates:
+        return ""
+    steps = max(one.steps, 1)
+    transfer, wait = round(one.exposed_transfer_ns / steps), round(one.exposed_wait_ns / steps)
+    waiting = f"{duration(wait)} waiting for {result.device_labels.late(result.waited_for)}"
+    if one.is_communication and not wait:
+        return f". Exposed {name}: {duration(transfer)}, all transfer"
+    if one.is_communication:
+        return f". Exposed {name}: {duration(transfer)} transfer, {waiting}: {_most(one)}"
+    return f". Besides, {name} has {waiting}: {_most(one)}" if one.dominates != TRANSFER else ""
+
+
+def _most(one: Stake) -> str:
+    return (
+        _EXPOSED_MOSTLY[one.dominates]
+        if one.is_communication
+        else _EXPOSED_MOSTLY[one.dominates].replace("transfer", "its own work")
+    )
 
 
 def _last_arrival(result: OverlapResult, one: LastArrival) -> Paragraph:
@@ -278,24 +301,27 @@ def _pair(gain: Gain) -> str:
 
 def _causes(result: OverlapResult, *, verbose: bool) -> list[Block]:
     """What each cause held and is worth on the rank that decides; verbose, on each rank, then the evidence."""
-    rank, named = _deciding_rank(result), result.device_labels
+    rank = _deciding_rank(result)
     shown: list[Block] = [_worth(result, rank), *_without_the_cause(result)]
     if not verbose:
         return shown
     present = [cause for cause in CAUSES if any(one.cause == cause for rank in result.ranks for one in rank.missed)]
-    headers = ("rank", "achievable", "missed", *present)
-    rows = []
-    for one in result.ranks[:MOST_RANKS]:
-        by_cause = {missed.cause: missed.ns for missed in one.missed}
-        cells = [duration(by_cause[cause]) if cause in by_cause else "–" for cause in present]
-        rows.append((named.short(one.rank, one.device), duration(one.achievable_ns), duration(one.missed_ns), *cells))
+
+    def blocked(cause: str) -> Column:
+        return lambda rank: next((duration(one.ns) for one in rank.missed if one.cause == cause), "–")
+
+    columns: dict[str, Column] = {
+        "rank": rank_column(result.device_labels),
+        "achievable": "achievable_ns",
+        "missed": "missed_ns",
+    }
+    columns |= {cause: blocked(cause) for cause in present}
+    title = "Missed overlap by cause: what each blocked (sums to missed)"
+    name = result.device_labels.name(rank.rank, rank.device)
     return [
         *shown,
-        Table(headers, rows, "Missed overlap by cause: what each blocked (sums to missed)", frozenset(headers)),
-        Bullets(
-            f"Why, on {named.name(rank.rank, rank.device)}, worst first; the longest gap of each cause",
-            [_why(one) for one in findings(rank)],
-        ),
+        table(title, result.ranks[:MOST_RANKS], columns),
+        Bullets(f"Why, on {name}, worst first; the longest gap of each cause", [_why(one) for one in findings(rank)]),
     ]
 
 
@@ -325,18 +351,18 @@ def _worth(result: OverlapResult, rank: RankOverlap) -> Block:
     found = findings(rank)
     told = any(one.cause.recoverable_ns is not None for one in found)
     others = any(one.cause.is_not_alone for one in found)
-    headers = ("cause", "blocked", *(("worth", "range", *(("then",) if others else ())) if told else ()))
-    rows = []
-    for one in found:
-        gain = _gain_without(one.cause) if told else ()
-        rows.append((one.cause.cause, duration(one.ns), *gain, *((_then(one.cause),) if others else ())))
+    columns: dict[str, Column] = {"cause": "cause.cause", "blocked": "ns"}
+    if told:
+        columns |= {"worth": lambda one: _gain_without(one.cause)[0], "range": lambda one: _gain_without(one.cause)[1]}
+    if told and others:
+        columns["then"] = lambda one: _then(one.cause)
     note = "Worth: more real overlap if the cause were gone everywhere, on all ranks; predicted by replay."
     note += " Then: the next bottleneck." if others else ""
     if not told:
         why = f": {result.worth_unknown}" if result.was_replayed else ""  # else the first lines say it
         note = f"What each is worth is not known{why}." if result.worth_unknown else ""
     name = result.device_labels.name(rank.rank, rank.device)
-    return Table(headers, rows, f"What stopped overlap on {name}", frozenset(headers[1:]), note)
+    return table(f"What stopped overlap on {name}", found, columns, words=["cause"], note=note)
 
 
 def _then(one: Missed) -> str:
@@ -374,23 +400,14 @@ def _instances(result: OverlapResult) -> Block:
     name = result.device_labels.name(rank.rank, rank.device)
     if not rank.instances:
         return Paragraph(f"{name} has no instance with both sides", "Instances")
-    headers = ("instance", "from", "A busy", "B busy", "overlap", "achievable", "missed")
-    rows = [
-        (
-            one.label,
-            instant(one.start_ns),
-            duration(one.a_busy_ns),
-            duration(one.b_busy_ns),
-            duration(one.real_overlap_ns),
-            duration(one.achievable_ns),
-            duration(one.missed_ns),
-        )
-        for one in rank.instances[:MOST_INSTANCES]
-    ]
-    return Table(
-        headers,
-        rows,
-        f"Instances on {name} ({result.paired_by})",
-        frozenset(headers[1:]),
-        unshown(len(rank.instances) - MOST_INSTANCES),
-    )
+    columns: dict[str, Column] = {
+        "instance": "label",
+        "from": lambda one: instant(one.start_ns),
+        "A busy": "a_busy_ns",
+        "B busy": "b_busy_ns",
+        "overlap": "real_overlap_ns",
+        "achievable": "achievable_ns",
+        "missed": "missed_ns",
+    }
+    title = f"Instances on {name} ({result.paired_by})"
+    return table(title, [*rank.instances], columns, words=["instance"], most=MOST_INSTANCES)

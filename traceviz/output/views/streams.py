@@ -9,8 +9,8 @@ from analyzers.streams import RankStreams, StreamsResult
 from analyzers.trace.kernels import function as kernel
 from traceviz.output.document import Block, Paragraph, Table, worded
 from traceviz.output.quantities import duration, percent, unshown
-from traceviz.output.views.caveats import caveats
-from traceviz.output.views.steps import steps
+from traceviz.output.tables import Column, table
+from traceviz.output.views.caveats import caveats, steps
 
 MOST_STREAMS = 24
 MOST_PAIRS = 12
@@ -31,86 +31,59 @@ def blocks(result: StreamsResult, costs: StreamContention | None = None) -> list
 
 def contention(costs: StreamContention) -> list[Block]:
     """The kernels that lose most beside other streams, and the pairs that hurt each other most."""
-    suffering = [one for one in costs.kernels if one.paid_ns is None or one.paid_ns > 0]
-    hurting = [one for one in costs.pairs if one.paid_ns > 0]
     if not costs.kernels:
         return [Paragraph("no kernel overlapped with another.", "Kernels overlapped with other streams")]
-    headers = ("kernel", "ops", "overlapped", "slower", "lost")
-    rows = [
-        (
-            kernel(one.name),
-            f"{one.ops:,}",
-            duration(one.beside_ns),
-            "never alone" if one.slowdown is None else f"{one.slowdown:.2f}x",
-            "–" if one.paid_ns is None else duration(one.paid_ns),
-        )
-        for one in suffering[:MOST_KERNELS]
-    ]
-    pairs = [
-        (kernel(one.name), kernel(one.beside), duration(one.beside_ns), f"{one.slowdown:.2f}x", duration(one.paid_ns))
-        for one in hurting[:MOST_KERNELS]
-    ]
+    suffering = [one for one in costs.kernels if one.paid_ns is None or one.paid_ns > 0]
+    hurting = [one for one in costs.pairs if one.paid_ns > 0]
+    kernels: dict[str, Column] = {
+        "kernel": lambda one: kernel(one.name),
+        "ops": "ops",
+        "overlapped": "beside_ns",
+        "slower": lambda one: "never alone" if one.slowdown is None else f"{one.slowdown:.2f}x",
+        "lost": "paid_ns",
+    }
+    pairs: dict[str, Column] = {
+        "kernel": lambda one: kernel(one.name),
+        "with": lambda one: kernel(one.beside),
+        "together": "beside_ns",
+        "slower": lambda one: f"{one.slowdown:.2f}x",
+        "lost": "paid_ns",
+    }
+    title = "Kernels that lose most when other streams run, of all ranks, against matching kernels alone"
     shown: list[Block] = [
-        Table(
-            headers,
-            rows,
-            "Kernels that lose most when other streams run, of all ranks, against matching kernels alone",
-            frozenset(headers[1:]),
-            unshown(len(suffering) - MOST_KERNELS, "more kernels"),
-        )
+        table(title, suffering, kernels, words=["kernel"], most=MOST_KERNELS, more="more kernels"),
+        table("And to which", hurting, pairs, words=["kernel", "with"], most=MOST_KERNELS, more="more pairs"),
     ]
-    headers = ("kernel", "with", "together", "slower", "lost")
-    if pairs:
-        shown.append(
-            Table(
-                headers,
-                pairs,
-                "And to which",
-                frozenset(headers[2:]),
-                unshown(len(hurting) - MOST_KERNELS, "more pairs"),
-            )
-        )
-    return shown
+    return shown if hurting else shown[:1]
 
 
 def _levels(result: StreamsResult) -> Table:
     most = max((len(rank.busy_streams_ns) for rank in result.ranks), default=1)
-    headers = ["rank", "device", "span", *(f"{k} busy" for k in range(most)), "two or more / span"]
-    rows = [
-        [
-            str(rank.rank),
-            str(rank.device),
-            duration(rank.span_ns),
-            *(duration(ns) for ns in rank.busy_streams_ns),
-            *("–" for _ in range(most - len(rank.busy_streams_ns))),
-            percent(rank.concurrent_ns / rank.span_ns if rank.span_ns else None),
-        ]
-        for rank in result.ranks
-    ]
-    return Table(
-        headers,
-        rows,
-        "Time with so many streams busy, per rank and device",
-        frozenset(headers),
-        "The span runs from a device's first GPU op to its last; devices are never summed.",
-    )
+
+    def busy(streams: int) -> Column:
+        return lambda rank: duration(rank.busy_streams_ns[streams]) if streams < len(rank.busy_streams_ns) else "–"
+
+    columns: dict[str, Column] = {"rank": "rank", "device": "device", "span": "span_ns"}
+    columns |= {f"{streams} busy": busy(streams) for streams in range(most)}
+    columns["two or more / span"] = lambda rank: percent(_share(rank.concurrent_ns, rank))
+    note = "The span runs from a device's first GPU op to its last; devices are never summed."
+    return table("Time with so many streams busy, per rank and device", result.ranks, columns, note=note)
+
+
+def _share(ns: int, rank: RankStreams) -> float | None:
+    return ns / rank.span_ns if rank.span_ns else None
 
 
 def _streams(rank: RankStreams) -> Table:
-    headers = ("stream", "ops", "busy", "busy / span", "alone")
+    columns: dict[str, Column] = {
+        "stream": "stream",
+        "ops": "ops",
+        "busy": "busy_ns",
+        "busy / span": lambda use: percent(_share(use.busy_ns, rank)),
+        "alone": "alone_ns",
+    }
     uses = sorted(rank.streams, key=lambda use: -use.busy_ns)
-    rows = [
-        (
-            str(use.stream),
-            f"{use.ops:,}",
-            duration(use.busy_ns),
-            percent(use.busy_ns / rank.span_ns if rank.span_ns else None),
-            duration(use.alone_ns),
-        )
-        for use in uses[:MOST_STREAMS]
-    ]
-    note = unshown(len(uses) - MOST_STREAMS)
-    return Table(headers, rows, f"Streams of rank {rank.rank}, device {rank.device}", frozenset(headers), note)
+    return table(f"Streams of rank {rank.rank}, device {rank.device}", uses, columns, most=MOST_STREAMS)
 
 
 def _pairs(rank: RankStreams) -> Table:
@@ -123,6 +96,5 @@ def _pairs(rank: RankStreams) -> Table:
         both, shorter = int(rank.overlap_ns[i, j]), int(min(busy[i], busy[j]))
         rows.append((str(rank.streams[i].stream), str(rank.streams[j].stream), duration(both), percent(both / shorter)))
     note = unshown(order.size - MOST_PAIRS, "more pairs")
-    return Table(
-        headers, rows, f"Streams that overlap on rank {rank.rank}, device {rank.device}", frozenset(headers), note
-    )
+    title = f"Streams that overlap on rank {rank.rank}, device {rank.device}"
+    return Table(headers, rows, title, frozenset(headers), note)

@@ -14,6 +14,7 @@ from analyzers.syncs.rests import in_sentences
 from analyzers.trace.kernels import function
 from traceviz.output.document import Block, Bullets, Headline, Table, worded
 from traceviz.output.quantities import count_of, duration, instant, size, unshown
+from traceviz.output.tables import Column, table, without_columns
 from traceviz.output.views.caveats import caveats
 
 MOST = 20
@@ -44,6 +45,11 @@ def blocks(result: OrderReport, *, verbose: bool = False) -> list[Block]:
     return worded(shown, result.runtime) + caveats(result.warnings, verbose=verbose, rest="--verbose has all")
 
 
+def brief(result: OrderReport) -> list[Block]:
+    """The headline alone."""
+    return [_headline(result)]
+
+
 def _headline(result: OrderReport) -> Headline:
     table = result.syncs.table
     if result.exit_code:
@@ -66,43 +72,49 @@ def _headline(result: OrderReport) -> Headline:
 
 
 def _groups(result: OrderReport) -> Table:
-    headers = ["count", "ranks", "blocked", "longest", "GPU idle", "idle after", "kind", "call", "from", "in",
-               "waited for", "delayed"]  # fmt: skip
-    groups = sync_groups(result.syncs)
+    known = not result.idle_unknown
+    columns: dict[str, Column] = {
+        "count": "count",
+        "ranks": lambda one: ranks_in_words(one.ranks).split(" ", 1)[1],
+        "blocked": "duration_ns",
+        "longest": "longest_ns",
+        "GPU idle": lambda one: _idle(one, known=known),
+        "idle after": lambda one: duration(one.after_ns) if known else "–",
+        "kind": lambda one: one.kind,
+        "call": _call,
+        "from": lambda one: _short_origin(_origin(one.origin, one)) + _frame(one),
+        "in": "range",
+        "waited for": lambda one: _cut(one.waited) or "–",
+        "delayed": "delayed",
+    }
     note = (
         "Sums over all of a row but for longest. GPU idle: from the device's drain to the call's return, its cost. "
-        f"Idle after: from there to the next launch, the host's own time.\n{unshown(len(groups) - MOST)}"
+        "Idle after: from there to the next launch, the host's own time."
     )
-    rows = [_group(one, idle_known=not result.idle_unknown) for one in groups[:MOST]]
-    shown = [k for k in range(len(headers)) if k < 8 or any(row[k] != "–" for row in rows)]
-    cells = [[row[k] for k in shown] for row in rows]
-    title = "Host syncs, costliest first"
-    return Table([headers[k] for k in shown], cells, title, frozenset(headers[:6]), note)
+    groups = sync_groups(result.syncs)
+    words = [*columns][6:]
+    found = table("Host syncs, costliest first", groups, columns, words=words, most=MOST, note=note)
+    empty = [k for k in (8, 9, 10, 11) if all(row[k] == "–" for row in found.rows)]
+    return without_columns(found, empty)
 
 
-def _group(one: SyncGroup, *, idle_known: bool) -> tuple[str, ...]:
-    copy = f" ({one.copy}, {size(one.bytes)})" if one.copy and one.bytes >= 0 else ""
-    origin = one.origin or ("–" if not one.hidden else "implicit")
-    return (
-        f"{one.count:,}",
-        ranks_in_words(one.ranks).split(" ", 1)[1],
-        duration(one.duration_ns),
-        duration(one.longest_ns),
-        *_idle(one, known=idle_known),
-        one.kind,
-        one.api + copy,
-        _short_origin(origin) + (f" ({one.frame})" if one.frame else ""),
-        one.range or "–",
-        _cut(one.waited) or "–",
-        one.delayed or "–",
-    )
-
-
-def _idle(one: SyncGroup | SyncPoint, *, known: bool) -> tuple[str, str]:
-    """How long the GPU was idle up to the call's return, and then until the next launch."""
+def _idle(one: SyncGroup | SyncPoint, *, known: bool) -> str:
+    """How long the GPU was idle up to the call's return."""
     if not known:
-        return "–", "–"
-    return "can't tell" if one.unrecorded_ns else duration(one.gpu_idle_ns), duration(one.after_ns)
+        return "–"
+    return "can't tell" if one.unrecorded_ns else duration(one.gpu_idle_ns)
+
+
+def _call(one: SyncGroup | SyncPoint) -> str:
+    return one.api + (f" ({one.copy}, {size(one.bytes)})" if one.copy and one.bytes >= 0 else "")
+
+
+def _origin(name: str, one: SyncGroup | SyncPoint) -> str:
+    return name or ("implicit" if one.hidden else "–")
+
+
+def _frame(one: SyncGroup | SyncPoint) -> str:
+    return f" ({one.frame})" if one.frame else ""
 
 
 def _short_origin(origin: str) -> str:
@@ -121,55 +133,45 @@ def _cut(name: str) -> str:
 
 
 def _syncs(result: OrderReport) -> Table:
-    headers = ("rank", "at", "blocked", "GPU idle", "idle after", "kind", "call", "from", "in", "waited for", "delayed")
     word, known = stream_word(result.runtime), not result.idle_unknown
-    rows = [_sync(point, word, idle_known=known) for point in islice(result.syncs, MOST_VERBOSE)]
+    columns: dict[str, Column] = {
+        "rank": "rank",
+        "at": lambda one: instant(one.start_ns),
+        "blocked": "duration_ns",
+        "GPU idle": lambda one: _idle(one, known=known),
+        "idle after": lambda one: duration(one.after_ns) if known else "–",
+        "kind": lambda one: one.kind,
+        "call": _call,
+        "from": lambda one: _origin(one.chain or one.pattern, one) + _frame(one),
+        "in": "range",
+        "waited for": lambda one: _cut(_waited_for(one, word)),
+        "delayed": "delayed",
+    }
     note = unshown(len(result.syncs) - MOST_VERBOSE)
-    return Table(headers, rows, "One by one", frozenset(headers[:5]), note)
+    return table("One by one", [*islice(result.syncs, MOST_VERBOSE)], columns, words=[*columns][5:], note=note)
 
 
-def _sync(point: SyncPoint, stream: str, *, idle_known: bool) -> tuple[str, ...]:
-    origin = point.chain or point.pattern or ("–" if not point.hidden else "implicit")
-    waited = function(point.waited_name) or (f"{stream} {point.waited_stream}" if point.waited_stream >= 0 else "–")
-    copy = f" ({point.copy}, {size(point.bytes)})" if point.copy and point.bytes >= 0 else ""
-    return (
-        str(point.rank),
-        instant(point.start_ns),
-        duration(point.duration_ns),
-        *_idle(point, known=idle_known),
-        point.kind,
-        point.api + copy,
-        origin + (f" ({point.frame})" if point.frame else ""),
-        point.range or "–",
-        _cut(waited),
-        point.delayed or "–",
-    )
+def _waited_for(point: SyncPoint, stream: str) -> str:
+    if point.waited_name:
+        return function(point.waited_name)
+    return f"{stream} {point.waited_stream}" if point.waited_stream >= 0 else "–"
 
 
 def _copies(result: OrderReport) -> Table:
-    headers = ("rank", "stream", "size", "in", "launched", "done on the GPU", "nobody waits until", "then")
-    rows = [
-        (
-            str(one.rank),
-            str(one.stream),
-            size(one.bytes),
-            one.range or "–",
-            instant(one.launched_ns),
-            instant(one.end_ns),
-            instant(one.until_ns),
-            one.reason,
-        )
-        for one in result.copies.copies()[:MOST]
-    ]
+    columns: dict[str, Column] = {
+        "rank": "rank",
+        "stream": "stream",
+        "size": "bytes",
+        "in": "range",
+        "launched": lambda one: instant(one.launched_ns),
+        "done on the GPU": lambda one: instant(one.end_ns),
+        "nobody waits until": lambda one: instant(one.until_ns),
+        "then": lambda one: one.reason,
+    }
+    title = "Copies to pinned memory that nothing waits for before the next like them"
     note = "Whether they share memory can't be known: a trace holds no addresses. Where they do, a read before the "
-    note += f"copy is done, or behind the next one, finds other data.\n{unshown(len(result.copies) - MOST)}"
-    return Table(
-        headers,
-        rows,
-        "Copies to pinned memory that nothing waits for before the next like them",
-        frozenset(headers) - {"in", "then"},
-        note,
-    )
+    note += "copy is done, or behind the next one, finds other data."
+    return table(title, result.copies.copies(), columns, words=["in", "then"], most=MOST, note=note)
 
 
 def _races(missing: list[Crossing]) -> list[str]:
@@ -185,36 +187,31 @@ def _races(missing: list[Crossing]) -> list[str]:
 
 
 def _plan(result: OrderReport) -> Table:
-    headers = ("rank", "loop", "turn", "chunk", "stream", "main", "waits for main", "main joins", "main joins its comm")
     chunks = result.plan.chunks()
-    rows = [_chunk(one) for one in chunks[:MOST]]
-    note = f"Direct: by an event between the two streams; indirect: through others.\n{unshown(len(chunks) - MOST)}"
-    title = f"Stream plan: {_how_it_holds(result, chunks)}"
-    return Table(headers, rows, title, frozenset({"rank", "turn", "stream", "main"}), note)
+    columns: dict[str, Column] = {
+        "rank": "rank",
+        "loop": lambda one: one.loop,
+        "turn": "turn",
+        "chunk": lambda one: one.chunk,
+        "stream": "stream",
+        "main": lambda one: str(one.main) if one.main >= 0 else "–",
+        "waits for main": lambda one: _seen(one, one.waits_main),
+        "main joins": lambda one: _seen(one, one.joined),
+        "main joins its comm": lambda one: _seen(one, one.communication_joined),
+    }
+    title, note = f"Stream plan: {_how_it_holds(result, chunks)}", "Direct: by an event between the two streams; "
+    words = [header for header in columns if header not in ("rank", "turn", "stream", "main")]
+    return table(title, chunks, columns, words=words, most=MOST, note=f"{note}indirect: through others.")
 
 
 def _how_it_holds(result: OrderReport, chunks: list[Chunk]) -> str:
     """Whether every worker waits and is joined; that one doesn't is no race where nothing it needs was in flight."""
     if result.plan.holds:
         return "every worker waits for main and is joined"
-    if not any(one.exact for one in chunks if "no" in _checks(one)):
+    if not any(one.exact for one in chunks if "no" in (one.waits_main, one.joined, one.communication_joined)):
         return "not every wait can be seen in this capture"
     return "a wait is missing" if result.crossings.missing else "not every worker waits or is joined; no race is seen"
 
 
-def _chunk(one: Chunk) -> tuple[str, ...]:
-    main = str(one.main) if one.main >= 0 else "–"
-    seen = [check if one.exact or check != "no" else "not seen" for check in _checks(one)]
-    return (
-        str(one.rank),
-        one.loop,
-        str(one.turn),
-        one.chunk,
-        str(one.stream),
-        main,
-        *(check or "–" for check in seen),
-    )
-
-
-def _checks(one: Chunk) -> tuple[str, str, str]:
-    return one.waits_main, one.joined, one.communication_joined
+def _seen(chunk: Chunk, check: str) -> str:
+    return (check if chunk.exact or check != "no" else "not seen") or "–"

@@ -1,0 +1,120 @@
+"""Records of results as JSON: a key for each field, except of those that `KEYS` names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from math import isfinite
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Json = dict[str, Any]
+
+# A record's keys by its class, where they are not its fields: `key` or `key=attribute`, `*` for all fields, and
+# `-field` for one that they lack. `tests/traceviz/test_records.py` holds these names against the classes.
+KEYS = {
+    "Bound": "kind *",
+    "Capture": "path format producer schema_version=schema host start_utc_ns first_ns last_ns world_size metadata"
+    " unused",
+    "Change": "* delta_ns ratio",
+    "Clock": "rank device offset_ns residual_ns drift collectives",
+    "Clocks": "method hosts_agree_ns offsets=clocks",
+    "Contended": "sentence unknown likely",
+    "Contention": "rank device a b real_overlap_ns net_overlap_ns low_ns high_ns of_ideal=ideal",
+    "Crossing": "* -process -op -behind message",
+    "DeviceTime": "rank device span_ns a_only_ns b_only_ns both_ns other_ns idle_ns steps hta tracelens",
+    "Entry": "path kind bytes=size used",
+    "Fix": "change class=safety now_step_ns step_ns step_low_ns step_high_ns assumes where advice tells",
+    "Gain": "* effective_gain speedup speedup_bound",
+    "HtaOverlap": "* comm_comp_overlap",
+    "Job": "rule rank device real_overlap_ns achievable_ns real_overlap_ratio step steps window apparent"
+    " real_overlap_ratio_low=ratio_low real_overlap_ratio_high=ratio_high",
+    "LastArrival": "rank device real_overlap_ns achievable_ns real_overlap_ratio"
+    " real_overlap_ratio_low=ratio_low real_overlap_ratio_high=ratio_high",
+    "LostWork": "ops most_ns",
+    "OwnWork": "* change words",
+    "PairGain": "* effective_gain speedup speedup_bound lost_ns",
+    "PairTrend": "a b gpus rule apparent call verdict_before other_rules others_apparent"
+    " real_overlap_ratio=overlap step_ns=step runs",
+    "Prediction": "change together=changes class=safety now_ns step_ns step_low_ns step_high_ns gain_ns tells suggested"
+    " likely where ranks next_cause next_share assumptions",
+    "ProfilerWeight": "weight from=source captured_step_ns real_step_ns",
+    "RankBound": "kind *",
+    "RuleResult": "name outcome sentence asked=rule.asked needs=rule.needs counted=rule.counted kind=rule.key"
+    " checked failed cut_off reason remedy findings",
+    "Segment": "* blocks",
+    "Side": "busy_ns wait_ns ops streams",
+    "Stake": "* dominates",
+    "StepSync": "* words",
+    "StreamContention": "kernels pairs",
+    "Suggested": "* selector",
+}
+# Keys at which -1 stands for what the capture does not say.
+UNKNOWN_AT = frozenset(
+    ("bytes", "pid", "waited_stream", "waited_event", "barrier_ns", "barrier_wait_ns", "communication")
+)
+
+
+def to_json(value: Any) -> Any:
+    """A value of a result as JSON has it: records as objects, tables as lists of objects, what no number is as null."""
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, msgspec.Struct):
+        return picked(value, KEYS.get(type(value).__name__, "*"))
+    if isinstance(value, Mapping):
+        return {key: to_json(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(inner) for inner in value]
+    if hasattr(value, "columns"):
+        return rows(value)
+    if hasattr(value, "tolist"):  # a vector or matrix of numpy's
+        return value.tolist()
+    if hasattr(value, "__iter__"):
+        return [to_json(inner) for inner in value]
+    return str(value)  # a path
+
+
+def picked(record: Any, keys: str) -> Json:
+    """Some of a record's fields and properties, by keys as `KEYS` has them; or some keys of an object of JSON."""
+    if isinstance(record, dict):
+        return {key: record[key] for key in keys.split()}
+    found: Json = {}
+    kind: Any = type(record)
+    for key, attribute in _attributes(kind, keys):
+        value = to_json(attribute(record))
+        found[key] = None if key in UNKNOWN_AT and value == -1 else value
+    return found
+
+
+@cache
+def _attributes(record: Any, keys: str) -> tuple[tuple[str, Any], ...]:
+    """Each key with what reads its value."""
+    words = keys.split()
+    left_out = {word[1:] for word in words if word[0] == "-"}
+    named: dict[str, str] = {}
+    for word in words:
+        if word == "*":
+            named |= {field: field for field in record.__struct_fields__ if field not in left_out}
+        elif word[0] != "-":
+            key, _, attribute = word.partition("=")
+            named[key] = attribute or key
+    return tuple((key, attrgetter(attribute)) for key, attribute in named.items())
+
+
+def rows(table: pd.DataFrame, *without: str) -> list[Json]:
+    """A table's rows, without some of its columns."""
+    names = [str(name) for name in table.columns if name not in without]
+    columns = [
+        [None if value == -1 else value for value in table[name].tolist()]
+        if name in UNKNOWN_AT
+        else table[name].tolist()
+        for name in names
+    ]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
