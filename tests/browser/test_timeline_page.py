@@ -26,7 +26,7 @@ from tests.support.timeline_traces import (
     two_instances,
 )
 from traceviz.timelines.draw import figure
-from traceviz.timelines.images import image
+from traceviz.timelines.files import image
 from traceviz.timelines.marks import ROLE
 from traceviz.timelines.page import page
 from traceviz.timelines.picture import Picture

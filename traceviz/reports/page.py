@@ -11,7 +11,8 @@ from traceviz.reports import fixes
 from traceviz.reports.cost import panel
 from traceviz.reports.report import Report
 from traceviz.reports.summary import capture
-from traceviz.timelines.page import document, timeline
+from traceviz.timelines.document import document
+from traceviz.timelines.page import timeline
 
 
 def html(report: Report) -> str:

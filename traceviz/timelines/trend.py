@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from analyzers.common.errors import TracevizError
 from traceviz.history.trends import VERDICTS, PairTrend
 from traceviz.output.document import plain
+from traceviz.timelines.document import document, plotly
 from traceviz.timelines.files import write_bytes
-from traceviz.timelines.page import document
 from traceviz.timelines.palette import FONT
-from traceviz.timelines.program import plotly
 from traceviz.timelines.texts import side_name
 
 if TYPE_CHECKING:

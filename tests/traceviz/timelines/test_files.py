@@ -10,7 +10,7 @@ import traceviz as tv
 from analyzers.common.errors import TracevizError
 from tests.support.command_lines import invoked
 from tests.support.timeline_traces import HOSTILE_PAIR, drawn, hostile, two_instances
-from traceviz.timelines import files, images
+from traceviz.timelines import files
 from traceviz.timelines.draw import figure
 from traceviz.timelines.marks import ROLE
 from traceviz.timelines.page import data, in_script, page
@@ -52,7 +52,7 @@ def test_without_kaleido_a_picture_is_an_error_that_says_what_to_do(
 def test_a_browser_that_is_none_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRACEVIZ_CHROMIUM", "/bin/true")
     with pytest.raises(TracevizError, match=r"kaleido could not draw the \.png: .* Install Chrome or Chromium"):
-        images.image(figure(drawn(two_instances(), "nvtx:A", "nvtx:B")[1]), "png")
+        files.image(figure(drawn(two_instances(), "nvtx:A", "nvtx:B")[1]), "png")
 
 
 def test_a_folder_that_is_not_there_is_an_error_with_its_path(tmp_path: Path) -> None:

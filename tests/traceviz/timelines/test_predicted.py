@@ -14,7 +14,7 @@ from tests.analyzers.replay.test_answer import PAIR, STEP, US, program
 from tests.traceviz.conftest import Run
 from traceviz.timelines.marks import ROLE
 from traceviz.timelines.picture import Picture, picture
-from traceviz.timelines.predicted import PREDICTED, with_predicted
+from traceviz.timelines.stack import PREDICTED, with_predicted
 
 DATA = Path(__file__).parents[2] / "data"
 ITEM = [DATA / "torch" / f"item_before.rank{rank}.json.gz" for rank in (0, 1, 2, 3)]

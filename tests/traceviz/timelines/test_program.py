@@ -7,7 +7,7 @@ import re
 import pytest
 from plotly.offline import get_plotlyjs
 
-from traceviz.timelines.program import CALL, compiled_once, of_bars_alone
+from traceviz.timelines.document import CALL, compiled_once, of_bars_alone
 
 
 def test_plotly_has_brackets_around_the_function_that_holds_it_and_is_the_same_else() -> None:
