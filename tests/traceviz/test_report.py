@@ -26,11 +26,12 @@ from tests.support.nightly import mostly_nightly
 from tests.support.timeline_traces import HOSTILE_PAIR, US, hostile, loaded, two_instances
 from traceviz.output.document import markdown, quoted
 from traceviz.reports import files as reports
-from traceviz.reports import fixes
+from traceviz.reports import report as reporting
 from traceviz.reports.gantt import gantt
 from traceviz.reports.page import html
+from traceviz.reports.panels import step_times
 from traceviz.reports.report import Report, make
-from traceviz.reports.summary import summary
+from traceviz.reports.summary import best_fixes_in_short, summary
 
 FILES = ["tests/data/torch/dpmp_overlap.rank0.json.gz", "tests/data/torch/dpmp_overlap.rank1.json.gz"]
 DP_MP = ("nvtx:DP Embedding", "nvtx:MP Embedding")
@@ -470,12 +471,12 @@ def test_the_best_fixes_stand_on_one_axis_with_the_captured_step() -> None:
 
     slower, unsure = made("on-time all", 1200, 1150, 1250), made("scale comm 2", 900, 100, 2000)
     result = WhatIf("comm", "compute", None, (made("drop-sync <x>", 800, 750, 850), unsure, slower))
-    html = fixes.panel(result)
+    html = step_times(result)
     assert re.findall(r"width:([\d.]+)%", html) == ["100.00", "80.00", "10.00"]
     assert "left:75.00%" in html
     assert "drop-sync &lt;x&gt;" in html
-    assert fixes.panel(WhatIf("comm", "compute", None, (slower,))) == ""
-    words = markdown(fixes.short_blocks(result))
+    assert step_times(WhatIf("comm", "compute", None, (slower,))) == ""
+    words = markdown(best_fixes_in_short(result))
     assert "predicted by replay, not measured" in words
     assert "Assumed: it is so." in words
     assert "on-time all" not in words
@@ -494,13 +495,13 @@ def test_the_first_fix_of_the_summary_is_the_one_named_with_the_verdict() -> Non
     result = WhatIf("comm", "compute", None, (both, asked, safe))
     assert result.fix is not None
     assert result.fix.change == "pin x"
-    words = markdown(fixes.short_blocks(result))
+    words = markdown(best_fixes_in_short(result))
     assert "not measured. pin x: step 1.00 → 0.70 µs" in words
     assert words.index("| pin x |") < words.index("| drop-sync x |") < words.index("| pin x + drop-sync x |")
 
 
 def test_a_large_run_is_left_to_the_command(monkeypatch: pytest.MonkeyPatch, report: Report) -> None:
     assert report.what_if.changes
-    monkeypatch.setattr(fixes, "MOST_OPS", 1)
+    monkeypatch.setattr(reporting, "MOST_OPS", 1)
     made = make(load(FILES[:1]), *DP_MP)
     assert (made.what_if.changes, "traceviz what-if" in made.what_if.reason) == ((), True)
