@@ -132,12 +132,14 @@ def data(picture: Picture) -> dict[str, Any]:
     for name in ZOOMED:  # the script sets the ticks
         written["layout"]["xaxis"].pop(name, None)
     metas = [one["meta"] for one in written["data"]]
+    # By number, which is not their order where runs stand below each other.
+    rows = sorted(((row, band) for band in picture.bands for row in band.rows), key=lambda one: one[0].number)
     band_of = {row.number: number for number, band in enumerate(picture.bands) for row in band.rows}
     return {
         "marks": _columns(picture.marks),
         "texts": _texts(picture),
-        "rows": [row.label for band in picture.bands for row in band.rows],
-        "ranks": [f"rank {band.rank}" for band in picture.bands for _ in band.rows],
+        "rows": [row.label for row, _ in rows],
+        "ranks": [f"rank {band.rank}" for _, band in rows],
         "roles": [_role(number, written["data"], apparent=picture.apparent) for number in range(len(ROLES))],
         "views": [
             [_view(one), _view(on_gpu_only(one))]
