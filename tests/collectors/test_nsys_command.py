@@ -259,7 +259,7 @@ def test_nsys_runs_around_the_command_or_around_its_ranks(
     assert ("/opt/nsys" in plan.command) == wrapped_outside
     settings = json.loads(plan.environment["TRACEVIZ_HOOK"])
     assert (settings["wrap"] is None) == wrapped_outside
-    assert settings["ranks"] == ranks
+    assert (settings["ranks"], settings["shared"]) == (ranks, mode == "one-report")
 
 
 @pytest.mark.parametrize(("folder", "output"), [("/out", "/out/rank3"), ("/50%p", "/50%%p/rank3")])

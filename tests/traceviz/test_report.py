@@ -36,6 +36,11 @@ from traceviz.reports.summary import best_fixes_in_short, summary
 FILES = ["tests/data/torch/dpmp_overlap.rank0.json.gz", "tests/data/torch/dpmp_overlap.rank1.json.gz"]
 DP_MP = ("nvtx:DP Embedding", "nvtx:MP Embedding")
 GITHUBS_LIMIT = 65_536
+# What a summary is rendered to; all else would be of a name's making.
+TAGS = {
+    "h2", "h3", "details", "summary", "p", "pre", "code", "table", "thead", "tbody", "tr", "th", "td", "strong", "em",
+    "ul", "li",
+}  # fmt: skip
 TASK = re.compile(r"  [A-Za-z.][A-Za-z0-9µ _.+*/()=-]* :((active|done|crit|crit, done), )?\d+, \d+")
 
 
@@ -75,42 +80,18 @@ def test_githubs_renderer_makes_tables_lists_and_charts_of_the_summary(report: R
     assert page.count("<details>") == page.count("</details>") == 1
     assert page.count("<li>") == sum(line.startswith("- ") for line in text.splitlines())
     assert '<pre><code class="language-mermaid">' in page or 'lang="mermaid"' in page
-    assert re.search(r"<h3>❌ PARTIAL: .*: 21\.9 %, threshold 60 %", page)
     assert "<a " not in page
 
 
 def test_hostile_names_stay_text_in_githubs_renderer() -> None:
     page = by_github(summary(make(loaded(hostile()), *HOSTILE_PAIR), with_image=False))
-    own = {
-        "h2",
-        "h3",
-        "details",
-        "summary",
-        "p",
-        "pre",
-        "code",
-        "table",
-        "thead",
-        "tbody",
-        "tr",
-        "th",
-        "td",
-        "strong",
-        "em",
-        "ul",
-        "li",
-    }
-    assert set(re.findall(r"<([a-zA-Z0-9]+)", page)) <= own
+    assert set(re.findall(r"<([a-zA-Z0-9]+)", page)) <= TAGS
     assert "&lt;script&gt;window.hacked=1&lt;/script&gt;" in page
-
-
-def test_the_summary_names_numerator_and_denominator_of_its_verdict(report: Report) -> None:
-    page = rendered(summary(report, with_image=True))
-    assert re.search(r"<h3>❌ PARTIAL: .* for 75 of 342 µs achievable a step: 21\.9 %, .*: rank 1; ", page)
 
 
 def test_the_summary_holds_what_a_reviewer_needs(report: Report) -> None:
     page = rendered(summary(report, with_image=True))
+    assert re.search(r"<h3>❌ PARTIAL: .* for 75 of 342 µs achievable a step: 21\.9 %, .*: rank 1; ", page)
     for words in ("Per rank", "Missed overlap by cause", "Why, on rank 1", "Captured", "Clocks", "NVIDIA H200"):
         assert words in page
     assert '<code class="language-mermaid">' in page
@@ -131,25 +112,14 @@ def test_the_same_figures_stand_in_every_file(report: Report, tmp_path: Path) ->
     reports.write(report, tmp_path / "out")
     data = json.loads((tmp_path / "out" / "results.json").read_text())
     assert data["schema"] == "traceviz.report/1"
-    assert {one["schema"] for one in data.values() if isinstance(one, dict) and "schema" in one} == {
-        "traceviz.overlap/3",
-        "traceviz.collectives/1",
-        "traceviz.syncs/2",
-        "traceviz.streams/1",
-        "traceviz.info/2",
-        "traceviz.what-if/1",
+    schemas = {
+        one["schema"].removeprefix("traceviz.") for one in data.values() if isinstance(one, dict) and "schema" in one
     }
+    assert schemas == {"overlap/3", "collectives/1", "syncs/2", "streams/1", "info/2", "what-if/1"}
     assert [one["overlap_ns"] for one in data["overlap"]["ranks"]] == [one.overlap_ns for one in report.overlap.ranks]
     page = (tmp_path / "out" / "report.html").read_text()
-    for section in (
-        "Verdict",
-        "Timeline",
-        "What fixes are worth",
-        "Collectives",
-        "Sync points and ordering",
-        "Streams",
-    ):
-        assert f"<h2>{section}</h2>" in page
+    sections = ["Verdict", "Timeline", "What fixes are worth", "Collectives", "Sync points and ordering", "Streams"]
+    assert [one for one in re.findall("<h2>(.*)</h2>", page) if one in sections] == sections
     assert "163 µs" in page
     assert "| 0.163\u00a0ms |" in (tmp_path / "out" / "summary.md").read_text(), "no line breaks before a unit"
 
@@ -341,29 +311,10 @@ def test_hostile_names_stay_text_in_markdown_and_html() -> None:
     made = make(loaded(hostile()), *HOSTILE_PAIR)
     page = rendered(summary(made, with_image=False))
     assert "hacked" in page
-    own = {
-        "h2",
-        "h3",
-        "details",
-        "summary",
-        "p",
-        "pre",
-        "code",
-        "table",
-        "thead",
-        "tbody",
-        "tr",
-        "th",
-        "td",
-        "strong",
-        "em",
-        "ul",
-        "li",
-    }
-    assert set(re.findall(r"<([a-zA-Z0-9]+)", page)) <= own
+    assert set(re.findall(r"<([a-zA-Z0-9]+)", page)) <= TAGS
     whole = html(made)
     body = whole[whole.index("<body>") :]
-    assert set(re.findall(r"<([a-zA-Z0-9]+)", body.partition("<script>")[0])) <= own | {
+    assert set(re.findall(r"<([a-zA-Z0-9]+)", body.partition("<script>")[0])) <= TAGS | {
         "body", "section", "h3", "div", "nav", "a", "b", "kbd", "button", "input", "span", "canvas", "script"
     }  # fmt: skip
     assert body.count("<script") == 2  # the timeline's data and its program
