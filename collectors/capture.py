@@ -50,7 +50,7 @@ class Capture:
         return captured  # type: ignore[return-value]
 
     def __enter__(self) -> Capture:
-        torch = _torch_with_gpu()
+        torch, _ = torch_with_gpu()
         if torch is not None:
             self._started = manifests.now()
             self._start(torch)
@@ -162,13 +162,14 @@ def _under_nsys() -> bool:
     return "NSYS_PROFILING_SESSION_ID" in os.environ
 
 
-def _torch_with_gpu() -> Any:
+def torch_with_gpu() -> tuple[Any, str]:
+    """torch, where it is and finds a GPU; else None and why not."""
     try:
         torch = importlib.import_module("torch")
     except ImportError:
-        return None
+        return None, "torch is not installed"
     cuda = getattr(torch, "cuda", None)  # none where a mere folder named torch lies in the way
-    return torch if cuda is not None and cuda.is_available() else None
+    return (torch, "") if cuda is not None and cuda.is_available() else (None, "no GPU is here")
 
 
 def _new_profile(torch: Any, shapes: bool, stacks: bool) -> Any:

@@ -80,6 +80,11 @@ class Manifest:
     notes: list[str] = field(default_factory=list)
 
 
+def begun(tool: str, mode: str, command: Sequence[str]) -> Manifest:
+    """The manifest of a run that begins now, with its command without secrets."""
+    return Manifest(tool, mode, safe_command(command), start_utc=now())
+
+
 def write(folder: Path, manifest: Manifest) -> Path:
     """Write the manifest, joined with one that another rank's collector of the same run wrote before.
 
@@ -162,7 +167,7 @@ def host() -> dict[str, Any]:
 def gpus() -> list[dict[str, str]]:
     """The GPUs that nvidia-smi lists; none where it is not there."""
     fields = "index,name,driver_version,memory.total,pci.bus_id"
-    output = _output_of(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"])
+    output = output_of(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"])
     names = ("index", "name", "driver", "memory", "bus")
     rows = [[cell.strip() for cell in line.split(",")] for line in output.splitlines()]
     return [dict(zip(names, row, strict=True)) for row in rows if len(row) == len(names)]
@@ -170,21 +175,22 @@ def gpus() -> list[dict[str, str]]:
 
 def topology() -> str:
     """How the GPUs are linked, as `nvidia-smi topo -m` draws it; "" where it doesn't."""
-    output = re.sub(r"\x1b\[[0-9;]*m", "", _output_of(["nvidia-smi", "topo", "-m"]))
+    output = re.sub(r"\x1b\[[0-9;]*m", "", output_of(["nvidia-smi", "topo", "-m"]))
     return output.partition("Legend:")[0].rstrip()
 
 
 def git(folder: Path) -> dict[str, Any] | None:
     """Commit of the checkout that the command runs in, and whether it has changes; None outside one."""
-    commit = _output_of(["git", "-C", str(folder), "rev-parse", "HEAD"]).strip()
+    commit = output_of(["git", "-C", str(folder), "rev-parse", "HEAD"]).strip()
     if not commit:
         return None
-    return {"commit": commit, "dirty": bool(_output_of(["git", "-C", str(folder), "status", "--porcelain"]).strip())}
+    return {"commit": commit, "dirty": bool(output_of(["git", "-C", str(folder), "status", "--porcelain"]).strip())}
 
 
-def _output_of(command: list[str]) -> str:
+def output_of(command: list[str], seconds: float = SECONDS) -> str:
+    """What a command prints; "" where it fails, or takes longer."""
     try:
-        ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False)
+        ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return ran.stdout.decode(errors="replace") if ran.returncode == 0 else ""

@@ -59,6 +59,16 @@ class Collected:
 
 
 @dataclass(frozen=True)
+class Options:
+    """What every collector is told: where captures go, which steps are captured (None: all), and when to stop, s."""
+
+    folder: Path
+    steps: Steps | None = None
+    overwrite: bool = False
+    timeout: float | None = None
+
+
+@dataclass(frozen=True)
 class Begun:
     """A run that has begun: its folder, its manifest, and what starts its ranks.
 
@@ -80,8 +90,53 @@ class Begun:
         found = {int(one[1]): one[0] for one in named if one}
         return {rank: found[rank] for rank in sorted(found) if self.alone in (None, rank)}
 
+    def hooked(self, steps: Steps | None, **more: Any) -> dict[str, str]:
+        """An environment in which every Python of the command loads the hook first, with what it has to know.
 
-def begin(tool: str, command: Sequence[str], folder: Path, *, overwrite: bool) -> Begun:
+        All steps are captured where none are given.
+        """
+        tool = self.manifest.tool
+        settings = {
+            "tool": tool,
+            "folder": str(self.folder),
+            "wrap": None,
+            "ranks": None,
+            "rank_variables": self.launcher.variables if self.launcher else ("RANK",),
+            "first": steps.first if steps else None,
+            "last": steps.last if steps else None,
+            "step_range": steps.step_range if steps else None,
+            "shared": False,
+            "gpu_metrics": None,
+            "recorded": [name for name in manifests.SETTINGS if name != "XLA_FLAGS" or tool == "jax"],
+        }
+        return hooked(os.environ, settings | more)
+
+    def finish(
+        self, outcome: Outcome, ranks: Sequence[Mapping[str, Any]], steps: Steps | None, **versions: str
+    ) -> Collected:
+        """Write down what came of the run, and remove what its ranks left for us."""
+        manifest = self.manifest
+        manifest.window = {"steps": [steps.first, steps.last], "step_range": steps.step_range} if steps else {}
+        manifest.exit_code = outcome.exit_code
+        manifest.notes += slowed(ranks)
+        describe(manifest, ranks, os.environ, **versions)
+        self.keep()
+        if manifest.mode != "own-rank":  # else others of the run may still be at it
+            for path in _leftovers(self.folder):
+                _remove(path)
+        return Collected(outcome, self.folder, tuple(manifest.captures), tuple(manifest.notes))
+
+    def keep(self) -> None:
+        """Write the manifest of what was captured; where that can't be, the captures stand without."""
+        if not self.manifest.captures:
+            return
+        try:
+            manifests.write(self.folder, self.manifest)
+        except OSError as error:
+            self.manifest.notes.append(f"{manifests.NAME} can't be written: {error.strerror}.")
+
+
+def begin(tool: str, command: Sequence[str], options: Options) -> Begun:
     """Make the folder, and begin the manifest, as of a run that captures a file a rank.
 
     Raises
@@ -90,10 +145,9 @@ def begin(tool: str, command: Sequence[str], folder: Path, *, overwrite: bool) -
     """
     launcher = launcher_of(command)
     alone = own_rank() if launcher is None else None
-    made = prepare(folder, overwrite=overwrite, shared=alone is not None)
+    folder = prepare(options.folder, overwrite=options.overwrite, shared=alone is not None)
     mode = "per-rank" if alone is None else "own-rank"
-    manifest = manifests.Manifest(tool, mode, manifests.safe_command(command), start_utc=manifests.now())
-    return Begun(made, manifest, launcher, alone)
+    return Begun(folder, manifests.begun(tool, mode, command), launcher, alone)
 
 
 def prepare(folder: Path, *, overwrite: bool, shared: bool = False) -> Path:
@@ -122,23 +176,6 @@ def prepare(folder: Path, *, overwrite: bool, shared: bool = False) -> Path:
     return folder.resolve()
 
 
-def hook_settings(tool: str, folder: Path, launcher: Launcher | None, steps: Steps | None) -> dict[str, Any]:
-    """What the hook has to know of a run; all steps are captured where none are given."""
-    return {
-        "tool": tool,
-        "folder": str(folder),
-        "wrap": None,
-        "ranks": None,
-        "rank_variables": launcher.variables if launcher else ("RANK",),
-        "first": steps.first if steps else None,
-        "last": steps.last if steps else None,
-        "step_range": steps.step_range if steps else None,
-        "shared": False,
-        "gpu_metrics": None,
-        "recorded": [name for name in manifests.SETTINGS if name != "XLA_FLAGS" or tool == "jax"],
-    }
-
-
 def hooked(environment: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, str]:
     """An environment in which every Python of the command loads the hook first."""
     path = os.pathsep.join([str(INJECT), *filter(None, [environment.get("PYTHONPATH")])])
@@ -157,39 +194,14 @@ def reports_of_ranks(folder: Path) -> list[dict[str, Any]]:
     return [found[rank] for rank in sorted(found)]
 
 
+def notes_of(ranks: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What ranks noted, but for processes of a rank that another captured."""
+    return [f"Rank {one['rank']}: {one['note']}." for one in ranks if one.get("note") and one["state"] != "other"]
+
+
 def steps_of(ranks: Sequence[Mapping[str, Any]], rank: int | None) -> list[int] | None:
     """The steps that a rank says it captured; the first's where it is None."""
     return next((one.get("steps") for one in ranks if rank in (None, one["rank"])), None)
-
-
-def keep(folder: Path, manifest: manifests.Manifest) -> None:
-    """Write the manifest of what was captured; where that can't be, the captures stand without."""
-    if not manifest.captures:
-        return
-    try:
-        manifests.write(folder, manifest)
-    except OSError as error:
-        manifest.notes.append(f"{manifests.NAME} can't be written: {error.strerror}.")
-
-
-def finish(
-    folder: Path,
-    manifest: manifests.Manifest,
-    outcome: Outcome,
-    ranks: Sequence[Mapping[str, Any]],
-    steps: Steps | None,
-    **versions: str,
-) -> Collected:
-    """Write down what came of a run, and remove what its ranks left for us."""
-    manifest.window = {"steps": [steps.first, steps.last], "step_range": steps.step_range} if steps else {}
-    manifest.exit_code = outcome.exit_code
-    manifest.notes += slowed(ranks)
-    describe(manifest, ranks, os.environ, **versions)
-    keep(folder, manifest)
-    if manifest.mode != "own-rank":  # else others of the run may still be at it
-        for path in _leftovers(folder):
-            _remove(path)
-    return Collected(outcome, folder, tuple(manifest.captures), tuple(manifest.notes))
 
 
 def slowed(ranks: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -225,9 +237,10 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def full_disks(folders: Sequence[Path]) -> list[str]:
-    """Which of these folders have no space left."""
-    return [str(folder) for folder in folders if folder.exists() and shutil.disk_usage(folder).free < LITTLE_SPACE]
+def full_disks(*folders: Path) -> list[str]:
+    """A note on each of these folders that has no space left."""
+    full = [folder for folder in folders if folder.exists() and shutil.disk_usage(folder).free < LITTLE_SPACE]
+    return [f"The disk of {folder} is full." for folder in full]
 
 
 def world_size(ranks: Sequence[Mapping[str, Any]], environment: Mapping[str, str]) -> int | None:

@@ -19,12 +19,7 @@ WARMUP, STEPS = 3, 3
 
 def unavailable() -> str:
     """Why nothing can be profiled here, "" where it can."""
-    try:
-        torch = importlib.import_module("torch")
-    except ImportError:
-        return "torch is not installed"
-    cuda = getattr(torch, "cuda", None)  # none where a mere folder named torch lies in the way
-    return "" if cuda is not None and cuda.is_available() else "no GPU is here"
+    return capturing.torch_with_gpu()[1]
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from collectors import gpu_metrics, session
+from collectors import session
 from collectors.errors import CollectError
-from collectors.launchers import Launcher, starts_elsewhere
+from collectors.inject import _traceviz_hook as hook
+from collectors.launchers import starts_elsewhere
 from collectors.manifest import Capture
-from collectors.nsys_command import Nsys, build
+from collectors.nsys_command import Nsys, build, check_counters_allowed, counter_option, frequency_words
 from collectors.processes import run
 
 SUPERVISE = (sys.executable, "-I", str(session.INJECT / "_traceviz_supervise.py"))
@@ -24,23 +25,19 @@ WHOLE = b"NVIDIA Tegra Profiler Report"
 _RANK = re.compile(r"rank(\d+)\.(?:nsys-rep|qdrep)")
 
 
-@dataclass(frozen=True)
-class NsysOptions:
+@dataclass(frozen=True, kw_only=True)
+class NsysOptions(session.Options):
     """What to capture with which nsys, how the ranks are spread over reports, and where to.
 
     gpu_metrics : samples of GPU counters a second; None for none.
     """
 
-    folder: Path
     nsys: Nsys
     mode: str = "one-report"
-    steps: session.Steps | None = None
     trace: Sequence[str] = ("cuda", "nvtx")
     graphs: str = "graph"
     memory: bool = False
     gpu_metrics: int | None = None
-    overwrite: bool = False
-    timeout: float | None = None
 
 
 @dataclass(frozen=True)
@@ -64,8 +61,8 @@ def collect(command: Sequence[str], options: NsysOptions) -> session.Collected:
     if shutil.which(command[0]) is None:
         raise CollectError(f"there is no command {command[0]!r}.", exit_code=127)
     nsys = options.nsys
-    begun = session.begin("nsys", command, options.folder, overwrite=options.overwrite)
-    folder, manifest = begun.folder, begun.manifest
+    begun = session.begin("nsys", command, options)
+    manifest = begun.manifest
     words, notes = build(
         nsys,
         trace=options.trace,
@@ -74,28 +71,21 @@ def collect(command: Sequence[str], options: NsysOptions) -> session.Collected:
         between_calls=options.steps is not None,
     )
     if options.gpu_metrics is not None:
-        gpu_metrics.check_permission(nsys)
-        words += gpu_metrics.words_of(nsys, options.gpu_metrics)
-    plan = plan_run(command, options, words, folder, begun.launcher, begun.alone)
+        check_counters_allowed(nsys)
+        words += frequency_words(nsys, options.gpu_metrics)
+    plan = plan_run(command, options, words, begun)
     manifest.mode = plan.mode
     outcome = run(plan.command, plan.environment, timeout=options.timeout)
     ranks = begun.ranks()
-    manifest.captures, damaged = _captures(folder, plan, ranks)
-    manifest.notes = [*plan.notes, *notes, *_notes(folder, plan, manifest.captures, damaged, ranks, options)]
-    return session.finish(folder, manifest, outcome, ranks, options.steps, nsys=nsys.release)
+    manifest.captures, damaged = _captures(begun.folder, plan, ranks)
+    manifest.notes = [*plan.notes, *notes, *_notes(begun.folder, plan, manifest.captures, damaged, ranks, options)]
+    return begun.finish(outcome, ranks, options.steps, nsys=nsys.release)
 
 
-def plan_run(
-    command: Sequence[str],
-    options: NsysOptions,
-    nsys: Sequence[str],
-    folder: Path,
-    launcher: Launcher | None,
-    rank: int | None,
-) -> Plan:
+def plan_run(command: Sequence[str], options: NsysOptions, nsys: Sequence[str], begun: session.Begun) -> Plan:
     """What to run: nsys around the whole command, or, by the hook in their Python, around single ranks."""
     notes = []
-    mode = options.mode
+    mode, launcher, rank = options.mode, begun.launcher, begun.alone
     if mode == "one-report" and launcher is not None and starts_elsewhere(command):
         mode = "per-rank"
         notes.append("Slurm starts srun's ranks, not the command, so one nsys can't see them; a report a rank instead.")
@@ -107,33 +97,31 @@ def plan_run(
         notes.append("The command has no launcher that nsys could run behind; the report holds all of it.")
     else:
         name = "all-ranks" if mode == "one-report" else ""
-    settings = {
-        **session.hook_settings("nsys", folder, launcher, options.steps),
+    settings: dict[str, Any] = {
         "nsys": str(options.nsys.path.absolute()),
         "ranks": [0] if mode == "rank0" else None,
         "shared": mode == "one-report",
-        "gpu_metrics": gpu_metrics.option_of(options.nsys) if options.gpu_metrics is not None else None,
+        "gpu_metrics": counter_option(options.nsys) if options.gpu_metrics is not None else None,
     }
-    environment = dict(os.environ)
-    if name:
-        counters, more = _counters(options, environment, mode)
+    if not name:
+        return Plan(list(command), begun.hooked(options.steps, **settings, wrap=list(nsys)), mode, rank, notes)
+    if mode != "own-rank" or options.mode != "rank0" or rank == 0:
+        counters, more = _counters(options, mode)
         notes += more
-        words = [*nsys, *counters, "--output=" + str(folder / name).replace("%", "%%")]
-        if mode == "own-rank" and options.mode == "rank0" and rank != 0:
-            return Plan(list(command), environment, mode, rank, notes)
-        return Plan([*SUPERVISE, *words, "--", *command], session.hooked(environment, settings), mode, rank, notes)
-    settings["wrap"] = list(nsys)
-    return Plan(list(command), session.hooked(environment, settings), mode, rank, notes)
+        words = [*nsys, *counters, "--output=" + str(begun.folder / name).replace("%", "%%")]
+        planned = [*SUPERVISE, *words, "--", *command]
+        return Plan(planned, begun.hooked(options.steps, **settings), mode, rank, notes)
+    return Plan(list(command), dict(os.environ), mode, rank, notes)
 
 
-def _counters(options: NsysOptions, environment: dict[str, str], mode: str) -> tuple[list[str], list[str]]:
+def _counters(options: NsysOptions, mode: str) -> tuple[list[str], list[str]]:
     """The words that name the GPUs whose counters a report samples, and what must be known of that."""
     if options.gpu_metrics is None:
         return [], []
-    option = gpu_metrics.option_of(options.nsys)
+    option = counter_option(options.nsys)
     if mode != "own-rank":
         return [f"{option}=all"], []
-    gpu = gpu_metrics.devices_of(environment)
+    gpu = hook.own_gpu(os.environ)  # type: ignore[no-untyped-call]
     if gpu is None:
         return [], ["No counters of this rank: nothing tells which GPU is its own (LOCAL_RANK, CUDA_VISIBLE_DEVICES)."]
     return [f"{option}={gpu}"], []
@@ -165,7 +153,7 @@ def _notes(
     options: NsysOptions,
 ) -> list[str]:
     notes = [f"{name} is damaged: nsys was stopped while it wrote it." for name in damaged]
-    notes += [f"Rank {one['rank']}: {one['note']}." for one in ranks if one.get("note") and one["state"] != "other"]
+    notes += session.notes_of(ranks)
     if not captures and not damaged:
         if plan.mode in ("per-rank", "rank0"):
             notes.append(
@@ -180,7 +168,7 @@ def _notes(
                 "crashed, as it may on a busy machine: run again."
             )
     temporary = Path(os.environ.get("TMPDIR") or tempfile.gettempdir())
-    notes += [f"The disk of {full} is full." for full in session.full_disks([folder, temporary])]
+    notes += session.full_disks(folder, temporary)
     reported = {one["rank"] for one in ranks}
     have = {one.rank for one in captures}
     if plan.mode == "per-rank" and captures:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from collectors import session
 from collectors.errors import CollectError
-from collectors.launchers import Launcher
 from collectors.manifest import Capture
 from collectors.processes import run
 
@@ -25,14 +24,11 @@ HELP_SECONDS = 60
 PLACES = ("/opt/rocm/bin/rocprofv3",)
 
 
-@dataclass(frozen=True)
-class RocprofOptions:
-    """What to run it with, and where to."""
+@dataclass(frozen=True, kw_only=True)
+class RocprofOptions(session.Options):
+    """What to run it with."""
 
-    folder: Path
     rocprofv3: Path
-    overwrite: bool = False
-    timeout: float | None = None
 
 
 def find_rocprofv3(chosen: str | None = None) -> Path:
@@ -74,10 +70,10 @@ def collect(command: Sequence[str], options: RocprofOptions) -> session.Collecte
     """
     if shutil.which(command[0]) is None:
         raise CollectError(f"there is no command {command[0]!r}.", exit_code=127)
-    begun = session.begin("rocprofv3", command, options.folder, overwrite=options.overwrite)
-    folder, manifest = begun.folder, begun.manifest
-    words, notes = words_of(options.rocprofv3, folder)
-    planned, environment = plan(command, words, folder, begun.launcher, begun.alone)
+    begun = session.begin("rocprofv3", command, options)
+    manifest = begun.manifest
+    words, notes = words_of(options.rocprofv3, begun.folder)
+    planned, environment = plan(command, words, begun)
     outcome = run(planned, environment, timeout=options.timeout)
     manifest.captures = [Capture(name, rank) for rank, name in begun.captures(RESULTS).items()]
     if not manifest.captures:
@@ -85,15 +81,12 @@ def collect(command: Sequence[str], options: RocprofOptions) -> session.Collecte
             "rocprofv3 left no file; what it printed says why. A launcher's ranks have to be in Python; else put the "
             "collector behind it: mpirun -n 4 traceviz collect rocprofv3 -o DIR -- ./program"
         )
-    manifest.notes = [*notes, *(f"The disk of {one} is full." for one in session.full_disks([folder]))]
-    return session.finish(folder, manifest, outcome, begun.ranks(), None)
+    manifest.notes = [*notes, *session.full_disks(begun.folder)]
+    return begun.finish(outcome, begun.ranks(), None)
 
 
-def plan(
-    command: Sequence[str], words: Sequence[str], folder: Path, launcher: Launcher | None, rank: int | None
-) -> tuple[list[str], dict[str, str]]:
+def plan(command: Sequence[str], words: Sequence[str], begun: session.Begun) -> tuple[list[str], dict[str, str]]:
     """What to run, and in which environment: rocprofv3 within a launcher's ranks, by the hook in their Python."""
-    if launcher is None:
-        return [*words, "--output-file", f"rank{rank or 0}", "--", *command], dict(os.environ)
-    settings = {**session.hook_settings("rocprofv3", folder, launcher, None), "wrap": list(words)}
-    return list(command), session.hooked(os.environ, settings)
+    if begun.launcher is None:
+        return [*words, "--output-file", f"rank{begun.alone or 0}", "--", *command], dict(os.environ)
+    return list(command), begun.hooked(None, wrap=list(words))

@@ -11,8 +11,7 @@ from analyzers.syncs.report import order_report
 from analyzers.trace.narrow import only_ranks
 from analyzers.verdict.check import check_overlap
 from traceviz.timelines.draw import figure
-from traceviz.timelines.files import write_bytes
-from traceviz.timelines.images import WIDTH, image
+from traceviz.timelines.files import WIDTH, image, write_bytes
 from traceviz.timelines.picture import Picture, picture
 from traceviz.timelines.stack import compared
 

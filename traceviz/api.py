@@ -609,7 +609,7 @@ def timeline(
         result, order = check_with_order(run, a, b, **how)
         drawn = picture.picture(run, result, order)
         if what_if:
-            from traceviz.timelines.predicted import with_predicted
+            from traceviz.timelines.stack import with_predicted
 
             if not run.is_one_part:
                 raise TracevizError("Predictions need all ranks in memory at once.", hint="Leave out memory and dask.")

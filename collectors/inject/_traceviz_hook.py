@@ -15,6 +15,10 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WRAPPED = "TRACEVIZ_WRAPPED"
+LOCAL_RANKS = (
+    *("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"),
+    "SLURM_LOCALID",
+)
 
 
 def start(text):
@@ -79,11 +83,34 @@ def wrap(settings, rank):
 
 def counters_of(option, rank):
     """The option that has this rank's GPU sampled, and no other's: one session can sample a GPU."""
-    gpu = load("_traceviz_gpu").own_gpu(os.environ)
+    gpu = own_gpu(os.environ)
     if gpu is None:
         print(f"traceviz: rank {rank} has no counters: nothing tells which GPU is its own.", file=sys.stderr)
         return []
     return [f"{option}={gpu}"]
+
+
+def own_gpu(environment):
+    """The index, as text, that nsys has for the GPU of a rank; None where the environment can't tell.
+
+    Launchers set a local rank, by which programs choose a GPU; CUDA_VISIBLE_DEVICES says which one that is. One that is
+    named by its UUID has no index here.
+
+    >>> own_gpu({"LOCAL_RANK": "1"}), own_gpu({"LOCAL_RANK": "1", "CUDA_VISIBLE_DEVICES": "4,6"})
+    ('1', '6')
+    >>> own_gpu({"LOCAL_RANK": "1", "CUDA_VISIBLE_DEVICES": "5"}), own_gpu({"CUDA_VISIBLE_DEVICES": "GPU-ab"})
+    ('5', None)
+    """
+    texts = [environment[name] for name in LOCAL_RANKS if environment.get(name, "").isdigit()]
+    visible = [one.strip() for one in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if one.strip()]
+    if len(visible) == 1:
+        return visible[0] if visible[0].isdigit() else None
+    if not texts:
+        return None
+    local = int(texts[0])
+    if not visible:
+        return str(local)
+    return visible[local] if local < len(visible) and visible[local].isdigit() else None
 
 
 def load(name):

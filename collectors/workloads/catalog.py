@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from collectors.errors import CollectError
 
@@ -52,19 +53,25 @@ class Workload:
 
 
 DP, MP = "nvtx:DP Embedding", "nvtx:MP Embedding"
-BEHIND = ("event-dependency", "same-stream")
+_LOOKUP, _OPTIMIZER, _FORWARD = "nvtx:emb_lookup", "nvtx:optimizer", "nvtx:dense forward"
 SERIAL, OVERLAPPED = ("serialized",), ("overlapped",)
 SOME = ("partial", "overlapped")
 ANY = ("serialized", *SOME)
-_LOOKUP, _OPTIMIZER, _FORWARD = "nvtx:emb_lookup", "nvtx:optimizer", "nvtx:dense forward"
-_COMMS, _IRRELEVANT = "nvtx:comms", "nvtx:irrelevant compute"
 _NOT_MUCH = ("serialized", "partial")
-_BOUND = {2: (("partial",), 0.35), 4: (_NOT_MUCH, 0.2)}  # captures at the sizes below: 0.21-0.32, 0.00-0.18
-_NO_ROOM = ("event-dependency", "gpu-full")
-_LITTLE = "products fill the GPU, so little or none of an all-reduce fits beside one"
-_COPY, _TRAIN = "memcpy:DtoH", "nvtx:train compute"
-
-_CHUNKED = Expected("comm", "compute", _NOT_MUCH, _NO_ROOM, "", False, at_most=0.35, with_ranks=_BOUND, why=_LITTLE)
+BEHIND, _HOST = ("event-dependency", "same-stream"), ("host-sync", "late-launch")
+_ordered = partial(Expected, sync="", missing_wait=False)
+_dpmp = partial(_ordered, DP, MP)
+_lookup = partial(_ordered, _LOOKUP, _OPTIMIZER)
+_check = partial(Expected, "nvtx:comms", "nvtx:irrelevant compute")
+_copy = partial(Expected, "memcpy:DtoH", "nvtx:train compute")
+_chunked = partial(_ordered, "comm", "compute")
+_CHUNKS = _chunked(
+    _NOT_MUCH,
+    ("event-dependency", "gpu-full"),
+    at_most=0.35,
+    with_ranks={2: (("partial",), 0.35), 4: (_NOT_MUCH, 0.2)},  # captures at the sizes below: 0.21-0.32, 0.00-0.18
+    why="products fill the GPU, so little or none of an all-reduce fits beside one",
+)
 
 WORKLOADS: dict[str, Workload] = {
     "dpmp": Workload(
@@ -72,18 +79,15 @@ WORKLOADS: dict[str, Workload] = {
         "sharded embedding bags (lookup, then all-to-all of the pooled rows) beside data-parallel ones",
         {"rows": 400_000, "dim": 128, "batch": 131_072, "bag": 8, "mp_tables": 8, "dp_tables": 2},
         {
-            "serial": Expected(DP, MP, SERIAL, BEHIND, "", False, why="the lookups wait for the all-to-all"),
-            "overlapped": Expected(DP, MP, OVERLAPPED, (), "", False, why="they run beside the all-to-all"),
-            "hidden-sync": Expected(
-                DP,
-                MP,
+            "serial": _dpmp(SERIAL, BEHIND, why="the lookups wait for the all-to-all"),
+            "overlapped": _dpmp(OVERLAPPED, why="they run beside the all-to-all"),
+            "hidden-sync": _dpmp(
                 SERIAL,
-                ("host-sync", "late-launch"),
-                "MP Embedding",
-                False,
+                _HOST,
+                sync="MP Embedding",
                 why="an .item() inside MP's forward keeps the host from submitting DP's",
             ),
-            "race": Expected(DP, MP, ANY, (), "", True, why="the side stream never waits for the inputs"),
+            "race": _dpmp(ANY, missing_wait=True, why="the side stream never waits for the inputs"),
         },
         {"rows": 100, "dim": 8, "batch": 16, "bag": 2, "mp_tables": 2, "dp_tables": 1},
     ),
@@ -92,18 +96,10 @@ WORKLOADS: dict[str, Workload] = {
         "four train pipelines that place the next batch's embedding lookup differently",
         {"rows": 400_000, "dim": 128, "batch": 32_768, "bag": 16, "tables": 6, "layers": 3, "parameters": 96_000_000},
         {
-            "serial": Expected(_LOOKUP, _OPTIMIZER, SERIAL, ("same-stream",), "", False, why="one stream for all"),
-            "overlap": Expected(_LOOKUP, _OPTIMIZER, SOME, (), "", False, why="lookup beside the optimizer"),
-            "prefetch": Expected(_LOOKUP, _FORWARD, SOME, (), "", False, why="lookup beside the forward pass"),
-            "both": Expected(
-                _LOOKUP,
-                _OPTIMIZER,
-                SOME,
-                (),
-                "",
-                False,
-                why="half the tables beside the forward pass, half beside the optimizer",
-            ),
+            "serial": _lookup(SERIAL, ("same-stream",), why="one stream for all"),
+            "overlap": _lookup(SOME, why="lookup beside the optimizer"),
+            "prefetch": _ordered(_LOOKUP, _FORWARD, SOME, why="lookup beside the forward pass"),
+            "both": _lookup(SOME, why="half the tables beside the forward pass, half beside the optimizer"),
         },
         {"rows": 100, "dim": 8, "batch": 16, "bag": 2, "tables": 2, "layers": 2, "parameters": 1000},
     ),
@@ -112,32 +108,13 @@ WORKLOADS: dict[str, Workload] = {
         "an all-to-all whose result is checked on the host, beside compute that does not need it",
         {"elements": 64_000_000, "width": 4096, "products": 12},
         {
-            "sync": Expected(
-                _COMMS,
-                _IRRELEVANT,
-                SERIAL,
-                ("host-sync", "late-launch"),
-                "assert",
-                why="the check's copy to the host keeps the compute from being submitted",
+            "sync": _check(
+                SERIAL, _HOST, "assert", why="the check's copy to the host keeps the compute from being submitted"
             ),
-            "garbage": Expected(
-                _COMMS,
-                _IRRELEVANT,
-                OVERLAPPED,
-                (),
-                "",
-                unwaited_copy=True,
-                why="the host reads the flag before the copy is there",
+            "garbage": _check(
+                OVERLAPPED, sync="", unwaited_copy=True, why="the host reads the flag before the copy is there"
             ),
-            "event": Expected(
-                _COMMS,
-                _IRRELEVANT,
-                OVERLAPPED,
-                (),
-                "assert",
-                unwaited_copy=False,
-                why="the host waits for the copy alone",
-            ),
+            "event": _check(OVERLAPPED, sync="assert", unwaited_copy=False, why="the host waits for the copy alone"),
         },
         {"elements": 64, "width": 8, "products": 2},
     ),
@@ -146,16 +123,11 @@ WORKLOADS: dict[str, Workload] = {
         "touched rows copied to the host in every step",
         {"rows": 1_000_000, "dim": 128, "touched": 200_000, "width": 4096, "products": 24},
         {
-            "sync": Expected(
-                _COPY, _TRAIN, SERIAL, (), "track delta", why="a blocking copy to the host in the training stream"
-            ),
-            "async": Expected(
-                _COPY,
-                _TRAIN,
+            "sync": _copy(SERIAL, sync="track delta", why="a blocking copy to the host in the training stream"),
+            "async": _copy(
                 OVERLAPPED,
-                (),
-                "",
-                False,
+                sync="",
+                missing_wait=False,
                 unwaited_copy=False,
                 why="a copy on the device, and one to the host beside the training, which a thread waits for",
             ),
@@ -167,18 +139,9 @@ WORKLOADS: dict[str, Workload] = {
         "a row-parallel linear layer in s chunks, each a product and an all-reduce on a stream of its own",
         {"tokens": 8192, "hidden": 8192},
         {
-            "s1": Expected(
-                "comm",
-                "compute",
-                SERIAL,
-                ("event-dependency",),
-                "",
-                False,
-                at_most=0,
-                why="nothing to overlap with one chunk",
-            ),
-            "s2": _CHUNKED,
-            "s4": _CHUNKED,
+            "s1": _chunked(SERIAL, ("event-dependency",), at_most=0, why="nothing to overlap with one chunk"),
+            "s2": _CHUNKS,
+            "s4": _CHUNKS,
         },
         {"tokens": 8, "hidden": 8},
     ),

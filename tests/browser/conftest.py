@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.browser.chromium import Chromium, find
+from traceviz.timelines.page import page
+from traceviz.timelines.picture import Picture
 
 READY = """new Promise((done) => { const timer = setInterval(() => {
   if (document.getElementById('timeline')?.dataset.ready) { clearInterval(timer); done(); } }, 20); })"""
+REFINED = "(document.getElementById('timeline').dataset.refined || '0')"
 
 
 @pytest.fixture(scope="session")
@@ -32,18 +35,37 @@ def kaleido() -> object:
 
 
 class Page:
-    """A page that has been opened, and what a test does with it."""
+    """A page that has been opened, and what a test does with it; `ready` is a promise of when it is drawn."""
 
-    def __init__(self, browser: Chromium, path: Path) -> None:
+    def __init__(self, browser: Chromium, path: Path, ready: str = READY) -> None:
         self.browser, self.path = browser, path
         browser.open(path.as_uri())
-        browser.evaluate(READY)
+        browser.evaluate(ready)
 
     def js(self, script: str) -> Any:
         return self.browser.evaluate(script)
 
     def mouse(self, kind: str, x: float, y: float, **more: Any) -> None:
         self.browser.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
+
+    def click(self, button: str) -> None:
+        self.js(f"document.getElementById('{button}').click()")
+
+    def point(self, x: float, y: float) -> None:
+        """Point at a place, from beside it."""
+        self.mouse("mouseMoved", x - 2, y)
+        self.mouse("mouseMoved", x, y)
+
+    def press(self, x: float, y: float) -> None:
+        for kind in ("mousePressed", "mouseReleased"):
+            self.mouse(kind, x, y, button="left", clickCount=1)
+
+    def look(self, low: float, high: float) -> None:
+        """Go to a part of the axis, ms, and wait until it is drawn as finely as it can be."""
+        before = self.js(REFINED)
+        self.js(f"Plotly.relayout('timeline', {{'xaxis.range': [{low}, {high}]}}).then(() => 0)")
+        self.wait(f"{REFINED} !== '{before}'")
+        self.settle()
 
     def wait(self, condition: str) -> None:
         """Wait until an expression is true."""
@@ -72,3 +94,22 @@ class Page:
         """What went to its console, and what it threw."""
         loud = ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded")
         return [str(event["params"]) for event in self.browser.events if event.get("method") in loud]
+
+    def was_quiet(self) -> None:
+        """Holds it to have asked for nothing, complained of nothing, and run nothing that stood in a name."""
+        assert (self.requests, self.complaints, self.js("window.hacked ?? null")) == ([], [], None)
+
+
+@pytest.fixture
+def show(browser: Chromium, tmp_path: Path) -> Iterator[Callable[[Picture], Page]]:
+    """Opens a picture's page, which has to stay quiet to the test's end."""
+    opened: list[Page] = []
+
+    def show(picture: Picture) -> Page:
+        path = tmp_path / "timeline.html"
+        path.write_text(page(picture), encoding="utf-8")
+        opened.append(Page(browser, path))
+        return opened[-1]
+
+    yield show
+    opened[-1].was_quiet()

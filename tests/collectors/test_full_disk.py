@@ -58,5 +58,5 @@ def test_it_is_named_and_the_program_goes_on(disk: Path, tmp_path: Path, left: i
 def test_captures_stand_without_a_manifest_that_does_not_fit(disk: Path) -> None:
     made = Manifest("torch", "per-rank", ["x"], [Capture("rank0.json.gz", 0)])
     fill(disk, 0)
-    session.keep(disk, made)
+    session.Begun(disk, made, None, None).keep()
     assert made.notes == ["manifest.json can't be written: No space left on device."]

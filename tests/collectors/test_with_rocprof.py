@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from collectors.launchers import launcher_of
+from collectors.manifest import Manifest
+from collectors.session import Begun
 from collectors.with_rocprof import plan
 from tests.collectors.collecting import manifest, traceviz
 from tests.support.made import rocprof
@@ -94,5 +95,6 @@ def test_without_one_the_error_says_where_it_comes_from(tmp_path: Path) -> None:
 
 
 def test_behind_a_launcher_a_rank_has_a_file_of_its_own() -> None:
-    words, _ = plan(["./program"], ["/opt/rocm/bin/rocprofv3"], Path("/out"), launcher_of(["./program"]), 3)
+    begun = Begun(Path("/out"), Manifest("rocprofv3", "own-rank", []), None, 3)
+    words, _ = plan(["./program"], ["/opt/rocm/bin/rocprofv3"], begun)
     assert words == ["/opt/rocm/bin/rocprofv3", "--output-file", "rank3", "--", "./program"]

@@ -127,7 +127,7 @@ def nsys(
     """
     from collectors import with_nsys
     from collectors.errors import CollectError
-    from collectors.gpu_metrics import read_frequency
+    from collectors.nsys_command import read_frequency
 
     if one_report + per_rank + rank0 > 1:
         raise CollectError("--one-report, --per-rank and --rank0 exclude each other.", hint="Give one of them.")
@@ -172,15 +172,14 @@ def torch(
     The program needs no change: steps are told by its optimizer, or by a range with --step-range. Writes rankN.json.gz
     and a manifest.json, which every command takes: traceviz check-overlap DIR.
     """
-    from collectors import with_torch
+    from collectors import with_hook
     from collectors.session import Steps
 
     window = (
         _steps(steps, step_range, warmup) if steps else Steps(wait + warmup, wait + warmup + active, warmup, step_range)
     )
-    end(
-        with_torch.collect(command, with_torch.TorchOptions(output, window, shapes, stacks, memory, overwrite, timeout))
-    )
+    options = with_hook.TorchOptions(output, window, overwrite, timeout, shapes, stacks, memory)
+    end(with_hook.collect_torch(command, options))
 
 
 @app.command("rocprofv3", epilog=ROCPROF_EPILOG, context_settings=CONTEXT)
@@ -202,7 +201,8 @@ def rocprofv3(
     from collectors import with_rocprof
 
     found = with_rocprof.find_rocprofv3(path)
-    end(with_rocprof.collect(command, with_rocprof.RocprofOptions(output, found, overwrite, timeout)))
+    options = with_rocprof.RocprofOptions(output, None, overwrite, timeout, rocprofv3=found)
+    end(with_rocprof.collect(command, options))
 
 
 @app.command("jax", epilog=JAX_EPILOG, context_settings=CONTEXT)
@@ -228,13 +228,14 @@ def jax(
     rankN.trace.json.gz, the same whole as rankN.xplane.pb, and a manifest.json, which every command takes: traceviz
     check-overlap DIR.
     """
-    from collectors import with_jax
+    from collectors import with_hook
     from collectors.errors import CollectError
+    from collectors.session import Options
 
     if step_range is not None and steps is None:
         raise CollectError("--step-range needs --steps.", hint="Give --steps 10:13 too.")
     window = _steps(steps, step_range or "") if steps else None
-    end(with_jax.collect(command, with_jax.JaxOptions(output, window, overwrite, timeout)))
+    end(with_hook.collect_jax(command, Options(output, window, overwrite, timeout)))
 
 
 def find_nsys(chosen: str | None = None) -> Nsys:

@@ -89,7 +89,7 @@ def timeline(
         result, order = check_with_order(run, a, b, **how)
         drawn = picture(run, result, order, window=options.window, counters=wanted, narrowing=narrowing)
         if changes:
-            from traceviz.timelines.predicted import with_predicted
+            from traceviz.timelines.stack import with_predicted
 
             drawn = with_predicted(counted(run.trace, narrowing).of(run.trace), drawn, result, changes, options.window)
         files.write(output, drawn, dark=dark)

@@ -103,14 +103,14 @@ def workload(
 
 
 def _captured(tool: Tool, program: list[str], output: Path, mode: str, first: int, overwrite: bool) -> Collected:
-    from collectors import with_nsys, with_torch
+    from collectors import with_hook, with_nsys
     from collectors.session import Steps
     from traceviz.commands.collect import find_nsys
 
     steps = Steps(first, first + WINDOW, warmup=2, step_range="step")
     if tool == "torch":
-        return with_torch.collect(program, with_torch.TorchOptions(output, steps, overwrite=overwrite))
-    options = with_nsys.NsysOptions(output, find_nsys(), mode, steps, overwrite=overwrite)
+        return with_hook.collect_torch(program, with_hook.TorchOptions(output, steps, overwrite))
+    options = with_nsys.NsysOptions(output, steps, overwrite, nsys=find_nsys(), mode=mode)
     return with_nsys.collect(program, options)
 
 

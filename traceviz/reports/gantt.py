@@ -69,36 +69,43 @@ def gantt(picture: Picture, *, met: bool = False, most: int = MOST_LINES) -> str
         if marks.size + np.unique(marks.row).size <= most:
             break
     marks = _most_told(marks, both, most)
-    of = next(one for one in UNITS if high - low >= FINE * one.ns or one.ns == 1)
-    unit = of.ns
+    unit = next(one for one in UNITS if high - low >= FINE * one.ns or one.ns == 1)
     zoomed = "" if (low, high) == whole else f", around the longest {'overlap' if met else 'gap'}"
+    title = _text(_cut(picture.shown.label, MOST_TITLE - len(zoomed)))
     sections = [*zip(sides, names, strict=True)]
     sections += [(one.number, "A and B" if one.kind == "overlap" else _text(one.label)) for one in band.rows]
     lines = [
         '%%{init: {"gantt": {"displayMode": "compact", "leftPadding": 120}}}%%',
         "gantt",
-        f"  title {_text(_cut(picture.shown.label, MOST_TITLE - len(zoomed)))} on rank {band.rank}{zoomed}, {of.name}",
+        f"  title {title} on rank {band.rank}{zoomed}, {unit.name}",
         "  dateFormat x",
         "  axisFormat %Q",
         "  todayMarker off",
     ]
     for row, label in sections:
         of_row = marks.take(marks.row == row)
-        if not of_row.size:
-            continue
-        lines.append(f"  section {label}")
-        texts, kinds = list[str](), [_kind(of_row, k) for k in range(of_row.size)]
-        for k, kind in enumerate(kinds):
-            length = min(int(of_row.end[k]), high) - max(int(of_row.start[k]), low)
-            letters = LETTERS * max(length, unit) // max(high - low, 1)
-            texts.append(_task(picture, of_row, k, kind, letters, of, alone=row == both))
-        if set(kinds) <= {"held", "early"}:
-            texts = _named(picture, of_row, texts, of, low, high)
-        for k in range(of_row.size):
-            start = (max(int(of_row.start[k]), low) - low) // unit
-            end = max((min(int(of_row.end[k]), high) - low) // unit, start + 1)
-            lines.append(f"  {texts[k]} :{LOOKS[kinds[k]]}{start}, {end}")
+        if of_row.size:
+            lines += [f"  section {label}", *_tasks(picture, of_row, unit, (low, high), alone=row == both)]
     return "\n".join(lines)
+
+
+def _tasks(picture: Picture, marks: Marks, unit: Unit, window: tuple[int, int], *, alone: bool) -> list[str]:
+    """A task a mark of a row, from and to in whole units of the window; `alone` on the row of both sides."""
+    low, high = window
+    starts, ends = np.maximum(marks.start, low), np.minimum(marks.end, high)
+    kinds = [_kind(marks, k) for k in range(marks.size)]
+    letters = LETTERS * np.maximum(ends - starts, unit.ns) // max(high - low, 1)
+    texts = [
+        _task(picture, marks, k, kind, int(room), unit, alone=alone)
+        for k, (kind, room) in enumerate(zip(kinds, letters, strict=True))
+    ]
+    if set(kinds) <= {"held", "early"}:
+        texts = _named(picture, marks, texts, unit, low, high)
+    begin, until = (starts - low) // unit.ns, (ends - low) // unit.ns
+    return [
+        f"  {text} :{LOOKS[kind]}{first}, {max(last, first + 1)}"
+        for text, kind, first, last in zip(texts, kinds, begin.tolist(), until.tolist(), strict=True)
+    ]
 
 
 def legend(picture: Picture) -> str:
@@ -149,16 +156,9 @@ def _around(focus: tuple[int, int], part: int, low: int, high: int) -> tuple[int
 def _chosen(
     picture: Picture, band: Band, sides: tuple[int, int], bins: int, window: tuple[int, int]
 ) -> tuple[Marks, list[str]]:
-    """Bars of what a band shows in a window: both sides' ops, both at once or one alone, what blocked a side.
+    """Bars of what a band shows in a window, and what both sides' rows are called, by their streams.
 
-    Parameters
-    ----------
-    sides : numbers of the two rows that A's and B's ops are put on, whatever their streams.
-    bins : parts of the window, in which many ops are one bar.
-
-    Returns
-    -------
-    Marks, and what the sides' rows are called: by their streams.
+    `sides` are the numbers of the two rows that A's and B's ops are put on; of many ops there is one bar a bin.
     """
     low, high = window
     row = band.row("overlap")
@@ -206,9 +206,7 @@ def _on_one_row(marks: Marks, number: int) -> Marks:
 def _most_told(marks: Marks, both: int, most: int) -> Marks:
     """Leave out the shortest bars until the chart has so many lines at most; the longest of each kind stays.
 
-    Parameters
-    ----------
-    both : the row of overlap, which is the answer and counts for four; that a side is alone its own row shows, too.
+    Overlap, on the row `both`, is the answer and counts for four; that a side is alone its own row shows, too.
     """
     kinds = np.array([f"{WORDS[_kind(marks, k)]} {marks.row[k] == both}" for k in range(marks.size)])
     is_overlap, is_alone = marks.role == ROLE["overlap"], (marks.row == both) & (marks.role != ROLE["overlap"])
@@ -226,9 +224,7 @@ def _most_told(marks: Marks, both: int, most: int) -> Marks:
 def _bars(marks: Marks, low: int, high: int, bins: int, both: int) -> Marks:
     """Make one bar of ops that follow each other; of very many, or with pauses, one a bin, as long as they ran.
 
-    Parameters
-    ----------
-    both : the row of overlap, on which marks are no ops.
+    `both` is the row of overlap, on which marks are no ops.
     """
     if not marks.size:
         return marks

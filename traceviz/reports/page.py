@@ -5,24 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from msgspec.structs import replace
+
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, plain
-from traceviz.output.views import collectives, info, overlap, streams, syncs
-from traceviz.reports import fixes
-from traceviz.reports.cost import panel
+from traceviz.output.views import collectives, info, overlap, streams, syncs, what_if
+from traceviz.reports.panels import overlap_cost, step_times
 from traceviz.reports.report import Report
 from traceviz.reports.summary import capture
-from traceviz.timelines.page import document, timeline
+from traceviz.timelines.document import document
+from traceviz.timelines.page import timeline
 
 
 def html(report: Report) -> str:
     """The whole page."""
     verdict = [*overlap.head(report.overlap), *overlap.figures(report.overlap)]
     ordering = syncs.blocks(report.order)
+    worth = what_if.blocks(replace(report.what_if, warnings=()))  # the verdict has them
     already_shown: set[str] = set()
     sections: list[tuple[str, str, str]] = [
-        ("verdict", "Verdict", rendered(_without_repeats(verdict, already_shown)) + panel(report.overlap)),
+        ("verdict", "Verdict", rendered(_without_repeats(verdict, already_shown)) + overlap_cost(report.overlap)),
         ("timeline-section", "Timeline", timeline(report.picture)),
-        ("what-if", "What fixes are worth", panel_of_fixes(report)),
+        ("what-if", "What fixes are worth", rendered(worth) + step_times(report.what_if)),
         (
             "collectives",
             "Collectives",
@@ -39,11 +42,6 @@ def html(report: Report) -> str:
         f'<section id="{anchor}">\n<h2>{title}</h2>\n{content}\n</section>' for anchor, title, content in sections
     )
     return document(report.picture.headline, f'<nav class="about">{links}</nav>\n{body}', scripts=True)
-
-
-def panel_of_fixes(report: Report) -> str:
-    """What the fixes that the capture suggests are worth; how to read that is in the manual."""
-    return rendered(fixes.blocks(report.what_if)) + fixes.panel(report.what_if)
 
 
 def _without_repeats(blocks: Sequence[Block], already_shown: set[str]) -> list[Block]:

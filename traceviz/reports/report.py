@@ -22,9 +22,12 @@ from analyzers.trace.tables import Trace
 from analyzers.verdict import check
 from analyzers.verdict.check import OverlapResult
 from analyzers.verdict.with_order import check_with_order
-from traceviz.reports import fixes
 from traceviz.reports.names import gathered, renamed_run, shown_paths
 from traceviz.timelines.picture import Picture, picture
+
+MOST_OPS = 200_000  # beyond, trying all that is suggested takes longer than all else of a report
+IN_PARTS = "captures that are looked at one by one are not replayed: traceviz what-if does, without --memory"
+TOO_MANY = "the run is large, and trying all that it suggests takes a while: traceviz what-if does"
 
 
 class Report(Record, frozen=True):
@@ -113,10 +116,10 @@ def make(
 
 def _what_if(run: PartitionedRun, a: str, b: str, narrowing: Narrowing, result: OverlapResult) -> WhatIf:
     """What the fixes that the capture suggests are worth."""
-    if run.size > fixes.MOST_OPS:
-        return fixes.refused(a, b)
+    if run.size > MOST_OPS:
+        return WhatIf(a, b, None, (), TOO_MANY)
     if not run.is_one_part:
-        return fixes.refused(a, b, fixes.IN_PARTS)
+        return WhatIf(a, b, None, (), IN_PARTS)
     return what_if(run.trace, (), a, b, overlap=result, narrowing=narrowing)
 
 

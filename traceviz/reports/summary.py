@@ -7,12 +7,13 @@ from pathlib import Path
 
 from msgspec.structs import asdict
 
+from analyzers.replay.result import WhatIf
 from analyzers.verdict.result import OverlapResult
 from traceviz.output.document import Block, Bullets, Paragraph, Table, markdown, plain, quoted
 from traceviz.output.quantities import duration, listing
-from traceviz.output.views import claim, collectives, overlap
-from traceviz.reports import fixes
+from traceviz.output.views import claim, collectives, overlap, what_if
 from traceviz.reports.gantt import HEAD_LINES, MOST_LINES, gantt, legend
+from traceviz.reports.panels import best_fixes
 from traceviz.reports.report import Report
 
 ICONS = {True: "✅", False: "❌", None: "⚠️"}  # of whether the bar is met
@@ -39,7 +40,7 @@ def summary(report: Report, *, with_image: bool) -> str:
     head = "\n".join(part for part in (*above, chart, *below) if part)
     folded = [
         *(markdown([_short(block)]) for block in overlap.figures(result, verbose=True)),
-        markdown([_short(block) for block in fixes.short_blocks(report.what_if)]),
+        markdown([_short(block) for block in best_fixes_in_short(report.what_if)]),
         markdown(conditions(report)),
     ]
     kept = [_unbroken(part) for part in folded if part]
@@ -88,6 +89,20 @@ def which_steps(result: OverlapResult) -> str:
     """Which steps figures are of; "" where that goes without saying."""
     text = result.steps.sentence if result.steps is not None else ""
     return f"- {quoted(_cut(text))}\n" if text else ""
+
+
+def best_fixes_in_short(result: WhatIf) -> list[Block]:
+    """What the best fixes are worth, or why there are none."""
+    best = best_fixes(result)
+    if not best:
+        return [Paragraph(result.sentence, "What a fix is worth")]
+    shown = next(one for one in what_if.blocks(result) if isinstance(one, Table))
+    wanted = {one.change for one in best}
+    rows = [row for row in shown.rows if row[0] in wanted or row is shown.rows[0]]
+    assumed = [*result.best.assumptions] if result.best else []
+    text = f"predicted by replay, not measured. {result.sentence}"
+    text += f" Assumed: {'; '.join(assumed)}." if assumed else ""
+    return [Paragraph(text, "What a fix is worth"), Table(shown.headers, rows, "", shown.numeric, shown.note)]
 
 
 def conditions(report: Report) -> list[Block]:

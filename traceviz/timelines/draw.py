@@ -11,12 +11,10 @@ from analyzers.arrays.intervals import Union
 from analyzers.arrays.types import Ints
 from analyzers.causes.table import TABLE
 from traceviz.timelines.areas import HEIGHT, Area, buckets_for, thinned
-from traceviz.timelines.bars import HOVER, NS_PER_MS, bars, labels
-from traceviz.timelines.fold import folds
+from traceviz.timelines.bars import HOVER, NS_PER_MS, above, bars, labels, room
 from traceviz.timelines.marks import EARLY, HELD, ROLE, ROLES, Marks, fit
 from traceviz.timelines.palette import FONT, LIGHT, Theme, fill_of, group, link_color, pale
-from traceviz.timelines.picture import SEEN, Picture, folded, in_view, worst_gaps
-from traceviz.timelines.room import above, room
+from traceviz.timelines.picture import SEEN, Picture, folded, folds, in_view, worst_gaps
 from traceviz.timelines.texts import MS, fixed_name, safe, side_name, ticks, unit_of, wrapped
 
 if TYPE_CHECKING:
@@ -288,7 +286,7 @@ def spans(picture: Picture) -> dict[int, tuple[float, float]]:
 def about(picture: Picture, *, still: bool = False) -> str:
     """What the picture opens on, or shows where it stands still, whose clock its times are on, and of which ranks."""
     text = f"{'Shown:' if still else 'Opens on'} {picture.shown.text}. Times are on {picture.clock}."
-    if not folds(picture.bands):
+    if not folds(picture):
         return text
     shown = sum(band.shown for band in picture.bands)
     return f"{text} {shown} of {len(picture.bands)} devices are shown: those that speak for the others, and outliers."

@@ -8,15 +8,15 @@ counts and busy times of a row and role sum to the same at every resolution.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.table import CAUSES, TABLE
-from analyzers.common.records import Record
+from analyzers.common.records import Record, values
 
 # What blocked a side: a role a cause, and another for the time before its op was launched where something else blocked
 # it for longer. The host's own causes and a late rank need none.
@@ -86,16 +86,31 @@ class Marks(Record, frozen=True):
 
     def take(self, rows: Ints | np.ndarray) -> Marks:
         """Some of them."""
-        return Marks(*(getattr(self, one.name)[rows] for one in fields(self)))
+        return Marks(**{name: column[rows] for name, column in values(self).items()})
+
+    def moved(self, rows: Ints, texts: Ints, zero_ns: int = 0) -> Marks:
+        """The same on other rows, with other numbers of texts, and times that count from `zero_ns`.
+
+        rows, texts : the new number of each old one; the last stands for none, and is -1.
+        """
+        columns = values(self)
+        for name in ("row", "launch_row", "after_row"):
+            columns[name] = rows[columns[name]]
+        for name in ("name", "extra"):
+            columns[name] = texts[columns[name]]
+        for name in ("start", "end", "launch", "after"):
+            columns[name] = np.where(columns[name] == NEVER, NEVER, columns[name] - zero_ns)
+        return Marks(**columns)
 
 
+COLUMNS = Marks.__struct_fields__
 DEFAULTS = {"count": 1, "extra": -1, "launch": NEVER, "launch_row": -1, "after": NEVER, "after_row": -1, "bytes": -1}
 
 
 def make(row: Ints | int, role: Ints | int, start: Ints, end: Ints, **more: Ints | int) -> Marks:
     """Make marks out of columns and scalars; `busy` is worked out by `join`."""
     given = {"row": row, "role": role, "start": start, "end": end, **more}
-    columns = {one.name: given.get(one.name, DEFAULTS.get(one.name, 0)) for one in fields(Marks)}
+    columns = {name: given.get(name, DEFAULTS.get(name, 0)) for name in COLUMNS}
     return Marks(
         **{name: np.broadcast_to(np.asarray(column, np.int64), start.shape) for name, column in columns.items()}
     )
@@ -104,23 +119,22 @@ def make(row: Ints | int, role: Ints | int, start: Ints, end: Ints, **more: Ints
 NO_MARKS = make(0, 0, np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def join(parts: list[Marks]) -> Marks:
+def concatenated(some: Sequence[Marks]) -> Marks:
+    """Marks one behind the other; they stay sorted where rows of the later ones come later."""
+    return Marks(**{name: np.concatenate([getattr(one, name) for one in some]) for name in COLUMNS})
+
+
+def join(parts: Sequence[Marks]) -> Marks:
     """Put marks together, sorted, and say for how long each is the first to keep its row busy in its role."""
-    columns = {one.name: np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Marks)}
-    order = np.lexsort((columns["end"], columns["start"], columns["role"], columns["row"]))
-    columns = {name: column[order] for name, column in columns.items()}
-    busy = np.zeros(order.size, np.int64)
-    for low, high in _runs(columns["row"] * len(ROLES) + columns["role"]):
-        start, end = columns["start"][low:high], columns["end"][low:high]
-        before = np.append(start[:1], np.maximum.accumulate(end)[:-1])
-        busy[low:high] = np.maximum(end - np.maximum(start, before), 0)
-    return Marks(**{**columns, "busy": busy})
-
-
-def _runs(key: Ints) -> list[tuple[int, int]]:
-    edges = np.flatnonzero(np.diff(key)) + 1
-    bounds = [0, *edges.tolist(), key.size]
-    return list(pairwise(bounds)) if key.size else []
+    marks = concatenated(parts)
+    marks = marks.take(np.lexsort((marks.end, marks.start, marks.role, marks.row)))
+    busy = np.zeros(marks.size, np.int64)
+    edges = np.flatnonzero(np.diff(marks.row * len(ROLES) + marks.role)) + 1
+    for low, high in pairwise([0, *edges.tolist(), marks.size] if marks.size else []):
+        start, end = marks.start[low:high], marks.end[low:high]
+        covered_until = np.append(start[:1], np.maximum.accumulate(end)[:-1])
+        busy[low:high] = np.maximum(end - np.maximum(start, covered_until), 0)
+    return replace(marks, busy=busy)
 
 
 def coarsen(marks: Marks, resolution: Ints) -> Marks:
@@ -146,7 +160,7 @@ def coarsen(marks: Marks, resolution: Ints) -> Marks:
     longest = np.flatnonzero(length == np.maximum.reduceat(length, heads)[group])
     merged = marks.take(longest[np.append(True, np.diff(group[longest]) > 0)])  # the first such stands for its group
     many = sizes > 1
-    columns = {one.name: getattr(merged, one.name) for one in fields(Marks)}
+    columns = values(merged)
     columns["start"] = marks.start[heads]
     columns["end"] = np.maximum.reduceat(marks.end, heads)
     for name in ("count", "busy", "wait"):
@@ -154,28 +168,6 @@ def coarsen(marks: Marks, resolution: Ints) -> Marks:
     for name in ("launch", "launch_row", "after", "after_row", "bytes"):
         columns[name][many] = DEFAULTS[name]
     return Marks(**columns)
-
-
-def concatenated(some: Sequence[Marks]) -> Marks:
-    """Marks one behind the other; rows of the later ones come later, so that they stay sorted."""
-    return Marks(**{one.name: np.concatenate([getattr(each, one.name) for each in some]) for one in fields(Marks)})
-
-
-def new_numbers(rows: Mapping[int, int]) -> Ints:
-    """The new number of each row, by its number; the last, -1, stands for none."""
-    found = np.full(max(rows) + 2, -1, np.int64)
-    found[list(rows)] = list(rows.values())
-    return found
-
-
-def on_rows(marks: Marks, rows: Ints, texts: Ints) -> Marks:
-    """The marks on other rows, of which `new_numbers` tells, and with texts that have new numbers."""
-    moved = {one.name: getattr(marks, one.name) for one in fields(Marks)}
-    for name in ("row", "launch_row", "after_row"):
-        moved[name] = rows[moved[name]]
-    for name in ("name", "extra"):
-        moved[name] = np.append(texts, -1)[moved[name]]
-    return Marks(**moved)
 
 
 class Pieces:
@@ -197,7 +189,7 @@ class Pieces:
             self._held[number] = marks
         else:
             self._held[number] = self.folder / f"{number}.npy"
-            np.save(self.folder / f"{number}.npy", np.stack([getattr(marks, one.name) for one in fields(Marks)]))
+            np.save(self.folder / f"{number}.npy", np.stack(list(values(marks).values())))
 
     def append(self, marks: Marks) -> None:
         """Add the next piece."""

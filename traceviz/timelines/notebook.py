@@ -17,7 +17,7 @@ import plotly.graph_objects as go
 from analyzers.common.errors import TracevizError
 from traceviz.output.document import plain
 from traceviz.timelines.draw import figure
-from traceviz.timelines.images import WIDTH, image
+from traceviz.timelines.files import WIDTH, image
 from traceviz.timelines.page import page
 from traceviz.timelines.palette import Theme
 from traceviz.timelines.picture import Picture

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
 import html
 import json
-from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -30,6 +27,7 @@ from traceviz.timelines.bars import (
     is_named_in_full,
     label,
 )
+from traceviz.timelines.document import document
 from traceviz.timelines.draw import (
     ALWAYS_TOLD,
     BAND_SIZE,
@@ -50,11 +48,9 @@ from traceviz.timelines.draw import (
     spans,
     style,
 )
-from traceviz.timelines.fold import folds
 from traceviz.timelines.marks import COARSE, EARLY, FINE, NEVER, ROLES, Marks
-from traceviz.timelines.palette import FONT, LIGHT, THEMES, link_colors
-from traceviz.timelines.picture import SEEN, Picture, folded, on_gpu_only
-from traceviz.timelines.program import plotly
+from traceviz.timelines.palette import FONT, LIGHT, THEMES
+from traceviz.timelines.picture import SEEN, Picture, folded, folds, on_gpu_only
 from traceviz.timelines.texts import LEAST, fixed_name, full, long, short
 
 MOST_TEXTS = 400  # on marks at once
@@ -80,16 +76,6 @@ TOOLS = (
 )
 
 
-# Every browser since 2023 unpacks gzip by itself. What a script element holds runs as if it had stood in the page.
-UNPACK = """(async () => {
-  const packed = Uint8Array.from(atob("%s"), (letter) => letter.charCodeAt(0));
-  const program = document.createElement("script");
-  program.textContent = await new Response(
-    new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
-  document.head.appendChild(program);
-})();"""
-
-
 def page(picture: Picture, *, packed: bool = False) -> str:
     """The whole HTML page of a timeline; `packed` it takes less than half the room."""
     head = f"<h1>{html.escape(plain(picture.headline))}</h1>\n"
@@ -107,28 +93,10 @@ def _mind(picture: Picture) -> str:
     return f'<section id="mind">\n<h3>Caveats</h3>\n<ul>{items}</ul>\n</section>'
 
 
-def document(title: str, body: str, *, scripts: bool, packed: bool = False) -> str:
-    """An HTML document with the page's style, and plotly where it has a timeline."""
-    program = f"<script>{plotly()}</script>\n" if scripts and not packed else ""
-    end = f"<script>{_resource('page.js')}</script>\n" if scripts else ""
-    if packed:
-        programs = gzip.compress(f"{plotly()}\n{_resource('page.js')}".encode(), mtime=0)
-        end = f"<script>{UNPACK % base64.b64encode(programs).decode()}</script>\n"
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        # Whatever a name in a trace may try: no request leaves this page.
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'unsafe-inline'; "
-        "style-src 'unsafe-inline'; img-src data: blob:\">\n"
-        f'<link rel="icon" href="data:,">\n<title>{html.escape(plain(title))}</title>\n'
-        f"<style>{_resource('page.css')}{link_colors()}</style>\n{program}</head>\n<body>\n{body}\n{end}</body>\n</html>\n"
-    )
-
-
 def timeline(picture: Picture) -> str:
     """The timeline's part of a page."""
     many = f'<button id="fold" type="button">all {len(picture.bands)} devices</button>'
-    tools = TOOLS.format(fold=many if folds(picture.bands) else "")
+    tools = TOOLS.format(fold=many if folds(picture) else "")
     return (
         f'<p class="about">{html.escape(plain(about(picture)))}{_left_out(picture)}</p>\n{tools}'
         f'<div id="timeline"></div>\n{STRIP}\n<p class="keys">{KEYS}</p>\n'
@@ -164,16 +132,18 @@ def data(picture: Picture) -> dict[str, Any]:
     for name in ZOOMED:  # the script sets the ticks
         written["layout"]["xaxis"].pop(name, None)
     metas = [one["meta"] for one in written["data"]]
+    # By number, which is not their order where runs stand below each other.
+    rows = sorted(((row, band) for band in picture.bands for row in band.rows), key=lambda one: one[0].number)
     band_of = {row.number: number for number, band in enumerate(picture.bands) for row in band.rows}
     return {
         "marks": _columns(picture.marks),
         "texts": _texts(picture),
-        "rows": [row.label for band in picture.bands for row in band.rows],
-        "ranks": [f"rank {band.rank}" for band in picture.bands for _ in band.rows],
+        "rows": [row.label for row, _ in rows],
+        "ranks": [f"rank {band.rank}" for _, band in rows],
         "roles": [_role(number, written["data"], apparent=picture.apparent) for number in range(len(ROLES))],
         "views": [
             [_view(one), _view(on_gpu_only(one))]
-            for one in ([folded(picture), picture] if folds(picture.bands) else [picture])
+            for one in ([folded(picture), picture] if folds(picture) else [picture])
         ],
         "areas": [_area(one) for one in picture.areas],
         "area_height": AREA_HEIGHT,
@@ -311,7 +281,3 @@ def _flat(value: dict[str, Any], before: str = "") -> dict[str, Any]:
     for key, one in value.items():
         found |= _flat(one, f"{before}{key}.") if isinstance(one, dict) else {f"{before}{key}": one}
     return found
-
-
-def _resource(name: str) -> str:
-    return resources.files("traceviz.timelines").joinpath(name).read_text(encoding="utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,23 +19,12 @@ from analyzers.trace.run import ALL, PartitionedRun, as_run
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult
 from traceviz.output.quantities import count_of, duration, percent
-from traceviz.timelines import parts
 from traceviz.timelines.areas import DEFAULT, Area, area, points_for
 from traceviz.timelines.drawn import DrawnBand, Work, drawn_bands, join_work, work_of
-from traceviz.timelines.fold import representative_ranks
-from traceviz.timelines.marks import (
-    NEVER,
-    NO_MARKS,
-    ROLE,
-    Marks,
-    Pieces,
-    concatenated,
-    fit_pieces,
-    new_numbers,
-    on_rows,
-)
-from traceviz.timelines.rows import Band, placed, renumbered, seen, without_host
-from traceviz.timelines.shown import Shown, deciding_rank, typical
+from traceviz.timelines.gaps import Gap, longest_gaps
+from traceviz.timelines.marks import NO_MARKS, ROLE, Marks, Pieces, concatenated, fit_pieces
+from traceviz.timelines.rows import Band, placed, seen, without_host
+from traceviz.timelines.shown import Shown, deciding_rank, opened, representative_ranks, typical
 from traceviz.timelines.texts import Texts
 
 NOT_ALIGNED = {
@@ -44,16 +32,12 @@ NOT_ALIGNED = {
     "off": "each rank's own clock, not aligned: ranks may be shifted against each other",
 }
 MOST_MARKS = 60_000  # in a page; some 55 bytes each
-MOST_GAPS, MOST_INSTANCES = 400, 4000  # to jump to
+MOST_INSTANCES = 4000  # to jump to
 MOST_DETAILED = 20  # of the gaps of the rank that decides, about which a page has every mark
 FINEST_OUTSIDE = 100_000  # parts of all there is, in which marks outside of these become one first
 SEEN = 200  # of what is shown: what is shorter than one of so many parts of it is a hair
 SEEN_RANGES = 50  # likewise of all the ranges of a row together
 WORTHLESS_UNSEEN = ("ranges", "projected", "stream", "missed-a", "missed-b")  # kinds of rows
-PADDING = 0.04  # of the instance, on both sides of it
-SLIVER = 100  # a side is a sliver if it is shorter than one of so many parts of what would be shown
-AROUND = 4  # of a sliver's length: what is shown before and after it
-MOST_LEAD = 0.6  # of the instance: how far before it the picture opens, to show its launches
 
 
 class Picture(Record, frozen=True):
@@ -84,7 +68,7 @@ class Picture(Record, frozen=True):
     clock: str
     warnings: tuple[TraceWarning, ...] = ()
     apparent: bool = False
-    gaps: tuple[parts.Gap, ...] = ()
+    gaps: tuple[Gap, ...] = ()
     instances: tuple[tuple[str, int, int], ...] = ()
     active_ns: tuple[int, int] = (0, 0)
     areas: tuple[Area, ...] = ()
@@ -121,7 +105,7 @@ def picture(
         every = [(int(some.start.min()), int(some.end.max())) for some in pieces if some.size]
         first_ns, last_ns = min(low for low, _ in every), max(high for _, high in every)
         shown = typical(result, work.ops)
-        low, high, shown = _opened(pieces, shown, window)
+        low, high, shown = opened(pieces, shown, window)
         decides = [_decides(one.band, result, shown) for _, one in drawn]
         if sum(some.size for some in pieces) > MOST_MARKS:
             whole = first_ns, last_ns
@@ -158,7 +142,7 @@ def _decides(band: Band, result: OverlapResult, shown: Shown) -> bool:
     return (band.rank, band.device) == where or where[0] is None
 
 
-def _around_gaps(marks: Marks, gaps: Sequence[parts.Gap], whole: tuple[int, int]) -> list[tuple[int, int]]:
+def _around_gaps(marks: Marks, gaps: Sequence[Gap], whole: tuple[int, int]) -> list[tuple[int, int]]:
     """What is seen when one goes to the worst gaps, as far as there is room for every kernel there."""
     spans, kept = list[tuple[int, int]](), np.zeros(marks.size, bool)
     for one in sorted(gaps, key=lambda one: -one.alone_ns)[:MOST_DETAILED]:
@@ -173,51 +157,23 @@ def _around_gaps(marks: Marks, gaps: Sequence[parts.Gap], whole: tuple[int, int]
     return spans
 
 
-def _opened(pieces: Pieces, shown: Shown, window: tuple[int, int] | None) -> tuple[int, int, Shown]:
-    """What a picture opens on, and what is said of that."""
-    if window is not None:
-        low, high = window
-        title = f"{duration(high - low)} that were asked for"
-        return low, high, replace(shown, start_ns=low, end_ns=high, text="the window that was asked for", title=title)
-    sides = [
-        some.take((some.role <= ROLE["b-wait"]) & (some.start < shown.end_ns) & (some.end > shown.start_ns))
-        for some in pieces
-    ]
-    marks = concatenated(sides)
-    low, high = _opening(marks, shown)
-    near = _near(marks, shown, (low, high))
-    if near:
-        low, high = near[:2]
-        shown = replace(shown, text=f"{shown.text}, close up on {near[2]}")
-    return low, high, shown
-
-
 def _put_together(
     drawn: Sequence[tuple[int, DrawnBand]], pieces: Pieces, decides: Sequence[bool]
-) -> tuple[list[Band], Marks, tuple[str, ...], tuple[parts.Gap, ...]]:
+) -> tuple[list[Band], Marks, tuple[str, ...], tuple[Gap, ...]]:
     """Bands of all parts by rank, with their marks and gaps: rows and texts are numbered through."""
     order = sorted(range(len(drawn)), key=lambda i: _place(drawn[i][1].band))
-    number, row_of = count(), dict[int, dict[int, int]]()  # of each part's rows
+    rows_in_order = [(drawn[i][0], row.number) for i in order for row in drawn[i][1].band.rows]
+    last = max(number for _, number in rows_in_order)
+    numbers = {part: np.full(last + 2, -1, np.int64) for part, _ in rows_in_order}  # new ones, by the part's own
+    for number, (part, row) in enumerate(rows_in_order):
+        numbers[part][row] = number
+    texts, found, marks, gaps = Texts(), list[Band](), list[Marks](), list[Gap]()
     for i in order:
         part, one = drawn[i]
-        row_of.setdefault(part, {}).update({row.number: next(number) for row in one.band.rows})
-    on_part = {part: new_numbers(rows) for part, rows in row_of.items()}
-    texts, found, marks, gaps = Texts(), list[Band](), list[Marks](), list[parts.Gap]()
-    for i in order:
-        part, one = drawn[i]
-        rows = row_of[part]
-        found.append(renumbered(one.band, rows))
-        of_band = np.array([texts.number(text) for text in one.texts], np.int64)
-        marks.append(on_rows(pieces[i], on_part[part], of_band))
-        gaps += [replace(parts.gap_on_rows(gap, rows), decides=decides[i]) for gap in one.gaps]
-    return found, concatenated(marks), tuple(texts.lines), _worst_gaps(gaps)
-
-
-def _worst_gaps(gaps: Sequence[parts.Gap]) -> tuple[parts.Gap, ...]:
-    """The longest gaps: first those of the rank that decides, then others, at least as many as these leave room for."""
-    longest = sorted(gaps, key=lambda one: -one.alone_ns)
-    others = [one for one in longest if not one.decides][: MOST_GAPS // 2]
-    return (*[one for one in longest if one.decides][: MOST_GAPS - len(others)], *others)
+        found.append(one.band.renumbered(numbers[part]))
+        marks.append(pieces[i].moved(numbers[part], np.array([*map(texts.number, one.texts), -1], np.int64)))
+        gaps += [replace(gap.moved(numbers[part]), decides=decides[i]) for gap in one.gaps]
+    return found, concatenated(marks), tuple(texts.lines), longest_gaps(gaps)
 
 
 def _place(band: Band) -> tuple[int, int, int]:
@@ -261,6 +217,11 @@ def _active(work: Work, first: int, last: int) -> tuple[int, int]:
     low, high = work.steps or work.ops
     room = max((high - low) // 20, 1)
     return (low - room if low - first > 2 * room else first), (high + room if last - high > 2 * room else last)
+
+
+def folds(picture: Picture) -> bool:
+    """Whether some bands are not shown at first."""
+    return not all(band.shown for band in picture.bands)
 
 
 def folded(picture: Picture) -> Picture:
@@ -307,7 +268,7 @@ def in_view(picture: Picture) -> Picture:
     return _with_bands(replace(picture, marks=marks), seen(kept, rows))
 
 
-def worst_gaps(picture: Picture) -> list[parts.Gap]:
+def worst_gaps(picture: Picture) -> list[Gap]:
     """Of the rank that decides, the gap in which the other side ran longest, of those whose end is seen as it opens.
 
     Of several runs below each other that of each.
@@ -347,32 +308,3 @@ def _clock(run: Trace, found: Sequence[Band]) -> str:
     if run.clocks is not None and run.clocks.aligned:
         return f"the clock of rank {min(band.rank for band in found)}"
     return NOT_ALIGNED.get(method, "the trace's clock")
-
-
-def _opening(marks: Marks, shown: Shown) -> tuple[int, int]:
-    """The instance, the launches of its A and B where they are not too far before it, and some room."""
-    length = max(shown.end_ns - shown.start_ns, 1)
-    sides = (marks.role <= ROLE["b-wait"]) & (marks.launch != NEVER)
-    shown_marks = sides & (marks.start < shown.end_ns) & (marks.end > shown.start_ns)
-    low = max(int(marks.launch[shown_marks].min(initial=shown.start_ns)), shown.start_ns - int(length * MOST_LEAD))
-    room = max(int((shown.end_ns - low) * PADDING), 1)
-    return low - room, shown.end_ns + room
-
-
-def _near(marks: Marks, shown: Shown, opening: tuple[int, int]) -> tuple[int, int, str] | None:
-    """Where to open instead, and on which side, if that is a sliver beside the other: only so is it seen at all."""
-    low, high = opening
-    run = [
-        marks.take((marks.role == ROLE[side]) & (marks.end > shown.start_ns) & (marks.start < shown.end_ns))
-        for side in ("a", "b")
-    ]
-    for side, other in ((0, 1), (1, 0)):
-        if not run[side].size:
-            continue
-        start, end = int(run[side].start.min()), int(run[side].end.max())
-        room = AROUND * max(end - start, 1)
-        near = max(start - room, low), min(end + room, high)
-        beside = np.any((run[other].end > near[0]) & (run[other].start < near[1]))
-        if SLIVER * (end - start) < high - low and beside:
-            return (*near, "AB"[side])
-    return None

@@ -16,57 +16,15 @@ from analyzers.trace.regions import launches
 from analyzers.trace.steps import bounding_ranges
 from analyzers.trace.tables import Trace
 
-ON_GPU = 4  # rows of ranges on the GPU; those that more overlap are drawn on the last of them
+LEVELS_ON_GPU = 4  # rows of ranges on the GPU; those that more overlap are drawn on the last of them
 DEPTHS = 3  # rows of a thread; what nests deeper is drawn on the last of them
 A, B, OTHER = range(3)
 
 
-class ThreadRanges(Record, frozen=True):
-    """Ranges of one thread: rows in `Trace.ranges`, how deep each nests from 0, and its side.
+class RangesInRows(Record, frozen=True):
+    """Ranges of one thread, or of one device: rows in `Trace.ranges`, and where each is drawn, ns.
 
-    side : A or B where all that was launched in it is of that side, else OTHER.
-    """
-
-    rows: Ints
-    depth: Ints
-    side: Ints
-
-
-def user_ranges(trace: Trace, side: Ints, span: tuple[int, int]) -> dict[tuple[int, int], ThreadRanges]:
-    """Ranges of each (process, thread), except operators and what libraries open around collectives.
-
-    Parameters
-    ----------
-    side : of each op of the trace: A, B or OTHER. span : from the run's first launch to its last op's end, ns.
-    """
-    _, wanted, _ = trace.once(range_classes)
-    low, high = span
-    starts, ends = ints(trace.ranges, "start_ns"), ints(trace.ranges, "end_ns")
-    rows = np.flatnonzero(wanted & (ends > low) & (starts < high))
-    thread, launched, _ = launches(trace)
-    known = np.flatnonzero(ints(trace.ops, "launch") >= 0)
-    ops = rows_by_key(ints(trace.ops, "process")[known], thread[known])
-    found: dict[tuple[int, int], ThreadRanges] = {}
-    for key, of_thread in rows_by_key(ints(trace.ranges, "process")[rows], ints(trace.ranges, "thread")[rows]).items():
-        own = rows[of_thread][np.lexsort((-ends[rows[of_thread]], starts[rows[of_thread]]))]
-        depth = np.arange(own.size) - np.searchsorted(np.sort(ends[own]), starts[own], side="right")
-        thread_ops = known[ops[key]] if key in ops else known[:0]
-        count = np.stack(
-            [
-                _within(np.sort(launched[thread_ops[side[thread_ops] == each]]), starts[own], ends[own])
-                for each in range(3)
-            ]
-        )
-        alone = [(count[each] > 0) & (count.sum(axis=0) == count[each]) for each in (A, B)]
-        sides = np.where(alone[A], A, np.where(alone[B], B, OTHER))
-        found[key[0], key[1]] = ThreadRanges(own, np.clip(depth, 0, DEPTHS - 1), sides)
-    return found
-
-
-class Projected(Record, frozen=True):
-    """Ranges on one device: rows in `Trace.ranges`, from their first op's start to their last one's end, ns.
-
-    level : ranges of one level don't overlap, but for the last; side : as of `ThreadRanges`.
+    level : the row it stands on, from 0; side : A or B where all that was launched in it is of that side, else OTHER.
     """
 
     rows: Ints
@@ -75,13 +33,39 @@ class Projected(Record, frozen=True):
     level: Ints
     side: Ints
 
+    @property
+    def levels(self) -> int:
+        """How many rows they need."""
+        return int(self.level.max()) + 1
 
-def on_gpu(trace: Trace, side: Ints) -> dict[tuple[int, ...], Projected]:
-    """By (process, rank, device): the innermost ranges around launches, but for steps, which span all of it.
 
-    Parameters
-    ----------
-    side : of each op of the trace: A, B or OTHER.
+def ranges_by_thread(trace: Trace, side: Ints, span: tuple[int, int]) -> dict[tuple[int, ...], RangesInRows]:
+    """By (process, thread): users' ranges as deep as they nest, cut to a span, ns; `side` is that of each op."""
+    _, wanted, _ = trace.once(range_classes)
+    low, high = span
+    starts, ends = ints(trace.ranges, "start_ns"), ints(trace.ranges, "end_ns")
+    rows = np.flatnonzero(wanted & (ends > low) & (starts < high))
+    thread, launched, _ = launches(trace)
+    known = np.flatnonzero(ints(trace.ops, "launch") >= 0)
+    ops = rows_by_key(ints(trace.ops, "process")[known], thread[known])
+    found = {}
+    for key, of_thread in rows_by_key(ints(trace.ranges, "process")[rows], ints(trace.ranges, "thread")[rows]).items():
+        own = rows[of_thread][np.lexsort((-ends[rows[of_thread]], starts[rows[of_thread]]))]
+        depth = np.arange(own.size) - np.searchsorted(np.sort(ends[own]), starts[own], side="right")
+        thread_ops = known[ops[key]] if key in ops else known[:0]
+        of_sides = (np.sort(launched[thread_ops[side[thread_ops] == each]]) for each in (A, B, OTHER))
+        count = np.stack([_within(instants, starts[own], ends[own]) for instants in of_sides])
+        alone = [(count[each] > 0) & (count.sum(axis=0) == count[each]) for each in (A, B)]
+        sides = np.where(alone[A], A, np.where(alone[B], B, OTHER))
+        start, end = np.clip(starts[own], low, high), np.clip(ends[own], low, high)
+        found[key] = RangesInRows(own, start, end, np.clip(depth, 0, DEPTHS - 1), sides)
+    return found
+
+
+def ranges_on_gpu(trace: Trace, side: Ints) -> dict[tuple[int, ...], RangesInRows]:
+    """By (process, rank, device): the innermost ranges around launches, from their first op's start to the last's end.
+
+    Ranges of steps are left out: they span everything. Those of one level don't overlap, but for the last level.
     """
     _, wanted, _ = trace.once(range_classes)
     rows = np.flatnonzero(wanted & ~bounding_ranges(trace))
@@ -98,8 +82,8 @@ def on_gpu(trace: Trace, side: Ints) -> dict[tuple[int, ...], Projected]:
         heads = np.flatnonzero(np.diff(of_range[order], prepend=-1))
         low, high = np.minimum.reduceat(starts[ops[order]], heads), np.maximum.reduceat(ends[ops[order]], heads)
         sides = [each.reduceat(side[known[ops[order]]], heads) for each in (np.minimum, np.maximum)]
-        level = np.minimum(lowest_free(low, high), ON_GPU - 1)
-        found[key] = Projected(own, low, high, level, np.where(sides[0] == sides[1], sides[0], OTHER))
+        level = np.minimum(lowest_free(low, high), LEVELS_ON_GPU - 1)
+        found[key] = RangesInRows(own, low, high, level, np.where(sides[0] == sides[1], sides[0], OTHER))
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 
 import numpy as np
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from analyzers.trace.kernels import is_communication
 from analyzers.trace.migrations import NO_STREAM, is_migration
 from analyzers.trace.regions import launches
 from analyzers.trace.tables import Trace
+from traceviz.timelines.ranges import RangesInRows
 
 LOW = 0.86  # a row of ranges, in rows
 DEFAULT_STREAM = 7  # as CUPTI numbers it, in nsys and torch.profiler
@@ -27,13 +29,14 @@ GAP = 1.3  # between bands, in rows: their titles stand there
 class Row(Record, frozen=True):
     """One row: `kind` is "ranges", "thread", "projected", "stream", "overlap", "missed-a", "missed-b" or "counter".
 
-    y : its middle, counted upwards. Several rows of one label belong together.
+    key : (thread,) or (context, stream). y : its middle, counted upwards. Several rows of one label belong together.
     """
 
     number: int
     kind: str
     label: str
-    y: float
+    key: tuple[int, ...] = ()
+    y: float = 0.0
 
     @property
     def height(self) -> float:
@@ -47,11 +50,7 @@ class Row(Record, frozen=True):
 
 
 class Band(Record, frozen=True):
-    """One rank's device.
-
-    ops : rows of its part's `Trace.ops`; threads and streams give the row of each thread and each (context, stream),
-        ranges the rows of each thread's ranges, outermost first.
-    """
+    """One rank's device, and its rows from top to bottom; `ops` are rows of its part's `Trace.ops`."""
 
     rank: int
     device: int
@@ -59,88 +58,99 @@ class Band(Record, frozen=True):
     title: str
     ops: Ints
     rows: tuple[Row, ...]
-    threads: dict[int, int]
-    streams: dict[tuple[int, int], int]
-    ranges: dict[int, tuple[int, ...]]
     shown: bool = True  # at first, where there are too many to show all
 
     def row(self, kind: str) -> int:
         """The number of its row of a kind."""
         return next(row.number for row in self.rows if row.kind == kind)
 
+    @property
+    def threads(self) -> dict[int, int]:
+        """The row of each thread."""
+        return {row.key[0]: row.number for row in self.rows if row.kind == "thread"}
+
+    @property
+    def streams(self) -> dict[tuple[int, ...], int]:
+        """The row of each (context, stream)."""
+        return {row.key: row.number for row in self.rows if row.kind == "stream"}
+
+    @property
+    def ranges(self) -> dict[int, tuple[int, ...]]:
+        """The rows of each thread's ranges, outermost first."""
+        threads = {row.key[0]: None for row in self.rows if row.kind == "ranges"}
+        return {
+            thread: tuple(row.number for row in self.rows if (row.kind, row.key) == ("ranges", (thread,)))
+            for thread in threads
+        }
+
+    def rows_of_threads(self, threads: Ints) -> Ints:
+        """The row of each thread; -1 where it has none."""
+        found = np.full(threads.size, -1, np.int64)
+        for thread, number in self.threads.items():
+            found[threads == thread] = number
+        return found
+
+    def renumbered(self, numbers: Ints) -> Band:
+        """The same with new numbers of rows, by the old ones."""
+        return replace(self, rows=tuple(replace(row, number=int(numbers[row.number])) for row in self.rows))
+
+
+def rows_of_ops(trace: Trace, bands: Sequence[Band], ops: Ints) -> Ints:
+    """The row on which each op of a trace would be drawn; -1 where it is -1 itself, or on none of the bands."""
+    streams = {(band.process, band.device, *key): row for band in bands for key, row in band.streams.items()}
+    found = np.full(ops.size, -1, np.int64)
+    keys = [np.where(ops >= 0, ints(trace.ops, name)[ops], -1) for name in ("process", "device", "context", "stream")]
+    for key, rows in rows_by_key(*keys).items():
+        found[rows] = streams.get(key, -1)
+    return found
+
 
 def bands(
     trace: Trace,
-    sync_threads: dict[int, list[int]],
-    titles: dict[tuple[int, int], str],
-    missed: dict[tuple[int, int], str],
-    depths: dict[tuple[int, int], int],
-    projected: dict[tuple[int, ...], int],
-    counters: dict[tuple[int, int], list[str]],
+    titles: Mapping[tuple[int, int], str],
+    blocked_threads: Mapping[int, Sequence[int]],
+    of_threads: Mapping[tuple[int, ...], RangesInRows],
+    on_gpu: Mapping[tuple[int, ...], RangesInRows],
+    missed: Mapping[tuple[int, int], str],
+    counters: Mapping[tuple[int, int], Sequence[str]],
 ) -> tuple[Band, ...]:
     """Lay out a trace, by rank.
 
     Parameters
     ----------
-    sync_threads : process -> threads that were blocked somewhere.
     titles : (rank, device) -> what to write above the band.
+    blocked_threads : process -> threads that were blocked somewhere.
+    of_threads, on_gpu : what `ranges_by_thread` and `ranges_on_gpu` found.
     missed : (rank, device) -> which of the sides "a" and "b" were missed somewhere.
-    depths : (process, thread) -> how many rows its ranges need.
-    projected : (process, rank, device) -> how many rows its ranges need on the GPU.
     counters : (process, device) -> labels of the GPU counters to show.
     """
     found: list[Band] = []
-    number = 0
+    number = count()
     ops = trace.ops
-    thread = launches(trace)[0]
-    launched = ints(ops, "launch") >= 0
+    thread, launched = launches(trace)[0], ints(ops, "launch") >= 0
     uses = stream_uses(trace)
     for (rank, device, process), of_device in rows_by_key(
         *(ints(ops, name) for name in ("rank", "device", "process"))
     ).items():
-        threads = {*np.unique(thread[of_device[launched[of_device]]]).tolist(), *sync_threads.get(process, [])}
-        streams = [
-            (context, stream)
-            for context, stream in rows_by_key(ints(ops, "context")[of_device], ints(ops, "stream")[of_device])
-        ]
-        contexts = {context for context, _ in streams}
-        kinds = []
-        for one in sorted(threads):
-            kinds += [("ranges", f"ranges of {one}")] * depths.get((process, one), 0) + [("thread", f"host {one}")]
-        kinds += [("projected", "ranges on GPU")] * projected.get((process, rank, device), 0)
-        kinds += [
-            (
-                "stream",
-                (f"{trace.stream_word} {stream}" if stream != NO_STREAM else "no stream")
-                + f" of context {context}" * (len(contexts) > 1)
-                + uses[process, context, stream],
-            )
-            for context, stream in streams
-        ]
-        kinds += [("overlap", "overlap")]
-        kinds += [(f"missed-{side}", f"{side.upper()} blocked by") for side in missed.get((rank, device), "")]
-        kinds += [("counter", label) for label in counters.get((process, device), [])]
-        rows = [Row(number + k, kind, label, 0.0) for k, (kind, label) in enumerate(kinds)]
-        number += len(rows)
-        threads_at = [row.number for row in rows if row.kind == "thread"]
-        streams_at = [row.number for row in rows if row.kind == "stream"]
-        found.append(
-            Band(
-                rank,
-                device,
-                process,
-                titles.get((rank, device), f"rank {rank}, device {device}"),
-                of_device,
-                tuple(rows),
-                dict(zip(sorted(threads), threads_at, strict=True)),
-                dict(zip(streams, streams_at, strict=True)),
-                {
-                    one: tuple(row.number for row in rows if row.label == f"ranges of {one}")
-                    for one in sorted(threads)
-                    if (process, one) in depths
-                },
-            )
-        )
+        kinds: list[tuple[str, str, tuple[int, ...]]] = []
+        launching = np.unique(thread[of_device[launched[of_device]]]).tolist()
+        for one in sorted({*launching, *blocked_threads.get(process, [])}):
+            depth = of_threads[process, one].levels if (process, one) in of_threads else 0
+            kinds += [("ranges", f"ranges of {one}", (one,))] * depth + [("thread", f"host {one}", (one,))]
+        if (process, rank, device) in on_gpu:
+            kinds += [("projected", "ranges on GPU", ())] * on_gpu[process, rank, device].levels
+        streams = [*rows_by_key(ints(ops, "context")[of_device], ints(ops, "stream")[of_device])]
+        several_contexts = len({context for context, _ in streams}) > 1
+        for context, stream in streams:
+            label = f"{trace.stream_word} {stream}" if stream != NO_STREAM else "no stream"
+            label += f" of context {context}" * several_contexts + uses[process, context, stream]
+            kinds.append(("stream", label, (context, stream)))
+        kinds.append(("overlap", "overlap", ()))
+        kinds += [(f"missed-{side}", f"{side.upper()} blocked by", ()) for side in missed.get((rank, device), "")]
+        kinds += [("counter", label, ()) for label in counters.get((process, device), ())]
+        rows = tuple(Row(next(number), *one) for one in kinds)
+        title = titles.get((rank, device), f"rank {rank}, device {device}")
+        found.append(Band(rank, device, process, title, of_device, rows))
     return placed(found)
 
 
@@ -192,17 +202,6 @@ def seen(some: Sequence[Band], rows: Ints) -> tuple[Band, ...]:
 def without_host(some: Sequence[Band]) -> tuple[Band, ...]:
     """The same bands without what happened on host threads."""
     return placed([replace(band, rows=tuple(row for row in band.rows if row.kind not in HOST)) for band in some])
-
-
-def renumbered(band: Band, rows: Mapping[int, int]) -> Band:
-    """The same band with new numbers for its rows."""
-    return replace(
-        band,
-        rows=tuple(replace(row, number=rows[row.number]) for row in band.rows),
-        threads={thread: rows[number] for thread, number in band.threads.items()},
-        streams={stream: rows[number] for stream, number in band.streams.items()},
-        ranges={thread: tuple(rows[number] for number in numbers) for thread, numbers in band.ranges.items()},
-    )
 
 
 def placed(some: Sequence[Band]) -> tuple[Band, ...]:

@@ -1,12 +1,26 @@
-"""Which instance a picture opens on: the typical one, not the one that flatters."""
+"""What a picture shows at first: the typical instance, not the one that flatters, and of many ranks a few."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from msgspec.structs import replace
 
 from analyzers.common.records import Record
 from analyzers.overlap.instances import Instance
 from analyzers.overlap.measure import RankOverlap
+from analyzers.trace.devices import DeviceKey
 from analyzers.verdict.check import OverlapResult
-from traceviz.output.quantities import part_of, percent
+from traceviz.output.quantities import duration, part_of, percent
+from traceviz.timelines.marks import NEVER, ROLE, Marks, concatenated
+
+MOST_BANDS = 8  # that are shown without folding
+FENCE = 1.5  # quartile ranges beyond the quartiles from which on a rank is an outlier (Tukey)
+PADDING = 0.04  # of the instance, on both sides of it
+SLIVER = 100  # a side is a sliver if it is shorter than one of so many parts of what would be shown
+AROUND = 4  # of a sliver's length: what is shown before and after it
+MOST_LEAD = 0.6  # of the instance: how far before it the picture opens, to show its launches
 
 
 class Shown(Record, frozen=True):
@@ -67,3 +81,88 @@ def _nearest(rank: RankOverlap, chosen: Instance) -> Instance | None:
     """The same instance on another rank: of those with its label the one nearest in time."""
     same = [one for one in rank.instances if one.label == chosen.label]
     return min(same, key=lambda one: abs(one.start_ns - chosen.start_ns), default=None)
+
+
+def opened(pieces: Iterable[Marks], shown: Shown, window: tuple[int, int] | None) -> tuple[int, int, Shown]:
+    """What a picture opens on, and what is said of that."""
+    if window is not None:
+        low, high = window
+        title = f"{duration(high - low)} that were asked for"
+        return low, high, replace(shown, start_ns=low, end_ns=high, text="the window that was asked for", title=title)
+    sides = [
+        some.take((some.role <= ROLE["b-wait"]) & (some.start < shown.end_ns) & (some.end > shown.start_ns))
+        for some in pieces
+    ]
+    marks = concatenated(sides)
+    low, high = _with_launches(marks, shown)
+    near = _close_up(marks, shown, (low, high))
+    if near:
+        low, high = near[:2]
+        shown = replace(shown, text=f"{shown.text}, close up on {near[2]}")
+    return low, high, shown
+
+
+def _with_launches(marks: Marks, shown: Shown) -> tuple[int, int]:
+    """The instance, the launches of its A and B where they are not too far before it, and some room."""
+    length = max(shown.end_ns - shown.start_ns, 1)
+    sides = (marks.role <= ROLE["b-wait"]) & (marks.launch != NEVER)
+    shown_marks = sides & (marks.start < shown.end_ns) & (marks.end > shown.start_ns)
+    low = max(int(marks.launch[shown_marks].min(initial=shown.start_ns)), shown.start_ns - int(length * MOST_LEAD))
+    room = max(int((shown.end_ns - low) * PADDING), 1)
+    return low - room, shown.end_ns + room
+
+
+def _close_up(marks: Marks, shown: Shown, opening: tuple[int, int]) -> tuple[int, int, str] | None:
+    """Where to open instead, and on which side, if that is a sliver beside the other: only so is it seen at all."""
+    low, high = opening
+    run = [
+        marks.take((marks.role == ROLE[side]) & (marks.end > shown.start_ns) & (marks.start < shown.end_ns))
+        for side in ("a", "b")
+    ]
+    for side, other in ((0, 1), (1, 0)):
+        if not run[side].size:
+            continue
+        start, end = int(run[side].start.min()), int(run[side].end.max())
+        room = AROUND * max(end - start, 1)
+        near = max(start - room, low), min(end + room, high)
+        beside = np.any((run[other].end > near[0]) & (run[other].start < near[1]))
+        if SLIVER * (end - start) < high - low and beside:
+            return (*near, "AB"[side])
+    return None
+
+
+def representative_ranks(result: OverlapResult) -> dict[DeviceKey, str]:
+    """(rank, device) -> why it is shown, where there are too many to show all; {} where there are not.
+
+    The worst rank, which decides, then by time (from the first to the last of each instance, added up) the fastest, the
+    median and the slowest, then outliers of that time or of the real overlap ratio, furthest from the median first.
+    """
+    if len(result.ranks) <= MOST_BANDS:
+        return {}
+    devices = [(one.rank, one.device) for one in result.ranks]
+    times = np.array([_time(one) for one in result.ranks], float)
+    ratios = np.array([one.real_overlap_ratio or 0.0 for one in result.ranks])
+    worst = deciding_rank(result)
+    order = np.argsort(times, kind="stable")
+    first = [(devices.index((worst.rank, worst.device)), "worst")] if worst else []
+    first += [(int(order[0]), "fastest"), (int(order[(order.size - 1) // 2]), "median"), (int(order[-1]), "slowest")]
+    far = np.maximum(_beyond(times), _beyond(ratios))
+    first += [(int(row), "outlier") for row in np.argsort(-far, kind="stable") if far[row] > FENCE]
+    why: dict[DeviceKey, str] = {}
+    for row, word in first:
+        if devices[row] in why and word != "outlier":
+            why[devices[row]] += f" and {word}"
+        elif len(why) < MOST_BANDS:
+            why.setdefault(devices[row], word)
+    return why
+
+
+def _time(rank: RankOverlap) -> int:
+    return sum(one.end_ns - one.start_ns for one in rank.instances)
+
+
+def _beyond(values: np.ndarray) -> np.ndarray:
+    """How many quartile ranges each value lies beyond the quartiles; 0 between them."""
+    low, high = np.quantile(values, [0.25, 0.75])
+    distance = np.maximum(np.maximum(low - values, values - high), 0)
+    return distance / (high - low) if high > low else np.where(distance > 0, np.inf, 0.0)

@@ -11,7 +11,7 @@ import pytest
 from analyzers.replay import worth
 from tests.support.command_lines import invoked, run_text
 from traceviz.history.database import TABLES
-from traceviz.reports import fixes
+from traceviz.reports import report
 
 pytestmark = pytest.mark.nightly
 
@@ -102,7 +102,7 @@ def test_a_report_in_parts_is_that_of_the_whole_but_for_replays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worth, "MOST_OPS", 0)  # which takes all of a run
-    monkeypatch.setattr(fixes, "MOST_OPS", 0)
+    monkeypatch.setattr(report, "MOST_OPS", 0)
     serial = ["--baseline", str(DATA / "torch" / "dpmp_serial.rank0.json.gz")]
     for name in RUNS:
         words = ["report", *RUNS[name], *(serial if name == "torch" else ())]

@@ -1,16 +1,21 @@
+"""What a timeline becomes: a page, an image, a figure in a notebook, and the program that a page carries."""
+
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
 import pytest
+from plotly.offline import get_plotlyjs
 
 import traceviz as tv
 from analyzers.common.errors import TracevizError
 from tests.support.command_lines import invoked
 from tests.support.timeline_traces import HOSTILE_PAIR, drawn, hostile, two_instances
-from traceviz.timelines import files, images
+from traceviz.timelines import files
+from traceviz.timelines.document import CALL, compiled_once, of_bars_alone
 from traceviz.timelines.draw import figure
 from traceviz.timelines.marks import ROLE
 from traceviz.timelines.page import data, in_script, page
@@ -19,6 +24,7 @@ from traceviz.timelines.palette import DARK, LIGHT
 ASK = ["timeline", "tests/data/torch/dpmp_overlap.rank0.json.gz", "-a", "nvtx:DP Embedding", "-b", "nvtx:MP Embedding"]
 
 
+@pytest.fixture
 def no_kaleido(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "kaleido", None)
 
@@ -34,16 +40,20 @@ def test_a_page_is_one_file_that_names_no_address_to_load_from(tmp_path: Path) -
     assert "default-src 'none'" in text
 
 
-@pytest.mark.parametrize("name", ["x.pdf", "x", "html"])
-def test_a_name_that_says_no_kind_is_refused_before_anything_is_read(name: str) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["timeline", "not/there", "-o", name] for name in ("x.pdf", "x", "html")),
+        ["compare", "not/there", "nor/there", "--timeline", "x.txt"],
+    ],
+)
+def test_a_name_that_says_no_kind_is_refused_before_anything_is_read(words: list[str]) -> None:
     with pytest.raises(TracevizError, match=r"End it in \.html, \.png or \.svg"):
-        invoked("timeline", "not/there.json", "-o", name)
+        invoked(*words)
 
 
-def test_without_kaleido_a_picture_is_an_error_that_says_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    no_kaleido(monkeypatch)
+@pytest.mark.usefixtures("no_kaleido")
+def test_without_kaleido_a_picture_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(TracevizError, match=r"pip install 'traceviz-gpu\[png\]', or write \.html"):
         files.write(tmp_path / "x.png", drawn(two_instances(), "nvtx:A", "nvtx:B")[1])
     assert list(tmp_path.iterdir()) == []
@@ -52,7 +62,7 @@ def test_without_kaleido_a_picture_is_an_error_that_says_what_to_do(
 def test_a_browser_that_is_none_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRACEVIZ_CHROMIUM", "/bin/true")
     with pytest.raises(TracevizError, match=r"kaleido could not draw the \.png: .* Install Chrome or Chromium"):
-        images.image(figure(drawn(two_instances(), "nvtx:A", "nvtx:B")[1]), "png")
+        files.image(figure(drawn(two_instances(), "nvtx:A", "nvtx:B")[1]), "png")
 
 
 def test_a_folder_that_is_not_there_is_an_error_with_its_path(tmp_path: Path) -> None:
@@ -108,3 +118,84 @@ def test_text_can_be_read_on_every_colour(theme: object) -> None:
         assert contrast(fill, text) >= 3  # large or bold text, WCAG AA
     assert contrast(theme.ground, theme.text) >= 7
     assert contrast(theme.ground, theme.faint) >= 4.5
+
+
+@pytest.mark.usefixtures("no_kaleido")
+def test_without_kaleido_words_stand_in_for_a_notebooks_page_where_no_script_runs() -> None:
+    shown, sizes = tv.timeline(two_instances(), "nvtx:A", "nvtx:B").shown()
+    assert set(shown) == {"text/html", "text/plain"}
+    assert sizes == {}
+    assert re.search(r"</iframe><p>.* overlapped .*trust this notebook", shown["text/html"])
+    assert shown["text/plain"].startswith("Timeline: ")
+    assert len(shown["text/html"]) < 3_000_000, "plotly alone takes 4.8 MB"
+
+
+@pytest.mark.usefixtures("no_kaleido")
+def test_names_stay_text_in_the_frame_of_a_notebook_and_behind_it() -> None:
+    shown, _ = tv.timeline(hostile(), *HOSTILE_PAIR).shown()
+    assert re.findall(r"<(\w+)", shown["text/html"]) == ["div", "iframe", "p", "script"]
+
+
+def test_a_figure_that_was_changed_shows_as_plotly_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = tv.timeline(two_instances(), "nvtx:A", "nvtx:B")
+    shown: list[str] = []
+    monkeypatch.setattr(type(drawn), "shown", lambda self: shown.append("page") or ({}, {}))
+    monkeypatch.setattr(type(drawn).__mro__[1], "_ipython_display_", lambda self: shown.append("figure"))
+    pytest.importorskip("IPython", reason="a notebook has it")
+    drawn._ipython_display_()
+    drawn.update_layout(title="mine")
+    drawn._ipython_display_()
+    assert shown == ["page", "figure"]
+
+
+def test_plotly_has_brackets_around_the_function_that_holds_it_and_is_the_same_else() -> None:
+    plotly = get_plotlyjs()
+    before, call, function = plotly.partition(CALL)
+    if not call:  # up to version 5 it came with brackets
+        assert "(self,(function(){" in plotly
+        assert compiled_once(plotly) == plotly
+        return
+    assert function.endswith("}));")
+    assert compiled_once(plotly) == f"{before}{call}({function[:-3]})));"
+
+
+@pytest.mark.parametrize("program", ["", "var Plotly = 1;", f"!{CALL}function(){{}}));", f"!{CALL}() => {{}}, 1);"])
+def test_a_program_of_another_shape_stays_as_it_is(program: str) -> None:
+    assert compiled_once(program) == program
+
+
+def test_of_the_kinds_of_traces_plotly_sets_up_bars_alone_and_is_the_same_else() -> None:
+    plotly = get_plotlyjs()
+    kinds = re.findall(r"\.register\(\[([^\]]+)\]\)", plotly)
+    if "r(" in kinds[0]:  # up to version 5 it is packed in another way
+        assert of_bars_alone(plotly) == plotly
+        return
+    (kinds,) = kinds
+    assert kinds.count(",") > 40
+    before, after = of_bars_alone(plotly).split(".register([", 1)
+    only, after = after.split("])", 1)
+    assert only in kinds.split(",")
+    assert f"{before}.register([{kinds}]){after}" == plotly
+
+
+BAR = 'var ab=W((e,t)=>{"use strict";t.exports={moduleType:"trace",name:"bar"}});'
+SET_UP = 'var cd=W((e,t)=>{"use strict";t.exports=ab()});'
+
+
+def test_of_kinds_that_are_packed_like_this_bars_are_found_in_any_place() -> None:
+    assert of_bars_alone(f"{BAR}{SET_UP}P.register([x(),cd(),$y()]);") == f"{BAR}{SET_UP}P.register([cd()]);"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "",
+        "P.register([x(),cd()]);",
+        f"{BAR}P.register([x(),cd()]);",
+        f"{BAR}{SET_UP}P.register([x(),y()]);",
+        f"{BAR}{SET_UP}P.register([cd(),y(1)]);",
+        f"{BAR}{SET_UP}P.register([x(),cd()]);P.register([cd(),y()]);",
+    ],
+)
+def test_plotly_that_is_packed_in_another_way_sets_up_all_kinds(program: str) -> None:
+    assert of_bars_alone(program) == program

@@ -14,9 +14,9 @@ from tests.support.builder import Builder, one_rank
 from tests.support.timeline_traces import US, drawn, late_behind_an_event, many_ranks, race, two_instances
 from traceviz.timelines import picture as pictures
 from traceviz.timelines.draw import figure, legend
+from traceviz.timelines.gaps import around
 from traceviz.timelines.marks import NEVER, ROLE, Marks
 from traceviz.timelines.page import page
-from traceviz.timelines.parts import around
 from traceviz.timelines.picture import Picture, folded, on_gpu_only
 from traceviz.timelines.ranges import lowest_free
 from traceviz.timelines.rows import GAP, stream_uses
@@ -133,33 +133,6 @@ def test_host_rows_fold_away() -> None:
     ]
     assert few.bands[0].rows[0].top == pytest.approx(-GAP)
     assert set(few.marks.row.tolist()) <= {row.number for row in few.bands[0].rows}
-
-
-def test_streams_are_told_by_what_runs_on_them() -> None:
-    run = Builder()
-    rank = run.rank(0)
-    rank.kernel("ncclDevKernel_AllReduce", 13, 0, 90 * US, launch=(0, 1))
-    rank.kernel("gemm", 7, 0, 60 * US, launch=(2, 3))
-    rank.kernel("gelu", 9, 0, 20 * US, launch=(4, 5))
-    rank.copy("DtoH", 21, 0, 10 * US, launch=(6, 7))
-    _, picture = drawn(run.trace(), "comm", "compute")
-    labels = [row.label for row in picture.bands[0].rows if row.kind == "stream"]
-    assert labels == ["stream 7 main", "stream 9", "stream 13 NCCL", "stream 21 copies"]
-
-
-def test_of_streams_that_share_the_work_none_is_main_unless_it_is_the_default_one() -> None:
-    labels = []
-    for stream in (5, 7):
-        run, rank = one_rank()
-        for other in (stream, 20, 21):
-            rank.kernel("gemm", other, 0, (10 if other == 7 else 30) * US, launch=(0, 1))
-        rank.kernel("ncclDevKernel_AllReduce", 13, 0, 90 * US, launch=(2, 3))
-        _, picture = drawn(run.trace(), "comm", "compute")
-        labels.append([row.label for row in picture.bands[0].rows if row.kind == "stream"])
-    assert labels == [
-        ["stream 5", "stream 13 NCCL", "stream 20", "stream 21"],
-        ["stream 7 main", "stream 13 NCCL", "stream 20", "stream 21"],
-    ]
 
 
 def test_a_picture_that_stands_still_has_no_empty_rows_and_names_only_what_is_seen() -> None:
@@ -427,9 +400,21 @@ def test_a_long_wait_for_a_peer_cuts_what_it_lies_in_and_a_short_one_does_not() 
     ]  # fmt: skip
 
 
-def test_a_stream_of_communication_is_called_by_its_library() -> None:
-    run = Builder()
-    rank = run.rank(0)
-    rank.kernel("oneccl_allreduce_large_bf16", 13, 0, 90 * US, launch=(0, 1))
-    rank.kernel("ncclDevKernel_AllReduce", 21, 0, 60 * US, launch=(2, 3))
-    assert list(stream_uses(run.trace()).values()) == [" oneCCL", " NCCL"]
+NCCL, ONE_CCL = "ncclDevKernel_AllReduce", "oneccl_allreduce_large_bf16"
+
+
+@pytest.mark.parametrize(
+    ("streams", "uses"),
+    [
+        ({7: ("gemm", 60), 9: ("gelu", 20), 13: (NCCL, 90)}, " main,, NCCL"),
+        ({5: ("gemm", 30), 20: ("gemm", 30), 21: ("gemm", 30)}, ",,"),  # they share the work
+        ({7: ("gemm", 10), 20: ("gemm", 30), 21: ("gemm", 30)}, " main,,"),  # but for the default one
+        ({13: (ONE_CCL, 90), 21: (NCCL, 60)}, " oneCCL, NCCL"),
+    ],
+)
+def test_streams_are_told_by_what_runs_on_them(streams: dict[int, tuple[str, int]], uses: str) -> None:
+    run, rank = one_rank()
+    for stream, (name, length) in streams.items():
+        rank.kernel(name, stream, 0, length * US, launch=(0, 1))
+    rank.copy("DtoH", 30, 0, 10 * US, launch=(6, 7))
+    assert ",".join(stream_uses(run.trace()).values()) == f"{uses}, copies"

@@ -1,4 +1,4 @@
-"""Before and after on one axis: a step of each run begins at 0, or its instance."""
+"""Below each other on one axis: before and after, a step or an instance of each from 0; captured and predicted."""
 
 from __future__ import annotations
 
@@ -7,17 +7,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analyzers.common.errors import TracevizError
+import traceviz as tv
 from analyzers.compare.compare import compare
 from analyzers.load import load
+from analyzers.replay.changes import DropSync
+from analyzers.syncs.report import order_report
 from analyzers.trace.tables import Trace
+from analyzers.verdict.check import check_overlap
+from tests.analyzers.replay import test_answer as replayed
 from tests.support.builder import Builder
 from tests.support.command_lines import invoked
 from tests.support.timeline_traces import HOSTILE, US, drawn, many_ranks
+from tests.traceviz.conftest import Run
 from traceviz.timelines.draw import about, figure
 from traceviz.timelines.marks import NEVER, ROLE
-from traceviz.timelines.picture import Picture
-from traceviz.timelines.stack import compared, stacked
+from traceviz.timelines.page import data
+from traceviz.timelines.picture import Picture, picture
+from traceviz.timelines.stack import PREDICTED, compared, stacked, with_predicted
 
 PAIR = ("nvtx:A", "nvtx:B")
 
@@ -64,8 +70,9 @@ def test_every_mark_stays_on_a_row_of_its_run() -> None:
     picture = two(ranks=2)
     assert [band.title.partition(":")[0] for band in picture.bands] == ["before", "after", "before", "after"]
     assert [band.rank for band in picture.bands] == [0, 0, 1, 1]
-    numbers = [row.number for band in picture.bands for row in band.rows]
-    assert sorted(numbers) == list(range(len(numbers)))
+    rows = sorted((row.number, row.label, f"rank {band.rank}") for band in picture.bands for row in band.rows)
+    told = data(picture)
+    assert rows == list(zip(range(len(rows)), told["rows"], told["ranks"], strict=True))
     for band in picture.bands:
         mine = picture.marks.take(np.isin(picture.marks.row, [row.number for row in band.rows]))
         names = {picture.texts[name] for name in mine.name[mine.role == ROLE["a"]].tolist()}
@@ -94,13 +101,6 @@ def test_the_headline_is_the_comparisons_verdict() -> None:
     picture = compared(result, traces)
     assert picture.headline.startswith("TOO FEW STEPS: <script>")
     assert picture.names == PAIR
-
-
-@pytest.mark.parametrize("kind", ["pdf", "txt"])
-def test_a_name_that_says_no_kind_is_refused_before_anything_is_read(kind: str) -> None:
-    words = ["compare", "not/there", "nor/there", "--timeline", f"x.{kind}"]
-    with pytest.raises(TracevizError, match=r"End it in \.html, \.png or \.svg"):
-        invoked(*words)
 
 
 def test_the_command_draws_it_and_answers_as_without(tmp_path: Path) -> None:
@@ -186,3 +186,65 @@ def test_marked_steps_take_what_compare_says_of_real_captures() -> None:
 
 def rows_of(picture: Picture, label: str) -> set[int]:
     return {row.number for band in picture.bands if band.title.startswith(f"{label}:") for row in band.rows}
+
+
+ITEM = [f"tests/data/torch/item_before.rank{rank}.json.gz" for rank in (0, 1, 2, 3)]
+DROP = "drop-sync nvtx:MP lookup"
+
+
+@pytest.fixture(scope="module")
+def with_prediction() -> Picture:
+    trace = replayed.program()
+    result = check_overlap(trace, *replayed.PAIR)
+    drawn = picture(trace, result, order_report(trace))
+    return with_predicted(trace, drawn, result, [DropSync("nvtx:look up")])
+
+
+def test_the_predicted_run_is_beneath_the_captured_one_and_says_so(with_prediction: Picture) -> None:
+    captured, predicted = with_prediction.bands
+    assert captured.title.startswith("captured: rank 0")
+    assert predicted.title.startswith(f"{PREDICTED}: rank 0")
+    assert with_prediction.headline.startswith(
+        "What if? drop-sync nvtx:look up: step 226 → "
+    )  # one unit for before and after
+    assert "as predicted" in with_prediction.shown.text
+
+
+def test_both_begin_with_the_same_step_and_the_predicted_one_is_shorter(with_prediction: Picture) -> None:
+    """From the lookup's start to the product's end: 224 µs, and some 202 without the sync."""
+    spans = []
+    for band in with_prediction.bands:
+        rows = [row.number for row in band.rows]
+        marks = with_prediction.marks.take([row in rows for row in with_prediction.marks.row.tolist()])
+        a, b = (marks.take(marks.role == ROLE[side]) for side in "ab")
+        first = a.start[a.start >= 0].min()
+        spans.append((int(first), int(b.end[b.end > first].min() - first)))
+    (captured_at, captured), (predicted_at, predicted) = spans
+    assert captured == (replayed.STEP - 2) * US
+    assert 200 * US <= predicted <= 204 * US
+    assert abs(captured_at - predicted_at) <= 2 * US
+
+
+def test_the_command_draws_it(run: Run, tmp_path: Path) -> None:
+    page = tmp_path / "x.html"
+    code, out, _ = run("timeline", *ITEM, "--ranks", "0", "--what-if", DROP, "-o", page)
+    assert code == 0
+    assert "as predicted" in out
+    text = page.read_text(encoding="utf-8")
+    assert f"{PREDICTED}: rank 0" in text
+    assert "What if? drop-sync nvtx:MP lookup" in text
+
+
+def test_what_cant_be_predicted_or_read_draws_nothing(run: Run, tmp_path: Path) -> None:
+    page = tmp_path / "x.html"
+    refused = run("timeline", "tests/data/nsys-stats/small.txt", "--what-if", "scale comm 2", "-o", page)
+    assert (refused.code, page.exists()) == (3, False)
+    assert "Nothing can be predicted: the capture holds no CUDA calls" in refused.err
+    code, _, err = run("timeline", *ITEM, "--what-if", "faster", "-o", page)
+    assert (code, page.exists()) == (2, False)
+    assert "is no change" in err
+
+
+def test_python_draws_it_too() -> None:
+    figure = tv.timeline(tv.Trace.of(replayed.program()), *replayed.PAIR, what_if=["drop-sync nvtx:look up"])
+    assert PREDICTED in figure.to_json()

@@ -14,12 +14,12 @@ from analyzers.load import load
 from tests.support.builder import Builder, one_rank
 from tests.support.timeline_traces import US, drawn, late_behind_an_event, two_instances
 from traceviz.timelines import picture as pictures
+from traceviz.timelines.bars import room
 from traceviz.timelines.draw import figure, weights
 from traceviz.timelines.marks import ROLE, Marks, fit, join, make
 from traceviz.timelines.page import data
 from traceviz.timelines.palette import DARK, LIGHT
 from traceviz.timelines.picture import Picture
-from traceviz.timelines.room import room
 from traceviz.timelines.texts import MS, amount, ticks, unit_of
 from traceviz.timelines.texts import US as MICROSECONDS
 

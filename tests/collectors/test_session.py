@@ -1,3 +1,5 @@
+"""What collectors share: the manifest and what is kept out of it, the folder, and what starts a command's ranks."""
+
 from __future__ import annotations
 
 import json
@@ -10,6 +12,7 @@ from analyzers.readers.inputs import find_inputs
 from collectors import manifest as manifests
 from collectors import session
 from collectors.errors import CollectError
+from collectors.launchers import launcher_of, rank_in
 from collectors.manifest import Capture, Manifest, safe_command, safe_environment
 from collectors.session import Steps
 
@@ -142,7 +145,7 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         free = 100
 
     monkeypatch.setattr("shutil.disk_usage", lambda folder: Full)
-    assert session.full_disks([tmp_path, tmp_path / "none"]) == [str(tmp_path)]
+    assert session.full_disks(tmp_path, tmp_path / "none") == [f"The disk of {tmp_path} is full."]
 
 
 def test_a_step_that_the_profiler_slows_is_noted_of_the_worst_rank() -> None:
@@ -154,3 +157,32 @@ def test_a_step_that_the_profiler_slows_is_noted_of_the_worst_rank() -> None:
     assert note == "Rank 1: a step took 12.5 ms while it was captured, and 10 ms before: 25 % more is the profiler's."
     assert session.slowed([rank(0, 10.0, 10.9), rank(1, 10.0, None)]) == []
     assert session.slowed([]) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "variables"),
+    [
+        (["torchrun", "train.py"], "torchrun", ("RANK",)),
+        (["/usr/bin/srun", "-n", "8", "torchrun", "train.py"], "torchrun", ("RANK",)),
+        (["srun", "python", "train.py"], "srun", ("SLURM_PROCID",)),
+        (["python3", "/x/bin/torchrun", "train.py"], "torchrun", ("RANK",)),
+        (["timeout", "60", "torchrun", "train.py"], "torchrun", ("RANK",)),
+    ],
+)
+def test_launchers_are_told_by_their_words(command: list[str], name: str, variables: tuple[str, ...]) -> None:
+    launcher = launcher_of(command)
+    assert launcher is not None
+    assert (launcher.name, launcher.variables) == (name, variables)
+
+
+@pytest.mark.parametrize("command", [["python", "train.py"], ["./a.out", "torchrun"], ["python", "-c", "torchrun"]])
+def test_a_plain_program_has_no_launcher(command: list[str]) -> None:
+    assert launcher_of(command) is None
+
+
+def test_mpi_tells_ranks_by_the_variables_of_several_implementations() -> None:
+    launcher = launcher_of(["mpirun", "-n", "2", "python", "x.py"])
+    assert launcher is not None
+    assert rank_in({"PMI_RANK": "1"}, launcher.variables) == 1
+    assert rank_in({"OMPI_COMM_WORLD_RANK": "3"}, launcher.variables) == 3
+    assert rank_in({"SLURM_PROCID": "2"}, launcher.variables) is None
