@@ -1,7 +1,5 @@
 """Which changes are named for programs whose data flow is known, and whether their data allow them.
 
-    python -m tests.simulator.dataflow 0 100 --show
-
 Of each program a capture is made, and the first change that `check-overlap` names and the first of `what-if` are judged
 by what the program's actions read and write (`flow_changes`). A change is *unsafe* where an order is lost that is
 needed at once. One named as a question is no less unsafe: it is counted apart.
@@ -9,11 +7,7 @@ needed at once. One named as a question is no less unsafe: it is counted apart.
 
 from __future__ import annotations
 
-import argparse
-import tempfile
-import time
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +15,7 @@ import traceviz as tv
 from analyzers.common.errors import TracevizError
 from analyzers.verdict.fix import SAFE
 from tests.simulator import kineto, nsys
-from tests.simulator.flow_changes import CARE, HARMLESS, NOTHING, UNSAFE, judge
+from tests.simulator.flow_changes import UNSAFE, judge
 from tests.simulator.flow_orders import items_of
 from tests.simulator.flow_selectors import selector
 from tests.simulator.flows import Flow, flow
@@ -45,11 +39,6 @@ class Named:
     @property
     def changes(self) -> tuple[str, ...]:
         return tuple(self.change.split(" + "))
-
-    @property
-    def kind(self) -> str:
-        """The verbs alone."""
-        return " + ".join(one.partition(" ")[0] for one in self.changes)
 
 
 @dataclass(frozen=True)
@@ -139,62 +128,3 @@ def covers(one: Flow, where: str) -> bool:
     picks = selector(where)
     inside = [item for (actions,) in one.program.ranks for item in items_of(actions) if one.where in dict(item.ranges)]
     return bool(inside) and all(picks(item) for item in inside)
-
-
-def table(found: Iterable[Answer], by: str) -> list[str]:
-    """Figures of one command."""
-    every = [one for one in found if one.by == by]
-    named = [one for one in every if one.named]
-    planted, bare = [one for one in every if one.flow.planted], [one for one in every if not one.flow.planted]
-    unsafe = [one for one in named if one.word == UNSAFE]
-    as_safe = [one for one in unsafe if one.is_said_to_be_safe]
-    care_as_safe = [one for one in named if one.word == CARE and one.is_said_to_be_safe]
-    lines = [
-        f"{by}: {len(named)} of {len(every)} programs name a fix",
-        f"  unsafe, however it is named: {share(unsafe, named)}; named as safe: {share(as_safe, named)}; "
-        f"where the capture shows it: {share([one for one in unsafe if one.shown], named)}",
-        f"  needs care: {share([one for one in named if one.word == CARE], named)}, "
-        f"named as safe: {share(care_as_safe, named)}; harmless: "
-        f"{share([one for one in named if one.word == HARMLESS], named)}; changes nothing: "
-        f"{share([one for one in named if one.word == NOTHING], named)}",
-        f"  what is planted is mended first (top-1): {share([one for one in planted if one.mends], planted)}",
-        f"  nothing needless, yet a fix is named: {share([one for one in bare if one.named], bare)}, "
-        f"unsafe: {share([one for one in bare if one.word == UNSAFE], bare)}",
-    ]
-    on_time = [one for one in named if one.flow.late < 0 and one.named and "on-time" in one.named.kind]
-    lines.append(f"  on-time, though no rank is late by work of its own: {share(on_time, named)}")
-    kinds = Counter((one.named.kind, one.named.said) for one in unsafe if one.named)
-    lines += [f"  unsafe: {count} × {kind} ({said})" for (kind, said), count in kinds.most_common()]
-    for kind in sorted({one.flow.planted for one in planted}):
-        of_kind = [one for one in planted if one.flow.planted == kind]
-        first = Counter(one.named.kind if one.named else "nothing" for one in of_kind)
-        mended = share([one for one in of_kind if one.mends], of_kind)
-        lines.append(f"  {kind}: mended {mended}; named: {', '.join(f'{n} × {k}' for k, n in first.most_common())}")
-    return lines
-
-
-def share(some: list[Answer], every: list[Answer]) -> str:
-    return f"{len(some)} of {len(every)} ({len(some) / max(1, len(every)):.0%})"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("first", type=int, nargs="?", default=0)
-    parser.add_argument("count", type=int, nargs="?", default=100)
-    parser.add_argument("--show", action="store_true", help="what was named of each program")
-    given = parser.parse_args()
-    found: list[Answer] = []
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        for seed in range(given.first, given.first + given.count):
-            new = answers(seed, Path(folder))
-            found += new
-            if given.show:
-                print(*new, sep="\n", flush=True)
-    for by in BY:
-        print(*table(found, by), sep="\n")
-    print(f"{given.count} programs in {time.monotonic() - began:.0f} s")
-
-
-if __name__ == "__main__":
-    main()

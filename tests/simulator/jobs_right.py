@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -44,13 +42,6 @@ class Tally:
     missed: Counter[str] = field(default_factory=Counter)  # operations of complete calls that were not found
     notes: list[str] = field(default_factory=list)
 
-    def add(self, other: Tally) -> None:
-        """Count another's, too."""
-        for name in ("complete", "right", "wrong", "wrong_and_sure", "sure_in_part", "clocks", "unknown", "outside"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.missed += other.missed
-        self.notes += other.notes
-
 
 def captured(one: Job) -> Run:
     """What profilers see of a job; where it is cut, each rank lacks up to a third of its calls at its head and tail."""
@@ -75,15 +66,13 @@ def read(one: Job, seen: Run, folder: Path) -> Trace:
     return load.load(paths, reading=Reading(cache=False, workers=1))
 
 
-def count(seed: int, folder: Path) -> Tally:
+def count(tally: Tally, seed: int, folder: Path) -> None:
     """Capture the job of a seed and hold its matches and clocks against the truth."""
     one = job(seed)
     seen = captured(one)
     trace = read(one, seen, folder)
-    tally = Tally()
     count_matches(tally, seen, trace, f"{seed} [{one.name}]")
     count_clocks(tally, one, trace, f"{seed} [{one.name}]")
-    return tally
 
 
 def count_matches(tally: Tally, seen: Run, trace: Trace, about: str) -> None:
@@ -150,22 +139,3 @@ def count_clocks(tally: Tally, one: Job, trace: Trace, about: str) -> None:
             tally.outside += 1
             text = f"{clock.offset_ns}±{clock.residual_ns} in {low}..{high}, truly {true}"
             tally.notes.append(f"{about}: rank {clock.rank} is ahead of {reference} by {text}")
-
-
-def main(first: int, seeds: int) -> None:
-    """Print what was counted of some seeds, by kind of job, and what was wrong."""
-    by_kind: dict[str, Tally] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for seed in range(first, first + seeds):
-            tally = count(seed, Path(folder))
-            by_kind.setdefault(job(seed).name, Tally()).add(tally)
-    print("kind: complete, right, wrong, wrong and sure, sure in part; clocks, unknown, outside")
-    for name, one in sorted(by_kind.items()):
-        numbers = (one.complete, one.right, one.wrong, one.wrong_and_sure, one.sure_in_part)
-        print(f"{name}: {numbers}; {one.clocks, one.unknown, one.outside} {dict(one.missed)}")
-    for one in by_kind.values():
-        print("\n".join(one.notes[:12]))
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:3]))

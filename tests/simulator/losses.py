@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 import random
 import sqlite3
-import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
@@ -38,26 +36,16 @@ SAYS = {  # warnings that tell of a loss
 
 @dataclass
 class Tally:
-    """Answers to captures that lost something, by what they lost: how they compare with those of the whole."""
+    """Answers to captures that lost something, by what was lost and what became of the answer of the whole.
 
-    same: Counter[str] = field(default_factory=Counter)
-    open: Counter[str] = field(default_factory=Counter)
-    changed_and_said: Counter[str] = field(default_factory=Counter)
-    changed: Counter[str] = field(default_factory=Counter)
-    denied: Counter[str] = field(default_factory=Counter)
+    That is "same", "open", "changed and said", "changed" or "denied": a pass that the whole denies.
+    """
+
+    counted: Counter[tuple[str, str]] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
 
-    def total(self) -> int:
-        kinds = (self.same, self.open, self.changed_and_said, self.changed, self.denied)
-        return sum(one.total() for one in kinds)
-
-    def rows(self) -> str:
-        names = sorted({*self.same, *self.open, *self.changed_and_said, *self.changed, *self.denied})
-        lines = ["| lost | same | open | changed, and said | changed unsaid | pass that the whole denies |"]
-        for name in names:
-            kinds = (self.same, self.open, self.changed_and_said, self.changed, self.denied)
-            lines.append(f"| {name} | {' | '.join(str(one[name]) for one in kinds)} |")
-        return "\n".join(lines)
+    def of(self, outcome: str) -> int:
+        return sum(number for (_, each), number in self.counted.items() if each == outcome)
 
 
 Keep = Callable[[Op], bool]
@@ -172,27 +160,12 @@ def count(tally: Tally, seed: int, folder: Path) -> None:
             if before is None:
                 continue
             if after is None or after.passed is None:
-                tally.open[name] += 1
+                tally.counted[name, "open"] += 1
             elif after.passed == before.passed:
-                tally.same[name] += 1
+                tally.counted[name, "same"] += 1
             else:
                 is_said = any(one.code in SAYS for one in after.warnings)
-                kind = tally.changed_and_said if is_said else tally.changed
-                if after.passed and before.passed is False:
-                    kind = tally.denied
-                kind[name] += 1
+                denied = after.passed and before.passed is False
+                tally.counted[name, "denied" if denied else "changed and said" if is_said else "changed"] += 1
                 text = f"{seed} {form} {name} bar {bar}: {before.passed} {before.job.real_overlap_ratio} -> "
                 tally.notes.append(f"{text}{after.passed} {after.job.real_overlap_ratio} said {is_said}")
-
-
-def main(first: int, seeds: int) -> None:
-    """Print the table of some seeds, and what was denied or went unsaid."""
-    tally = Tally()
-    with tempfile.TemporaryDirectory() as folder:
-        for seed in range(first, first + seeds):
-            count(tally, seed, Path(folder))
-    print(tally.rows(), *tally.notes, sep="\n")
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:3]))

@@ -3,16 +3,12 @@
 Each kind of change has its programs. A step launches the work of two sides in named ranges, "first" and "second", from
 a "head" to a "tail" that needs both; every conflict of their data is ordered before and after. What the change brings
 is known by running both.
-
-    python -m tests.simulator.replays 0 60 nsys kineto --kinds drop-sync graph
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import statistics
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -407,10 +403,6 @@ class Answer:
     def within(self) -> bool:
         return self.low - SLACK <= self.truth <= self.high + SLACK
 
-    @property
-    def width(self) -> float:
-        return self.high - self.low
-
 
 def answer(kind: str, seed: int, form: str, folder: Path) -> Answer:
     """Predict one change from a capture of the program before it, and compare."""
@@ -433,39 +425,3 @@ def answer(kind: str, seed: int, form: str, folder: Path) -> Answer:
 
 def answers(kind: str, seeds: range, form: str, folder: Path) -> list[Answer]:
     return [answer(kind, seed, form, folder) for seed in seeds]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("first", type=int)
-    parser.add_argument("count", type=int)
-    parser.add_argument("formats", nargs="*", default=["nsys"])
-    parser.add_argument("--kinds", nargs="*", default=KINDS)
-    parser.add_argument("--wrong", type=int, default=0, help="show so many of the worst, per kind and format")
-    given = parser.parse_args()
-    print(
-        "| change | format | within 5 points | where the capture tells | in range | refused | width | median change |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
-    with tempfile.TemporaryDirectory() as folder:
-        for kind in given.kinds:
-            for form in given.formats:
-                found = answers(kind, range(given.first, given.first + given.count), form, Path(folder))
-                told = [one for one in found if not one.refused]
-                known = [one for at, one in enumerate(found) if tells(given.first + at)]
-                shares = [f"{sum(one.off <= 0.05 for one in some) / len(some):.0%}" for some in (found, known)]
-                shares += [
-                    f"{sum(some) / len(found):.0%}"
-                    for some in ([one.within for one in found], [bool(one.refused) for one in found])
-                ]
-                width = statistics.median(one.width for one in told) if told else np.nan
-                print(
-                    f"| {kind} | {form} | {' | '.join(shares)} | {width:.1%} | "
-                    f"{statistics.median(one.truth for one in found) - 1:+.0%} |"
-                )
-                for one in sorted(found, key=lambda one: -one.off)[: given.wrong]:
-                    print(f"    {one}")
-
-
-if __name__ == "__main__":
-    main()

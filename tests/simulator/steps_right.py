@@ -8,8 +8,6 @@ number on all ranks, and if the steps said to be whole are those that the captur
 from __future__ import annotations
 
 import random
-import sys
-import tempfile
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
@@ -279,32 +277,3 @@ def judged(seed: int, folder: Path) -> Verdict:
     launches = Launches(one)
     surely, _ = launches.whole(launches.boundaries()[0])
     return Verdict(seed, outcome, why, f"{said.source} by {said.by}", kind.plain, kind.name, len(surely) >= FEWEST)
-
-
-def table(verdicts: Sequence[Verdict]) -> str:
-    """How often each kind of mark was right, refused or wrong; and refused though plain and long enough."""
-    rows = [f"{'mark':10} {'programs':>8} {'right':>6} {'refused':>8} {'(plain)':>8} {'number':>7} {'place':>6}"]
-    for mark in dict.fromkeys(one.name.split(",")[0] for one in verdicts):
-        mine = [one for one in verdicts if one.name.split(",")[0] == mark]
-        count = Counter(one.outcome for one in mine)
-        plain = [one for one in mine if one.plain and one.enough]
-        refused = sum(one.outcome == REFUSED for one in plain)
-        rows.append(
-            f"{mark:10} {len(mine):8} {count[RIGHT]:6} {count[REFUSED]:8} {refused:>3}/{len(plain):<4}"
-            f" {count[WRONG_NUMBER]:7} {count[WRONG_PLACE]:6}"
-        )
-    return "\n".join(rows)
-
-
-def main(first: int, count: int) -> None:
-    """Print the table of some seeds, and all that was wrong or refused though plain."""
-    with tempfile.TemporaryDirectory() as folder:
-        verdicts = [judged(seed, Path(folder)) for seed in range(first, first + count)]
-    print(table(verdicts))
-    for one in verdicts:
-        if one.outcome in (WRONG_NUMBER, WRONG_PLACE) or (one.outcome == REFUSED and one.plain and one.enough):
-            print(f"{one.seed} {one.outcome} [{one.name}] {one.by}: {one.why}")
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:3]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import statistics
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,11 @@ from analyzers.trace.columns import ints
 from analyzers.trace.unlaunched import launched_before
 from tests.simulator.early import answers, cut, seen_by
 from tests.simulator.machine import Run, simulate
-from tests.simulator.measure import loaded
+from tests.simulator.measure import FORMATS, loaded
 from tests.simulator.program import Action, Busy, Enter, Launch, Leave, Program, Synchronize
 from tests.simulator.verdicts import clocks
-from tests.support.nightly import few_by_default
+from tests.support.nightly import few_by_default, mostly_nightly
 
-FORMATS = ("nsys", "kineto", "kineto-default")
 # Ranks begin to record one by one, some for a step or two, without marks or sequence numbers: a run that repeats may
 # then be matched a step off as well, for where a capture begins is no evidence.
 WITHHELD = 0.25
@@ -41,17 +41,15 @@ def test_ops_launched_before_are_told_one_by_one(fmt: str, seeds: int, tmp_path:
     assert told > 10
 
 
-@pytest.mark.parametrize("fmt", FORMATS[-1:])
-def test_answers_hold_of_what_was_launched_within(fmt: str, tmp_path: Path) -> None:
-    found = answers(range(12), fmt, tmp_path)
-    assert found["wrong"] == 0
-    assert found["withheld"] <= WITHHELD * found.total()
+FEW, MANY = range(12), range(12, 264)
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("fmt", [FORMATS[0], *(pytest.param(fmt, marks=pytest.mark.nightly) for fmt in FORMATS[1:])])
-def test_answers_hold_of_what_was_launched_within_in_many(fmt: str, tmp_path: Path) -> None:
-    found = answers(range(12, 264), fmt, tmp_path)
+@pytest.mark.parametrize(
+    ("fmt", "seeds"),
+    mostly_nightly([("kineto-default", FEW), *product(FORMATS, [MANY])], lambda case: case[1] == FEW),
+)
+def test_answers_hold_of_what_was_launched_within(fmt: str, seeds: range, tmp_path: Path) -> None:
+    found = answers(seeds, fmt, tmp_path)
     assert found["wrong"] == 0
     assert found["withheld"] <= WITHHELD * found.total()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tests.simulator.machine import simulate
 from tests.simulator.measure import loaded
 from tests.simulator.patterns import PATTERNS
 from tests.simulator.program import Action, Busy, Launch, Program, Record, Wait
-from tests.support.nightly import few_by_default
+from tests.support.nightly import few_by_default, mostly_nightly
 
 # Of needed waits taken out, this part has to be found: of all, and of those that the program makes in another step.
 BARS = {"nsys": (0.95, 0.95), "kineto": (0.95, 0.95)}
@@ -24,16 +25,22 @@ def missing(program: Program, fmt: str, folder: Path) -> list[Crossing]:
     return crossings(loaded(simulate(program), fmt, folder)).missing
 
 
-def check(seeds: range, fmt: str, folder: Path) -> None:
+def few_and_many(few: range, many: range) -> list[object]:
+    """Both formats with both ranges of seeds: few under nsys by default, all else nightly."""
+    return mostly_nightly(product(BARS, (few, many)), lambda case: case == ("nsys", few))
+
+
+@pytest.mark.parametrize(("fmt", "seeds"), few_and_many(range(8), range(8, 324)))
+def test_a_needed_wait_taken_out_is_found_and_nothing_else_is(fmt: str, seeds: range, tmp_path: Path) -> None:
     found, repeated = [], []
     for seed in seeds:
         program = generate(seed, ranks=1 if seed % 5 else 2)
-        assert not missing(program, fmt, folder), seed
+        assert not missing(program, fmt, tmp_path), seed
         needed = needed_waits(program)
         if needed:
             where = random.Random(seed).choice(needed)
             without = without_action(program, 0, *where)
-            alarms = missing(without, fmt, folder)
+            alarms = missing(without, fmt, tmp_path)
             assert all(alarm.rank == 0 for alarm in alarms), seed
             found.append(bool(alarms))
             if made_elsewhere(program, 0, *where):
@@ -42,35 +49,14 @@ def check(seeds: range, fmt: str, folder: Path) -> None:
         assert sum(some) >= bar * len(some)
 
 
-def check_right_by_design(seeds: range, fmt: str, folder: Path) -> None:
+@pytest.mark.parametrize(("fmt", "seeds"), few_and_many(range(2), range(2, 126)))
+def test_what_is_right_by_design_raises_no_alarm(fmt: str, seeds: range, tmp_path: Path) -> None:
     """Loops that begin without a wait, and patterns of real code."""
     for seed in seeds:
         for shape in (None, *PATTERNS):
             program = generate(seed, ranks=1 if seed % 5 else 2, shape=shape, cold=shape is None or seed % 2 == 0)
             assert not races(program), (seed, shape)
-            assert not missing(program, fmt, folder), (seed, shape)
-
-
-@pytest.mark.parametrize("fmt", ["nsys", pytest.param("kineto", marks=pytest.mark.nightly)])
-def test_a_needed_wait_taken_out_is_found_and_nothing_else_is(fmt: str, tmp_path: Path) -> None:
-    check(range(8), fmt, tmp_path)
-
-
-@pytest.mark.parametrize("fmt", ["nsys", pytest.param("kineto", marks=pytest.mark.nightly)])
-def test_what_is_right_by_design_raises_no_alarm(fmt: str, tmp_path: Path) -> None:
-    check_right_by_design(range(2), fmt, tmp_path)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("fmt", ["nsys", "kineto"])
-def test_a_needed_wait_taken_out_is_found_and_nothing_else_is_in_many(fmt: str, tmp_path: Path) -> None:
-    check(range(8, 324), fmt, tmp_path)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("fmt", ["nsys", "kineto"])
-def test_what_is_right_by_design_raises_no_alarm_in_many(fmt: str, tmp_path: Path) -> None:
-    check_right_by_design(range(2, 126), fmt, tmp_path)
+            assert not missing(program, fmt, tmp_path), (seed, shape)
 
 
 def ring(depth: int, waits: dict[int, int]) -> Program:

@@ -18,7 +18,6 @@ from tests.simulator.steps_right import (
     judge,
     judged,
     read,
-    table,
 )
 from tests.simulator.unmarked import MARKS, WINDOWS, kind
 from tests.support.nightly import few_by_default
@@ -28,9 +27,9 @@ REFUSED_THOUGH_PLAIN = 0.10
 
 
 def wrong(verdicts: list[Verdict]) -> str:
-    """The table, and every answer that is neither right nor refused."""
+    """Every answer that is neither right nor refused."""
     lines = [f"{one.seed} {one.outcome} [{one.name}] {one.by}: {one.why}" for one in verdicts]
-    return "\n".join([table(verdicts), *(line for line in lines if " wrong " in line)])
+    return "\n".join(line for line in lines if " wrong " in line)
 
 
 @pytest.mark.parametrize("seeds", few_by_default(len(MARKS) * len(WINDOWS), 400))
