@@ -26,7 +26,7 @@ from tests.simulator.machine import Op, Run
 from tests.simulator.program import Program
 from tests.simulator.recorded import Clocks
 from tests.simulator.truth import HOST, Truth
-from tests.support.pairing import pair
+from tests.support.causes_of import pair
 
 A, B = "kernel:~alpha,kernel:~AllReduce", "kernel:~beta"
 FORMATS = ("nsys", "kineto", "kineto-default")

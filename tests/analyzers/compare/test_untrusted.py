@@ -9,7 +9,7 @@ import pytest
 from analyzers.compare.compare import compare
 from analyzers.load import load
 from tests.support.command_lines import invoked
-from tests.support.lossy_files import ten_steps
+from tests.support.kineto_files import ten_steps
 from traceviz.output.document import Paragraph
 from traceviz.output.views.compare import blocks, headline
 

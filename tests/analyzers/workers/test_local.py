@@ -23,8 +23,8 @@ from analyzers.readers.inputs import Input
 from analyzers.readers.reading import Reading
 from analyzers.workers.local import local_workers
 from tests.support.command_lines import run_json, run_text
+from tests.support.endings import is_alive, soon
 from tests.support.nightly import mostly_nightly
-from tests.support.waiting import is_alive, soon
 
 DATA = Path(__file__).parents[2] / "data" / "torch"
 RANKS = [str(DATA / f"ddp.rank{rank}.json.gz") for rank in (0, 1)]
