@@ -96,6 +96,7 @@ def test_nothing_is_said_to_be_captured_of_fewer_ranks_than_given(tmp_path: Path
     assert [one.rank for one in result.ranks] == [0, 1, 3]
 
 
+@pytest.mark.nightly
 def test_a_run_without_communication_loses_no_rank_in_silence(tmp_path: Path) -> None:
     def computing(content: Content) -> Content:
         gone = {
