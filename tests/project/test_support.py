@@ -59,6 +59,7 @@ def test_clicks_own_runner_is_used_by_the_helper_alone() -> None:
     assert {path.name for path in files} == {"command_lines.py", "test_command.py"}
 
 
+@pytest.mark.nightly
 def test_those_marked_nsys_are_skipped_without_one() -> None:
     """Whatever fixtures they ask for: one test exports, one is an example of `--help`, one captures."""
     files = ["analyzers/readers/nsys/test_folder.py", "project/test_help_examples.py", "collectors/test_with_nsys.py"]
