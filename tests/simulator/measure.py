@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from analyzers.causes.causes import Explained, Explainer
 from analyzers.causes.table import CAUSES, alone_by_cause
 from analyzers.overlap.measure import Missed, RankOverlap
 from analyzers.readers.reading import Reading
+from analyzers.replay import tasks
 from analyzers.select.select import select
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
@@ -33,7 +33,6 @@ FORMATS = ("nsys", "kineto", "kineto-default")
 REMOVABLE = ("host-sync", "late-launch", "same-stream", "event-dependency", "stream-busy", "gpu-full")
 LEAST_NS = 3_000  # what a counterfactual may be off by, at least
 LEAST_HOST_NS = 12_000
-UNITS = {"ns": 1, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
 @dataclass
@@ -118,24 +117,12 @@ def ops_by_row(trace: Trace, run: Run) -> dict[int, Op]:
     return {row[-1]: op for row, op in zip(rows, ops, strict=True)}
 
 
-def promised(text: str) -> int | None:
-    """The ns that a sentence promises."""
-    found = re.search(r"([\d.,]+) (ns|µs|ms|s) sooner", text)
-    return (
-        0
-        if "just as long" in text
-        else None
-        if found is None
-        else round(float(found[1].replace(",", "")) * UNITS[found[2]])
-    )
-
-
 def count_promises(tally: Tally, rank: RankOverlap, trace: Trace, truth: Truth, ops: dict[int, Op], about: str) -> None:
     """Compare what the package promises of each cause's longest gap with a run without that cause there."""
     for one in rank.missed:
         if one.op >= 0 and one.cause == "late-launch":
             count_queue(tally, one, trace, truth, ops[one.op], about)
-        said = getattr(one, "sooner_ns", None) if hasattr(one, "sooner_ns") else promised(one.next_behind)
+        said = one.sooner_ns
         if said is None or one.op < 0 or one.cause not in REMOVABLE:
             continue
         op = ops[one.op]
@@ -164,7 +151,7 @@ def count_queue(tally: Tally, one: Missed, trace: Trace, truth: Truth, op: Op, a
 @contextmanager
 def queue_of(program: Program) -> Iterator[None]:
     """The package knows how many launches hardware holds; tell it of a machine that holds fewer."""
-    with patch.object(causes, "LAUNCH_QUEUE", program.queue):
+    with patch.object(causes, "LAUNCH_QUEUE", program.queue), patch.object(tasks, "LAUNCH_QUEUE", program.queue):
         yield
 
 

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 
 from analyzers.common.errors import TracevizError
-from analyzers.replay import tasks
 from analyzers.replay.changes import Change
 from analyzers.replay.parse import parse_change
 from analyzers.replay.predict import Replayed
@@ -375,13 +372,6 @@ def step_ns(run: Run) -> float:
             before, reached = reached if number else min(op.start for op in ops), max(op.end for op in ops)
             times[number] = max(times.get(number, 0), reached - before)
     return statistics.median(times.values())
-
-
-@contextmanager
-def queue_of(program: Program) -> Iterator[None]:
-    """The package knows how many launches hardware holds; tell it of a machine that holds fewer."""
-    with patch.object(tasks, "LAUNCH_QUEUE", program.queue):
-        yield
 
 
 @dataclass(frozen=True)
