@@ -21,27 +21,18 @@ class KinetoFile:
     world_size: int | None = None
     base_ns: int = 1_790_000_000_000_000_000
 
-    def _add(self, category: str, name: str, pid: int, tid: int, start: int, end: int, **args: Any) -> None:
-        self.events.append(
-            {
-                "ph": "X",
-                "cat": category,
-                "name": name,
-                "pid": pid,
-                "tid": tid,
-                "ts": start / 1000,
-                "dur": (end - start) / 1000,
-                "args": args,
-            }
-        )
+    def add(self, category: str, name: str, pid: int, tid: int, start: float, end: float, **args: Any) -> None:
+        """Add an event of any kind."""
+        times = {"ts": start / 1000, "dur": (end - start) / 1000}
+        self.events.append({"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, **times, "args": args})
 
     def range(self, name: str, start: int, end: int) -> None:
-        self._add("user_annotation", name, PID, THREAD, start, end)
+        self.add("user_annotation", name, PID, THREAD, start, end)
 
-    def kernel(self, name: str, stream: int, start: int, end: int, *, launch: int) -> None:
+    def kernel(self, name: str, stream: int, start: int, end: int, *, launch: int, device: int = 0) -> None:
         self.correlation += 1
-        self._add("cuda_runtime", "cudaLaunchKernel", PID, THREAD, launch, launch + 5, correlation=self.correlation)
-        self._add("kernel", name, 0, stream, start, end, device=0, stream=stream, correlation=self.correlation)
+        self.add("cuda_runtime", "cudaLaunchKernel", PID, THREAD, launch, launch + 5, correlation=self.correlation)
+        self.add("kernel", name, 0, stream, start, end, device=device, stream=stream, correlation=self.correlation)
 
     def write(self, path: Path) -> Path:
         path.write_text(

@@ -12,7 +12,7 @@ def made(folder: Path, *, counted: bool) -> Path:
     file = KinetoFile()
     file.kernel("gemm", 7, 1000, 2000, launch=100)
     if counted:
-        file._add("cuda_profiler_range", "range 0", PID, THREAD, 1000, 2000, **{"smsp__inst_executed.sum": 12.5})
+        file.add("cuda_profiler_range", "range 0", PID, THREAD, 1000, 2000, **{"smsp__inst_executed.sum": 12.5})
     path = folder / f"{counted}.json"
     file.write(path)
     return path
