@@ -20,12 +20,12 @@ from analyzers.trace.narrow import EVERYTHING
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before
 from analyzers.verdict.check import check_overlap
-from tests.simulator.generate import generate
+from tests.simulator.generate import COMMUNICATING, generate
 from tests.simulator.machine import Op, Run, simulate
 from tests.simulator.measure import FORMATS, A, B, loaded
 from tests.simulator.program import Action, Busy, Enter, Launch, Leave, Program, Synchronize
 from tests.simulator.recorded import Clocks, recorded
-from tests.simulator.verdicts import FAR, SHAPES, clocks, covered
+from tests.simulator.test_verdicts import FAR, clocks, covered
 from tests.support.nightly import few_by_default, mostly_nightly
 
 
@@ -40,7 +40,7 @@ class Cut:
 
 def cut(seed: int, ranks: int) -> Cut:
     """A random program whose profilers begin one by one, between a tenth and half of its launches."""
-    run = simulate(generate(seed, ranks=ranks, shape=SHAPES[seed % len(SHAPES)]))
+    run = simulate(generate(seed, ranks=ranks, shape=COMMUNICATING[seed % len(COMMUNICATING)]))
     draw = random.Random(f"cut {seed}")
     starts = {rank: [call.start for call in run.calls if call.where[0] == rank] for rank in range(ranks)}
     share = draw.uniform(0.1, 0.5)

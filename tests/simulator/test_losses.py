@@ -24,13 +24,12 @@ from analyzers.readers.reading import Reading
 from analyzers.verdict.check import check_overlap
 from analyzers.verdict.result import OverlapResult
 from tests.simulator import kineto, nsys
-from tests.simulator.generate import async_collective, backward, chunks, generate
+from tests.simulator.generate import COMMUNICATING, generate
 from tests.simulator.machine import Op, Run, simulate
 from tests.simulator.measure import A, B
 from tests.support.nightly import few_by_default
 
 BARS = (0.3, 0.6, 0.9)
-SHAPES = (async_collective, chunks, backward)
 SAYS = {  # warnings that tell of a loss
     *("lost-work", "ranks-missing", "unread-work", "names-lost", "no-gpu-work", "unknown-work", "steps-renumbered"),
     *("excluded-step", "empty-side", "no-side"),
@@ -150,8 +149,8 @@ def _answers(paths: list[Path]) -> list[OverlapResult | None]:
 
 def count(tally: Tally, seed: int, folder: Path) -> None:
     """Lose each kind of thing once of one program, and hold the answers against those of the whole."""
-    run = simulate(generate(seed, ranks=2 + seed % 3, shape=SHAPES[seed % len(SHAPES)]))
-    form = ("nsys", "kineto")[seed // len(SHAPES) % 2]
+    run = simulate(generate(seed, ranks=2 + seed % 3, shape=COMMUNICATING[seed % len(COMMUNICATING)]))
+    form = ("nsys", "kineto")[seed // len(COMMUNICATING) % 2]
     whole = _answers(_captured(run, form, folder))
     for name in (*OF_RUNS, *OF_FILES[form]):
         draw = random.Random(f"losses {seed} {name}")
