@@ -1,7 +1,7 @@
 """Whole programs under torch.profiler read by brute force: steps, collectives, waits and overlap, one rank at a time.
 
 `json` with Decimal, `gzip` and plain loops; shares no code with the package, and follows the definitions alone. What a
-step is, a person has told for each program (`tests/real/programs.py`); nothing is guessed here.
+step is, a person has told for each program (`tests/real/test_truth.py`); nothing is guessed here.
 """
 
 from __future__ import annotations
