@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.benchmarks.nsys_sqlite import DATA, make
 from tests.benchmarks.timing import Run, run
-from tests.support.nsys_folders import as_folder
+from tests.support.nsys_exports import as_folder
 
 READ = "import sys; from pathlib import Path; from analyzers.readers.nsys.read import {0}; t = {0}(Path(sys.argv[1])); "
 PRINT = "print(f'{len(t.ops):,} ops and {len(t.api):,} calls')"

@@ -17,7 +17,7 @@ import pytest
 
 from collectors.inject._traceviz_supervise import stop
 from collectors.with_nsys import SUPERVISE
-from tests.support.waiting import soon
+from tests.support.endings import soon
 
 # Stands for nsys: runs something for itself, starts the program as nsys does, and says which signals it heard itself.
 NSYS = f"""#!{sys.executable}

@@ -25,6 +25,7 @@ from analyzers.causes.table import TABLE
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
 from tests.support.command_lines import invoked
+from tests.support.nightly import mostly_nightly
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(path.stem for path in (ROOT / "docs").glob("*.md"))
@@ -90,7 +91,7 @@ def selected(output: str, show: str) -> str:
 COMMANDS = [(page, *match) for page in PAGES for match in SHOWN.findall(read(page))]
 
 
-@pytest.mark.parametrize(("page", "command", "show", "shown"), COMMANDS)
+@pytest.mark.parametrize(("page", "command", "show", "shown"), mostly_nightly(COMMANDS, lambda case: bool(case[-1])))
 def test_commands_print_what_is_shown(page: str, command: str, show: str, shown: str) -> None:
     output = printed(command)
     assert output

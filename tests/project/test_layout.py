@@ -7,6 +7,7 @@ import inspect
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ def sources(*packages: str) -> list[Path]:
     return sorted(path for package in packages for path in (ROOT / package).rglob("*.py"))
 
 
+@cache
 def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 

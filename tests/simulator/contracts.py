@@ -4,10 +4,14 @@ A node a completed op, a recorded event, and the begin and end of what a host do
 an op waits for its call, for what is before it on its stream and for its events (or values in memory), a host for its
 thread's action before, for what it synchronizes with, and for what another thread posts. X is ordered before Y where a
 path leads from X completed to Y. Found by a plain search from each node; nothing of the package is used.
+
+    python -m tests.simulator.contracts 600
 """
 
 from __future__ import annotations
 
+import sys
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -19,7 +23,7 @@ from analyzers.contracts.checks import check_contract
 from analyzers.contracts.rules import read_contract
 from tests.simulator.generate import generate
 from tests.simulator.machine import EventRecord, Op, Run, simulate
-from tests.simulator.measure import A, B, loaded
+from tests.simulator.measure import FORMATS, A, B, loaded
 from tests.simulator.program import Copy, Enter, Leave, Post, Synchronize, Take
 
 RULES: dict[str, dict[str, Any]] = {
@@ -179,14 +183,6 @@ def hold(tally: Tally, run: Run, fmt: str, folder: Path, about: str) -> None:
             tally.wrong.append(f"{about} {fmt}: {one.name} is {one.outcome}: {one.sentence}")
 
 
-def table(tally: Tally, fmt: str) -> list[str]:
-    """A line a rule: right, open, wrong."""
-    return [
-        f"| {fmt} | {name} | {' | '.join(str(tally.counted[name, said]) for said in ('right', 'open', 'wrong'))} |"
-        for name in RULES
-    ]
-
-
 def races_between_sides(run: Run) -> bool:
     """Whether in a marked step an op of A and one of B touch a buffer, one of them writing, and nothing orders them."""
     reach = Reach(run)
@@ -200,3 +196,19 @@ def races_between_sides(run: Run) -> bool:
                 if conflict and x.where not in behind[y.where] and y.where not in behind[x.where]:
                     return True
     return False
+
+
+def main(programs: int) -> None:
+    """Print how often each rule is right, open and wrong of so many programs, by format."""
+    print("| format | rule | right | open | wrong |\n|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for fmt in FORMATS:
+            tally = Tally()
+            for seed, run in marked_programs(range(programs)):
+                hold(tally, run, fmt, Path(folder), str(seed))
+            for name in RULES:
+                print(f"| {fmt} | {name} |", *(f"{tally.counted[name, said]} |" for said in ("right", "open", "wrong")))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

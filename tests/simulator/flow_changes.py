@@ -5,7 +5,7 @@
   work free: the wait belongs further down, the value is only written to a log.
 - *unsafe*: the order is needed at once, or by what can't be told to wait for it; nothing is left of the change.
 
-Shares no code with the package: changes are made of the program's own actions, not of a capture.
+Changes are made of the program's own actions, not of a capture.
 """
 
 from __future__ import annotations

@@ -441,6 +441,7 @@ def run_ahead(author: Author, rng: random.Random, step: int) -> None:
 
 
 SHAPES: tuple[Shape, ...] = (side_stream, async_collective, chunks, backward, one_stream, prefetch)
+COMMUNICATING: tuple[Shape, ...] = (async_collective, chunks, backward)
 GRAPHS: tuple[Shape, ...] = (graph_of_both, graph_beside, graph_replay)
 SHARE = 1 / 6  # of programs that launch graphs, and of those whose launch queue fills
 

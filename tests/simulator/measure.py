@@ -1,10 +1,8 @@
-"""How often the package is right about random programs: causes, counterfactuals and races, by format."""
+"""How often the package is right about the causes of random programs, and about what their removal gains."""
 
 from __future__ import annotations
 
 import itertools
-import random
-import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,55 +17,35 @@ from analyzers.causes.table import CAUSES, alone_by_cause
 from analyzers.overlap.measure import Missed, RankOverlap
 from analyzers.readers.reading import Reading
 from analyzers.select.select import select
-from analyzers.syncs.report import order_report
 from analyzers.trace.columns import ints
-from analyzers.trace.narrow import EVERYTHING
 from analyzers.trace.tables import Trace
-from analyzers.verdict.check import check_overlap
 from tests.simulator import kineto, nsys
-from tests.simulator.generate import generate, kind, needed_waits, without_action
-from tests.simulator.machine import Op, Run, simulate
+from tests.simulator.generate import generate, kind
+from tests.simulator.machine import Op, Run
 from tests.simulator.program import Program
 from tests.simulator.recorded import Clocks
-from tests.simulator.truth import HOST, Truth, recovered
-from tests.support.pairing import pair
+from tests.simulator.truth import HOST, Truth
+from tests.support.causes_of import pair
 
 A, B = "kernel:~alpha,kernel:~AllReduce", "kernel:~beta"
 FORMATS = ("nsys", "kineto", "kineto-default")
 REMOVABLE = ("host-sync", "late-launch", "same-stream", "event-dependency", "stream-busy", "gpu-full")
 LEAST_NS = 3_000  # what a counterfactual may be off by, at least
 LEAST_HOST_NS = 12_000
-UNITS = {"ns": 1, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
 @dataclass
 class Tally:
     """Counts over programs; times in ns."""
 
-    programs: int = 0
     named_ns: int = 0
     held_ns: int = 0
     missed_ns: int = 0
-    largest: Counter[bool] = field(default_factory=Counter)
     near: Counter[bool] = field(default_factory=Counter)
     over: Counter[bool] = field(default_factory=Counter)
-    alarms: Counter[bool] = field(default_factory=Counter)
-    found: Counter[bool] = field(default_factory=Counter)
     queue_named: Counter[bool] = field(default_factory=Counter)  # where a full launch queue held a launch
     queue_right: Counter[bool] = field(default_factory=Counter)  # where one is named
     wrong: list[str] = field(default_factory=list)
-
-    def row(self) -> str:
-        counters = (self.largest, self.near, self.over, self.alarms, self.found, self.queue_named, self.queue_right)
-        shares = (share(one) for one in counters)
-        held = f"{self.held_ns / max(1, self.named_ns):.1%}"
-        return " | ".join([str(self.programs), held, f"{self.named_ns / max(1, self.missed_ns):.1%}", *shares])
-
-
-HEADER = (
-    "| format | programs | named cause held | named of missed | largest cause recovers most | sooner near | "
-    "over-promised | alarms in right programs | removed waits found | full queues named | of named ones full |"
-)
 
 
 def share(counted: Counter[bool]) -> str:
@@ -138,24 +116,12 @@ def ops_by_row(trace: Trace, run: Run) -> dict[int, Op]:
     return {row[-1]: op for row, op in zip(rows, ops, strict=True)}
 
 
-def promised(text: str) -> int | None:
-    """The ns that a sentence promises."""
-    found = re.search(r"([\d.,]+) (ns|µs|ms|s) sooner", text)
-    return (
-        0
-        if "just as long" in text
-        else None
-        if found is None
-        else round(float(found[1].replace(",", "")) * UNITS[found[2]])
-    )
-
-
 def count_promises(tally: Tally, rank: RankOverlap, trace: Trace, truth: Truth, ops: dict[int, Op], about: str) -> None:
     """Compare what the package promises of each cause's longest gap with a run without that cause there."""
     for one in rank.missed:
         if one.op >= 0 and one.cause == "late-launch":
             count_queue(tally, one, trace, truth, ops[one.op], about)
-        said = getattr(one, "sooner_ns", None) if hasattr(one, "sooner_ns") else promised(one.next_behind)
+        said = one.sooner_ns
         if said is None or one.op < 0 or one.cause not in REMOVABLE:
             continue
         op = ops[one.op]
@@ -188,56 +154,9 @@ def queue_of(program: Program) -> Iterator[None]:
         yield
 
 
-def measure(program: Program, fmt: str, folder: Path, tally: Tally, about: str = "") -> None:
-    """Count what the package says of one program in one format."""
-    with queue_of(program):
-        _measure(program, fmt, folder, tally, about)
-
-
-def _measure(program: Program, fmt: str, folder: Path, tally: Tally, about: str) -> None:
-    tally.programs += 1
-    run = simulate(program)
-    trace, truth = loaded(run, fmt, folder), Truth(run)
-    ops = ops_by_row(trace, run)
-    count_causes(tally, trace, truth, ops, about)
-    for rank in check_overlap(trace, A, B, narrowing=EVERYTHING).ranks:
-        count_promises(tally, rank, trace, truth, ops, about)
-        gains = sorted(((recovered(program, rank.rank, cause), cause) for cause in REMOVABLE), reverse=True)
-        if rank.missed and gains[0][0] > max(5_000, 1.25 * gains[1][0]):
-            tally.largest[rank.missed[0].cause == gains[0][1]] += 1
-    missing = order_report(trace).crossings.missing
-    tally.alarms[bool(len(missing))] += 1
-    if len(missing):
-        tally.wrong.append(f"{about}: false alarm {missing[0].message}")
-
-
-def measure_removed(program: Program, fmt: str, folder: Path, tally: Tally, about: str = "") -> None:
-    """Take a needed wait out of a program, and look whether the package finds that."""
-    needed = needed_waits(program)
-    if not needed:
-        return
-    thread, position = random.Random(program.seed).choice(needed)
-    trace = loaded(simulate(without_action(program, 0, thread, position)), fmt, folder)
-    found = len(order_report(trace).crossings.missing) > 0
-    tally.found[found] += 1
-    if not found:
-        tally.wrong.append(f"{about}: wait {position} of thread {thread} is missing and not found")
-
-
 def programs(seeds: range, only: str = "") -> Iterator[tuple[int, Program]]:
     """The programs of some seeds, of one kind alone where that is given; every fifth has two ranks."""
     for seed in seeds:
         program = generate(seed, ranks=1 if seed % 5 else 2)
         if not only or kind(program) == only:
             yield seed, program
-
-
-def tallies(seeds: range, folder: Path, formats: tuple[str, ...] = FORMATS, only: str = "") -> dict[str, Tally]:
-    """Measure programs of these seeds in these formats."""
-    result = {fmt: Tally() for fmt in formats}
-    for seed, program in programs(seeds, only):
-        for fmt in formats:
-            about = f"{seed} {fmt}"
-            measure(program, fmt, folder, result[fmt], about)
-            measure_removed(program, fmt, folder, result[fmt], about)
-    return result

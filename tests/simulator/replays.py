@@ -3,26 +3,19 @@
 Each kind of change has its programs. A step launches the work of two sides in named ranges, "first" and "second", from
 a "head" to a "tail" that needs both; every conflict of their data is ordered before and after. What the change brings
 is known by running both.
-
-    python -m tests.simulator.replays 0 60 nsys kineto --kinds drop-sync graph
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import statistics
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 
 from analyzers.common.errors import TracevizError
-from analyzers.replay import tasks
 from analyzers.replay.change import Change
 from analyzers.replay.changes import parse_change
 from analyzers.replay.predict import Replayed
@@ -381,13 +374,6 @@ def step_ns(run: Run) -> float:
     return statistics.median(times.values())
 
 
-@contextmanager
-def queue_of(program: Program) -> Iterator[None]:
-    """The package knows how many launches hardware holds; tell it of a machine that holds fewer."""
-    with patch.object(tasks, "LAUNCH_QUEUE", program.queue):
-        yield
-
-
 @dataclass(frozen=True)
 class Answer:
     """What was predicted, and what is: step time with the change over that without, and the range; or why not."""
@@ -406,10 +392,6 @@ class Answer:
     @property
     def within(self) -> bool:
         return self.low - SLACK <= self.truth <= self.high + SLACK
-
-    @property
-    def width(self) -> float:
-        return self.high - self.low
 
 
 def answer(kind: str, seed: int, form: str, folder: Path) -> Answer:
@@ -433,39 +415,3 @@ def answer(kind: str, seed: int, form: str, folder: Path) -> Answer:
 
 def answers(kind: str, seeds: range, form: str, folder: Path) -> list[Answer]:
     return [answer(kind, seed, form, folder) for seed in seeds]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("first", type=int)
-    parser.add_argument("count", type=int)
-    parser.add_argument("formats", nargs="*", default=["nsys"])
-    parser.add_argument("--kinds", nargs="*", default=KINDS)
-    parser.add_argument("--wrong", type=int, default=0, help="show so many of the worst, per kind and format")
-    given = parser.parse_args()
-    print(
-        "| change | format | within 5 points | where the capture tells | in range | refused | width | median change |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
-    with tempfile.TemporaryDirectory() as folder:
-        for kind in given.kinds:
-            for form in given.formats:
-                found = answers(kind, range(given.first, given.first + given.count), form, Path(folder))
-                told = [one for one in found if not one.refused]
-                known = [one for at, one in enumerate(found) if tells(given.first + at)]
-                shares = [f"{sum(one.off <= 0.05 for one in some) / len(some):.0%}" for some in (found, known)]
-                shares += [
-                    f"{sum(some) / len(found):.0%}"
-                    for some in ([one.within for one in found], [bool(one.refused) for one in found])
-                ]
-                width = statistics.median(one.width for one in told) if told else np.nan
-                print(
-                    f"| {kind} | {form} | {' | '.join(shares)} | {width:.1%} | "
-                    f"{statistics.median(one.truth for one in found) - 1:+.0%} |"
-                )
-                for one in sorted(found, key=lambda one: -one.off)[: given.wrong]:
-                    print(f"    {one}")
-
-
-if __name__ == "__main__":
-    main()

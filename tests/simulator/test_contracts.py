@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,13 @@ from analyzers.contracts.rules import read_contract
 from tests.simulator.contracts import RULES, Reach, Tally, Truth, hold, marked_programs, races_between_sides
 from tests.simulator.generate import needed_waits, without_action
 from tests.simulator.machine import Run, simulate
+from tests.simulator.measure import FORMATS, loaded
 from tests.simulator.measure import A as A_SIDE
 from tests.simulator.measure import B as B_SIDE
-from tests.simulator.measure import loaded
 from tests.simulator.program import Enter, Launch, Leave, Post, Program, Record, Synchronize, Take, Thread, Wait
+from tests.support.nightly import mostly_nightly
 
-FORMATS = ("nsys", "kineto", "kineto-default")
+FEW = range(14)
 WRONG = {"nsys": 0.0, "kineto": 0.005, "kineto-default": 0.0}  # where links are inferred, some are wrong: 3 of 1,248
 # Without synchronization records most of what may run beside is open; where the host waits is not.
 OPEN = {"nsys": 0.03, "kineto": 0.03, "kineto-default": 0.35}
@@ -52,11 +54,14 @@ def test_the_search_finds_what_is_ordered_by_hand(threads: tuple[Thread, ...], o
     assert (a.where in reach.after(b) or b.where in reach.after(a)) == ordered
 
 
-def check(seeds: range, fmt: str, folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("fmt", "seeds"), mostly_nightly(product(FORMATS, (FEW, range(14, 640))), lambda case: case[1] == FEW)
+)
+def test_rules_say_what_is_true_of_the_program_or_that_it_is_open(fmt: str, seeds: range, tmp_path: Path) -> None:
     tally = Tally()
     held = dict.fromkeys(RULES, 0)
     for seed, run in marked_programs(seeds):
-        hold(tally, run, fmt, folder, str(seed))
+        hold(tally, run, fmt, tmp_path, str(seed))
         for name, true in Truth(run).outcomes().items():
             held[name] += true
     many = sum(tally.counted.values())
@@ -66,18 +71,11 @@ def check(seeds: range, fmt: str, folder: Path) -> None:
     assert all(0 < held[name] < many / len(RULES) for name in RULES), held  # both answers occur of each rule
 
 
-@pytest.mark.parametrize("fmt", FORMATS)
-def test_rules_say_what_is_true_of_the_program_or_that_it_is_open(fmt: str, tmp_path: Path) -> None:
-    check(range(14), fmt, tmp_path)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("fmt", FORMATS)
-def test_rules_say_what_is_true_of_many_programs(fmt: str, tmp_path: Path) -> None:
-    check(range(14, 640), fmt, tmp_path)
-
-
-def check_races(seeds: range, fmt: str, folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("fmt", "seeds"),
+    mostly_nightly(product(("nsys", "kineto"), (range(5), range(5, 114))), lambda case: case == ("nsys", range(5))),
+)
+def test_a_race_between_the_sides_breaks_it_and_right_programs_hold(fmt: str, seeds: range, tmp_path: Path) -> None:
     """Of right programs none is broken; with a needed wait taken out, those whose sides then race are.
 
     A trace can't see data, so that a wait missing for other work may count as one between the sides, too.
@@ -85,7 +83,7 @@ def check_races(seeds: range, fmt: str, folder: Path) -> None:
     rules = read_contract({"race": {"no_race_between": [A_SIDE, B_SIDE]}})
 
     def outcome(run: Run) -> str:
-        [rule] = check_contract(loaded(run, fmt, folder), rules).rules
+        [rule] = check_contract(loaded(run, fmt, tmp_path), rules).rules
         return rule.outcome
 
     found: dict[bool, list[str]] = {True: [], False: []}
@@ -96,14 +94,3 @@ def check_races(seeds: range, fmt: str, folder: Path) -> None:
             found[races_between_sides(without)].append(outcome(without))
     assert found[True].count("broken") >= 0.95 * len(found[True]) > 0
     assert found[False].count("broken") <= max(1, 0.1 * len(found[False]))
-
-
-@pytest.mark.parametrize("fmt", ["nsys", pytest.param("kineto", marks=pytest.mark.nightly)])
-def test_a_race_between_the_sides_breaks_it_and_right_programs_hold(fmt: str, tmp_path: Path) -> None:
-    check_races(range(5), fmt, tmp_path)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("fmt", ["nsys", "kineto"])
-def test_a_race_between_the_sides_breaks_it_and_right_programs_hold_of_many(fmt: str, tmp_path: Path) -> None:
-    check_races(range(5, 114), fmt, tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -22,23 +23,20 @@ def hold(found: Worth) -> None:
     assert found.within[True] >= WITHIN * found.within.total(), found.wrong
 
 
+FEW, MANY = range(6, 10), range(300, 700)
+
+
 @pytest.mark.parametrize(
-    ("form", "seeds"), mostly_nightly([("nsys", 4), ("nsys", 10), ("kineto", 10)], lambda one: one == ("nsys", 4))
+    ("form", "seeds"), mostly_nightly(product(("nsys", "kineto"), (FEW, MANY)), lambda case: case == ("nsys", FEW))
 )
-def test_the_cause_worth_most_is_the_one_whose_removal_recovers_most(form: str, seeds: int, tmp_path: Path) -> None:
-    hold(measured(range(6, 6 + seeds), form, tmp_path))
+def test_the_cause_worth_most_is_the_one_whose_removal_recovers_most(form: str, seeds: range, tmp_path: Path) -> None:
+    hold(measured(seeds, form, tmp_path))
 
 
 @pytest.mark.parametrize("seeds", few_by_default(3, 8))
 def test_without_records_little_is_said_and_that_is_right(seeds: int, tmp_path: Path) -> None:
     found = measured(range(seeds), "kineto-default", tmp_path)
     assert found.best[False] <= found.unknown
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("form", ["nsys", "kineto"])
-def test_the_cause_worth_most_of_many_programs(form: str, tmp_path: Path) -> None:
-    hold(measured(range(300, 700), form, tmp_path))
 
 
 def kernel(side: str, stream: int, ns: int) -> Launch:

@@ -18,14 +18,13 @@ from analyzers.overlap.measure import RankOverlap
 from analyzers.replay.worth import with_worth
 from analyzers.trace.narrow import EVERYTHING
 from analyzers.verdict.check import check_overlap
-from tests.simulator import measure, replays
 from tests.simulator.generate import generate
 from tests.simulator.machine import kernels, simulate
-from tests.simulator.measure import A, B, loaded, share
+from tests.simulator.measure import REMOVABLE, A, B, loaded, queue_of, share
 from tests.simulator.program import Program
 from tests.simulator.truth import gone, overlap
 
-CAUSES = (*measure.REMOVABLE, "peer-wait")
+CAUSES = (*REMOVABLE, "peer-wait")
 CLEAR, CLEAR_NS = 1.25, 5_000  # by how much the best removal has to be ahead of the second
 DOMINANT = 2  # as much as the second: then it is the cause to be named first
 NEAR = 0.05  # of what is possible
@@ -117,7 +116,7 @@ def measured(seeds: range, form: str, folder: Path) -> Worth:
     """Measure the programs of some seeds in a format."""
     found = Worth()
     for seed, program in programs(seeds):
-        with measure.queue_of(program), replays.queue_of(program):
+        with queue_of(program):
             trace = loaded(simulate(program), form, folder)
             result = with_worth(check_overlap(trace, A, B, narrowing=EVERYTHING), trace, EVERYTHING)
             truth = recovered(program)

@@ -9,10 +9,10 @@ import numpy as np
 
 from analyzers.causes.explain import Explainer
 from analyzers.causes.table import CAUSES, alone_by_cause
-from analyzers.select.select import select
+from analyzers.overlap.pairing import Pairing, best_shift, moves, pair_by, pairing_method, possible_pairing, shifted
+from analyzers.select.select import Selection, select
 from analyzers.select.sides import without_shared
 from analyzers.trace.tables import Trace
-from tests.support.pairing import pair
 
 
 def explainer(trace: Trace, a: str, b: str) -> Explainer:
@@ -38,3 +38,8 @@ def with_one_queue(trace: Trace) -> Trace:
     """The same trace, with CUDA_DEVICE_MAX_CONNECTIONS=1 on record."""
     captures = (replace(trace.captures[0], metadata={"CUDA_DEVICE_MAX_CONNECTIONS": "1"}), *trace.captures[1:])
     return replace(trace, captures=captures)
+
+
+def pair(trace: Trace, a: Selection, b: Selection) -> Pairing:
+    pairing = pair_by(trace, a, b, pairing_method([possible_pairing(trace, a, b)]))
+    return shifted(pairing, best_shift([moves(trace, pairing)]))

@@ -1,8 +1,9 @@
-"""Small Kineto files that commands can be run on."""
+"""Small Kineto files that commands can be run on, whole or with kernels lost."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,27 +31,18 @@ class KinetoFile:
     world_size: int | None = None
     base_ns: int = 1_790_000_000_000_000_000
 
-    def _add(self, category: str, name: str, pid: int, tid: int, start: int, end: int, **args: Any) -> None:
-        self.events.append(
-            {
-                "ph": "X",
-                "cat": category,
-                "name": name,
-                "pid": pid,
-                "tid": tid,
-                "ts": start / 1000,
-                "dur": (end - start) / 1000,
-                "args": args,
-            }
-        )
+    def add(self, category: str, name: str, pid: int, tid: int, start: float, end: float, **args: Any) -> None:
+        """Add an event of any kind."""
+        times = {"ts": start / 1000, "dur": (end - start) / 1000}
+        self.events.append({"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, **times, "args": args})
 
     def range(self, name: str, start: int, end: int) -> None:
-        self._add("user_annotation", name, PID, THREAD, start, end)
+        self.add("user_annotation", name, PID, THREAD, start, end)
 
-    def kernel(self, name: str, stream: int, start: int, end: int, *, launch: int) -> None:
+    def kernel(self, name: str, stream: int, start: int, end: int, *, launch: int, device: int = 0) -> None:
         self.correlation += 1
-        self._add("cuda_runtime", "cudaLaunchKernel", PID, THREAD, launch, launch + 5, correlation=self.correlation)
-        self._add("kernel", name, 0, stream, start, end, device=0, stream=stream, correlation=self.correlation)
+        self.add("cuda_runtime", "cudaLaunchKernel", PID, THREAD, launch, launch + 5, correlation=self.correlation)
+        self.add("kernel", name, 0, stream, start, end, device=device, stream=stream, correlation=self.correlation)
 
     def write(self, path: Path) -> Path:
         path.write_text(
@@ -77,3 +69,27 @@ def pair_of_ranges(a: str, b: str, *, overlap: int, rank: int = 0) -> KinetoFile
     file.kernel("kernel a", 7, 1000, 1100, launch=10)
     file.kernel("kernel b", 9, 1100 - overlap, 1200 - overlap, launch=110)
     return file
+
+
+STEPS, KERNELS = 10, 5
+LAUNCHES = STEPS * KERNELS
+
+
+def ten_steps(path: Path, lost: Collection[int] = (), *, rank: int = 0, longer_ns: int = 0) -> Path:
+    """Write such a capture.
+
+    Parameters
+    ----------
+    lost : numbers of the launches, 0 to 49, whose kernel is not in it. longer_ns : by how much each kernel takes
+        longer than 400 ns; rank 1's take 10 ns longer than rank 0's.
+    """
+    file = KinetoFile(rank)
+    for launch in range(LAUNCHES):
+        step, place = divmod(launch, KERNELS)
+        begin = 10_000 * step + 1_000 * place
+        if not place:
+            file.range(f"ProfilerStep#{step}", begin, begin + 9_000)
+        file.kernel("gemm", 7, begin + 100, begin + 500 + 10 * rank + longer_ns, launch=begin + 10)
+        if launch in lost:
+            file.events.pop()
+    return file.write(path)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import pytest
+from hypothesis import settings
 
 T = TypeVar("T")
 
@@ -25,3 +26,8 @@ def few_by_default(few: int, every: int) -> list[Any]:
 
 def _nightly(*values: Any) -> Any:
     return pytest.param(*values, marks=pytest.mark.nightly)
+
+
+def times(factor: float) -> settings:
+    """So many times as many as the profile in use says, for what only few of the examples reach."""
+    return settings(max_examples=round(factor * settings.default.max_examples))

@@ -1,7 +1,7 @@
 """Whole programs under torch.profiler read by brute force: steps, collectives, waits and overlap, one rank at a time.
 
 `json` with Decimal, `gzip` and plain loops; shares no code with the package, and follows the definitions alone. What a
-step is, a person has told for each program (`tests/real/programs.py`); nothing is guessed here.
+step is, a person has told for each program (`tests/real/test_truth.py`); nothing is guessed here.
 """
 
 from __future__ import annotations
@@ -152,17 +152,19 @@ def launched_in(rank: Rank, steps: Iterable[Interval]) -> list[Op]:
 
 
 def collectives(ranks: Mapping[int, Rank]) -> list[list[Op]]:
-    """Every call, by the kernel of each rank that made it: the k-th of a group on one rank is the k-th on all."""
+    """Every call that all its ranks made, by their kernels: the k-th of a group on one rank is the k-th on all.
+
+    What was launched before the capture began nothing tells of.
+    """
     sequences: dict[Key, dict[int, list[Op]]] = defaultdict(lambda: defaultdict(list))
     for rank in ranks.values():
         for op in rank.ops:
-            if op.is_communication and "Collective name" in op.args:
+            if op.is_communication and op.launch >= 0 and "Collective name" in op.args:
                 key = (op.args["Process Group Name"], op.args["Process Group Ranks"])
                 sequences[key][rank.number].append(op)
     found = []
     for (_, members), by_rank in sequences.items():
-        assert sorted(by_rank) == json.loads(members), f"all of {members} made calls"
-        for call in zip(*by_rank.values(), strict=True):
+        for call in zip(*by_rank.values(), strict=True) if sorted(by_rank) == json.loads(members) else ():
             assert len({(op.args["Collective name"], op.args["dtype"]) for op in call}) == 1, "one call, one operation"
             found.append(list(call))
     return found + _exchanges(ranks)
@@ -186,16 +188,17 @@ def _exchanges(ranks: Mapping[int, Rank]) -> list[list[Op]]:
     for key, sent in sends.items():
         for source, target in zip(sent, receives[key], strict=True):
             for one, other in ((source, target), (target, source)):
-                assert partner.setdefault(_id(one), other) == other, "a kernel talks with one kernel"
-    pairs = {tuple(sorted((_id(other), identity))) for identity, other in partner.items()}
-    by_id = {_id(op): op for rank in ranks.values() for op in rank.ops}
+                assert partner.setdefault(identity(one), other) == other, "a kernel talks with one kernel"
+    pairs = {tuple(sorted((identity(other), one))) for one, other in partner.items()}
+    by_id = {identity(op): op for rank in ranks.values() for op in rank.ops}
     return [[by_id[one], by_id[other]] for one, other in sorted(pairs)]
 
 
-OpId = tuple[int, int, int]
+OpId = tuple[int, int, int]  # rank, launch, start
 
 
-def _id(op: Op) -> OpId:
+def identity(op: Op) -> OpId:
+    """What tells an op from all others."""
     return op.rank, op.launch, op.start
 
 
@@ -232,14 +235,14 @@ def transfers(calls: Iterable[Sequence[Op]], ahead: Mapping[int, int]) -> dict[O
     for call in calls:
         last = max(op.start - ahead[op.rank] for op in call)
         for op in call:
-            found[_id(op)] = (min(last + ahead[op.rank], op.end), op.end)
+            found[identity(op)] = (min(last + ahead[op.rank], op.end), op.end)
     return found
 
 
 def waits(call: Sequence[Op], ahead: Mapping[int, int]) -> dict[int, int]:
     """Rank -> ns that its kernel of one call waited for the last to come."""
     left = transfers([call], ahead)
-    return {op.rank: left[_id(op)][0] - op.start for op in call}
+    return {op.rank: left[identity(op)][0] - op.start for op in call}
 
 
 # Figures
@@ -250,5 +253,5 @@ def figures(ops: Iterable[Op], left: Mapping[OpId, Interval]) -> Figures:
     ops = list(ops)
     a = [(op.start, op.end) for op in ops if op.is_communication]
     b = [(op.start, op.end) for op in ops if op.is_compute]
-    real_a = [left.get(_id(op), (op.start, op.end)) for op in ops if op.is_communication]
+    real_a = [left.get(identity(op), (op.start, op.end)) for op in ops if op.is_communication]
     return Figures(*oracle.sweep(a, b), *oracle.sweep(real_a, b))

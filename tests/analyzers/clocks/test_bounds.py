@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.clocks.differences import Apart, Calls
-from tests.support.examples import times
+from tests.support.nightly import times
 
 MEMBERS = 5
 numbers = st.integers(-50, 50)

@@ -25,8 +25,8 @@ from analyzers.trace.tables import Capture, Trace
 from tests.support.builder import Builder, Rank
 from tests.support.captures import one_capture, whole_run
 from tests.support.collective_runs import MS
-from tests.support.examples import times
 from tests.support.made_matches import bounds, counts, matched, offsets, residuals, solve, together
+from tests.support.nightly import times
 
 US = 1_000
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from tests.support.command_lines import invoked, run_json
-from tests.support.lossy_files import ten_steps
+from tests.support.kineto_files import ten_steps
 
 WHY = "launches have no GPU work on record: 2 of 50 of rank 0"
 

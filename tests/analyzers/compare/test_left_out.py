@@ -16,7 +16,7 @@ from analyzers.trace.narrow import EVERYTHING
 from analyzers.trace.tables import Trace
 from tests.analyzers.steps.test_window import USUAL, Step, run
 from tests.support.command_lines import invoked
-from tests.support.lossy_files import ten_steps
+from tests.support.kineto_files import ten_steps
 from traceviz.output import contract
 from traceviz.output.document import Paragraph
 from traceviz.output.views.compare import blocks, headline

@@ -13,15 +13,26 @@ from analyzers.load import load
 from analyzers.select.select import select
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
+from tests.support import raw_programs as raw
 from tests.support.captures import DATA
-from tests.support.raw_communication import Kernel, calls_by_raw_order
 
 MS = 1_000_000
+Kernel = tuple[int, int]  # rank, and which of its kernels of communication, by when they start
 PROGRAMS = {"mcore_pp": 174, "trec_base": 96, "trec_a2a_async_base": 4}
 
 
 def files(name: str) -> list[Path]:
     return sorted(DATA.glob(f"communication/{name}.rank?.json.gz"))
+
+
+def calls_by_raw_order(paths: list[Path]) -> set[frozenset[Kernel]]:
+    """The calls that all their ranks made, each as the kernels it ran."""
+    ranks = raw.read(paths)
+    number: dict[raw.OpId, Kernel] = {}
+    for rank in ranks.values():
+        kernels = sorted((op for op in rank.ops if op.is_communication), key=lambda op: op.start)
+        number |= {raw.identity(op): (rank.number, which) for which, op in enumerate(kernels)}
+    return {frozenset(number[raw.identity(op)] for op in call) for call in raw.collectives(ranks)}
 
 
 def found(trace: Trace) -> dict[frozenset[Kernel], bool]:

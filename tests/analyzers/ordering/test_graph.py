@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from analyzers.ordering.ordering import Ordering
 from analyzers.trace.tables import Trace
 from tests.support.builder import one_rank
-from tests.support.examples import times
+from tests.support.nightly import times
 
 SEEDS = st.integers(0, 2**32)
 

@@ -7,7 +7,7 @@ from analyzers.select.select import select
 from analyzers.trace.narrow import clip
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder, Rank, one_rank
-from tests.support.pairing import pair
+from tests.support.causes_of import pair
 
 
 def paired(trace: Trace, a: str = "comm", b: str = "compute") -> Pairing:

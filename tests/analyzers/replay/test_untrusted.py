@@ -12,7 +12,7 @@ from analyzers.compare.compare import compare
 from analyzers.load import load
 from analyzers.replay.answer import what_if
 from tests.support.command_lines import invoked
-from tests.support.lossy_files import ten_steps
+from tests.support.kineto_files import ten_steps
 
 
 def test_a_program_that_is_whole_is_predicted(tmp_path: Path) -> None:

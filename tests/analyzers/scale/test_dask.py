@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_lines import in_parts, without_replay
-from tests.support.waiting import soon
+from tests.support.endings import soon
 
 pytestmark = [
     pytest.mark.nightly,

@@ -1,11 +1,13 @@
-"""Looked at capture by capture, a run gets the answers, to the byte, that it gets as a whole."""
+"""Looked at capture by capture, a run gets the answers and the files, to the byte, that it gets as a whole."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from analyzers.compare.compare import compare
 from analyzers.compare.steps import typical_step
 from analyzers.readers.inputs import Input
 from analyzers.readers.reading import Reading
+from analyzers.replay import worth
 from analyzers.scale import answers, parts
 from analyzers.scale.parts import open_run
 from analyzers.scale.workers import kept, needed, room_for
@@ -31,8 +34,10 @@ from analyzers.trace.tables import Trace
 from analyzers.verdict import check
 from analyzers.workers.local import LocalWorkers
 from tests.support.builder import Builder
-from tests.support.command_lines import in_parts, invoked
+from tests.support.command_lines import in_parts, invoked, run_text
+from traceviz.history.database import TABLES
 from traceviz.output import contract
+from traceviz.reports import fixes
 from traceviz.timelines import picture as pictures
 from traceviz.timelines.marks import NO_MARKS
 from traceviz.timelines.picture import picture
@@ -261,3 +266,94 @@ def test_a_bad_rank_is_left_out_by_parts_as_it_is_from_the_whole(tmp_path: Path)
     bad.write_text('{"traceEvents": [')
     paths = [*TORCH, str(bad), "--skip-bad"]
     assert in_parts("check-overlap", *paths, "--memory", "8GB") == in_parts("check-overlap", *paths)
+
+
+WRITTEN = {
+    "torch": [*TORCH, *PAIR],
+    "nsys": NSYS,
+    "a-part": [*NSYS, "--ranks", "1-2", "--window", "25ms:60ms"],
+    "steps-in-another-order": [*reversed(TORCH), *PAIR, "--steps", "1:2"],
+    "one-capture": [str(DATA / "nsys" / "dpmp_overlap.4gpu.sqlite"), "--ranks", "1,3"],
+}
+
+
+def written(*words: str, path: Path) -> tuple[str, dict[str, bytes]]:
+    """What a command says, and the file that it writes, or all those of a folder."""
+    result = invoked(*words, "-o", str(path))
+    assert result.exit_code in (0, 1, 3), result.output
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    return result.stdout.replace(str(path), "it"), {file.name: file.read_bytes() for file in files}
+
+
+@pytest.mark.parametrize("kind", ["parquet", "sqlite", "perfetto"])
+@pytest.mark.parametrize("name", WRITTEN)
+def test_an_export_in_parts_is_that_of_the_whole(name: str, kind: str, tmp_path: Path) -> None:
+    words = ["export", *WRITTEN[name], "--to", kind]
+    whole = written(*words, path=tmp_path / "whole" / "x")
+    assert written(*words, "--memory", "8GB", "--workers", "1", path=tmp_path / "parts" / "x") == whole
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path) -> None:
+    for name in ("whole", "parts"):
+        (tmp_path / name).mkdir()
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_is_saved_in_parts_is_what_is_saved_of_the_whole(name: str, tmp_path: Path) -> None:
+    saved = {}
+    for how, more in (("whole", []), ("parts", ["--memory", "8GB", "--workers", "1"])):
+        path = tmp_path / how / "history.db"
+        result = invoked("check-overlap", *WRITTEN[name], "--save", str(path), *more)
+        assert result.exit_code in (0, 1, 3), result.output
+        with closing(sqlite3.connect(path)) as database:
+            tables = {table: database.execute(f"select * from {table}").fetchall() for table in TABLES}
+            columns = [row[1] for row in database.execute("pragma table_info(runs)")]
+        tables["runs"] = [{**dict(zip(columns, row, strict=True)), "saved_utc": "some time"} for row in tables["runs"]]
+        saved[how] = tables
+    assert saved["parts"] == saved["whole"]
+    assert saved["whole"]["ranks"]
+
+
+SERIAL = [str(DATA / "torch" / "dpmp_serial.rank*.json.gz"), str(DATA / "torch" / "dpmp_overlap.rank*.json.gz")]
+ROW = [str(DATA / "nsys" / f"{name}.rank*.nsys2025.sqlite") for name in ("rowpar_s1", "rowpar_s1")]
+COMPARED = {
+    "torch": [*SERIAL, *PAIR, "--claimed", "1.3x"],
+    "torch-sides-of-kernels": SERIAL,
+    "nsys": ROW,
+    "a-rank": [*SERIAL, *PAIR, "--ranks", "1"],
+    "steps": [*SERIAL, *PAIR, "--steps", "1:3"],
+    "a-window": [*ROW, "--window", "25ms:60ms"],
+}
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_runs_compared_in_parts_differ_as_they_do_as_wholes(name: str) -> None:
+    whole = run_text("compare", *COMPARED[name])
+    assert run_text("compare", *COMPARED[name], "--memory", "8GB", "--workers", "1") == whole
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_timeline_in_parts_is_that_of_the_whole(name: str, tmp_path: Path) -> None:
+    whole = written("timeline", *WRITTEN[name], path=tmp_path / "whole" / "x.html")
+    more = ["--memory", "8GB", "--workers", "1"]
+    assert written("timeline", *WRITTEN[name], *more, path=tmp_path / "parts" / "x.html") == whole
+
+
+def test_a_timeline_of_compared_runs_in_parts_is_that_of_the_whole(tmp_path: Path) -> None:
+    pages = [tmp_path / "whole" / "x.html", tmp_path / "parts" / "x.html"]
+    for page, more in zip(pages, ([], ["--memory", "8GB", "--workers", "1"]), strict=True):
+        run_text("compare", *SERIAL, *PAIR, "--timeline", str(page), *more)
+    assert pages[0].read_bytes() == pages[1].read_bytes()
+
+
+def test_a_report_in_parts_is_that_of_the_whole_but_for_replays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worth, "MOST_OPS", 0)  # which takes all of a run
+    monkeypatch.setattr(fixes, "MOST_OPS", 0)
+    serial = ["--baseline", str(DATA / "torch" / "dpmp_serial.rank0.json.gz")]
+    for name in WRITTEN:
+        words = ["report", *WRITTEN[name], *(serial if name == "torch" else ())]
+        whole = written(*words, path=tmp_path / "whole" / name)
+        assert written(*words, "--memory", "8GB", "--workers", "1", path=tmp_path / "parts" / name) == whole

@@ -1,4 +1,7 @@
-"""Summaries of captures go between processes, and are kept, without what nobody asks of them."""
+"""Summaries of captures go between processes, and are kept, without what nobody asks of them.
+
+A capture of which only some tables are looked at has these as it has them among all.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,11 @@ from analyzers.readers.reading import Reading
 from analyzers.scale.parts import open_run, summarize_one
 from analyzers.scale.summaries import CaptureSummary, summary_of
 from analyzers.trace.columns import ints, stored
+from analyzers.trace.communication import Declared
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 from analyzers.workers.local import LocalWorkers
+from tests.support import counters as raw
 from tests.support.collective_runs import MS, Call
 from tests.support.collective_runs import run as collective_run
 
@@ -84,3 +89,21 @@ def test_a_run_leaves_out_when_communication_was_called_and_its_captures_do_not(
     assert {("comms", "start_ns"), ("comms", "end_ns")} <= of_one_value(run.trace)
     assert all((ints(part.comms, "end_ns") > ints(part.comms, "start_ns")).all() for part in run.parts())
     assert not any(len(getattr(one.trace, table)) for one in run.summaries for table in TABLES)
+
+
+@pytest.mark.parametrize("comm", [(), (Declared("kernel:*", "a test"),)], ids=["", "declared"])
+@pytest.mark.parametrize("name", [*RUNS, "waits-by-traffic"])
+def test_some_tables_are_as_they_are_among_all(name: str, comm: tuple[Declared, ...], tmp_path: Path) -> None:
+    reading = Reading(cache=False, counters=True, workers=1, comm=comm)
+    paths = RUNS.get(name) or [raw.of_rank("before", 0, tmp_path)]
+    run = open_run(map(str, paths), reading, LocalWorkers(1, tmp_path))
+    assert all(folder is not None for folder in run.folders)
+    every = list(run.parts())
+    for table in TABLES:
+        for whole, some in zip(every, run.parts(tables=(table,)), strict=True):
+            pd.testing.assert_frame_equal(getattr(some, table), getattr(whole, table))
+            assert (some.captures, some.processes) == (whole.captures, whole.processes)
+    if not comm:
+        assert any(
+            len(whole.ranges) and not len(some.ranges) for whole, some in zip(every, run.parts(tables=()), strict=True)
+        )

@@ -65,8 +65,7 @@ def test_no_text_says_that_a_rank_waits_for_itself() -> None:
     assert "mostly rank 0 device 1" in text
     assert "Why, on rank 0 device" in text or "Instances on rank 0 device 1" in text
     (waits,) = [one.message for one in result.warnings if one.code == "waiting-is-not-overlap"]
-    assert waits.startswith("Rank 0 device 0: ")
-    assert "60 % of its time waiting for rank 0 device 1" in waits
+    assert waits.startswith("Rank 0 device 0: ") and "for rank 0 device 1" in waits
     assert "on rank 0 device 0" in typical(result, (0, 1)).text
 
 

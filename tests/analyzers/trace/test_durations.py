@@ -15,6 +15,7 @@ from analyzers.readers.reading import Reading
 from analyzers.trace.durations import ABSURD
 from analyzers.verdict.check import check_overlap
 from analyzers.verdict.result import OverlapResult
+from tests.support.kineto_files import KinetoFile
 
 DATA = Path(__file__).parents[2] / "data"
 CALM = Reading(cache=False)
@@ -54,19 +55,15 @@ def answer(
     """
     paths = []
     for rank in range(2):
-        events: list[Event] = []
+        file = KinetoFile(rank, world_size=2)
         for number in range(1, 11):
-            at, args = 1e6 + 100 * number, {"correlation": number}
+            at = 100_000 * number
             name, stream = ("ncclDevKernel_AllReduce_Sum", 8) if number % 2 else ("gemm", 7)
-            call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 9, "tid": 9, "dur": 5}
-            kernel = {"ph": "X", "cat": "kernel", "name": name, "pid": rank, "tid": stream, "ts": at + 10, "dur": 150}
-            events += [{**call, "ts": at, "args": args}]
-            events += [{**kernel, "args": {**args, "device": rank, "stream": stream}}]
-        for one in [one for one in events if one["cat"] == "kernel" and which(one)][: most if rank else 0]:
+            file.kernel(name, stream, at + 10_000, at + 160_000, launch=at, device=rank)
+        kernels = [one for one in file.events if one["cat"] == "kernel" and which(one)]
+        for one in kernels[: most if rank else 0]:
             change(one)
-        header = {"schemaVersion": 1, "distributedInfo": {"rank": rank, "world_size": 2}}
-        paths.append(folder / f"rank{rank}.json")
-        paths[-1].write_text(json.dumps({**header, "traceEvents": events}), encoding="utf-8")
+        paths.append(file.write(folder / f"rank{rank}.json"))
     return check_overlap(load(paths, reading=CALM), accept_apparent=True)
 
 

@@ -114,8 +114,7 @@ def kernels(count: int, first: int = 0, *, seed: int = 0, moved_ns: int = 0, ran
     draw = random.Random(seed)
     lasting = [draw.randint(50, 90) for _ in range(first + count)]
     for k in range(first, first + count):
-        made.kernel("gemm", 7, 100 + 100 * k, 100 + 100 * k + lasting[k], launch=10 + 100 * k)
-        made.events[-1]["args"]["device"] = device
+        made.kernel("gemm", 7, 100 + 100 * k, 100 + 100 * k + lasting[k], launch=10 + 100 * k, device=device)
     return made
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,14 @@ from analyzers.load import load
 from analyzers.readers.reading import Reading
 from analyzers.trace.units import OTHER_UNIT
 from analyzers.verdict.check import check_overlap
+from tests.support.kineto_files import KinetoFile
 from tests.support.nsys_exports import edited
 
 DATA = Path(__file__).parents[2] / "data"
 EXPORT = DATA / "nsys" / "dpmp_overlap.2gpu.sqlite"
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 CALM = Reading(cache=False)
+US, S = 1_000, 10**9
 
 
 def said(path: Path) -> list[str]:
@@ -39,18 +40,14 @@ def test_kernels_in_another_unit_are_found(tmp_path: Path, change: str, factor: 
 
 def kineto(folder: Path, kernels: float) -> Path:
     """Ten launches 100 µs apart from 5 s on, each with a kernel of 50 µs right behind; its times scaled."""
-    events = []
+    file = KinetoFile(None)
     for number in range(1, 11):
-        at = 5e6 + 100 * number
-        call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": at, "dur": 5}
-        name = "ncclDevKernel_AllReduce" if number % 2 else "gemm"
-        where = {"device": 0, "stream": 7 + number % 2, "correlation": number}
-        kernel = {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": where["stream"], "args": where}
-        events.append({**call, "args": {"correlation": number}})
-        events.append({**kernel, "ts": (at + 10) * kernels, "dur": 150 * kernels})
-    path = folder / "trace.json"
-    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}), encoding="utf-8")
-    return path
+        at = 5 * S + 100 * US * number
+        name, stream = ("ncclDevKernel_AllReduce", 8) if number % 2 else ("gemm", 7)
+        file.add("cuda_runtime", "cudaLaunchKernel", 1, 1, at, at + 5 * US, correlation=number)
+        start, end = ((at + us * US) * kernels for us in (10, 160))
+        file.add("kernel", name, 0, stream, start, end, device=0, stream=stream, correlation=number)
+    return file.write(folder / "trace.json")
 
 
 @pytest.mark.parametrize(("kernels", "found"), [(1, 0), (0.001, 1), (1000, 1)])
@@ -76,28 +73,18 @@ def from_the_first_launch(
     A kernel begins 10 µs behind its launch, or 1 µs behind the kernel before it. ops, calls : what times of either are
     multiplied by. wait : whether the host then waits for the device.
     """
-    events, end = [], 0.0
+    file, end = KinetoFile(None), 0.0
     for number in range(1, 21):
         at = every * (number - 1)
         start, end = max(at + 10, end + 1), max(at + 10, end + 1) + busy
         name = "ncclDevKernel_AllReduce" if number % 2 else "gemm"
-        call = {
-            "cat": "cuda_runtime",
-            "name": "cudaLaunchKernel",
-            "pid": 1,
-            "tid": 1,
-            "ts": at * calls,
-            "dur": 5 * calls,
-        }
-        kernel = {"cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": start * ops, "dur": busy * ops}
-        where = {"device": 0, "stream": 7, "correlation": number}
-        events += [{"ph": "X", **call, "args": {"correlation": number}}, {"ph": "X", **kernel, "args": where}]
-    last = every * 20
-    until = {"ts": last * calls, "dur": (max(end - last, 0) + 20) * calls, "args": {"correlation": 99}}
-    waits = {"ph": "X", "cat": "cuda_runtime", "name": "cudaDeviceSynchronize", "pid": 1, "tid": 1, **until}
-    path = folder / "trace.json"
-    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events + [waits] * wait}), encoding="utf-8")
-    return path
+        called, returned = (us * US * calls for us in (at, at + 5))
+        file.add("cuda_runtime", "cudaLaunchKernel", 1, 1, called, returned, correlation=number)
+        file.add("kernel", name, 0, 7, start * US * ops, end * US * ops, device=0, stream=7, correlation=number)
+    if wait:
+        called, returned = (us * US * calls for us in (every * 20, max(end, every * 20) + 20))
+        file.add("cuda_runtime", "cudaDeviceSynchronize", 1, 1, called, returned, correlation=99)
+    return file.write(folder / "trace.json")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from analyzers.load import load
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, as_run
 from analyzers.trace.untrusted import untrusted
-from tests.support.lossy_files import ten_steps
+from tests.support.kineto_files import ten_steps
 
 
 @pytest.mark.parametrize(

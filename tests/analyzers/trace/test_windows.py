@@ -181,8 +181,7 @@ def divided(folder: Path, names: tuple[str, str], *, skipped: int = 0, device: i
         made.correlation = 100 + half * (3 + skipped)
         for k in range(3 * half, 3 * half + 3):
             at = 1_000 * k - half * earlier
-            made.kernel("gemm", 7, at + 100, at + 1_050, launch=at + 10)
-            made.events[-1]["args"]["device"] = half * device
+            made.kernel("gemm", 7, at + 100, at + 1_050, launch=at + 10, device=half * device)
         paths.append(made.write(folder / name))
     return paths
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import random
-import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,6 @@ from analyzers.compare.steps import step_times_of
 from analyzers.load import load
 from analyzers.overlap.instances import Instances
 from analyzers.overlap.measure import RankOverlap, Side
-from analyzers.readers.reading import Reading
-from analyzers.scale.parts import opened
 from analyzers.trace.kernels import is_bookkeeping, is_fused
 from analyzers.trace.narrow import Narrowing, steps_used
 from analyzers.trace.run import as_run
@@ -437,20 +434,6 @@ def test_parts_of_real_steps_add_up_and_take_as_long_as_compare_says(name: str) 
 
 
 @pytest.mark.parametrize("name", ["dpmp_before", "dpmp_after"])
-def test_dpmp_is_host_bound_and_its_gpu_idle_for_half_of_a_step(name: str) -> None:
-    found = check_overlap(run_of(name), "nvtx:DP Embedding", "nvtx:MP Embedding")
-    assert found.bound is not None
-    assert found.bound.kind == "host-bound"
-    assert 0.5 < found.bound.idle_ns / found.bound.step_ns < 0.8
-    assert found.bound.ceiling_ns is not None
-    assert 10_000 < found.bound.ceiling_ns < 20_000
-    assert re.fullmatch(
-        r"Perfect overlap of DP Embedding and MP Embedding would save at most 0\.02 ms a step \(0\.[12] %\)\.",
-        found.bound.ceiling_sentence(found.names),
-    )
-
-
-@pytest.mark.parametrize("name", ["dpmp_before", "dpmp_after"])
 def test_the_parts_of_a_real_step_are_those_of_its_raw_events(name: str) -> None:
     """From the events of the file itself, each instant between two edges by itself; waits are part of communication."""
     trace = run_of(name)
@@ -512,16 +495,6 @@ def raw_parts(path: Path, number: int) -> dict[str, int]:
             kind = "waiting" if any(start <= begin and end <= stop for start, stop in waits) else "host"
         found[kind] += end - begin
     return found
-
-
-def test_read_in_parts_a_run_is_bound_by_the_same() -> None:
-    paths = [str(DATA / "torch" / f"dpmp_overlap.rank{rank}.json.gz") for rank in (0, 1)]
-    whole = check_overlap(load(paths), "nvtx:DP Embedding", "nvtx:MP Embedding")
-    assert whole.bound is not None
-    with opened(paths, Reading(memory=1 << 30)) as run:
-        assert not run.is_one_part
-        found = check_overlap(run, "nvtx:DP Embedding", "nvtx:MP Embedding")
-    assert (found.bound, found.profiler) == (whole.bound, whole.profiler)
 
 
 # The ceiling.

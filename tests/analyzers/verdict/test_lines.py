@@ -349,6 +349,7 @@ def test_a_long_advice_takes_nothing_of_what_a_fix_brings() -> None:
 # The real program whose two embeddings were to overlap.
 
 
+@pytest.mark.nightly
 def test_of_the_real_program_the_lines_say_what_stands_in_the_way() -> None:
     """0 of some 18 µs, a host-bound step whose GPU is idle for over half of it, and a copy that blocks the host."""
     result = checked("real/dpmp_before.sync.rank*", DP, MP)

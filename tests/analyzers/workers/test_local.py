@@ -23,8 +23,8 @@ from analyzers.readers.inputs import Input
 from analyzers.readers.reading import Reading
 from analyzers.workers.local import local_workers
 from tests.support.command_lines import run_json, run_text
+from tests.support.endings import is_alive, soon
 from tests.support.nightly import mostly_nightly
-from tests.support.waiting import is_alive, soon
 
 DATA = Path(__file__).parents[2] / "data" / "torch"
 RANKS = [str(DATA / f"ddp.rank{rank}.json.gz") for rank in (0, 1)]
@@ -119,6 +119,7 @@ def test_a_worker_that_is_killed_again_is_one_clear_error(tmp_path: Path) -> Non
         workers.map(deadly, [(str(tmp_path), number, 2) for number in range(5)], nobody(5))
 
 
+@pytest.mark.nightly
 def test_workers_stay_for_the_next_tasks() -> None:
     with local_workers(2) as workers:
         first, second = (set(workers.map(pid_of, [(number,) for number in range(4)], nobody(4))) for _ in range(2))
@@ -139,7 +140,7 @@ def with_a_bad_rank(tmp_path: Path) -> list[str]:
     return [*RANKS, str(bad), str(empty)]
 
 
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("count", mostly_nightly([1, 3], lambda count: count == 1))
 def test_a_bad_rank_is_an_error_that_names_it(with_a_bad_rank: list[str], count: int) -> None:
     with pytest.raises(TracevizError, match=r"rank7\.json: is truncated"):
         load.load(with_a_bad_rank[:3], reading=Reading(workers=count))
@@ -183,6 +184,7 @@ print(len(load.load({paths!r}, reading=Reading(workers=2, cache=False)).rank_ids
 """
 
 
+@pytest.mark.nightly
 def test_a_script_without_a_main_guard_may_use_workers(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(paths=RANKS))

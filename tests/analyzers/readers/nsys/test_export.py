@@ -17,7 +17,7 @@ from analyzers.readers.nsys import export
 from analyzers.readers.nsys.export import exported, find_nsys, is_complete, made_by
 from analyzers.readers.nsys.read import read_sqlite
 from analyzers.trace.schemas import TABLES
-from tests.support.waiting import is_alive, soon
+from tests.support.endings import is_alive, soon
 
 ROOT = Path(__file__).parents[4]
 DATA = Path(__file__).parents[3] / "data" / "nsys"

@@ -21,7 +21,7 @@ from analyzers.readers.nsys.read import read_folder, read_sqlite
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 from tests.support.nightly import mostly_nightly
-from tests.support.nsys_folders import as_folder
+from tests.support.nsys_exports import as_folder
 
 DATA = Path(__file__).parents[3] / "data" / "nsys"
 EXPORTS = sorted(DATA.glob("*.sqlite"))

@@ -16,8 +16,7 @@ from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.support.exports import same_tables
-from tests.support.nsys_exports import Edit, edited
-from tests.support.nsys_folders import as_folder
+from tests.support.nsys_exports import Edit, as_folder, edited
 
 DATA = Path(__file__).parents[3] / "data"
 PUBLIC, EXPORT = DATA / "public", DATA / "nsys" / "dpmp_overlap.2gpu.sqlite"

@@ -21,7 +21,7 @@ from analyzers.readers.nsys.nics import _Series, _together
 from analyzers.readers.nsys.read import read_folder, read_sqlite
 from analyzers.readers.reading import Reading
 from tests.support import counters as raw
-from tests.support.nsys_folders import as_folder
+from tests.support.nsys_exports import as_folder
 
 PLAIN = Path(__file__).parents[3] / "data" / "nsys" / "collectives.2gpu.pinned.sqlite"
 MS = 1_000_000

@@ -1,4 +1,4 @@
-"""No test takes an exception for an answer, or runs without the nsys that it needs."""
+"""What the tests rest on: no exception taken for an answer, an oracle that counts rightly, fixtures that stay small."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from analyzers.common.errors import TracevizError
+from tests.support import oracle
 from tests.support.command_lines import invoked
 from tests.support.endings import answered, broke_down
 
@@ -56,6 +59,7 @@ def test_clicks_own_runner_is_used_by_the_helper_alone() -> None:
     assert {path.name for path in files} == {"command_lines.py", "test_command.py"}
 
 
+@pytest.mark.nightly
 def test_those_marked_nsys_are_skipped_without_one() -> None:
     """Whatever fixtures they ask for: one test exports, one is an example of `--help`, one captures."""
     files = ["analyzers/readers/nsys/test_folder.py", "project/test_help_examples.py", "collectors/test_with_nsys.py"]
@@ -72,3 +76,41 @@ def test_those_marked_nsys_are_skipped_without_one() -> None:
     assert re.fullmatch(r"=+ \d\d skipped, \d+ deselected in .*", lines[-1])
     skipped = [line for line in lines if line.startswith("SKIPPED")]
     assert skipped and all(line.endswith("no nsys runs at '/nowhere/nsys'.") for line in skipped if "torch" not in line)
+
+
+def test_the_oracle_on_cases_counted_by_hand() -> None:
+    a, b = [(0, 10), (5, 12), (20, 30), (25, 25)], [(11, 22), (30, 40)]
+    assert oracle.busy(a) == 12 + 10
+    assert oracle.busy(b) == 11 + 10
+    assert oracle.overlap(a, b) == 1 + 2
+    assert oracle.levels({"x": a, "y": b}) == {1: 11 + 8 + 8 + 10, 2: 3}
+    assert oracle.alone({"x": a, "y": b}, "x") == 22 - 3
+    assert oracle.innermost([(0, 10), (3, 5), (3, 9)], 4) == (3, 5)
+    assert oracle.innermost([(0, 10)], 11) is None
+
+
+def test_a_gap_between_all_lanes_counts_at_level_zero() -> None:
+    assert oracle.levels({"x": [(0, 1)], "y": [(4, 6)]}) == {0: 3, 1: 3}
+
+
+spans = st.lists(st.tuples(st.integers(-9, 20), st.integers(0, 9)).map(lambda one: (one[0], sum(one))), max_size=9)
+
+
+@given(spans, spans)
+def test_counting_starts_and_ends_agrees_with_cutting_into_pieces(
+    a: list[oracle.Interval], b: list[oracle.Interval]
+) -> None:
+    assert oracle.sweep(a, b) == (oracle.busy(a), oracle.busy(b), oracle.overlap(a, b))
+    assert oracle.busy(a) == len(oracle.instants(a))
+    assert oracle.overlap(a, b) == len(oracle.instants(a) & oracle.instants(b))
+
+
+DATA = Path(__file__).parents[1] / "data"
+MOST = 30_000_000  # bytes
+
+
+def test_fixtures_take_at_most_30_mb() -> None:
+    assert (
+        sum(path.stat().st_size for path in DATA.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+        <= MOST
+    )

@@ -1,1 +1,0 @@
-"""Whether the skill's commands answer questions: `python -m tests.evaluation.questions`."""
