@@ -28,21 +28,11 @@ from analyzers.counters.report import CountersResult
 from analyzers.info import TraceInfo
 from analyzers.readers.reading import Reading
 from analyzers.replay import answer as replaying
-from analyzers.replay.changes import (
-    Change,
-    DropSync,
-    DropWait,
-    Graph,
-    Level,
-    MoreRoom,
-    MoveWait,
-    OnTime,
-    OwnStream,
-    Pin,
-    Scale,
-    Split,
-    parse_change,
-)
+from analyzers.replay.change import Change
+from analyzers.replay.changes import parse_change
+from analyzers.replay.host_changes import DropSync, Graph, Level, OnTime, Pin
+from analyzers.replay.order_changes import MoveWait
+from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream, Scale, Split
 from analyzers.replay.result import Prediction, WhatIf
 from analyzers.replay.worth import with_worth
 from analyzers.scale import answers
