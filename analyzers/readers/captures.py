@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,15 +55,7 @@ def read_one(one: Input, reading: Reading, progress: Progress = silent) -> Trace
     if one.kind == UNREADABLE:
         kind_of(one.path)
     try:
-        if reading.keeps:
-            trace = through_cache(
-                one.path,
-                one.kind,
-                lambda path: _read(replace(one, path=path), reading, progress),
-                counters=reading.counters,
-            )
-        else:
-            trace = _read(one, reading, progress)
+        trace = (_through_cache if _may_be_kept(one, reading) else _read)(one, reading, progress)
     except TracevizError as error:
         error.path = error.path or str(one.path)
         raise
@@ -152,8 +144,7 @@ def _read_apart(one: Input, reading: Reading, scratch: Path, progress: Progress)
 
 
 def _from_cache(one: Input, reading: Reading) -> Trace | None:
-    may_be_there = reading.keeps and one.kind != UNREADABLE and not one.url
-    trace = cached(one.path, one.kind, counters=reading.counters) if may_be_there else None
+    trace = _cached(one, reading) if _may_be_kept(one, reading) else None
     return None if trace is None else claimed(trace, one)
 
 
@@ -169,49 +160,36 @@ def _read(one: Input, reading: Reading, progress: Progress) -> Trace:
 # Captures that were read before: found in the cache as tables, or read and kept there.
 
 
-def through_cache(path: Path, kind: str, read: Callable[[Path], Trace], *, counters: bool = False) -> Trace:
-    """Return a capture from the cache; else read it, and keep it where that pays and the cache can be written.
+def _may_be_kept(one: Input, reading: Reading) -> bool:
+    has_tables = reading.keeps and one.kind != UNREADABLE and not one.url
+    return has_tables and format_of(one.kind).is_worth_keeping(one.path)
 
-    Parameters
-    ----------
-    counters : whether what the cache has will not do if GPU counters were left out of it.
 
-    Raises
-    ------
-    TracevizError : what `read` raises.
-    """
-    known = cached(path, kind, counters=counters)
+def _through_cache(one: Input, reading: Reading, progress: Progress) -> Trace:
+    """Return a capture from the cache; else read it, and keep it where the cache can be written."""
+    known = _cached(one, reading)
     if known is not None:
         return known
-    if not format_of(kind).is_worth_keeping(path):
-        return read(path)
-    before, there = tables_name(path, kind), home(path)
+    before, there = tables_name(one.path, one.kind), home(one.path)
     try:
-        trace = read(there)  # so that what is kept of it serves, however it is named the next time
+        trace = _read(replace(one, path=there), reading, progress)  # what is kept serves under any name of the file
     except TracevizError as error:
-        error.path, error.message = str(path), error.message.replace(str(there), str(path))
+        error.path, error.message = str(one.path), error.message.replace(str(there), str(one.path))
         raise
-    if before == tables_name(path, kind):  # changed while it was read, it belongs under neither name
+    if before == tables_name(one.path, one.kind):  # changed while it was read, it belongs under neither name
         _keep(trace, cache.root() / "traces" / before)
-    return cited(trace, path)
+    return cited(trace, one.path)
 
 
-def cached(path: Path, kind: str, *, counters: bool = False) -> Trace | None:
-    """Return a capture that the cache holds; with `counters`, one whose GPU counters were not left out.
-
-    Raises
-    ------
-    TracevizError : it is a database that somebody writes, or can't be read at all.
-    """
-    if not format_of(kind).is_worth_keeping(path):
-        return None
-    format_of(kind).refuse_unreadable(path)
-    folder = cache.root() / "traces" / tables_name(path, kind)
-    trace = _kept(folder, counters=counters)
+def _cached(one: Input, reading: Reading) -> Trace | None:
+    """Return a capture that the cache holds; refuse one that can't be read now, such as a database being written."""
+    format_of(one.kind).refuse_unreadable(one.path)
+    folder = cache.root() / "traces" / tables_name(one.path, one.kind)
+    trace = _kept(folder, counters=reading.counters)
     if trace is None:
         return None
     cache.touch(folder)
-    return cited(trace, path)
+    return cited(trace, one.path)
 
 
 def _kept(folder: Path, *, counters: bool) -> Trace | None:

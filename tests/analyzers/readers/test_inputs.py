@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from analyzers.common.errors import TracevizError
+from analyzers.load import load
 from analyzers.readers.inputs import MANIFEST_SCHEMA, find_inputs, kind_of
 
 KINETO = b'{"schemaVersion": 1, "traceEvents": []}'
@@ -202,3 +203,22 @@ def test_a_damaged_manifest_is_an_error(tmp_path: Path, content: str) -> None:
 def test_a_manifest_of_nothing_is_an_error(tmp_path: Path) -> None:
     manifest(tmp_path)
     assert error(tmp_path).message == "No trace was given."
+
+
+NSYS = Path(__file__).parents[2] / "data" / "nsys" / "dpmp_overlap.2gpu.sqlite"
+
+
+def test_one_rank_for_a_file_of_two_working_processes_is_refused(tmp_path: Path) -> None:
+    path = manifest(tmp_path, {"path": str(NSYS), "rank": 4})
+    with pytest.raises(TracevizError, match="this is rank 4, but 2 processes in it used the GPU"):
+        load([path])
+
+
+def test_what_a_capture_says_counts_before_what_its_manifest_does(tmp_path: Path) -> None:
+    event = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "dur": 2, "args": {}}
+    write(tmp_path / "a.json", json.dumps({"CUDA_LAUNCH_BLOCKING": "0", "traceEvents": [event]}).encode())
+    stated = {"CUDA_LAUNCH_BLOCKING": "1", "NCCL_BLOCKING_WAIT": "1"}
+    path = manifest(tmp_path, {"path": "a.json"}, environment=stated, world_size=8)
+    (capture,) = load([path]).captures
+    assert (capture.metadata["CUDA_LAUNCH_BLOCKING"], capture.metadata["NCCL_BLOCKING_WAIT"]) == ("0", "1")
+    assert capture.world_size == 8

@@ -344,3 +344,8 @@ def test_bytes_that_are_no_utf_8_are_replaced_or_refused(path: Path, part: str, 
         assert "\n" not in str(error)
     else:
         assert len(trace.ops) >= 1
+
+
+def test_a_byte_of_a_name_that_is_no_utf_8_is_marked(path: Path) -> None:
+    path.write_bytes(json.dumps([{**EVENT, "name": "HERE"}, EVENT]).encode().replace(b"HERE", b"a\xc5b"))
+    assert read(path).ops["name"].tolist() == ["a\ufffdb", "k"]

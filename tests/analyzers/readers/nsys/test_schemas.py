@@ -92,6 +92,19 @@ def test_columns_of_newer_versions_are_not_needed(read_edited: Callable[..., Tra
     assert_same(read_edited(NEWER, *edits), NEWER)
 
 
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        ("TARGET_INFO_SYSTEM_ENV", "name"),
+        ("META_DATA_CAPTURE", "value"),
+        ("TARGET_INFO_CUDA_DEVICE", "gpuId"),
+        ("TARGET_INFO_SESSION_START_TIME", "utcEpochNs"),
+    ],
+)
+def test_what_describes_a_capture_may_lack_a_column(read_edited: Callable[..., Trace], table: str, column: str) -> None:
+    assert len(read_edited(NEWER, drop_columns(table, column)).ops) == len(read_sqlite(NEWER).ops)
+
+
 def test_without_event_sync_ids_records_and_waits_stay(read_edited: Callable[..., Trace]) -> None:
     edits = [drop_columns(f"CUPTI_ACTIVITY_KIND_{kind}", "eventSyncId") for kind in ("SYNCHRONIZATION", "CUDA_EVENT")]
     trace = read_edited(NEWER, *edits)
