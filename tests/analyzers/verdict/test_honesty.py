@@ -141,7 +141,7 @@ def test_what_a_capture_cannot_answer_is_said_in_every_answer(name: str, tmp_pat
     assert_printed_once([warned[case.code] if case.code else answer["reason"]], case.of_pair)
 
 
-@pytest.mark.parametrize("name", mostly_nightly(CASES, lambda name: name == "few instances"))
+@pytest.mark.parametrize("name", mostly_nightly(CASES, lambda name: name in ("graphs as one row", "few instances")))
 def test_what_a_capture_cannot_answer_is_said_on_every_page(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
