@@ -108,7 +108,8 @@ def test_a_table_has_a_column_a_field_and_counts_what_it_leaves_out() -> None:
     found = table("t", [Part(1), Part(2), Part(3)], {"size": "bytes", "word": lambda one: "x"}, words=["word"], most=2)
     assert (found.headers, found.numeric, found.rows) == (["size", "word"], {"size"}, [["1 B", "x"], ["2 B", "x"]])
     assert found.note == "… and 1 more (--format json has all)"
-    assert table("", [], {"size": "bytes", "b": "bytes"}, first=["now"]).rows == [["now", ""]]
+    above = table("", [Part(1)], {"size": "bytes", "b": "bytes"}, first=["now"])
+    assert above.rows == [["now", ""], ["1 B", "1 B"]]
 
 
 TOY = '''"""`traceviz toy`."""
