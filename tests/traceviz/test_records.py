@@ -17,6 +17,8 @@ import pandas as pd
 import pytest
 
 import analyzers
+from analyzers.verdict.against import StepsAgainst
+from traceviz.output import contract
 from traceviz.output.records import KEYS, picked, rows, to_json
 from traceviz.output.tables import shown, table
 
@@ -93,6 +95,14 @@ def test_a_table_is_a_list_of_rows_with_null_for_what_is_not_known() -> None:
     frame = pd.DataFrame({"op": [1, 2], "bytes": [-1, 8], "stream": [-1, 7]})
     assert to_json(frame) == rows(frame)
     assert rows(frame, "op") == [{"bytes": None, "stream": -1}, {"bytes": 8, "stream": 7}]
+
+
+def test_step_times_are_null_where_nothing_was_compared() -> None:
+    names = ("before_ns", "after_ns", "low_ns", "high_ns")
+    for step, times in ((StepsAgainst("INCONCLUSIVE"), [None] * 4), (StepsAgainst("SAME", 9, 8, -2, 1), [9, 8, -2, 1])):
+        found = contract._against(step)
+        assert found is not None
+        assert [found[name] for name in names] == times
 
 
 @pytest.mark.parametrize(
