@@ -20,6 +20,7 @@ from tests.support.builder import one_rank
 from tests.support.command_lines import invoked
 from tests.support.nightly import mostly_nightly
 from traceviz.output import contract
+from traceviz.output.brief import caveats as in_brief
 from traceviz.output.document import Bullets, Headline, markdown, quoted
 from traceviz.output.views import overlap as view
 from traceviz.output.views.caveats import caveats
@@ -236,4 +237,12 @@ def test_equal_caveats_of_several_ranks_are_one_line_those_that_matter_first() -
     ]
     (whole,) = caveats(found, verbose=True)
     assert len(whole.items) == 7
+    (five,) = caveats([TraceWarning("shared-ops", f"note {number}") for number in range(5)])
+    assert five.items == [f"note {number}" for number in range(5)]
     assert caveats([]) == []
+    short = in_brief([found[5], found[0], found[2], found[6], found[3]])
+    assert [(one["code"], one["message"], one.get("times")) for one in short] == [
+        ("rank-conflict", "Two rules disagree about rank 1.", 2),
+        ("shared-ops", "note 0", 2),
+        ("nsys-warns", "nsys warns of process 2064: lost.", None),
+    ]

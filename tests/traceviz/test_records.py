@@ -17,6 +17,8 @@ import pandas as pd
 import pytest
 
 import analyzers
+from analyzers.verdict.against import StepsAgainst
+from traceviz.output import contract
 from traceviz.output.records import KEYS, picked, rows, to_json
 from traceviz.output.tables import shown, table
 
@@ -95,6 +97,14 @@ def test_a_table_is_a_list_of_rows_with_null_for_what_is_not_known() -> None:
     assert rows(frame, "op") == [{"bytes": None, "stream": -1}, {"bytes": 8, "stream": 7}]
 
 
+def test_step_times_are_null_where_nothing_was_compared() -> None:
+    names = ("before_ns", "after_ns", "low_ns", "high_ns")
+    for step, times in ((StepsAgainst("INCONCLUSIVE"), [None] * 4), (StepsAgainst("SAME", 9, 8, -2, 1), [9, 8, -2, 1])):
+        found = contract._against(step)
+        assert found is not None
+        assert [found[name] for name in names] == times
+
+
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [("ns", 1500, "1.50 µs"), ("real_ratio", 0.5, "50 %"), ("count", 1200, "1,200"), ("stream", 1200, "1200"),
@@ -108,7 +118,8 @@ def test_a_table_has_a_column_a_field_and_counts_what_it_leaves_out() -> None:
     found = table("t", [Part(1), Part(2), Part(3)], {"size": "bytes", "word": lambda one: "x"}, words=["word"], most=2)
     assert (found.headers, found.numeric, found.rows) == (["size", "word"], {"size"}, [["1 B", "x"], ["2 B", "x"]])
     assert found.note == "… and 1 more (--format json has all)"
-    assert table("", [], {"size": "bytes", "b": "bytes"}, first=["now"]).rows == [["now", ""]]
+    above = table("", [Part(1)], {"size": "bytes", "b": "bytes"}, first=["now"])
+    assert above.rows == [["now", ""], ["1 B", "1 B"]]
 
 
 TOY = '''"""`traceviz toy`."""
