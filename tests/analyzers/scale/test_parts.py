@@ -37,7 +37,6 @@ from tests.support.builder import Builder
 from tests.support.command_lines import in_parts, invoked, run_text
 from traceviz.history.database import TABLES
 from traceviz.output import contract
-from traceviz.reports import panels
 from traceviz.timelines import picture as pictures
 from traceviz.timelines.marks import NO_MARKS
 from traceviz.timelines.picture import picture
@@ -351,7 +350,7 @@ def test_a_report_in_parts_is_that_of_the_whole_but_for_replays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worth, "MOST_OPS", 0)  # which takes all of a run
-    monkeypatch.setattr(panels, "MOST_OPS", 0)
+    monkeypatch.setattr("traceviz.reports.report.MOST_OPS", 0)
     serial = ["--baseline", str(DATA / "torch" / "dpmp_serial.rank0.json.gz")]
     for name in WRITTEN:
         words = ["report", *WRITTEN[name], *(serial if name == "torch" else ())]
