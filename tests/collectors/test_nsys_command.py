@@ -22,6 +22,7 @@ from collectors.nsys_command import (
     build,
     check_counters_allowed,
     counter_option,
+    frequency_words,
     options_of,
     parse_options,
     read_frequency,
@@ -175,8 +176,10 @@ def test_counters_are_sampled_where_everybody_may_or_an_administrator_asks(drive
         check_counters_allowed(said(driver, LISTED))
 
 
-def test_the_option_of_counters_in_older_versions(tmp_path: Path) -> None:
+def test_the_options_of_counters_in_older_versions(tmp_path: Path) -> None:
     assert counter_option(said(tmp_path, "")) == "--gpu-metrics-devices"
+    assert frequency_words(said(tmp_path, ""), 50_000) == ["--gpu-metrics-frequency=50000"]
+    assert frequency_words(said(tmp_path, "", "--gpu-metrics-devices"), 50_000) == []
     assert counter_option(said(tmp_path, "", "--gpu-metrics-device")) == "--gpu-metrics-device"
     with pytest.raises(CollectError, match="can't sample GPU counters"):
         counter_option(said(tmp_path, "", "--sample"))

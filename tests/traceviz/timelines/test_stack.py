@@ -62,6 +62,7 @@ def test_both_runs_begin_at_nought_however_late_they_were() -> None:
     assert list(zip((overlap.start // US).tolist(), (overlap.end // US).tolist(), strict=True)) == [(5, 20)]
     ops = picture.marks.take(np.isin(picture.marks.role, [ROLE["a"], ROLE["b"]]))
     assert NEVER not in ops.launch.tolist()
+    assert set(overlap.launch.tolist()) == {NEVER}, "what is not known stays so"
     assert sorted((ops.launch // US).tolist()) == [-8, -8, -4, -4]
     assert picture.low_ns < -8 * US < 50 * US < picture.high_ns
 
