@@ -153,20 +153,21 @@ def test_events_that_are_made_one_by_one_are_told_by_their_numbers(fresh: bool) 
     assert found[::2] == (first if fresh else [(at + 30, "s7") for at, _ in first])
 
 
-@pytest.mark.parametrize("late", [0, 40_000])
-def test_times_tell_which_stream_home_waits_for(late: int) -> None:
+@pytest.mark.parametrize(("turns", "late", "expected"), [(4, 0, "s22"), (4, 40_000, "s18"), (2, 0, "s18")])
+def test_times_tell_which_stream_home_waits_for(turns: int, late: int, expected: str) -> None:
     """Stream 18 copies, 22 gathers behind it, and 7 waits, right behind it, and begins 3 µs after the gathering.
 
-    It visited 18 last; but that was over each time when the gathering began. Where it began long after both: 18.
+    It visited 18 last; but that was over each time when the gathering began. Where it began long after both, and in two
+    turns, which tell too little: 18.
     """
     host_thread = HostThread().launch(7, runs=(0, 50))
-    for turn in range(4):
+    for turn in range(turns):
         at = 1_000_000 * (turn + 1)
         host_thread.now = at
         host_thread.launch(18, runs=(at + 5_000, at + 9_000)).launch(22, runs=(at + 9_100, at + 90_000), name=NCCL)
         begin = at + 93_000 + late
         host_thread.record().wait(7).launch(7, runs=(begin, begin + 5_000))
-    assert [source for _, source in host_thread.waited_for()] == ["s18" if late else "s22"] * 4
+    assert [source for _, source in host_thread.waited_for()] == [expected] * turns
 
 
 def test_a_thread_without_a_record_waits_for_another_s() -> None:
@@ -277,6 +278,35 @@ def test_another_stream_that_began_too_early_to_have_waited_for_home_waits_for_t
     host_thread = HostThread().launch(7, runs=(200, 300)).launch(9, runs=(200, 210)).record().wait(8)
     host_thread.launch(8, runs=(start, 400))
     assert host_thread.waited_for() == [(20, expected)]
+
+
+def test_so_it_does_where_no_times_tell_of_which_of_two_streams() -> None:
+    host_thread = HostThread().launch(7, runs=(200, 90_000)).launch(10, 9, runs=(200, 210)).record().wait(8)
+    assert host_thread.launch(8, runs=(80_000, 95_000)).waited_for() == [(30, "s9")]
+
+
+def test_a_wait_for_the_event_of_another_one_elsewhere_is_for_its_record() -> None:
+    host_thread = HostThread().launch(7).record().wait(9, 5).launch(8).record().launch(11)
+    assert host_thread.wait(10, 5).waited_for() == [(10, "s7"), (10, "s7")]
+
+
+def test_where_records_are_made_for_waits_a_refuted_one_is_for_no_earlier_record() -> None:
+    host_thread = HostThread().launch(10, 9, runs=(100, 150)).record().launch(7, runs=(200, 90_000)).record().wait(8)
+    assert host_thread.launch(8, runs=(80_000, 95_000)).waited_for() == [(-1, "")]
+
+
+def test_elsewhere_a_refuted_one_leaves_its_record_to_others() -> None:
+    host_thread = HostThread().launch(10, 9, runs=(100, 150)).record().record()  # two that no wait follows
+    host_thread.launch(7, runs=(200, 90_000)).record().wait(8).launch(8, runs=(80_000, 95_000))
+    host_thread.launch(11, runs=(1, 2)).wait(12).launch(12, runs=(95_000, 96_000))
+    assert host_thread.waited_for() == [(30, "s9"), (50, "s7")]
+
+
+def test_waits_in_a_row_are_for_different_streams() -> None:
+    """Stream 8 still ran; 9 and 10 had just ended, and 9 is what the second wait is for."""
+    host_thread = HostThread().launch(7, runs=(50, 60)).launch(8, runs=(100, 90_000)).launch(9, runs=(100, 49_000))
+    host_thread.launch(10, runs=(100, 49_500)).record().wait(7).record().wait(7).launch(7, runs=(50_000, 60_000))
+    assert host_thread.waited_for() == [(40, "s10"), (60, "s9")]
 
 
 def test_what_a_library_recorded_for_itself_is_not_waited_for_behind_its_call() -> None:
