@@ -264,6 +264,18 @@ def test_no_room_on_the_gpu_is_full_and_its_blocks_are_counted() -> None:
     )
 
 
+def test_a_full_gpu_explains_nothing_that_an_unrecorded_wait_explains_as_well() -> None:
+    run, rank = one_rank()
+    h200(run)
+    size = {"block": 256, "registers": 32, "shared_bytes": 0}
+    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 1 * US), grid=1056, **size)
+    rank.call("cudaStreamWaitEvent", 1_500, 1_600)
+    rank.kernel("alpha", 8, 113 * US, 150 * US, launch=(2 * US, 3 * US), grid=1, **size)
+    (one,) = missed(run.trace()).values()
+    assert one.cause == "unknown"
+    assert one.evidence == "alpha (alpha) took an unrecorded wait: it waited, or found the GPU full, for 103 µs"
+
+
 def test_room_that_came_while_it_waited_counts_as_unknown_only_when_it_was_there_for_long() -> None:
     def trace(start: int) -> Trace:
         run, rank = one_rank()
