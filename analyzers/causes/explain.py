@@ -61,9 +61,6 @@ class Parts(msgspec.Struct, frozen=True):
     copies_itself: Mask
 
 
-_NO_PARTS = Parts(*np.empty((2, 0), np.int8), *np.empty((3, 0), np.int64), *np.empty((3, 0), bool))
-
-
 class Explained(msgspec.Struct, frozen=True):
     """Gaps of one rank's device, cut into parts by what their ops waited for.
 
@@ -74,10 +71,6 @@ class Explained(msgspec.Struct, frozen=True):
     releases: LaunchBounds
     parts: Parts
     after_sync: Mask
-
-    def only(self, gap: int) -> Explained:
-        """One gap, without its parts: words of it rest on no more, and all gaps take much room."""
-        return Explained(self.gaps.only(gap), self.releases.only(gap), _NO_PARTS, self.after_sync[[gap]])
 
 
 class Explainer:
