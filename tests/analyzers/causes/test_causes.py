@@ -375,6 +375,15 @@ def test_the_way_from_the_end_of_the_work_before_belongs_to_it(returned: int, ex
     assert causes(run.trace()) == expected
 
 
+@pytest.mark.parametrize(("returned", "cause"), [(109, "event-dependency"), (110, "late-launch")])
+def test_of_a_launch_that_returns_as_the_awaited_work_ends_the_launch_is_named(returned: int, cause: str) -> None:
+    run, rank = one_rank()
+    rank.kernel("beta", 9, 10 * US, 110 * US, launch=(0, 1 * US))
+    rank.wait_stream(7, 9, 2 * US)
+    rank.kernel("alpha", 7, 112 * US, 150 * US, launch=(20 * US, returned * US))
+    assert causes(run.trace()) == {cause: 100 * US}
+
+
 def test_a_pageable_copy_waits_for_its_stream_and_not_for_its_own_call() -> None:
     run, rank = one_rank()
     rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 1 * US))
