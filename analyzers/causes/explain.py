@@ -77,12 +77,7 @@ class Explainer:
     """Explains gaps of one trace; holds what is worked out once for all ranks."""
 
     def __init__(self, trace: Trace, a: Mask, b: Mask, pairing: Pairing) -> None:
-        """Prepare.
-
-        Parameters
-        ----------
-        a, b : masks over `trace.ops`.
-        """
+        """Prepare for sides `a` and `b`, masks over `trace.ops`."""
         self.trace, self.a, self.b, self.pairing = trace, a, b, pairing
         self.ordering = trace.once(Ordering)
         self.hosts = HostThreads(trace, self.ordering)
@@ -165,8 +160,6 @@ class Explainer:
     def _states_of_free(self, gaps: Gaps, releases: LaunchBounds, bound: Ints, free: RoomPieces) -> Ids:
         """What each piece from the release on is: no room, the way from what released the op to its start, or free.
 
-        Parameters
-        ----------
         bound : when ops were released, by a shared hardware queue, too.
         """
         gap = free.row

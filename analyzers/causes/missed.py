@@ -67,10 +67,7 @@ def _shared(missed_ns: Ints, weights: Ints) -> Ints:
 
     Each nanosecond of that waiting would, on time, have overlapped; the longer side is alone for more than is missed.
 
-    Parameters
-    ----------
-    missed_ns : of each instance.
-    weights : alone time of each instance by cause, ns.
+    missed_ns : of each instance. weights : alone time of each instance by cause, ns.
     """
     waited, others = np.zeros_like(weights), weights.copy()
     waited[:, PEER_COLUMN], others[:, PEER_COLUMN] = np.minimum(missed_ns, weights[:, PEER_COLUMN]), 0
@@ -141,8 +138,6 @@ def _most_alike(held: Sequence[ToldGap], cause: Cause, alone_ns: int) -> tuple[T
 def _of_so_much(finding: str, share: float, seen: float = 1.0) -> str:
     """A finding that says how much of its cause it is; of little of it, that there is no one place.
 
-    Parameters
-    ----------
     seen : how much of the cause's time was looked at: where that is not nearly all, shares are of its longest gaps.
 
     >>> _of_so_much("late rank: Broadcast only waited for rank 1", 0.62)
