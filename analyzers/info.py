@@ -222,8 +222,6 @@ def _names(trace: Trace, rows: Mask) -> dict[str, int]:
 def _launched(trace: Trace, inside: Sequence[Ints], group_of: Mapping[str, Group]) -> Counter[Group]:
     """How many ops the ranges of each group of names launched.
 
-    Parameters
-    ----------
     inside : what `launched_in_all` gives: for every op a range around its launch, in each.
     """
     number = {group: at for at, group in enumerate(dict.fromkeys(group_of.values()))}

@@ -79,14 +79,13 @@ class EvidenceWriter(TraceNames):
 class ToldGap:
     """One gap to be put into words.
 
-    op : the op that it ended with; instance : its number in `Pairing`; holder, last, unseen : as `LaunchBounds` has
-    them; ns : for how long of it the cause held that is told. side, other : what to call the idle side and the one that
-    ran alone.
+    op : the op that it ended with; instance : its number in `Pairing`; real_start_ns, peer_ns : as `Gaps` has them;
+    holder, last, unseen : as `LaunchBounds` has them; ns : for how long of it the cause held that is told.
+    side, other : what to call the idle side and the one that ran alone.
     """
 
     def __init__(self, writer: EvidenceWriter, explained: Explained, gap: int, ns: int = 0) -> None:
-        self.writer, self.explainer, self.explained, self.index = writer, writer.explainer, explained, gap
-        self.ns = ns
+        self.writer, self.explainer, self.index, self.ns = writer, writer.explainer, gap, ns
         gaps, releases = explained.gaps, explained.releases
         self.op, self.start_ns, self.end_ns = (int(column[gap]) for column in (gaps.op, gaps.start_ns, gaps.end_ns))
         self.idle_side, self.instance = int(gaps.side[gap]), int(gaps.instance[gap])
@@ -97,6 +96,7 @@ class ToldGap:
         late = int(releases.late[gap])
         self.late_op = late if late >= 0 else self.op  # whose launch the gap's op waited for
         self.released_ns = int(releases.released_ns[:, gap].max())
+        self.real_start_ns, self.peer_ns = int(gaps.real_start_ns[gap]), int(gaps.peer_ns[gap])
         self.after_sync = bool(explained.after_sync[gap])
 
     @property

@@ -61,9 +61,6 @@ class Parts(msgspec.Struct, frozen=True):
     copies_itself: Mask
 
 
-_NO_PARTS = Parts(*np.empty((2, 0), np.int8), *np.empty((3, 0), np.int64), *np.empty((3, 0), bool))
-
-
 class Explained(msgspec.Struct, frozen=True):
     """Gaps of one rank's device, cut into parts by what their ops waited for.
 
@@ -75,21 +72,12 @@ class Explained(msgspec.Struct, frozen=True):
     parts: Parts
     after_sync: Mask
 
-    def only(self, gap: int) -> Explained:
-        """One gap, without its parts: words of it rest on no more, and all gaps take much room."""
-        return Explained(self.gaps.only(gap), self.releases.only(gap), _NO_PARTS, self.after_sync[[gap]])
-
 
 class Explainer:
     """Explains gaps of one trace; holds what is worked out once for all ranks."""
 
     def __init__(self, trace: Trace, a: Mask, b: Mask, pairing: Pairing) -> None:
-        """Prepare.
-
-        Parameters
-        ----------
-        a, b : masks over `trace.ops`.
-        """
+        """Prepare for sides `a` and `b`, masks over `trace.ops`."""
         self.trace, self.a, self.b, self.pairing = trace, a, b, pairing
         self.ordering = trace.once(Ordering)
         self.hosts = HostThreads(trace, self.ordering)
@@ -172,8 +160,6 @@ class Explainer:
     def _states_of_free(self, gaps: Gaps, releases: LaunchBounds, bound: Ints, free: RoomPieces) -> Ids:
         """What each piece from the release on is: no room, the way from what released the op to its start, or free.
 
-        Parameters
-        ----------
         bound : when ops were released, by a shared hardware queue, too.
         """
         gap = free.row

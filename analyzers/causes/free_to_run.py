@@ -70,7 +70,7 @@ GPU_FULL = Cause(
 
 def longest_wait(gap: ToldGap) -> int:
     """The idle side's op that waited longest for a late rank in a gap, a row of `Trace.ops`; -1 where none did."""
-    low, high = gap.start_ns, int(gap.explained.gaps.real_start_ns[gap.index])
+    low, high = gap.start_ns, gap.real_start_ns
     ops, rows = gap.writer.trace.ops, np.sort(gap.explainer.room.running(gap.op, low, high))
     rows = rows[(gap.explainer.a, gap.explainer.b)[gap.idle_side][rows]]
     start = ints_at(ops, "start_ns", rows)
@@ -90,7 +90,7 @@ def _waits_for(gap: ToldGap) -> tuple[str, str]:
 def _peer_wait_evidence(gap: ToldGap) -> str:
     """Which collective waited, and for which rank."""
     collective, late_rank = _waits_for(gap)
-    hidden = duration(int(gap.explained.gaps.peer_ns[gap.index]))
+    hidden = duration(gap.peer_ns)
     return (
         f"{collective} only waited for {late_rank}, which hides nothing: on time it would have overlapped, in the "
         f"longest case for {hidden}"

@@ -30,7 +30,6 @@ from collections.abc import Iterator
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from analyzers.arrays.groups import run_heads, runs
 from analyzers.arrays.intervals import (
@@ -82,11 +81,6 @@ class Gaps(msgspec.Struct, frozen=True):
     def size(self) -> int:
         """How many gaps there are."""
         return self.side.size
-
-    def only(self, gap: int) -> Gaps:
-        """One gap, by itself: it does not know when the other side ran."""
-        columns = {name: getattr(self, name)[[gap]] for name in self.__struct_fields__[:-2]}
-        return replace(self, **columns, _running=(EMPTY, EMPTY), _peer=(EMPTY, EMPTY))
 
     def alone(self, low: Ints, high: Ints, rows: Ints | None = None) -> Ints:
         """For each gap (or those at `rows`): ns of [low, high) within the gap during which the other side runs."""

@@ -136,8 +136,6 @@ def _queues(trace: Trace, rows: Ints) -> Ints:
 def _tested(trace: Trace, rows: Ids, launches: tuple[Ints, Ints], released_ns: Ints, *, by_end: bool) -> _Tested:
     """What each kernel would be held by: of those whose launch had returned before its own began the last to begin.
 
-    Parameters
-    ----------
     rows : all kernels of the queue, or those launched first.
     """
     began, returned = launches

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -31,28 +30,21 @@ AFTER_SYNC = len(CAUSES)  # late launches that follow a host sync are weighed ap
 NOTHING_SHOWS = "nothing in the capture shows why"
 
 
-class LongGap(NamedTuple):
-    """A gap that a cause held for long: for how long alone, ns."""
-
-    gap: ToldGap
-    ns: int
-
-
 def explain_missed(explainer: Explainer, ranks: Sequence[RankOverlap], names: tuple[str, str]) -> list[RankOverlap]:
     """Return the ranks with `missed` filled in; `names` are what to call A and B."""
     writer = EvidenceWriter(explainer, names)
-    return [_explain_rank(explainer, writer, rank) for rank in ranks]
+    return [_explain_rank(writer, rank) for rank in ranks]
 
 
-def _explain_rank(explainer: Explainer, writer: EvidenceWriter, rank: RankOverlap) -> RankOverlap:
+def _explain_rank(writer: EvidenceWriter, rank: RankOverlap) -> RankOverlap:
     missed_ns = rank.instances.missed_ns
     some = missed_ns > 0
     if not some.any():
         return rank
     numbers = rank.instances.index[some]
     weights = np.zeros((numbers.size, AFTER_SYNC + 1), np.int64)
-    longest: dict[int, list[LongGap]] = {}
-    for explained in explainer.explain(rank.rank, rank.device):
+    longest: dict[int, list[ToldGap]] = {}
+    for explained in writer.explainer.explain(rank.rank, rank.device):
         _weigh(writer, explained, numbers, weights, longest)
     total_ns = _shared(missed_ns[some], weights).sum(axis=0)
     if total_ns.sum() != rank.missed_ns:  # instances overlapped one another, as they do where pairs are moved by one
@@ -75,10 +67,7 @@ def _shared(missed_ns: Ints, weights: Ints) -> Ints:
 
     Each nanosecond of that waiting would, on time, have overlapped; the longer side is alone for more than is missed.
 
-    Parameters
-    ----------
-    missed_ns : of each instance.
-    weights : alone time of each instance by cause, ns.
+    missed_ns : of each instance. weights : alone time of each instance by cause, ns.
     """
     waited, others = np.zeros_like(weights), weights.copy()
     waited[:, PEER_COLUMN], others[:, PEER_COLUMN] = np.minimum(missed_ns, weights[:, PEER_COLUMN]), 0
@@ -87,7 +76,7 @@ def _shared(missed_ns: Ints, weights: Ints) -> Ints:
 
 
 def _weigh(
-    writer: EvidenceWriter, explained: Explained, numbers: Ints, weights: Ints, longest: dict[int, list[LongGap]]
+    writer: EvidenceWriter, explained: Explained, numbers: Ints, weights: Ints, longest: dict[int, list[ToldGap]]
 ) -> None:
     """Add the alone time of each gap to its instance's row, by cause; keep the gaps that each cause held longest."""
     gaps = explained.gaps
@@ -102,14 +91,12 @@ def _weigh(
         known = longest.setdefault(cause, [])
         order = np.lexsort((gaps.side, -alone))[:GAPS_LOOKED_AT]  # of gaps held as long, A's first
         order = order[alone[order] >= (known[-1].ns if len(known) == GAPS_LOOKED_AT else 1)]
-        known += [
-            LongGap(ToldGap(writer, explained.only(gap), 0, int(alone[gap])), int(alone[gap])) for gap in order.tolist()
-        ]
-        known.sort(key=lambda held: (-held.ns, held.gap.idle_side))  # stable: of like ones the first stays first
+        known += [ToldGap(writer, explained, gap, int(alone[gap])) for gap in order.tolist()]
+        known.sort(key=lambda held: (-held.ns, held.idle_side))  # stable: of like ones the first stays first
         del known[GAPS_LOOKED_AT:]
 
 
-def _missed_by(held: Sequence[LongGap], cause: Cause, ns: int, alone_ns: int) -> Missed:
+def _missed_by(held: Sequence[ToldGap], cause: Cause, ns: int, alone_ns: int) -> Missed:
     """Tell one cause by the gaps that it held longest: by the longest of those that most of its time is of one kind."""
     if not held:
         return Missed(cause.name, ns, 0, NOTHING_SHOWS, "", None, None, "", 0, 0, -1, finding=NOTHING_SHOWS)
@@ -133,26 +120,24 @@ def _missed_by(held: Sequence[LongGap], cause: Cause, ns: int, alone_ns: int) ->
     )
 
 
-def _most_alike(held: Sequence[LongGap], cause: Cause, alone_ns: int) -> tuple[ToldGap, float, float]:
+def _most_alike(held: Sequence[ToldGap], cause: Cause, alone_ns: int) -> tuple[ToldGap, float, float]:
     """The longest of the gaps that say the same and take most time.
 
     Returns
     -------
     The gap; how much of the time of all that are looked at such gaps are; how much of the cause's time these are.
     """
-    of_each: dict[str, list[LongGap]] = {}
+    of_each: dict[str, list[ToldGap]] = {}
     for one in held:
-        of_each.setdefault(cause.alike(one.gap) if len(held) > 1 else "", []).append(one)
+        of_each.setdefault(cause.alike(one) if len(held) > 1 else "", []).append(one)
     totals = {label: sum(one.ns for one in alike) for label, alike in of_each.items()}
     most, looked_at = max(totals, key=lambda label: totals[label]), sum(totals.values())
-    return of_each[most][0].gap, totals[most] / looked_at, min(looked_at / max(alone_ns, 1), 1.0)
+    return of_each[most][0], totals[most] / looked_at, min(looked_at / max(alone_ns, 1), 1.0)
 
 
 def _of_so_much(finding: str, share: float, seen: float = 1.0) -> str:
     """A finding that says how much of its cause it is; of little of it, that there is no one place.
 
-    Parameters
-    ----------
     seen : how much of the cause's time was looked at: where that is not nearly all, shares are of its longest gaps.
 
     >>> _of_so_much("late rank: Broadcast only waited for rank 1", 0.62)

@@ -106,9 +106,8 @@ def _made(trace: Trace, process: int) -> pd.DataFrame:
         code, texts = codes(table, "name")
         names.update(texts[one] for one in np.unique(code[ints(table, "process") == process]).tolist())
     rank = trace.processes[process].rank
-    return pd.DataFrame({"rank": rank, "step": -1, "behind": sorted(names), "of": "", "where": "", "ns": 0})[
-        GAP_COLUMNS
-    ]
+    made = pd.DataFrame({"rank": rank, "step": -1, "behind": sorted(names), "of": "", "where": "", "ns": 0})
+    return made[GAP_COLUMNS]
 
 
 def _of_process(trace: Trace, process: int, calls: Ints) -> pd.DataFrame:

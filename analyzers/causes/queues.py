@@ -60,10 +60,6 @@ class LaunchBounds(msgspec.Struct, frozen=True):
     same_stream: Mask
     early: Mask
 
-    def only(self, row: int) -> LaunchBounds:
-        """Those of one op."""
-        return LaunchBounds(*(getattr(self, name)[..., [row]] for name in self.__struct_fields__))
-
 
 class PredecessorIndex:
     """Finds what each op of one trace waited for.
@@ -171,10 +167,6 @@ class PredecessorIndex:
         some = np.flatnonzero(by_launch & (self.waited >= 0))  # mostly few
         by_launch[some] = self.launched_ns[some] >= self.end_ns[self.waited[some]]
         return by_launch & ~self.nodes.unseen
-
-    def forget_origins(self) -> None:
-        """Give up what `releases` worked out for all ops: evidence asks for none of it."""
-        self._origins.clear()
 
     def _origin(self, other: int) -> Ids:
         """For every op what its chain begins with: the first op of that side, bound by launch, or behind nothing."""

@@ -199,8 +199,6 @@ def _measured(
 ) -> _Measured:
     """A run measured part by part.
 
-    Parameters
-    ----------
     compared : the part of it that is compared. found : its steps, what all runs have, and which regions are one.
     """
     groups, common, twins = found
@@ -251,8 +249,6 @@ def _measured_part(
 ) -> _Measured:
     """One part of a run.
 
-    Parameters
-    ----------
     sides : which side gets ops that both pick, in all of the run and in the part of it that is compared.
     """
     groups = group_steps(trace, marks)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.evidence import EvidenceWriter, ToldGap
+from analyzers.causes.explain import Explained
 from analyzers.causes.free_to_run import PEER_WAIT
 from analyzers.causes.not_launched import HOST_SYNC
 from analyzers.causes.pieces import Link, links_of
@@ -38,10 +39,11 @@ PEER, BLOCKED = TABLE.index(PEER_WAIT), TABLE.index(HOST_SYNC)
 
 
 class FoundGap(NamedTuple):
-    """A gap, and how long each cause held in it, ns, in the order of `CAUSES`."""
+    """A gap, and how long each cause held in it, ns, in the order of `CAUSES`; `explained` has those beside it, too."""
 
     gap: ToldGap
     by_cause: Ints
+    explained: Explained
 
 
 def show(trace: Trace, finding: str, a: str = "comm", b: str = "compute", *, narrowing: Narrowing = ALL) -> Shown:
@@ -81,7 +83,7 @@ class _Pair:
         if not here:
             raise _unknown(wanted, "gap", (self.result.a, self.result.b))
         found = max(here, key=lambda one: int(one.by_cause.sum()))
-        gap, by_cause = found
+        gap, by_cause, _ = found
         causes = _by_time(by_cause)
         alone_ns, waited_ns = int(by_cause.sum() - by_cause[PEER]), int(by_cause[PEER])
         late = f", and waiting for a late rank cost {duration(waited_ns)} of overlap" if waited_ns else ""
@@ -168,13 +170,13 @@ class _Pair:
         for explained in self.writer.explainer.explain(wanted.rank, wanted.device):
             by_cause = alone_by_cause(explained)
             for gap in np.flatnonzero(by_cause.any(axis=0)).tolist():
-                yield FoundGap(ToldGap(self.writer, explained, gap), by_cause[:, gap])
+                yield FoundGap(ToldGap(self.writer, explained, gap), by_cause[:, gap], explained)
 
     def _piece(self, found: FoundGap, cause: int) -> Piece:
-        parts, ns = found.gap.explained.parts, int(found.by_cause[cause])
+        parts, ns = found.explained.parts, int(found.by_cause[cause])
         of_cause = (parts.gap == found.gap.index) & (cause_of_parts(parts) == cause) & (parts.ns > 0)
         low, high = int(parts.low_ns[of_cause].min()), int(parts.high_ns[of_cause].max())
-        told = ToldGap(self.writer, found.gap.explained, found.gap.index, ns)
+        told = ToldGap(self.writer, found.explained, found.gap.index, ns)
         return Piece(CAUSES[cause], ns, low, high, TABLE[cause].evidence(told))
 
     def _related_gap(self, wanted: FindingId, found: FoundGap) -> Related:

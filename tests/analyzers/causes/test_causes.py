@@ -264,6 +264,18 @@ def test_no_room_on_the_gpu_is_full_and_its_blocks_are_counted() -> None:
     )
 
 
+def test_a_full_gpu_explains_nothing_that_an_unrecorded_wait_explains_as_well() -> None:
+    run, rank = one_rank()
+    h200(run)
+    size = {"block": 256, "registers": 32, "shared_bytes": 0}
+    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 1 * US), grid=1056, **size)
+    rank.call("cudaStreamWaitEvent", 1_500, 1_600)
+    rank.kernel("alpha", 8, 113 * US, 150 * US, launch=(2 * US, 3 * US), grid=1, **size)
+    (one,) = missed(run.trace()).values()
+    assert one.cause == "unknown"
+    assert one.evidence == "alpha (alpha) took an unrecorded wait: it waited, or found the GPU full, for 103 µs"
+
+
 def test_room_that_came_while_it_waited_counts_as_unknown_only_when_it_was_there_for_long() -> None:
     def trace(start: int) -> Trace:
         run, rank = one_rank()
@@ -361,6 +373,15 @@ def test_the_way_from_the_end_of_the_work_before_belongs_to_it(returned: int, ex
     rank.kernel("beta", 9, 10 * US, 130 * US, launch=(2 * US, 3 * US))
     rank.kernel("alpha", 7, 115 * US, 150 * US, launch=(20 * US, returned * US))
     assert causes(run.trace()) == expected
+
+
+@pytest.mark.parametrize(("returned", "cause"), [(109, "event-dependency"), (110, "late-launch")])
+def test_of_a_launch_that_returns_as_the_awaited_work_ends_the_launch_is_named(returned: int, cause: str) -> None:
+    run, rank = one_rank()
+    rank.kernel("beta", 9, 10 * US, 110 * US, launch=(0, 1 * US))
+    rank.wait_stream(7, 9, 2 * US)
+    rank.kernel("alpha", 7, 112 * US, 150 * US, launch=(20 * US, returned * US))
+    assert causes(run.trace()) == {cause: 100 * US}
 
 
 def test_a_pageable_copy_waits_for_its_stream_and_not_for_its_own_call() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from analyzers.arrays.intervals import subtract, union
 from analyzers.causes import explain, gaps, missed
-from analyzers.causes.evidence import EvidenceWriter
+from analyzers.causes.evidence import EvidenceWriter, ToldGap
 from analyzers.causes.explain import Explainer
 from analyzers.causes.gaps import MAX_PAUSE_NS, find_gaps, waited_in_vain
 from analyzers.load import load
@@ -226,7 +226,7 @@ def test_of_gaps_held_as_long_that_of_a_is_told_whichever_comes_first(
     # A is idle for the first 20 ns of the second instance, B for those of the first: the other runs alone then.
     a, b = np.array([0, -1, -1, 1]), np.array([-1, 0, 1, -1])
     pairing = Pairing("step", a, b, np.zeros(2, np.int64), ("0", "1"))
-    weights, longest = np.zeros((2, missed.AFTER_SYNC + 1), np.int64), dict[int, list[missed.LongGap]]()
+    weights, longest = np.zeros((2, missed.AFTER_SYNC + 1), np.int64), dict[int, list[ToldGap]]()
     writer = EvidenceWriter(Explainer(run.trace(), a >= 0, b >= 0, pairing), ("A", "B"))
     explained = [*writer.explainer.explain(0, 0)]
     assert len(explained) == lots
@@ -234,5 +234,5 @@ def test_of_gaps_held_as_long_that_of_a_is_told_whichever_comes_first(
         missed._weigh(writer, one, np.arange(2), weights, longest)
     assert weights.sum(axis=1).tolist() == [20, 20]
     ((told, other),) = longest.values()
-    assert (other.gap.idle_side, other.gap.start_ns, other.ns) == (1, 0, 20)
-    assert (told.gap.idle_side, told.gap.start_ns, told.ns) == (0, 1000, 20)
+    assert (other.idle_side, other.start_ns, other.ns) == (1, 0, 20)
+    assert (told.idle_side, told.start_ns, told.ns) == (0, 1000, 20)

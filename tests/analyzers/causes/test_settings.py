@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from analyzers.causes import hardware_queues
 from analyzers.load import load
 from analyzers.overlap.measure import Missed
 from analyzers.replay.worth import with_worth
@@ -162,6 +163,12 @@ def test_times_alone_tell_a_queue_by_kernels_that_were_held_by_one_just_let_go()
     """Where the one before stood still as well, for no reason that is seen, something else may have held both."""
     assert "shared-queue" in cause_names(in_turn(3)[0].trace())
     assert "shared-queue" not in cause_names(in_turn(2)[0].trace()), "too few"
+    assert "shared-queue" not in cause_names(in_turn(3, stalled=30 * US)[0].trace())
+
+
+def test_the_first_kernels_refute_a_shared_queue_only_where_all_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware_queues, "FIRST_KERNELS", 1)
+    assert "shared-queue" in cause_names(in_turn(3)[0].trace())
     assert "shared-queue" not in cause_names(in_turn(3, stalled=30 * US)[0].trace())
 
 
