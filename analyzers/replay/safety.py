@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from enum import Enum
 
 import numpy as np
@@ -69,6 +70,11 @@ class Safety(Enum):
     def last(self) -> int:
         """Behind all that may be made: a diagnosis, then what is unsafe; 0 for the others."""
         return 0 if self.weight else self.place
+
+
+def worst(classes: Sequence[Safety]) -> Safety:
+    """The class of several changes together."""
+    return max(classes, key=lambda one: one.place)
 
 
 def safety_of(change: Change, trace: Trace, tasks: Tasks) -> Safety:
