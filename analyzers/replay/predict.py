@@ -29,7 +29,7 @@ from analyzers.replay.named import step_of_calls
 from analyzers.replay.path import Segment, clipped, critical_path
 from analyzers.replay.result import CriticalPath, Fidelity, Prediction, RankCommunication, RankPrediction, next_on
 from analyzers.replay.scenarios import Outcome, Runs, Variant, newly_concurrent, origins, shifted, waits_for_less
-from analyzers.replay.slowdown import NEVER, OTHERS, Slowdown, limit_reached, longer, on_tensor_cores, slowdown
+from analyzers.replay.slowdown import NO_LIMIT, OTHERS_POWER, Slowdown, limit_reached, longer, on_tensor_cores, slowdown
 from analyzers.replay.tasks import tasks
 from analyzers.select.select import select
 from analyzers.select.sides import without_shared
@@ -44,8 +44,8 @@ from analyzers.trace.tables import Trace
 from analyzers.trace.untrusted import names_lost, untrusted, without_links
 
 MOST_OFF = 0.05  # of the step, of overlap: beyond, neither is predicted
-SURE = 2.0  # standard errors
-NEVER_SURER = 0.025  # of a step: runs of one program differ by as much
+SURE_ERRORS = 2.0  # standard errors
+LEAST_UNSURE = 0.025  # of a step: runs of one program differ by as much
 TIE_NS = 4_000  # by which what is released at once may begin sooner or later
 NO_LONGER = 0.002  # of what kernels take: not worth running all again
 _MEDIAN, _DEVIATION = 1.2533, 1.4826  # standard error of a median in those of a mean; deviation in median deviations
@@ -166,7 +166,7 @@ class Replayed:
             return self._outcome(times, changed)
 
         found = outcome(alone_ns)
-        if changed is self.tasks or variant.limit >= NEVER:
+        if changed is self.tasks or variant.limit >= NO_LIMIT:
             return found
         heavy = self.on_tensor_cores[units.op]
         longer_on = longer(self._computing_now, self.computing(found), variant.limit)
@@ -184,7 +184,7 @@ class Replayed:
     @cached_property
     def _weight(self) -> Floats:
         """Of each op, for how much its time counts among that on tensor cores."""
-        return np.where(self.on_tensor_cores, 1.0, OTHERS * is_compute(self.trace)) * self.in_counted_steps()
+        return np.where(self.on_tensor_cores, 1.0, OTHERS_POWER * is_compute(self.trace)) * self.in_counted_steps()
 
     @cached_property
     def _computing_now(self) -> Floats:
@@ -373,7 +373,7 @@ class Replayed:
         measured = float(np.median(self.measured))
         guesses = [_compared(one.steps, now.steps) for one, now in runs.beside(self.now)]
         part = float(np.mean([each for _, each, _ in guesses[: len(runs.likely)]]))
-        unsure = error * abs(1 - part) + NEVER_SURER
+        unsure = error * abs(1 - part) + LEAST_UNSURE
         low = max(min(least for least, _, _ in guesses) - unsure, 0.0)
         high = max(most for _, _, most in guesses) + unsure
         binds, most = next_on(self.path(runs.likely[0]))
@@ -509,5 +509,5 @@ def _compared(steps: Ints, before: Ints) -> tuple[float, float, float]:
     ratio = steps / np.maximum(before, 1)
     part, middle = float(np.median(steps) / max(np.median(before), 1)), float(np.median(ratio))
     deviation = _DEVIATION * float(np.median(np.abs(ratio - middle)))
-    unsure = SURE * _MEDIAN * deviation / float(np.sqrt(max(ratio.size, 1)))
+    unsure = SURE_ERRORS * _MEDIAN * deviation / float(np.sqrt(max(ratio.size, 1)))
     return min(part, middle) - unsure, part, max(part, middle) + unsure
