@@ -18,7 +18,8 @@ from analyzers.arrays.types import Mask
 from analyzers.overlap.measure import Missed, RankOverlap
 from analyzers.replay.change import Change
 from analyzers.replay.fixes import MANY_UNITS, MOST_UNITS, explored, first_fix
-from analyzers.replay.predict import CantReplayError, Replayed, cant_be_run_again
+from analyzers.replay.not_on_record import cant_be_run_again
+from analyzers.replay.predict import CantReplayError, Replayed
 from analyzers.replay.removals import without
 from analyzers.replay.result import Prediction, as_fix
 from analyzers.replay.scenarios import Outcome, Runs
