@@ -12,7 +12,8 @@ from analyzers.common.records import values
 from analyzers.replay.change import Change
 from analyzers.replay.fixes import MOST_UNITS, Explored, explored
 from analyzers.replay.named import calls_named, host_call
-from analyzers.replay.predict import CantReplayError, Replayed, cant_be_run_again
+from analyzers.replay.not_on_record import cant_be_run_again
+from analyzers.replay.predict import CantReplayError, Replayed
 from analyzers.replay.result import CriticalPath, WhatIf
 from analyzers.replay.safety import safety_of
 from analyzers.replay.suggest import suggested

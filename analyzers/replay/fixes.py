@@ -32,7 +32,7 @@ MOST_UNITS = 8_000  # that are run again: of a larger run fewer steps, in a row
 ALIKE = 0.1  # of what the first is worth: by so much a replay does not tell changes apart
 LEAST_ASSUMED_FIRST = (Level, Pin, Graph, Split, DropSync, MoveWait, DropWait, OwnStream)
 MANY_UNITS = 4_000  # from here on only the best are run in every way
-BEST = 4
+RUN_IN_FULL = 4
 
 
 class Explored(msgspec.Struct, frozen=True):
@@ -80,11 +80,14 @@ def explored(
     """
     screened: list[_Screened] = []
     for done, one in enumerate(suggestions):
-        progress("Replaying with changes", done, len(suggestions) + BEST)
+        progress("Replaying with changes", done, len(suggestions) + RUN_IN_FULL)
         screened += _screened(replayed, one)
     screened = in_order(_without_repeated(screened))
     many = few or replayed.tasks.units.op.size >= MANY_UNITS
-    chosen = [*screened[:BEST], *(one for one in screened[BEST:] if not many or one.suggestion.change in wanted)]
+    chosen = [
+        *screened[:RUN_IN_FULL],
+        *(one for one in screened[RUN_IN_FULL:] if not many or one.suggestion.change in wanted),
+    ]
     alone: list[Prediction] = []
     for done, each in enumerate(chosen):
         progress("Replaying with changes", len(suggestions) + done, len(suggestions) + len(chosen))

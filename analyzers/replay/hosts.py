@@ -9,13 +9,12 @@ from analyzers.arrays.groups import group_numbers, rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.lanes import MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.replay.model import HostCalls, Lists
+from analyzers.replay.model import TOLERANCE_NS, HostCalls, Lists
 from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
 from analyzers.syncs.points import copies_waited_for
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 
-TOLERANCE_NS = 1_000  # by which a call may seem to return before the end of what it waited for
 RETURN_NS = 5_000  # from the end of work to the return of the call that waits for it, where none was seen
 COST_NS = 3_000  # what a call that waits takes where it need not wait
 HANDED_OVER_NS = 20_000  # a shorter pause of a thread waits for no other thread

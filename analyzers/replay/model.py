@@ -35,6 +35,7 @@ LOADS = (
     "communication",
 )
 COPYING, WAITING, SMALL, LARGE, TALKING = range(len(LOADS))
+TOLERANCE_NS = 1_000  # by which one time of a capture may seem to come before another that it follows
 RELEASES = ("launch", "stream", "wait")  # what lets a unit start
 
 

@@ -10,14 +10,13 @@ from analyzers.arrays.groups import label, rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.occupancy import block_needs, blocks_per_sm, limits_of, occupancy_columns, room
 from analyzers.ordering.lanes import MIN_NS
-from analyzers.replay.model import COPYING, LARGE, SMALL, TALKING, Occupancy, Units
+from analyzers.replay.model import COPYING, LARGE, SMALL, TALKING, TOLERANCE_NS, Occupancy, Units
 from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.tables import Trace
 
 DISPATCH_NS = 10_000  # longest way from release to start on an idle GPU
 PROMPT_NS = 3_000  # from release to start: not for lack of room
-TOLERANCE_NS = 1_000  # by which an op may seem to start before what keeps it out
 MOST_OF_IT = 0.5  # of what a multiprocessor holds
 
 

@@ -18,7 +18,6 @@ from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.common.errors import TracevizError
 from analyzers.common.wording import count_of, percent
 from analyzers.compare.steps import StepGroups, group_steps, slowest, step_times
-from analyzers.matching.peers import ranks_given, ranks_known, waits_seen
 from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.per_step import median_row
 from analyzers.replay.change import Change, combined
@@ -26,26 +25,23 @@ from analyzers.replay.engine import Program, Times
 from analyzers.replay.fewer import Stretch, cut, stretch_of
 from analyzers.replay.model import Tasks
 from analyzers.replay.named import step_of_calls
+from analyzers.replay.not_on_record import MOST_OFF, collectives_lacking_ranks, not_on_record
 from analyzers.replay.path import Segment, clipped, critical_path
 from analyzers.replay.result import CriticalPath, Fidelity, Prediction, RankCommunication, RankPrediction, next_on
 from analyzers.replay.scenarios import Outcome, Runs, Variant, newly_concurrent, origins, shifted, waits_for_less
-from analyzers.replay.slowdown import NEVER, OTHERS, Slowdown, limit_reached, longer, on_tensor_cores, slowdown
+from analyzers.replay.slowdown import NO_LIMIT, OTHERS_POWER, Slowdown, limit_reached, longer, on_tensor_cores, slowdown
 from analyzers.replay.tasks import tasks
 from analyzers.select.select import select
 from analyzers.select.sides import without_shared
 from analyzers.trace.advice import recording_waits, without_calls
 from analyzers.trace.columns import ints
 from analyzers.trace.kernels import is_communication, is_compute
-from analyzers.trace.narrow import Narrowing
 from analyzers.trace.ranks import ops_of_devices
-from analyzers.trace.run import ALL, PartitionedRun
 from analyzers.trace.steps import numbers_of_ops
 from analyzers.trace.tables import Trace
-from analyzers.trace.untrusted import names_lost, untrusted, without_links
 
-MOST_OFF = 0.05  # of the step, of overlap: beyond, neither is predicted
-SURE = 2.0  # standard errors
-NEVER_SURER = 0.025  # of a step: runs of one program differ by as much
+SURE_ERRORS = 2.0  # standard errors
+LEAST_UNSURE = 0.025  # of a step: runs of one program differ by as much
 TIE_NS = 4_000  # by which what is released at once may begin sooner or later
 NO_LONGER = 0.002  # of what kernels take: not worth running all again
 _MEDIAN, _DEVIATION = 1.2533, 1.4826  # standard error of a median in those of a mean; deviation in median deviations
@@ -53,13 +49,6 @@ _MEDIAN, _DEVIATION = 1.2533, 1.4826  # standard error of a median in those of a
 
 class CantReplayError(TracevizError):
     """A capture can't be run again, changed or not: the message says why."""
-
-
-def cant_be_run_again(run: PartitionedRun, narrowing: Narrowing = ALL) -> str:
-    """Why a run, or the part of it that is asked for, is not the program that ran; "" where it is."""
-    ranks = run.trace.ranks_asked if narrowing.ranks is None else narrowing.ranks
-    asked = [one for one in run.trace.processes if ranks is None or one.rank in ranks]
-    return untrusted(run, narrowing) or without_links(asked) or names_lost(run.trace)
 
 
 class Replayed:
@@ -166,7 +155,7 @@ class Replayed:
             return self._outcome(times, changed)
 
         found = outcome(alone_ns)
-        if changed is self.tasks or variant.limit >= NEVER:
+        if changed is self.tasks or variant.limit >= NO_LIMIT:
             return found
         heavy = self.on_tensor_cores[units.op]
         longer_on = longer(self._computing_now, self.computing(found), variant.limit)
@@ -184,7 +173,7 @@ class Replayed:
     @cached_property
     def _weight(self) -> Floats:
         """Of each op, for how much its time counts among that on tensor cores."""
-        return np.where(self.on_tensor_cores, 1.0, OTHERS * is_compute(self.trace)) * self.in_counted_steps()
+        return np.where(self.on_tensor_cores, 1.0, OTHERS_POWER * is_compute(self.trace)) * self.in_counted_steps()
 
     @cached_property
     def _computing_now(self) -> Floats:
@@ -269,36 +258,9 @@ class Replayed:
             error,
             overlap_error,
             unexplained,
-            self._not_on_record() or _missed("step times", error, "a step"),
+            not_on_record(self.trace, self.tasks, self.in_counted_steps()) or _missed("step times", error, "a step"),
             _missed("real overlap", overlap_error, "what is achievable"),
         )
-
-    def _not_on_record(self) -> str:
-        """What the capture lacks, so that nothing tells what depends on what."""
-        communication = is_communication(self.trace) & self.in_counted_steps()
-        took = (ints(self.trace.ops, "end_ns") - ints(self.trace.ops, "start_ns"))[communication]
-        absent = ~self._peers_given()[communication] & (ints(self.trace.ops, "wait_seen")[communication] == 0)
-        unseen = float(took[absent].sum() / max(int(took.sum()), 1))
-        if unseen > MOST_OFF:
-            return (
-                f"{percent(unseen)} of the communication is with ranks that were not captured: what of it is waiting, "
-                "and what it waits for, is not known; capture all ranks"
-            )
-        calls = self.tasks.calls
-        span = int(calls.end_ns.max() - calls.start_ns.min()) * len(self.trace.processes)
-        blind = self.tasks.blind_ns / max(span, 1)
-        if blind > MOST_OFF:
-            remedy = recording_waits(self.trace)
-            return f"for {percent(blind)} of the time hosts were blocked, and nothing says what by: {remedy}"
-        return ""
-
-    def _peers_given(self) -> Mask:
-        """Of each op whether all ranks of its collective were given, if perhaps not matched with it."""
-        matches = self.trace.matches
-        if matches is None or not len(matches.collectives):
-            return np.zeros(len(self.trace.ops), bool)
-        given = ranks_given(matches, ranks_known(self.trace), self.trace.rank_ids)
-        return np.append(given, False)[ints(self.trace.ops, "collective")]
 
     def outcome(self, changes: Sequence[Change]) -> Outcome:
         """The run with some changes, of as much slowdown as the first variant has.
@@ -373,7 +335,7 @@ class Replayed:
         measured = float(np.median(self.measured))
         guesses = [_compared(one.steps, now.steps) for one, now in runs.beside(self.now)]
         part = float(np.mean([each for _, each, _ in guesses[: len(runs.likely)]]))
-        unsure = error * abs(1 - part) + NEVER_SURER
+        unsure = error * abs(1 - part) + LEAST_UNSURE
         low = max(min(least for least, _, _ in guesses) - unsure, 0.0)
         high = max(most for _, _, most in guesses) + unsure
         binds, most = next_on(self.path(runs.likely[0]))
@@ -449,20 +411,7 @@ class Replayed:
                 f"{percent(1 - known)} of the ops never ran both alone and overlapped, so their contention is unknown: "
                 "the range covers none to total"
             )
-        matches, given = self.trace.matches, len(self.trace.rank_ids)
-        if matches is not None and len(matches.collectives):
-            job = ranks_known(self.trace)
-            lacking = ~waits_seen(matches, job, given)
-            unmatched = lacking & ranks_given(matches, job, self.trace.rank_ids)
-            for which, why in (
-                (lacking & ~unmatched, "have ranks that were not captured"),
-                (unmatched, "lack a rank's call"),
-            ):
-                if which.any():
-                    assumed.append(
-                        f"{percent(float(which.mean()))} of the collectives {why}: they stay as long as they were, "
-                        "waits included"
-                    )
+        assumed += collectives_lacking_ranks(self.trace)
         if self.not_launched:
             stay = "stays where it was, and ends" if self.not_launched == 1 else "stay where they were, and end"
             assumed.append(f"{count_of(self.not_launched, 'op')} without a launch on record {stay} no step")
@@ -509,5 +458,5 @@ def _compared(steps: Ints, before: Ints) -> tuple[float, float, float]:
     ratio = steps / np.maximum(before, 1)
     part, middle = float(np.median(steps) / max(np.median(before), 1)), float(np.median(ratio))
     deviation = _DEVIATION * float(np.median(np.abs(ratio - middle)))
-    unsure = SURE * _MEDIAN * deviation / float(np.sqrt(max(ratio.size, 1)))
+    unsure = SURE_ERRORS * _MEDIAN * deviation / float(np.sqrt(max(ratio.size, 1)))
     return min(part, middle) - unsure, part, max(part, middle) + unsure

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from enum import Enum
 
 import numpy as np
@@ -33,7 +34,7 @@ from analyzers.trace.steps import numbers_of_ops
 from analyzers.trace.tables import Trace
 from analyzers.verdict import fix
 
-LITTLE = 0.1  # of the time that waits held their streams: an unsafe part below that does not make a change unsafe
+LITTLE_HELD = 0.1  # of the time that waits held their streams: an unsafe part below that does not make a change unsafe
 _PHASES = (  # of a training step, each of which needs the one before it
     r"forward|fwd",
     r"loss|criterion",
@@ -41,7 +42,7 @@ _PHASES = (  # of a training step, each of which needs the one before it
     r"clip|unscale",
     r"optimi[sz]er|opt[._ ]?step|zero[._ ]?grad",
 )
-UPDATES = 3  # the first of the phases that read reduced gradients
+UPDATE_PHASE = 3  # the first of the phases that read reduced gradients
 
 
 class Safety(Enum):
@@ -69,6 +70,11 @@ class Safety(Enum):
     def last(self) -> int:
         """Behind all that may be made: a diagnosis, then what is unsafe; 0 for the others."""
         return 0 if self.weight else self.place
+
+
+def worst(classes: Sequence[Safety]) -> Safety:
+    """The class of several changes together."""
+    return max(classes, key=lambda one: one.place)
 
 
 def safety_of(change: Change, trace: Trace, tasks: Tasks) -> Safety:
@@ -142,9 +148,9 @@ def _of_wait(change: DropWait, trace: Trace, tasks: Tasks) -> Safety:
     again = waited_for_again(trace, tasks)[owner].all()
     if again and not _brings_data(trace, tasks)[item].any():
         return Safety.SAFE
-    if held[flows].sum() > LITTLE * held.sum():
+    if held[flows].sum() > LITTLE_HELD * held.sum():
         return Safety.UNSAFE
-    if phase_of(change.a) >= UPDATES:  # of gradients that were reduced
+    if phase_of(change.a) >= UPDATE_PHASE:  # of gradients that were reduced
         return Safety.UNSAFE
     to_host = is_one_of(trace.ops, "copy", ("DtoH",))[units.op[item]]
     if held[to_host].sum() > held.sum() / 2:  # only what writes to their source has to wait for such copies

@@ -35,10 +35,10 @@ from analyzers.trace.tables import Trace
 
 NO_GAIN = 0.5
 LITTLE_TAKEN = 0.1  # at most, of a copy to or from the host, and beside one or communication that waits
-MOST = 0.9
-LIKE = 0.2  # times alone that differ by more are not of like units: of collectives whose sizes nobody knows
-LITTLE = 0.05  # of a unit's time beside others: too little to tell how slow it was there
-MOSTLY = 0.8  # of a unit's time beside others, beside one load: how slow it was is due to that
+MOST_SLOWDOWN = 0.9
+ALIKE_SPREAD = 0.2  # times alone that differ by more are not of like units: of collectives whose sizes nobody knows
+LITTLE_BESIDE = 0.05  # of a unit's time beside others: too little to tell how slow it was there
+MOSTLY_BESIDE = 0.8  # of a unit's time beside others, beside one load: how slow it was is due to that
 # What a load (row) loses beside another (column): a copy, communication that waits, a kernel that leaves room, one that
 # takes most of the GPU, communication. Beside an all-reduce on H100s matmuls take 1.26 to 1.48 times as long, and it
 # takes 1.17 times as long (docs/contention.md): 15 to 32 % of their pace. Two that want all of one link gain nothing.
@@ -80,9 +80,11 @@ def slowdown(trace: Trace, units: Units, occupancy: Occupancy) -> Slowdown:
     beside = _beside(units, occupancy.load) / np.maximum(duration, 1)[:, None]
     shared = np.clip(beside.sum(axis=1), 0.0, 1.0)
     kind, alone_ns = own.kind[units.op], alone(own).taken_ns[own.kind[units.op]]
-    alone_ns = np.where(_scatter(kind, np.where(shared <= ALONE, duration, np.nan)) <= LIKE, alone_ns, np.nan)
+    alone_ns = np.where(_scatter(kind, np.where(shared <= ALONE, duration, np.nan)) <= ALIKE_SPREAD, alone_ns, np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
-        slower = np.where(shared >= LITTLE, np.clip((1 - alone_ns / duration) / shared, 0, MOST), np.nan)
+        slower = np.where(
+            shared >= LITTLE_BESIDE, np.clip((1 - alone_ns / duration) / shared, 0, MOST_SLOWDOWN), np.nan
+        )
     found = _by_load(slower, beside, shared, kind)
     known = ~np.isnan(found)
     likely = _usual(found, occupancy.load)
@@ -94,8 +96,8 @@ def slowdown(trace: Trace, units: Units, occupancy: Occupancy) -> Slowdown:
 
 def _by_load(slower: Floats, beside: Floats, shared: Floats, kind: Ints) -> Floats:
     """What each unit loses beside each load: as measured, else the median of its like; beside it alone, if any was."""
-    mostly = beside >= MOSTLY * shared[:, None]
-    some = beside >= np.minimum(LITTLE, MOSTLY * shared)[:, None]
+    mostly = beside >= MOSTLY_BESIDE * shared[:, None]
+    some = beside >= np.minimum(LITTLE_BESIDE, MOSTLY_BESIDE * shared)[:, None]
     own = [np.where(which, slower[:, None], np.nan) for which in (mostly, some)]
     of_kind = np.hsplit(pd.DataFrame(np.hstack(own)).groupby(kind).transform("median").to_numpy(), 2)
     found = own[0]
@@ -169,10 +171,10 @@ def _beside_any(units: Units, others: Ints, start: Ints, end: Ints) -> Ints:
     return covered.a[team]
 
 
-REACHED = 0.8  # share of the time on tensor cores at which H100s and H200s reach the limit of their power
-EARLIEST = 0.6
-NEVER = 1.0
-OTHERS = 0.6  # of what tensor cores take, other kernels take
+LIMIT_REACHED = 0.8  # share of the time on tensor cores at which H100s and H200s reach the limit of their power
+EARLIEST_LIMIT = 0.6
+NO_LIMIT = 1.0
+OTHERS_POWER = 0.6  # of what tensor cores take, other kernels take
 _SLOWS = 0.4
 _MEASURED = re.compile(r"\bH[12]00\b")
 _ON_TENSOR_CORES = re.compile(
@@ -191,7 +193,7 @@ def limit_reached(trace: Trace) -> tuple[float, float, float]:
     """At which share of the time on tensor cores GPUs reach the limit of their power: likely, latest, earliest."""
     names = trace.devices["name"].unique()
     measured = bool(len(names)) and all(_MEASURED.search(str(name)) for name in names)
-    return (REACHED if measured else NEVER), NEVER, EARLIEST
+    return (LIMIT_REACHED if measured else NO_LIMIT), NO_LIMIT, EARLIEST_LIMIT
 
 
 def longer(before: Floats, after: Floats, reached: float) -> Floats:

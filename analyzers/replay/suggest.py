@@ -35,9 +35,9 @@ from analyzers.trace.tables import Trace
 from analyzers.verdict.lines import costliest_syncs
 from analyzers.verdict.result import OverlapResult
 
-MOST = 3  # places tried of each kind of change
-PIECES = 4
-FEW_LAUNCHES = 4  # a graph of fewer saves nothing
+MOST_PLACES = 3  # places tried of each kind of change
+SUGGESTED_PIECES = 4
+MIN_GRAPH_LAUNCHES = 4  # a graph of fewer saves nothing
 POINT_TO_POINT = ("send", "recv", "send_recv")
 
 
@@ -75,13 +75,13 @@ def suggested(trace: Trace, tasks: Tasks, a: str, b: str, result: OverlapResult)
     whole = trace.whole or trace
     places = _places(whole, tasks)
     late = [Level(str(Atom("nvtx", one.where))) for one in result.own_work if one.where]
-    found: list[Change] = [*late[:MOST], *_syncing(trace, result)]
+    found: list[Change] = [*late[:MOST_PLACES], *_syncing(trace, result)]
     if (a, b) != ("comm", "compute"):
         found += _of_pair(a, b, causes)
     found += _moves(whole, tasks, places)
     found += _waits(whole, tasks, places)
     found += _own_streams(whole, tasks, places)
-    found += [Split(where, PIECES) for where in _fed(whole, tasks, places)]
+    found += [Split(where, SUGGESTED_PIECES) for where in _fed(whole, tasks, places)]
     found += [Graph(where) for where in _launch_bound(tasks, places)]
     if "gpu-full" in causes:
         found += [MoreRoom(side) for side in (a, b)]
@@ -129,7 +129,7 @@ def _of_pair(a: str, b: str, causes: set[str]) -> Iterator[Change]:
         yield from (MoveWait(*pair) for pair in pairs if all(map(_is_range, pair)))
     if "event-dependency" in causes:
         yield from (DropWait(*pair) for pair in pairs)
-        yield from (Split(side, PIECES) for side in (a, b) if _is_communication(side))
+        yield from (Split(side, SUGGESTED_PIECES) for side in (a, b) if _is_communication(side))
     if "same-stream" in causes:
         yield from (OwnStream(side) for side in (a, b))
     if "late-launch" in causes:
@@ -181,7 +181,7 @@ def _syncing(trace: Trace, result: OverlapResult) -> list[Change]:
         verb, _, where = one.change.partition(" ")
         unset = _what_blocks_launches(trace) if one.kind == "launch" else ""
         found.setdefault(where, Pin(where) if verb == "pin" else DropSync(where, unset))
-    return [*found.values()][:MOST]
+    return [*found.values()][:MOST_PLACES]
 
 
 def _what_blocks_launches(trace: Trace) -> str:
@@ -222,7 +222,7 @@ def _moves(trace: Trace, tasks: Tasks, places: _Places) -> list[Change]:
         if not comes_later(change.b, change.a):
             found.append(((y, x) in needed, -float(host_ns[after[fits][rows] - 1].sum()), change))
     found.sort(key=lambda each: each[:2])
-    return [each for *_, each in found[:MOST]]
+    return [each for *_, each in found[:MOST_PLACES]]
 
 
 def _nested(trace: Trace, first: Ints, second: Ints) -> Mask:
@@ -253,7 +253,7 @@ def _waits(trace: Trace, tasks: Tasks, places: _Places) -> list[Change]:
             is_again = bool(held[of][again[of]].sum() > held[of].sum() / 2)
             found.append((not is_again, -int(held[of].sum()), DropWait(*texts)))
     found.sort(key=lambda each: each[:2])
-    return [each for *_, each in found[:MOST]]
+    return [each for *_, each in found[:MOST_PLACES]]
 
 
 def _own_streams(trace: Trace, tasks: Tasks, places: _Places) -> list[Change]:
@@ -276,7 +276,7 @@ def _own_streams(trace: Trace, tasks: Tasks, places: _Places) -> list[Change]:
     others = np.unique(places.of_unit[placed[~to_host]])
     sure = [one for one in ranked if one not in others]
     rest = [one for one in ranked if one in others]
-    return [OwnStream(places.selectors[one]) for some in (sure, rest) for one in some[:MOST]]
+    return [OwnStream(places.selectors[one]) for some in (sure, rest) for one in some[:MOST_PLACES]]
 
 
 def _fed(trace: Trace, tasks: Tasks, places: _Places) -> list[str]:
@@ -287,7 +287,7 @@ def _fed(trace: Trace, tasks: Tasks, places: _Places) -> list[str]:
     feeds = feeding(units, chosen)
     chosen, feeds = chosen[feeds >= 0], feeds[feeds >= 0]
     worth = np.minimum(units.transfer_ns[chosen], units.transfer_ns[feeds]).astype(np.int64)
-    return [places.selectors[one] for one in places.ranked(places.of_unit[chosen], worth)[: MOST - 1]]
+    return [places.selectors[one] for one in places.ranked(places.of_unit[chosen], worth)[: MOST_PLACES - 1]]
 
 
 def _launch_bound(tasks: Tasks, places: _Places) -> list[str]:
@@ -302,8 +302,10 @@ def _launch_bound(tasks: Tasks, places: _Places) -> list[str]:
     launches = np.bincount(place, minlength=len(places.selectors)) / np.maximum(
         np.bincount(occurrences, minlength=len(places.selectors)), 1
     )
-    worth = np.where(prompt & ~np.isin(place, blocking) & (launches[place] >= FEW_LAUNCHES), units.idle_ns[has_call], 0)
-    return [places.selectors[one] for one in places.ranked(place, worth)[: MOST - 1]]
+    worth = np.where(
+        prompt & ~np.isin(place, blocking) & (launches[place] >= MIN_GRAPH_LAUNCHES), units.idle_ns[has_call], 0
+    )
+    return [places.selectors[one] for one in places.ranked(place, worth)[: MOST_PLACES - 1]]
 
 
 def _last(trace: Trace) -> int | None:

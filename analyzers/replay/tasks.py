@@ -14,7 +14,7 @@ from analyzers.ordering.graph import EDGE_KINDS, Graph
 from analyzers.ordering.lanes import MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.replay.hosts import host_calls
-from analyzers.replay.model import RELEASES, HostCalls, Lists, Tasks, Units
+from analyzers.replay.model import RELEASES, TOLERANCE_NS, HostCalls, Lists, Tasks, Units
 from analyzers.replay.nodes import OpsInOrder, each_of, ops_in_order
 from analyzers.replay.occupancy import DISPATCH_NS, PROMPT_NS, no_room, occupancy_of
 from analyzers.trace.columns import codes, ints
@@ -23,7 +23,6 @@ from analyzers.trace.regions import launches
 from analyzers.trace.tables import Trace
 
 ROOM_NS = 800  # from when it has room to its start, where no op had to wait: sooner than the next on that stream begins
-TOLERANCE_NS = 1_000  # by which an op may seem to start before the end of what it waited for
 
 
 def tasks(trace: Trace) -> Tasks:

@@ -18,7 +18,8 @@ from analyzers.arrays.types import Mask
 from analyzers.overlap.measure import Missed, RankOverlap
 from analyzers.replay.change import Change
 from analyzers.replay.fixes import MANY_UNITS, MOST_UNITS, explored, first_fix
-from analyzers.replay.predict import CantReplayError, Replayed, cant_be_run_again
+from analyzers.replay.not_on_record import cant_be_run_again
+from analyzers.replay.predict import CantReplayError, Replayed
 from analyzers.replay.removals import without
 from analyzers.replay.result import Prediction, as_fix
 from analyzers.replay.scenarios import Outcome, Runs
@@ -34,7 +35,7 @@ from analyzers.verdict.result import OverlapResult
 
 MOST_OPS = 200_000  # of the whole run: to lay out more takes longer than all else of an answer
 UNSURE = 0.02  # of what is possible: the replay of a program is never surer
-FEW = 2  # causes of a large run, whose worth is found
+CAUSES_OF_LARGE_RUN = 2  # causes of a large run, whose worth is found
 _DEFAULT = "comm", "compute"
 
 Measure = Callable[[Sequence[Outcome], Outcome, DeviceKey], float]  # of runs, with the one before the change
@@ -99,7 +100,7 @@ def _causes(result: OverlapResult, replayed: Replayed, *, everywhere: bool) -> l
     if result.deciding_rank is None or (everywhere and not large):
         return list(dict.fromkeys(one.cause for rank in result.ranks for one in rank.missed))
     causes = [one.cause.cause for one in result.findings]
-    return causes[:FEW] if large else causes
+    return causes[:CAUSES_OF_LARGE_RUN] if large else causes
 
 
 def _command(result: OverlapResult) -> str:

@@ -24,9 +24,10 @@ from analyzers.common.errors import TracevizError
 from analyzers.common.wording import duration, percent
 from analyzers.contention.alone import ALONE
 from analyzers.ordering.ordering import Ordering
-from analyzers.replay.predict import MOST_OFF, Replayed
+from analyzers.replay.not_on_record import MOST_OFF
+from analyzers.replay.predict import Replayed
 from analyzers.replay.result import Fidelity
-from analyzers.replay.slowdown import OTHERS
+from analyzers.replay.slowdown import OTHERS_POWER
 from analyzers.trace.tables import Trace
 from tests.analyzers.replay.test_pairs import FIXES, PAIRS, TOGETHER, step_ns
 from tests.answers import DATA, ROOT, groups
@@ -285,7 +286,8 @@ def page(replays: Sequence[Replay], fixes: Sequence[Predicted], named: Sequence[
         "## Matmuls on a GPU that is kept busier",
         wrapped(
             "Of pairs whose fix keeps a GPU busier: for which share of the steps the busiest one computes, before and",
-            f"after (what is not on tensor cores counts for {OTHERS}), and by how much longer the same matmuls take,",
+            f"after (what is not on tensor cores counts for {OTHERS_POWER}), and by how much longer the same matmuls",
+            "take,",
             "those beside nothing. At the limit of its power a GPU lowers its clock.",
         ),
         table(("pair", "computing", "matmuls take"), busier()),

@@ -30,7 +30,7 @@ from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream, Scale
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
-from analyzers.verdict.fix import CONDITIONAL, SAFE, UNSAFE
+from analyzers.verdict.fix import SAFE
 from tests.support.builder import Builder, one_rank
 
 US = 1_000
@@ -191,27 +191,6 @@ def test_an_answer_is_one_word(prediction: Prediction, word: str) -> None:
     result = WhatIf("comm", "compute", None, (prediction,), given=True)
     assert (result.word, result.exit_code) == (word, 0)
     assert prediction.change in result.sentence
-
-
-@pytest.mark.parametrize(
-    ("step", "safety", "word"),
-    [
-        (980, SAFE, "predicted faster"),
-        (981, SAFE, "no gain"),
-        (960, CONDITIONAL, "predicted faster"),
-        (961, CONDITIONAL, "no gain"),
-        (500, UNSAFE, "no gain"),
-        (1100, SAFE, "no gain"),
-    ],
-)
-def test_of_what_is_suggested_only_a_fix_is_a_gain(step: int, safety: str, word: str) -> None:
-    """From a fiftieth of the step on, a question from twice that; nobody is told that a suggestion is slower."""
-    likely = {SAFE: 1.0, CONDITIONAL: 0.5, UNSAFE: 0.0}[safety]
-    least = 0.02 if safety == SAFE else 0.04
-    one = replace(made(step, step - 20, step + 10), suggested=1, safety=safety, likely=likely, least_gain=least)
-    result = WhatIf("comm", "compute", None, (one,))
-    assert result.word == word
-    assert (result.fix is not None) == (word == "predicted faster")
 
 
 def test_several_changes_together_are_told_after_each_alone() -> None:

@@ -79,6 +79,35 @@ def test_units_are_slowed_by_the_last_load_beside_them() -> None:
     slower[0, [SMALL, TALKING]] = 0.5, 0.8
     times = run(replace(found, occupancy=replace(found.occupancy, load=loads)), slower)
     assert spans(trace, found, times) == {"K": [(7, 138)], "L": [(27, 67)], "M": [(57, 77)]}
+    loads = np.array([LARGE, TALKING, SMALL])  # at a fifth from 27 to 67, then at half its pace to 77: 67 are left
+    times = run(replace(found, occupancy=replace(found.occupancy, load=loads)), slower)
+    assert spans(trace, found, times)["K"] == [(7, 144)]
+
+
+def test_a_call_follows_the_one_of_another_thread_that_handed_over() -> None:
+    """B's thread makes its first call 15 µs after A's returned, and does so if A is launched 30 µs later."""
+    program = Program()
+    program.kernel("A", 7, call=0, start=7, end=12)
+    with program.rank.on_thread(2):
+        program.kernel("B", 9, call=20, start=27, end=40)
+    trace = program.trace()
+    found = tasks(trace)
+    late = replace(found.calls, before_ns=found.calls.before_ns + np.array([30, 0]) * US)
+    assert spans(trace, found, run(replace(found, calls=late))) == {"A": [(37, 42)], "B": [(57, 70)]}
+
+
+def test_a_launch_for_a_full_queue_waits_for_a_place() -> None:
+    """With one place L's launch goes on when the second K starts, at 109; M is launched 15 µs after it returned."""
+    program = Program()
+    program.kernel("K", 7, call=0, start=7, end=107)
+    program.kernel("K", 7, call=10, start=109, end=209)
+    program.kernel("L", 7, call=20, start=211, end=220)
+    program.kernel("M", 9, call=40, start=47, end=50)
+    trace = program.trace()
+    found = tasks(trace)
+    times = run(replace(found, queue=1))
+    assert times.call_end.tolist() == [5 * US, 15 * US, 114 * US, 134 * US]
+    assert spans(trace, found, times)["M"] == [(136, 139)]
 
 
 def test_what_waits_for_a_late_rank_slows_others_as_such() -> None:
@@ -134,6 +163,8 @@ def test_no_room_holds_a_unit_until_what_fills_the_gpu_drains() -> None:
     assert spans(trace, held, run(held)) == {"K": [(7, 107)], "L": [(58, 98)]}
     full = replace(room, rest=np.array([[1025, 1, 0, 0], [0, 0, 0, 0]]))  # they leave no room for L
     assert spans(trace, held, run(replace(held, occupancy=full))) == {"K": [(7, 107)], "L": [(108, 148)]}
+    few = replace(room, taken=np.array([[1024, 1, 0, 0], [1024, 1, 0, 0]]))  # L would fit, but blocks of K wait
+    assert spans(trace, held, run(replace(held, occupancy=few))) == {"K": [(7, 107)], "L": [(58, 98)]}
 
 
 def test_room_is_given_in_the_order_of_release() -> None:
@@ -155,6 +186,25 @@ def test_room_is_given_in_the_order_of_release() -> None:
     )
     held = replace(found, occupancy=room, units=replace(found.units, room_ns=np.array([US, 5 * US, US])))
     assert spans(trace, held, run(held)) == {"K": [(7, 107)], "L": [(112, 152)], "M": [(153, 173)]}
+
+
+def test_of_two_that_may_begin_at_once_the_one_released_first_does() -> None:
+    """Behind K, which fills the GPU until 107: M of stream 11, released at 27, then L of stream 9, released at 47."""
+    program = Program()
+    program.kernel("K", 7, call=0, start=7, end=107)
+    program.kernel("M", 11, call=20, start=27, end=67)
+    program.kernel("L", 9, call=40, start=47, end=67)
+    trace = program.trace()
+    found = tasks(trace)
+    occupancy = replace(
+        found.occupancy,
+        limits=np.array([[2048, 32, 65536, 100_000]]),
+        needed=np.tile([1024, 1, 0, 0], (3, 1)),
+        taken=np.tile([2048, 2, 0, 0], (3, 1)),
+        until=np.ones(3),
+    )
+    held = replace(found, occupancy=occupancy, units=replace(found.units, room_ns=np.array([US, US, US])))
+    assert spans(trace, held, run(held)) == {"K": [(7, 107)], "M": [(108, 148)], "L": [(149, 169)]}
 
 
 def test_what_releases_a_unit_tells_how_soon_it_starts() -> None:

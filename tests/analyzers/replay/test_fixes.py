@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from typing import cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import traceviz as tv
 from analyzers.replay.answer import what_if
 from analyzers.replay.change import Change
-from analyzers.replay.fixes import ALIKE, MOST_UNITS, Explored, _Screened, explored, first_fix, in_order
+from analyzers.replay.fixes import MOST_UNITS, Explored, _Screened, explored, first_fix, in_order
 from analyzers.replay.host_changes import DropSync, Graph, Level, OnTime, Pin
 from analyzers.replay.model import Tasks
 from analyzers.replay.order_changes import MoveWait
@@ -109,47 +107,6 @@ def test_what_may_be_named_comes_before_what_gains_too_little_for_that() -> None
     safe, question = tried(WAIT, 0.0201), tried(MOVE, 0.0399, Safety.CONDITIONAL)
     assert ordered(question, safe) == [WAIT, MOVE]
     assert ordered(tried(SPLIT, 0.0199), tried(SYNC, 0.0205)) == [SYNC, SPLIT]
-
-
-@given(
-    st.lists(
-        st.tuples(st.sampled_from((*KINDS, *OTHERS)), st.sampled_from(list(Safety)), st.integers(-50, 300)), max_size=9
-    )
-)
-def test_each_is_the_one_that_comes_next_by_the_rules(some: list[tuple[Change, Safety, int]]) -> None:
-    """In plain words: of what is left, those of the best class; of these, those within a tenth of what is worth most;
-    of these the one that takes least for granted."""
-    left = [tried(change, thousandths / 1000, safety) for change, safety, thousandths in some]
-    for one in in_order(left):
-        best = min(map(standing, left))
-        assert standing(one) == best
-        peers = [each for each in left if standing(each) == best]
-        most = max(map(counted, peers))
-        if most > 0:
-            alike = [each for each in peers if counted(each) >= (1 - ALIKE) * most]
-            assert one in alike
-            assert assumed(one) == min(map(assumed, alike))
-        else:
-            assert counted(one) == most
-        left.remove(one)
-    assert not left
-
-
-def counted(one: _Screened) -> float:
-    parts = {Safety.SAFE: 1.0, Safety.LIKELY: 1.0, Safety.CONDITIONAL: 0.5, Safety.DOUBTFUL: 0.1}
-    return one.gain * parts.get(one.suggestion.safety, 0.0) if one.gain > 0 else one.gain
-
-
-def standing(one: _Screened) -> tuple[int, bool]:
-    """What may be named, then what gains too little, then a diagnosis, then what is unsafe."""
-    place = {Safety.DIAGNOSIS: 1, Safety.UNSAFE: 2}.get(one.suggestion.safety, 0)
-    at_least = 0.02 if one.suggestion.safety in (Safety.SAFE, Safety.LIKELY) else 0.04
-    return place, not (counted(one) > 0 and one.gain >= at_least)
-
-
-def assumed(one: _Screened) -> int:
-    kinds = [type(each) for each in KINDS]
-    return kinds.index(type(one.suggestion.change)) if type(one.suggestion.change) in kinds else len(kinds)
 
 
 # What is enough.

@@ -138,14 +138,6 @@ def test_where_no_step_gets_shorter_no_change_is_named_whatever_it_brings_of_ove
     assert line.startswith("No fix: nothing that the capture suggests saves 2 % of the step.")
 
 
-def test_where_the_threshold_is_met_the_same_change_is_named() -> None:
-    trace = run_ahead()
-    result = told(trace, check_overlap(trace, *PAIR, min_overlap=0.0))
-    assert result.passed
-    assert result.fix == told(trace).fix is not None
-    assert any(one.recoverable_ns for one in result.ranks[0].missed)
-
-
 def test_of_many_ops_nothing_is_run_again_and_the_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = program()
     monkeypatch.setattr(worth, "MOST_OPS", len(trace.ops) - 1)
@@ -266,18 +258,6 @@ def test_pieces_that_overlap_and_gain_no_step_are_not_promised() -> None:
     one = found.worst
     assert one is not None and one.low_ratio is not None and one.high_ratio is not None
     assert one.low_ratio == 0 < captured < one.high_ratio < 0.95
-
-
-@pytest.mark.parametrize("pair", ["moe_split", "rowpar_split", "buckets"])  # two likely runs, ties, one side set free
-def test_what_if_predicts_the_named_fix_as_the_verdict_does(pair: str) -> None:
-    trace = tv.load(sorted(map(str, (DATA / "pairs").glob(f"{pair}_before.rank*.json.gz"))))
-    fix = tv.check_overlap(trace).fix
-    assert fix is not None
-    (found,) = tv.what_if(trace, fix.change).changes
-    steps = found.step_ns, found.step_low_ns, found.step_high_ns
-    assert steps == (fix.step_ns, fix.step_low_ns, fix.step_high_ns)
-    (rank,) = (one for one in found.ranks if one.rank == fix.rank)
-    assert rank.real_overlap_ns / rank.achievable_ns == pytest.approx(fix.ratio, abs=1e-4)
 
 
 def test_a_text_needs_the_causes_of_the_rank_that_decides_alone() -> None:
