@@ -21,7 +21,7 @@ KEYS = {
     "Bound": "kind *",
     "Capture": "path format producer schema_version=schema host start_utc_ns first_ns last_ns world_size metadata"
     " unused",
-    "Change": "* delta_ns ratio",
+    "FigureChange": "* delta_ns ratio",
     "Clock": "rank device offset_ns residual_ns drift collectives",
     "Clocks": "method hosts_agree_ns offsets=clocks",
     "Contended": "sentence unknown likely",
