@@ -18,17 +18,16 @@ from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.notebook import card
 from analyzers.common.records import Record, values
 from analyzers.common.wording import duration
+from analyzers.trace.advice import but_rows, is_migration
 from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.counted import CommunicationFacts, Counted, Suggested, communication_facts
-from analyzers.trace.graphs import but_rows
 from analyzers.trace.kernels import is_communication
-from analyzers.trace.migrations import is_migration
 from analyzers.trace.narrow import Narrowing, only_ops
 from analyzers.trace.numbered import between_numbers, families
+from analyzers.trace.op_rows import of_nics
+from analyzers.trace.ranges import launched_in_all
 from analyzers.trace.ranks import RULES
-from analyzers.trace.regions import launched_in_all
-from analyzers.trace.samples import of_nics
-from analyzers.trace.schemas import COUNTERS
+from analyzers.trace.schemas import Counters
 from analyzers.trace.step_table import MARKED, NO_STEPS, UNMARKED, Steps, StepsUsed
 from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Capture, Trace
@@ -373,11 +372,11 @@ def _ranks(trace: Trace) -> tuple[RankInfo, ...]:
 
 def _sampled(trace: Trace, process: int) -> tuple[int, int, tuple[str, ...]]:
     """How many samples of GPU counters a process has, the time from one to the next, and of which counters."""
-    own = trace.counters[ints(trace.counters, "process") == process]
+    own = trace.counters.take(trace.counters.process == process)
     if not len(own):
         return 0, 0, ()
-    known = [name for name in COUNTERS if name not in _OF_SAMPLE and (ints(own, name) >= 0).any()]
-    of_gpu = own[~of_nics(own)]
+    known = [name for name in Counters.schema if name not in _OF_SAMPLE and (ints(own, name) >= 0).any()]
+    of_gpu = own.take(~of_nics(own))
     counted = of_gpu if len(of_gpu) else own
     return len(counted), int(np.median(ints(counted, "end_ns") - ints(counted, "start_ns"))), tuple(known)
 
@@ -385,4 +384,4 @@ def _sampled(trace: Trace, process: int) -> tuple[int, int, tuple[str, ...]]:
 def _gpu_name(trace: Trace, process: int) -> str:
     used = np.unique(ints(trace.ops, "device")[ints(trace.ops, "process") == process])
     rows = (ints(trace.devices, "process") == process) & np.isin(ints(trace.devices, "device"), used)
-    return ", ".join(dict.fromkeys(str(name) for name in trace.devices.loc[rows, "name"]))
+    return ", ".join(dict.fromkeys(map(str, trace.devices.name.take(rows))))

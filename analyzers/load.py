@@ -14,9 +14,9 @@ from analyzers.counters.plateau import waits_by_traffic
 from analyzers.readers.captures import read_many
 from analyzers.readers.inputs import PARQUET_EXPORT, Input, find_inputs
 from analyzers.readers.reading import READING, Reading
-from analyzers.select.declared import declare
+from analyzers.select.select import declare
 from analyzers.steps.candidates import Candidates
-from analyzers.steps.find import of_run, with_steps
+from analyzers.steps.choose import of_run, with_steps
 from analyzers.steps.renumber import renumbered
 from analyzers.steps.window import with_window
 from analyzers.trace.advice import NO_ROWS, about_launches_alone, recording_work
@@ -24,14 +24,13 @@ from analyzers.trace.lost import about_lost_work, about_unlinked
 from analyzers.trace.merge import merge
 from analyzers.trace.one_run import check_one_run, doubt_apart
 from analyzers.trace.overhead import with_distorted_steps
-from analyzers.trace.ranks import assign_ranks
+from analyzers.trace.ranks import about_ranks_without_work, assign_ranks
 from analyzers.trace.settings import about_settings
-from analyzers.trace.spoiled import about_spoiled
 from analyzers.trace.tables import Trace
+from analyzers.trace.times import about_spoiled
 from analyzers.trace.unlaunched import about_unlaunched
 from analyzers.trace.unread import UNKNOWN_WORK, UNREAD
 from analyzers.trace.windows import about_windows, has_windows, with_windows
-from analyzers.trace.without_work import about_ranks_without_work
 
 NO_WORK = "There is no GPU work in this capture."
 

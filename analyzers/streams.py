@@ -13,8 +13,8 @@ from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
 from analyzers.common.records import Record
 from analyzers.common.wording import duration, percent
+from analyzers.trace.advice import is_migration
 from analyzers.trace.columns import ints
-from analyzers.trace.migrations import is_migration
 from analyzers.trace.step_table import StepsUsed
 from analyzers.trace.tables import Trace
 

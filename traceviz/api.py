@@ -161,7 +161,7 @@ def load(
     steps = None if step_by is None else read_step_range(step_by)
     reading = Reading(nsys, cache, workers, skip_bad, counters=counters, comm=rules, step_by=steps)
     with progress() as on_progress:
-        return Trace.of(loading.load(paths_of(paths), align=align, reading=reading, progress=on_progress))
+        return Trace(loading.load(paths_of(paths), align=align, reading=reading, progress=on_progress))
 
 
 def check_overlap(
@@ -227,7 +227,7 @@ def check_overlap(
     check.check_against(claimed, require_faster=require_faster, has_baseline=baseline is not None)
     pair = ("comm" if a is None else a, "compute" if b is None else b)
     runs = [trace] if baseline is None else [trace, baseline]
-    with progress() as on_progress, opened_together(runs, reading, on_progress, by_process=True) as (run, *alone):
+    with progress() as on_progress, opened_together(runs, reading, on_progress) as (run, *alone):
         result = check.check_overlap(
             run,
             *pair,
@@ -414,7 +414,7 @@ def sync_points(trace: Run, **reading: Unpack[ReadingOptions]) -> OrderReport:
     """
     with (
         progress() as on_progress,
-        opened(trace, reading, on_progress, lists=True, by_process=True, calls_alone=True) as run,
+        opened(trace, reading, on_progress, lists=True, calls_alone=True) as run,
     ):
         return answers.syncs(run)
 
@@ -601,7 +601,7 @@ def timeline(
         if what_if:
             from traceviz.timelines.stack import with_predicted
 
-            if not run.is_one_part:
+            if not run.merged:
                 raise TracevizError("Predictions need all ranks in memory at once.", hint="Leave out memory and dask.")
             drawn = with_predicted(run.trace, drawn, result, _changes(what_if))
     return notebook.Timeline(drawn, palette.DARK if dark else palette.LIGHT)

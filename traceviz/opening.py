@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
     from analyzers.common.progress import Progress
     from analyzers.readers.reading import Reading
+    from analyzers.trace import run as runs
     from analyzers.trace import tables as tables
-    from analyzers.trace.run import PartitionedRun
+    from traceviz.trace import Trace
 
     Paths = str | Path | Sequence[str | Path]
-    Run = tables.Trace | Paths  # what every function takes: a trace, or the captures of one run
+    Run = Trace | tables.Trace | Paths  # what every function takes: a trace, or the captures of one run
 
 
 class ReadingOfAll(TypedDict, total=False):
@@ -51,24 +52,22 @@ def opened(
     *,
     lists: bool = False,
     counters: bool = False,
-    by_process: bool = False,
     calls_alone: bool = False,
-) -> AbstractContextManager[PartitionedRun]:
+) -> AbstractContextManager[runs.Run]:
     """A run to ask something of, for the time of a block; with its GPU counters, however many, where asked.
 
-    What is read for it alone may come apart by process, as `analyzers.scale.parts.opened_together` says. With
-    `calls_alone` a run whose calls launched work that it does not hold will do.
+    With `calls_alone` a run whose calls launched work that it does not hold will do.
     """
     from analyzers.scale.parts import opened
     from analyzers.trace import tables as tables
-    from analyzers.trace.run import OnePart
+    from analyzers.trace.run import Run
 
-    if isinstance(run, tables.Trace):
+    if (known := _read_before(run)) is not None:
         _refuse(how)
-        return nullcontext(OnePart(run))
+        return nullcontext(Run.of(known))
     reading, align = replace(_reading(how), counters=counters, calls_alone=calls_alone), how.get("align", True)
     paths = paths_of((run,))
-    return opened(paths, reading, align=align, lists=lists, by_process=by_process, progress=on_progress)
+    return opened(paths, reading, align=align, lists=lists, progress=on_progress)
 
 
 @contextmanager
@@ -78,21 +77,18 @@ def opened_together(
     on_progress: Progress,
     *,
     lists: bool = False,
-    by_process: bool = False,
-) -> Iterator[list[PartitionedRun]]:
+) -> Iterator[list[runs.Run]]:
     """Several runs to ask something of, for the time of a block; those named by paths share a budget and workers."""
     from analyzers.scale.parts import opened_together
     from analyzers.trace import tables as tables
 
-    if any(isinstance(run, tables.Trace) for run in runs):
+    if any(_read_before(run) is not None for run in runs):
         with ExitStack() as each:
-            each_as = partial(opened, how=how, on_progress=on_progress, lists=lists, by_process=by_process)
+            each_as = partial(opened, how=how, on_progress=on_progress, lists=lists)
             yield [each.enter_context(each_as(run)) for run in runs]
         return
     paths, align = [paths_of((run,)) for run in runs], how.get("align", True)
-    together = opened_together(
-        paths, _reading(how), align=align, lists=lists, by_process=by_process, progress=on_progress
-    )
+    together = opened_together(paths, _reading(how), align=align, lists=lists, progress=on_progress)
     with together as found:
         yield found
 
@@ -102,11 +98,19 @@ def loaded(run: Run, how: ReadingOfAll) -> tables.Trace:
     from analyzers.load import load as read
     from analyzers.trace import tables as tables
 
-    if isinstance(run, tables.Trace):
+    if (known := _read_before(run)) is not None:
         _refuse(how)
-        return run
+        return known
     with progress() as on_progress:
         return read(paths_of((run,)), align=how.get("align", True), reading=_reading(how), progress=on_progress)
+
+
+def _read_before(run: Run) -> tables.Trace | None:
+    """What a trace holds; None of what is still to be read."""
+    from analyzers.trace import tables
+    from traceviz.trace import Trace
+
+    return run.data if isinstance(run, Trace) else run if isinstance(run, tables.Trace) else None
 
 
 def _reading(how: ReadingOptions | ReadingOfAll) -> Reading:

@@ -3,30 +3,130 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analyzers.common.errors import TracevizError
+from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.trace import tables as tables
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from analyzers.trace.alignment import Clocks, Matches
+    from analyzers.trace.step_table import Steps
 
-class Trace(tables.Trace, frozen=True, dict=True, weakref=True, eq=False):
-    """Captures of one run as plain tables, on one clock; columns and units stand in `analyzers.trace.schemas`.
+
+class Trace:
+    """Captures of one run as data frames, on one clock; columns and units stand in `analyzers.trace.schemas`.
 
     `.ops` has a row per GPU op; `.api`, `.ranges`, `.syncs`, `.records`, `.comms`, `.memory`, `.devices` and `.streams`
     are the other tables, `.rank_ids` the ranks that have GPU work, `.warnings` what limits what can be said.
     """
 
-    @classmethod
-    def of(cls, data: tables.Trace) -> Trace:
-        """The same tables as a user holds them."""
-        if isinstance(data, cls):
-            return data
-        return cls(**{one.name: getattr(data, one.name) for one in fields(tables.Trace)})
+    def __init__(self, data: tables.Trace) -> None:
+        """Hold what was read; `traceviz.load` reads it."""
+        self.data = data
+
+    @cached_property
+    def ops(self) -> pd.DataFrame:
+        """GPU work: a row an op."""
+        return self.data.ops.to_frame()
+
+    @cached_property
+    def api(self) -> pd.DataFrame:
+        """Host calls of the runtime."""
+        return self.data.api.to_frame()
+
+    @cached_property
+    def ranges(self) -> pd.DataFrame:
+        """NVTX ranges, annotations, operators."""
+        return self.data.ranges.to_frame()
+
+    @cached_property
+    def syncs(self) -> pd.DataFrame:
+        """Synchronizations."""
+        return self.data.syncs.to_frame()
+
+    @cached_property
+    def records(self) -> pd.DataFrame:
+        """Records of events."""
+        return self.data.records.to_frame()
+
+    @cached_property
+    def comms(self) -> pd.DataFrame:
+        """What is said of communication calls."""
+        return self.data.comms.to_frame()
+
+    @cached_property
+    def memory(self) -> pd.DataFrame:
+        """GPU memory in use."""
+        return self.data.memory.to_frame()
+
+    @cached_property
+    def devices(self) -> pd.DataFrame:
+        """GPUs."""
+        return self.data.devices.to_frame()
+
+    @cached_property
+    def streams(self) -> pd.DataFrame:
+        """Streams."""
+        return self.data.streams.to_frame()
+
+    @cached_property
+    def overhead(self) -> pd.DataFrame:
+        """The profiler's own work."""
+        return self.data.overhead.to_frame()
+
+    @cached_property
+    def counters(self) -> pd.DataFrame:
+        """Samples of GPU counters."""
+        return self.data.counters.to_frame()
+
+    @property
+    def rank_ids(self) -> list[int]:
+        """Ranks that have GPU work, ascending."""
+        return self.data.rank_ids
+
+    @property
+    def captures(self) -> tuple[tables.Capture, ...]:
+        """The files, as they were read."""
+        return self.data.captures
+
+    @property
+    def processes(self) -> tuple[tables.Process, ...]:
+        """The processes, by the number that the tables name them by."""
+        return self.data.processes
+
+    @property
+    def warnings(self) -> tuple[TraceWarning, ...]:
+        """What limits what can be said."""
+        return self.data.warnings
+
+    @property
+    def clocks(self) -> Clocks | None:
+        """How clocks were aligned; None where that was not tried."""
+        return self.data.clocks
+
+    @property
+    def matches(self) -> Matches | None:
+        """The collectives, each with its calls; None where they were not looked for."""
+        return self.data.matches
+
+    @property
+    def steps(self) -> Steps | None:
+        """The run's steps; None where nobody looked for them."""
+        return self.data.steps
+
+    @property
+    def origin_utc_ns(self) -> int | None:
+        """The epoch time that times count from; None where no capture has one."""
+        return self.data.origin_utc_ns
+
+    @property
+    def whole(self) -> Trace | None:
+        """The trace that this one is a part of."""
+        return None if self.data.whole is None else Trace(self.data.whole)
 
     def only(
         self,
@@ -67,42 +167,45 @@ class Trace(tables.Trace, frozen=True, dict=True, weakref=True, eq=False):
             _pair(steps, "steps=3 or steps=(10, 13)"),
             _pair(window_ns, "window_ns=(0, 1_000_000)"),
         )
-        return Trace.of(narrowing.of(self))
+        return Trace(narrowing.of(self.data))
 
     def select(self, selector: str) -> pd.DataFrame:
         """The GPU ops a selector picks ("comm", "kernel:gemm", "nvtx:backward+!comm"): rows of `ops`."""
         from analyzers.select import select as picked
 
-        return picked.picked(self, selector)
+        return picked.picked(self.data, selector)
 
     def in_ranges(self, name: str) -> pd.DataFrame:
         """The GPU ops launched in ranges of a name ("chunk *", "op:aten::mm"), with their `range` and `occurrence`."""
         from analyzers.select import select as picked
 
-        return picked.in_ranges(self, name)
+        return picked.in_ranges(self.data, name)
 
     def to_perfetto(self, path: str | Path, a: str = "comm", b: str = "compute", *, overwrite: bool = False) -> Path:
         """Write a Chrome trace for Perfetto and chrome://tracing; see `analyzers.export.perfetto`."""
         from analyzers.export import perfetto
 
-        return perfetto.to_perfetto(self, path, a, b, overwrite=overwrite)
+        return perfetto.to_perfetto(self.data, path, a, b, overwrite=overwrite)
 
     def to_parquet(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write a folder of Parquet files, one a table; see `analyzers.export.parquet`."""
         from analyzers.export import parquet
 
-        return parquet.to_parquet(self, folder, overwrite=overwrite)
+        return parquet.to_parquet(self.data, folder, overwrite=overwrite)
 
     def to_sqlite(self, path: str | Path, a: str = "comm", b: str = "compute", *, overwrite: bool = False) -> Path:
         """Write a SQLite file of tables and findings; see `analyzers.export.sqlite`."""
         from analyzers.export import sqlite
 
-        return sqlite.to_sqlite(self, path, a, b, overwrite=overwrite)
+        return sqlite.to_sqlite(self.data, path, a, b, overwrite=overwrite)
+
+    def __repr__(self) -> str:
+        return repr(self.data)
 
     def _repr_html_(self) -> str:
         from analyzers.info import info
 
-        return info(self)._repr_html_()
+        return info(self.data)._repr_html_()
 
 
 def _numbers(given: object, example: str) -> tuple[int, ...] | None:

@@ -257,7 +257,8 @@ def label(*columns: Any) -> Ints:
     combined: Ints | None = None
     span, is_own = 1, False  # whether it may be written to: a single column is looked at as it is
     for column in columns:
-        code = column.codes if isinstance(column, pd.Categorical) else np.asarray(column)
+        code = getattr(column, "codes", column)  # of texts their numbers
+        code = np.asarray(code)
         low, high = _ends(code) if code.size else (0, 0)
         if low == high:  # it tells nothing apart
             continue

@@ -9,18 +9,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
-import pandas as pd
 
+from analyzers.arrays.columns import repeated
+from analyzers.arrays.names import Names
 from analyzers.cache.folder import ABOUT, FORMAT
 from analyzers.trace.about import about, restored
-from analyzers.trace.columns import framed, repeated, table, text_type
 from analyzers.trace.schemas import TABLES
+from analyzers.trace.table import Table
 from analyzers.trace.tables import Trace
 
 _COLUMNS = b"traceviz.columns"
@@ -79,42 +78,36 @@ def read_trace(folder: Path, only: Collection[str] = tuple(TABLES)) -> Trace:
             if (folder / name).stat().st_size != size:
                 raise Unusable(f"{name} is cut short")
         tables: dict[str, Any] = {
-            name: _read_table(folder / f"{name}.arrow") if name in only else _without_rows(name) for name in TABLES
+            name: _read_table(name, folder / f"{name}.arrow") if name in only else TABLES[name].of() for name in TABLES
         }
         return Trace(**restored(description), **tables)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, msgspec.ValidationError) as error:
         raise Unusable(str(error)) from error
 
 
-def _write_table(frame: pd.DataFrame, path: Path) -> None:
+def _write_table(table: Table, path: Path) -> None:
     import pyarrow as pa  # which a small capture, that is not kept, never needs
 
     try:
-        _write_arrow(frame, path)
+        _write_arrow(table, path)
     except pa.ArrowException as error:  # whatever it is, without a cache it does not matter
         raise OSError(str(error)) from error
 
 
-def _write_arrow(frame: pd.DataFrame, path: Path) -> None:
+def _write_arrow(table: Table, path: Path) -> None:
     import pyarrow as pa
 
     stored, arrays = [], []
     described: dict[str, dict[str, Any]] = {}
-    for column in frame.columns:
-        values = frame[column].array
-        texts = None
-        if isinstance(values, pd.Categorical):
-            texts = [str(text) for text in values.categories]
-            numbers = np.asarray(values.codes)
-        else:
-            numbers = frame[column].to_numpy()
+    for column, values in table.columns.items():
+        texts, numbers = ([*values.texts], values.codes) if isinstance(values, Names) else (None, values)
         described[column] = {"type": str(numbers.dtype), "texts": texts}
         if numbers.size and (numbers[0] == numbers).all():
             described[column]["value"] = int(numbers[0])
         else:
             stored.append(column)
             arrays.append(pa.array(numbers))
-    description = {"rows": len(frame), "columns": described}
+    description = {"rows": len(table), "columns": described}
     schema = pa.schema(
         [pa.field(column, array.type) for column, array in zip(stored, arrays, strict=True)],
         metadata={_COLUMNS: json.dumps(description).encode()},
@@ -124,26 +117,18 @@ def _write_arrow(frame: pd.DataFrame, path: Path) -> None:
         writer.write_batch(batch)
 
 
-def _read_table(path: Path) -> pd.DataFrame:
+def _read_table(name: str, path: Path) -> Table:
     import pyarrow as pa
 
     reader = pa.ipc.open_file(pa.memory_map(str(path)))
     description = json.loads(reader.schema.metadata[_COLUMNS])
-    batch = reader.get_batch(0)
-    columns = {}
-    for column, stored in description["columns"].items():
+    batch, length = reader.get_batch(0), description["rows"]
+    columns: dict[str, Any] = {}
+    for column in TABLES[name].schema:
+        stored = description["columns"][column]
         if "value" in stored:
-            numbers = repeated(stored["value"], stored["type"], description["rows"])
+            numbers = repeated(stored["value"], stored["type"], length)
         else:
             numbers = batch.column(column).to_numpy(zero_copy_only=True)
-        columns[column] = numbers if stored["texts"] is None else _categorical(numbers, stored["texts"])
-    return framed(columns)
-
-
-def _categorical(numbers: Any, texts: list[str]) -> Any:
-    return pd.Categorical.from_codes(numbers, dtype=text_type(tuple(texts)), validate=False)
-
-
-@cache
-def _without_rows(name: str) -> pd.DataFrame:
-    return table(name)
+        columns[column] = numbers if stored["texts"] is None else Names(numbers, stored["texts"])
+    return TABLES[name](columns, length)

@@ -14,7 +14,7 @@ from analyzers.ordering.ordering import Step
 from analyzers.syncs.context import Around, around
 from analyzers.trace.columns import codes, ints_at, stored
 from analyzers.trace.kernels import function
-from analyzers.trace.process_rows import op_rows
+from analyzers.trace.op_rows import op_rows
 from analyzers.trace.ranks import labels_of
 from analyzers.trace.steps import numbers_of_ops
 from analyzers.trace.tables import Trace

@@ -32,8 +32,8 @@ from analyzers.causes.occupancy import DeviceRoom, RoomPieces
 from analyzers.causes.queues import LAUNCH, LaunchBounds, PredecessorIndex
 from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.pairing import Pairing, in_both
-from analyzers.trace.by_start import ops_by_start, those
 from analyzers.trace.columns import ints, ints_at, stored
+from analyzers.trace.op_rows import ops_by_start, those
 from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.tables import Trace
 

@@ -125,7 +125,7 @@ def _returned_first(rows: Ints, returned_ns: Ints) -> Ints:
 
 def _queues(trace: Trace, rows: Ints) -> Ints:
     """The hardware queue of each op's stream, -1 where the capture doesn't number it."""
-    numbered = trace.streams[ints(trace.streams, "queue") >= 0]
+    numbered = trace.streams.take(trace.streams.queue >= 0)
     if not len(numbered):
         return repeated(-1, np.int64, rows.size)
     of_streams = (ints(numbered, column) for column in ("process", "stream"))

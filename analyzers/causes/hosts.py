@@ -16,8 +16,8 @@ from analyzers.ordering.lanes import take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.calls import KINDS, blocking_calls
 from analyzers.trace.columns import ints, ints_at, stored
-from analyzers.trace.process_rows import op_rows
-from analyzers.trace.regions import launches, ops_by_launcher
+from analyzers.trace.op_rows import op_rows
+from analyzers.trace.ranges import launches, ops_by_launcher
 from analyzers.trace.tables import Trace
 
 DISPATCH_NS = 10_000  # longest way from release to start on an idle GPU; captures show 1 to 6 µs

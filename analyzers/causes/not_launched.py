@@ -22,10 +22,10 @@ from analyzers.ordering.lanes import MIN_NS
 from analyzers.syncs.calls import KINDS
 from analyzers.syncs.context import around
 from analyzers.syncs.points import copies_of, written_as
+from analyzers.trace.advice import torch_seen
 from analyzers.trace.columns import codes, ints_at, stored
-from analyzers.trace.process_rows import call_rows, op_rows
+from analyzers.trace.op_rows import call_rows, op_rows
 from analyzers.trace.settings import BLOCKING_LAUNCHES, setting_of
-from analyzers.trace.torch_seen import torch_seen
 
 MIN_BOUND_OPS = 16  # ops in a gap, below which their intervals tell nothing
 MOSTLY = 0.8  # of them are launched by one thread, and begin as they are launched

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import as_slice, rows_by_key, run_heads, runs
 from analyzers.arrays.search import search, search_on
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.trace.by_start import ops_by_start
 from analyzers.trace.columns import ints
+from analyzers.trace.op_rows import ops_by_start
+from analyzers.trace.schemas import Ops
 from analyzers.trace.tables import Trace
 
 # Grains and reserves are those of CUDA's occupancy calculator (cuda_occupancy.h), for compute capability 8.0 and later.
@@ -28,10 +28,10 @@ LOT = 256  # ops
 Columns = Mapping[str, npt.NDArray[np.signedinteger[Any]]]  # of a table of ops, those of `occupancy_columns`
 
 
-def occupancy_columns(ops: pd.DataFrame) -> Columns:
+def occupancy_columns(ops: Ops) -> Columns:
     """The columns of `Trace.ops` that say what takes room, where and when, as arrays: views of the table."""
     names = ("process", "device", "context", "stream", "start_ns", "end_ns", "grid", "block", "registers")
-    return {name: ops[name].to_numpy() for name in (*names, "shared_bytes")}
+    return {name: ops.columns[name] for name in (*names, "shared_bytes")}
 
 
 class Limits(msgspec.Struct, frozen=True):

@@ -22,9 +22,8 @@ from analyzers.common.wording import duration
 from analyzers.ordering.lanes import take_or
 from analyzers.syncs.context import Texts, around, ranges_around
 from analyzers.trace.columns import codes, ints, ints_at
-from analyzers.trace.range_classes import range_classes
+from analyzers.trace.ranges import launch_span, range_classes
 from analyzers.trace.ranks import devices_of
-from analyzers.trace.regions import launch_span
 from analyzers.trace.steps import STEP, find_steps, step_index
 from analyzers.trace.tables import Trace
 

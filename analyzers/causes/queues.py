@@ -28,8 +28,8 @@ from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.lanes import Lanes, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.trace.columns import ints, ints_at, repeated, stored
-from analyzers.trace.spoiled import may_begin_early
 from analyzers.trace.tables import Trace
+from analyzers.trace.times import may_begin_early
 
 NEVER = np.iinfo(np.int64).min
 LAUNCH, STREAM, EVENT, NODE = range(4)  # what an op waits for: NODE, maybe, for one of its graph on another stream

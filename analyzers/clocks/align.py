@@ -32,17 +32,16 @@ from analyzers.trace.columns import (
     ints_at,
     is_one_of,
     narrowed,
-    narrowest,
     repeated,
     squeezed,
     stored,
 )
 from analyzers.trace.devices import DeviceLabels, count_devices
-from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.kernels import is_declared
 from analyzers.trace.merge import TIME_COLUMNS, times_stated
-from analyzers.trace.schemas import OPS, WAIT_RANGE
+from analyzers.trace.schemas import WAIT_RANGE, Counters, Ops
 from analyzers.trace.step_table import Steps
+from analyzers.trace.table import Table
 from analyzers.trace.tables import Trace
 
 AT_ONCE = 1 << 17  # calls
@@ -56,7 +55,6 @@ class Aligned(msgspec.Struct, frozen=True):
     matches: Matches
 
 
-@keeping_freed_memory
 def align(trace: Trace, *, enabled: bool = True) -> Aligned:
     """Match collectives, estimate clocks, move all times onto the lowest rank's clock, and fill in waits.
 
@@ -145,8 +143,7 @@ def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
     """
     size = len(trace.ops)
     if trace.matches is None or not len(trace.matches.calls):
-        nothing = {column: repeated(0, narrowest(str(OPS[column][0])), size) for column in ("wait_ns", *WAIT_RANGE)}
-        return replace(trace, ops=assigned(trace.ops, nothing))
+        return replace(trace, ops=trace.ops.having(**dict.fromkeys(("wait_ns", *WAIT_RANGE), 0)))
     wait, least, most = FilledInParts(size), FilledInParts(size), FilledInParts(size)
     calls, collectives = trace.matches.calls, trace.matches.collectives
     starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
@@ -224,14 +221,14 @@ def with_collectives(trace: Trace) -> Trace:
         "last_device": np.where(count > 1, last_device, -1),
         "wait_seen": waits_seen(trace.matches, ranks_known(trace), len(trace.rank_ids)),
     }
-    found = {name: narrowed(values, str(OPS[name][0])) for name, values in found.items()}
+    found = {name: narrowed(values, str(Ops.schema[name].kind)) for name, values in found.items()}
     found = {name: squeezed(values) for name, values in found.items()}
     of_all = len(calls) == len(trace.ops)  # then what is the same of all collectives is of all ops
     same = {name for name, values in found.items() if of_all and is_repeated(values)}
     columns = {
         name: repeated(values[0], values.dtype, len(trace.ops))
         if name in same
-        else np.full(len(trace.ops), OPS[name][1], values.dtype)
+        else np.full(len(trace.ops), Ops.schema[name].default, values.dtype)
         for name, values in found.items()
     }
     for _, op, collective in _parts(calls):
@@ -355,9 +352,9 @@ def move(trace: Trace, clocks: Clocks) -> Trace:
     }
     hosts, capture = host_clocks(trace, clocks, ints(frames["ops"], "start_ns")), _capture_of(trace)
     for name in ("api", "ranges", "syncs", "comms", "memory", "overhead") if any(map(_moves, hosts)) else ():
-        frame: pd.DataFrame = getattr(trace, name)
+        frame: Table = getattr(trace, name)
         times = {column: ints(frame, column).copy() for column in times_stated(frame)}
-        process = stored(frame, "process")
+        process = frame.columns["process"]
         for part in slices(len(frame)):
             here = {column: values[part] for column, values in times.items()}
             for one, rows in _by_capture(capture, process[part]).items():
@@ -420,14 +417,14 @@ def _capture_of(trace: Trace) -> Ints:
     return np.array([process.capture for process in trace.processes] or [0], np.int64)
 
 
-def _gpu_times(frame: pd.DataFrame, trace: Trace, clocks: Clocks) -> dict[str, Ints]:
+def _gpu_times(frame: Ops | Counters, trace: Trace, clocks: Clocks) -> dict[str, Ints]:
     times = {column: ints(frame, column).copy() for column in TIME_COLUMNS}
     capture = _capture_of(trace)
     first: dict[tuple[int, ...] | int, Clock] = {}  # clock of each device, process (alone in its key) and capture
     for clock in clocks.clocks:
         for key in ((clock.process, clock.device), (clock.process,), int(capture[clock.process])):
             first.setdefault(key, clock)
-    of_process, of_device = stored(frame, "process"), stored(frame, "device")
+    of_process, of_device = frame.process, frame.device
     for part in slices(len(frame)):
         here = {column: values[part] for column, values in times.items()}
         for (process, device), rows in slices_by_key(of_process[part], of_device[part]).items():

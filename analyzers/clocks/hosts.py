@@ -75,7 +75,7 @@ def witnesses(trace: Trace) -> dict[str, Ints]:
     waited_for = [ints_at(trace.syncs, column, syncs & is_one_of(trace.syncs, "kind", ["event"])) for column in columns]
     records = first_row_of(*waited_for, *(ints(trace.records, column) for column in columns)) >= 0
     calls = calls_of_kind(trace, "record")
-    record_calls = match_calls(trace, calls, trace.records[records])
+    record_calls = match_calls(trace, calls, trace.records.take(records))
     api = [found.call, ints_at(trace.ops, "launch", found.op), calls[record_calls[record_calls >= 0]]]
     return {
         "ops": np.unique(found.op),

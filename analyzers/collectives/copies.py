@@ -96,7 +96,7 @@ def _matched(trace: Trace, barriers: Ints) -> tuple[Ints, Ints]:
     if not barriers.size:
         return together, fastest
     marked = pd.Categorical.from_codes(np.zeros(barriers.size, np.int64), categories=pd.Index(["barrier"], dtype="str"))
-    alone = trace.ops.take(barriers).assign(declared=marked).reset_index(drop=True)
+    alone = trace.ops.take(barriers).having(declared=marked)
     matches = match(replace(trace, ops=alone, comms=table("comms"), whole=None, rows=None, matches=None))
     sure = matches.collectives["sure"].to_numpy(bool)
     op, collective = (ints(matches.calls, column) for column in ("op", "collective"))

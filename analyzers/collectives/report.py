@@ -23,7 +23,6 @@ from analyzers.common.records import Record
 from analyzers.common.wording import duration, percent, size
 from analyzers.trace.alignment import Clocks
 from analyzers.trace.columns import FilledInParts, codes, framed, ints, ints_at, squeezed, stored, taken
-from analyzers.trace.freed_memory import freed_memory_kept
 from analyzers.trace.groups import groups_of
 from analyzers.trace.step_table import StepsUsed
 from analyzers.trace.tables import Trace
@@ -210,13 +209,12 @@ def collectives(aligned: Aligned, kept: Ints | None = None) -> Collectives:
     ----------
     kept : ops whose exchanges by copy engines are listed; all where not given.
     """
-    with freed_memory_kept(len(aligned.trace.ops)):
-        calls = _calls(aligned)
-        table = _table(aligned, calls)
-        copies = peer_copies(aligned.trace, kept)
-        warnings = (*aligned.trace.warnings, *about_copies(copies), *capture_warnings(aligned, table, calls))
-        sums = summarize(table, calls), sum_by_group(table, calls)
-        return Collectives(table, calls, *sums, copies, aligned.clocks, tuple(dict.fromkeys(warnings)))
+    calls = _calls(aligned)
+    table = _table(aligned, calls)
+    copies = peer_copies(aligned.trace, kept)
+    warnings = (*aligned.trace.warnings, *about_copies(copies), *capture_warnings(aligned, table, calls))
+    sums = summarize(table, calls), sum_by_group(table, calls)
+    return Collectives(table, calls, *sums, copies, aligned.clocks, tuple(dict.fromkeys(warnings)))
 
 
 def collectives_of(trace: Trace) -> Collectives:

@@ -16,8 +16,8 @@ from analyzers.compare.noise import LESS, MORE, TOO_FEW, FigureChange, change
 from analyzers.compare.steps import StepTimes, pick, slowest, step_times_of
 from analyzers.overlap.job import Job
 from analyzers.trace.narrow import EVERYTHING, Narrowing, counted
-from analyzers.trace.programs import differ
-from analyzers.trace.run import ALL, PartitionedRun, as_run
+from analyzers.trace.one_run import differ
+from analyzers.trace.run import ALL, Run
 from analyzers.trace.step_table import excluded
 from analyzers.trace.tables import Trace
 from analyzers.trace.untrusted import untrusted
@@ -80,15 +80,15 @@ def step_values(timed: StepTimes, common: Common) -> Ints:
 class _Side(msgspec.Struct, frozen=True):
     """The baseline or the run, and what is looked at of it."""
 
-    run: PartitionedRun
+    run: Run
     narrowing: Narrowing
     timed: StepTimes
 
 
 def with_baseline(
     found: OverlapResult,
-    run: Trace | PartitionedRun,
-    baseline: Trace | PartitionedRun,
+    run: Trace | Run,
+    baseline: Trace | Run,
     *,
     narrowing: Narrowing = ALL,
     claimed: float | str | None = None,
@@ -104,7 +104,7 @@ def with_baseline(
     claimed : a stated speedup over the baseline, of the pair where `of_pair`, else of the step.
     require_faster : whether to end with another code than 0 unless the step is FASTER.
     """
-    run, baseline = as_run(run), as_run(baseline)
+    run, baseline = Run.of(run), Run.of(baseline)
     same = EVERYTHING if narrowing.everything else ALL
     sides = [_Side(one, part, step_times_of(one, part)) for one, part in ((baseline, same), (run, narrowing))]
     traces = [side.run.trace for side in sides]
@@ -152,14 +152,14 @@ def _common(sides: Sequence[_Side], *, is_given: bool) -> Common:
     return without_excluded(common, [excluded(side.run.trace.steps, is_given=is_given) for side in sides])
 
 
-def _is_all(found: OverlapResult, run: PartitionedRun, part: Narrowing, narrowing: Narrowing) -> bool:
+def _is_all(found: OverlapResult, run: Run, part: Narrowing, narrowing: Narrowing) -> bool:
     """Whether what was looked at is what is compared."""
     looked = counted(run.trace, narrowing)
     numbers = found.steps.numbers if found.steps is not None else None
     return part == looked or (part.ranks == looked.ranks and part.window is None and part.numbers == numbers)
 
 
-def _again(found: OverlapResult, run: PartitionedRun, part: Narrowing, accept_apparent: bool) -> OverlapResult:
+def _again(found: OverlapResult, run: Run, part: Narrowing, accept_apparent: bool) -> OverlapResult:
     return check_overlap(run, found.a, found.b, explain=False, accept_apparent=accept_apparent, narrowing=part)
 
 

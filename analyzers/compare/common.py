@@ -9,7 +9,7 @@ import msgspec
 from analyzers.common.errors import TraceWarning
 from analyzers.compare.steps import WHOLE_CAPTURE, Lane, StepGroups
 from analyzers.trace.narrow import Narrowing
-from analyzers.trace.run import PartitionedRun
+from analyzers.trace.run import Run
 from analyzers.trace.step_table import UNMARKED
 from analyzers.trace.tables import Capture, Trace
 
@@ -88,7 +88,7 @@ def _is_whole(group: StepGroups, rank: int, step: int, lanes: Sequence[Lane]) ->
     return bool(group.there[rows][:, group.numbers == step].all())
 
 
-def part_of(run: PartitionedRun, narrowing: Narrowing, common: Common) -> Narrowing:
+def part_of(run: Run, narrowing: Narrowing, common: Common) -> Narrowing:
     """The part of a run that is compared."""
     numbers = None if common.steps == (WHOLE_CAPTURE,) else common.steps
     everyone = narrowing.ranks is None and set(common.ranks) >= set(run.trace.rank_ids)

@@ -49,10 +49,10 @@ from analyzers.counters.states import DeviceStates, device_states
 from analyzers.select.select import select
 from analyzers.select.sides import Shared, about_shared, count_shared
 from analyzers.syncs.report import calls_recorded
-from analyzers.trace.graphs import only_rows
+from analyzers.trace.advice import only_rows
 from analyzers.trace.memory import MemoryPeak, memory_peaks
 from analyzers.trace.narrow import Narrowing, steps_used
-from analyzers.trace.run import ALL, PartitionedRun, as_run
+from analyzers.trace.run import ALL, Run
 from analyzers.trace.step_table import excluded
 from analyzers.trace.tables import Trace
 from analyzers.trace.untrusted import untrusted
@@ -81,7 +81,7 @@ class _Measured(msgspec.Struct, frozen=True):
 
 
 def compare(
-    runs: Sequence[Trace | PartitionedRun],
+    runs: Sequence[Trace | Run],
     a: str | None = None,
     b: str | None = None,
     *,
@@ -108,7 +108,7 @@ def compare(
     """
     labels = _labels(len(runs), labels)
     pair = ("comm" if a is None else a, "compute" if b is None else b)
-    asked = [as_run(run) for run in runs]
+    asked = [Run.of(run) for run in runs]
     compared = [
         ComparedRun(
             label,
@@ -125,7 +125,7 @@ def compare(
     common = without_excluded(common_of(labels, groups, unknown), left)
     if common.reason:
         return Comparison(tuple(compared), *pair, reason=common.reason)
-    twins = _common_twins([twins_of([*run.ask(nested, narrowing).values()]) for run in asked])
+    twins = _common_twins([twins_of([*run.map(nested, narrowing).values()]) for run in asked])
     parts = [part_of(run, narrowing, common) for run in asked]
     losses = [untrusted(run, part) for run, part in zip(asked, parts, strict=True)]
     overlaps, measured = [], []
@@ -191,7 +191,7 @@ def _labels(runs: int, labels: Sequence[str]) -> tuple[str, ...]:
 
 
 def _measured(
-    run: PartitionedRun,
+    run: Run,
     narrowing: Narrowing,
     compared: Narrowing,
     found: tuple[StepGroups, Common, Mapping[str, str]],
@@ -203,7 +203,7 @@ def _measured(
     """
     groups, common, twins = found
     pair = overlap.a, overlap.b
-    shared = reduce(add, run.ask(partial(_shared, pair=pair), narrowing).values(), Shared())
+    shared = reduce(add, run.map(partial(_shared, pair=pair), narrowing).values(), Shared())
     about_shared(shared, *pair)
     measure = partial(
         _measured_part,
@@ -213,7 +213,7 @@ def _measured(
         twins=twins,
         compared=msgspec.structs.replace(compared, steps=None, window=None),
     )
-    parts = [*run.ask(measure, narrowing).values()]
+    parts = [*run.map(measure, narrowing).values()]
     if len(parts) == 1:
         whole = parts[0]
     else:

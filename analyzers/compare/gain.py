@@ -14,8 +14,8 @@ import numpy as np
 from analyzers.arrays.types import Ints
 from analyzers.common.records import Record
 from analyzers.compare.noise import FigureChange, change
-from analyzers.overlap.instances import Instance
 from analyzers.overlap.measure import RankOverlap
+from analyzers.overlap.pairing import Instance
 from analyzers.verdict.gain import effective_gain, instances_of, pair_before, speedup, speedup_bound
 
 

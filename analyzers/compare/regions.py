@@ -19,8 +19,7 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.compare.steps import StepGroups, join_values
 from analyzers.syncs.context import enclosing
 from analyzers.trace.columns import codes, ints, of_codes
-from analyzers.trace.range_classes import range_classes
-from analyzers.trace.regions import launched_in
+from analyzers.trace.ranges import launched_in, range_classes
 from analyzers.trace.steps import STEP
 from analyzers.trace.tables import Trace
 
@@ -119,7 +118,7 @@ def nested(trace: Trace) -> Nested:
     code, texts = codes(trace.ranges, "name")
     rows = np.flatnonzero(wanted)
     process, thread, start = (ints(trace.ranges, column)[used] for column in ("process", "thread", "start_ns"))
-    point, around = enclosing(trace.ranges.iloc[rows], process, thread, start)
+    point, around = enclosing(trace.ranges.take(rows), process, thread, start)
     pairs = pd.DataFrame({"point": point, "name": code[rows[around]].astype(np.int64)})
     pairs = pairs.drop_duplicates().reset_index(names="depth")  # they come outermost first
     pairs["own"], pairs["ops"] = code[used[pairs["point"]]].astype(np.int64), count[pairs["point"]]

@@ -25,7 +25,7 @@ from analyzers.trace.columns import ints
 from analyzers.trace.kernels import is_communication, is_compute
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.ranks import ops_of_devices
-from analyzers.trace.run import ALL, PartitionedRun, as_run
+from analyzers.trace.run import ALL, Run
 from analyzers.trace.step_table import excluded
 from analyzers.trace.steps import find_steps, step_index, step_of_ops
 from analyzers.trace.tables import Trace
@@ -252,9 +252,9 @@ class StepTimes(msgspec.Struct, frozen=True):
     times: Ints
 
 
-def step_times_of(run: PartitionedRun, narrowing: Narrowing = ALL) -> StepTimes:
+def step_times_of(run: Run, narrowing: Narrowing = ALL) -> StepTimes:
     """Those of a run, or of the part of it that is asked for."""
-    parts = [*run.ask(partial(timed, marks=StepMarks.of(run.trace)), narrowing).values()]
+    parts = [*run.map(partial(timed, marks=StepMarks.of(run.trace)), narrowing).values()]
     if len(parts) == 1:
         return parts[0]
     groups = [part.groups for part in parts]
@@ -269,9 +269,9 @@ def timed(trace: Trace, groups: StepGroups | None = None, marks: StepMarks | Non
     return StepTimes(groups, times.reshape(groups.there.shape))
 
 
-def typical_step(run: Trace | PartitionedRun, narrowing: Narrowing = ALL) -> Spread | None:
+def typical_step(run: Trace | Run, narrowing: Narrowing = ALL) -> Spread | None:
     """Step time on the steps that all devices have, but for those that figures leave out; None where there are none."""
-    run = as_run(run)
+    run = Run.of(run)
     found = step_times_of(run, narrowing)
     groups, left_out = found.groups, excluded(run.trace.steps, is_given=narrowing.is_given)
     counted = groups.there.all(axis=0) & ~np.isin(groups.numbers, (WHOLE_CAPTURE, *left_out))

@@ -22,7 +22,6 @@ from analyzers.arrays.groups import first_of_each, is_repeated, label, ordered, 
 from analyzers.arrays.intervals import coverage, union
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.matching.calls import calls
-from analyzers.trace.by_start import ops_by_start, those
 from analyzers.trace.columns import (
     codes,
     ints,
@@ -34,8 +33,9 @@ from analyzers.trace.columns import (
     stored,
     taken,
 )
+from analyzers.trace.op_rows import ops_by_start, those
+from analyzers.trace.ranges import launched_in
 from analyzers.trace.ranks import ops_of_devices
-from analyzers.trace.regions import launched_in
 from analyzers.trace.schemas import WAIT_RANGE
 from analyzers.trace.steps import find_steps, numbers_of_ops
 from analyzers.trace.tables import Trace

@@ -21,8 +21,7 @@ from analyzers.select.picking import named_ranges
 from analyzers.syncs.context import enclosing
 from analyzers.syncs.points import host_syncs
 from analyzers.trace.columns import codes, ints
-from analyzers.trace.range_classes import range_classes
-from analyzers.trace.regions import launched_in, launches
+from analyzers.trace.ranges import launched_in, launches, range_classes
 from analyzers.trace.tables import Trace
 from analyzers.trace.untrusted import names_lost
 

@@ -37,7 +37,7 @@ from analyzers.syncs.crossings import missing_crossings
 from analyzers.trace.advice import records_waits
 from analyzers.trace.columns import ints, is_one_of, stored
 from analyzers.trace.narrow import in_whole
-from analyzers.trace.run import as_run
+from analyzers.trace.run import Run
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before
 from analyzers.trace.untrusted import names_lost, untrusted
@@ -73,7 +73,7 @@ class Checker:
         self.ordering, self.lanes = self.order.ordering, self.order.lanes
         self.words = Words(self.whole)
         self.record = RECORD if records_waits(self.whole) else ""
-        self.lost = untrusted(as_run(trace)) or names_lost(trace)
+        self.lost = untrusted(Run.of(trace)) or names_lost(trace)
 
     @property
     def warnings(self) -> tuple[TraceWarning, ...]:

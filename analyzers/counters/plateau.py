@@ -28,7 +28,7 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TraceWarning
 from analyzers.trace.columns import ints
 from analyzers.trace.kernels import is_communication
-from analyzers.trace.samples import of_nics
+from analyzers.trace.op_rows import of_nics
 from analyzers.trace.tables import Trace
 
 LULL_NS = 200_000  # or a sample, where that is longer
@@ -82,7 +82,7 @@ def waits_by_traffic(trace: Trace) -> Trace:
     )
     columns: dict[str, Any] = {**found, "wait_seen": found["wait_seen"].astype(np.int8)}
     warning = TraceWarning("waits-by-traffic", text)
-    return replace(trace, ops=trace.ops.assign(**columns), warnings=(*trace.warnings, warning))
+    return replace(trace, ops=trace.ops.having(**columns), warnings=(*trace.warnings, warning))
 
 
 def told_by_traffic(trace: Trace) -> Mask:

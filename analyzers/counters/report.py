@@ -24,7 +24,7 @@ from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.narrow import Narrowing, counted, steps_used
-from analyzers.trace.run import ALL, PartitionedRun, as_run
+from analyzers.trace.run import ALL, Run
 from analyzers.trace.step_table import StepsUsed
 from analyzers.trace.tables import COUNTERS_UNJOINED, Trace
 
@@ -77,21 +77,19 @@ class CountersResult(Record, frozen=True):
         return f"<counters: '{self.a}' against '{self.b}', {len(self.ranks)} rank(s). {self.sentence}>"
 
 
-def counters(
-    run: Trace | PartitionedRun, a: str = "comm", b: str = "compute", narrowing: Narrowing = ALL
-) -> CountersResult:
+def counters(run: Trace | Run, a: str = "comm", b: str = "compute", narrowing: Narrowing = ALL) -> CountersResult:
     """Join a run's GPU counters to what ran, part by part.
 
     Raises
     ------
     TracevizError : no GPU counters were captured; a selector can't be read, or the sides share ops.
     """
-    run = as_run(run)
+    run = Run.of(run)
     narrowing = counted(run.trace, narrowing)
     names = str(parse(a)), str(parse(b))
-    shared = reduce(add, run.ask(partial(_shared, a=a, b=b), narrowing).values())
+    shared = reduce(add, run.map(partial(_shared, a=a, b=b), narrowing).values())
     notes = about_shared(shared, *names)
-    parts = [*run.ask(partial(_joined, a=a, b=b, given_to=shared.given_to), narrowing).values()]
+    parts = [*run.map(partial(_joined, a=a, b=b, given_to=shared.given_to), narrowing).values()]
     ranks = tuple(sorted((one for part in parts for one in part.ranks), key=lambda one: (one.rank, one.device)))
     if not ranks:
         _refuse(parts)

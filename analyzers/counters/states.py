@@ -27,7 +27,8 @@ from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.common.records import Record
 from analyzers.counters.vocabulary import COUNTERS
 from analyzers.trace.columns import ints
-from analyzers.trace.samples import of_nics
+from analyzers.trace.op_rows import of_nics
+from analyzers.trace.schemas import Counters
 from analyzers.trace.tables import Trace
 
 STATES = ("a", "b", "both", "waiting", "neither")
@@ -52,7 +53,7 @@ class State(Record, frozen=True):
     weights: Mapping[str, Floats]
 
     def __add__(self, other: State) -> State:
-        names = [name for name in COUNTERS if name in self.weights or name in other.weights]
+        names = [name for name in Counters.schema if name in self.weights or name in other.weights]
         return State(
             self.time_ns + other.time_ns,
             self.sampled_ns + other.sampled_ns,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-import pandas as pd
 
 from analyzers.arrays.types import Ints
 from analyzers.trace.columns import ints
+from analyzers.trace.schemas import Counters
 
 
 class Counter(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ COUNTERS = {
 }
 
 
-def steps_of(samples: pd.DataFrame, rows: Ints, *counters: str) -> tuple[Ints, Ints]:
+def steps_of(samples: Counters, rows: Ints, *counters: str) -> tuple[Ints, Ints]:
     """Instants and the value that holds from each on: the counters' sum, 0 where samples are missing.
 
     Parameters

@@ -29,7 +29,7 @@ from analyzers.trace.alignment import IDS_OF_CALLS, Matches
 from analyzers.trace.columns import ints, narrowed, table
 from analyzers.trace.merge import concat
 from analyzers.trace.narrow import Narrowing
-from analyzers.trace.run import ALL, PartitionedRun
+from analyzers.trace.run import ALL, Run
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 
@@ -48,9 +48,7 @@ ROWS = 1 << 17  # in a group of rows: what is held of a table while it is writte
 _HINT = "Export it again from the captures."
 
 
-def to_parquet(
-    run: Trace | PartitionedRun, folder: str | Path, *, narrowing: Narrowing = ALL, overwrite: bool = False
-) -> Path:
+def to_parquet(run: Trace | Run, folder: str | Path, *, narrowing: Narrowing = ALL, overwrite: bool = False) -> Path:
     """Write a run into a new folder, whole or not at all.
 
     Parameters

@@ -31,9 +31,8 @@ from analyzers.export.perfetto_lines import Events, Tracks, lines, text
 from analyzers.export.run import RunAsFiles, with_launches_from
 from analyzers.trace.about import about
 from analyzers.trace.columns import ints
-from analyzers.trace.freed_memory import freed_memory_kept
 from analyzers.trace.narrow import Narrowing
-from analyzers.trace.run import ALL, PartitionedRun, as_run
+from analyzers.trace.run import ALL, Run
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 from analyzers.verdict.with_order import check_with_order
@@ -57,6 +56,8 @@ CATEGORIES: Mapping[str, str | Mapping[str, str]] = {
 TITLES = {"syncs": "kind", "comms": "operation"}  # columns that name an event, of tables without a name
 FLOW = "ac2g"
 Placed = tuple[Ints, Ints]  # the pid and tid of each row
+
+TIMES = ("start_ns", "end_ns")
 
 
 def process_tracks(files: RunAsFiles, tracks: Tracks) -> None:
@@ -98,13 +99,14 @@ def table_events(files: RunAsFiles, tracks: Tracks) -> Iterator[Events]:
     def placed_ops(number: int, part: Trace) -> Placed:
         keys = ("process", "device", "context", "stream")
         named = _stream_namer(run, tracks, several=files.several_contexts)
-        return ops_at.of(number, lambda: _placed(tracks, part.ops, keys, named)[1])
+        ops = part.ops.to_frame((*keys, *TIMES))
+        return ops_at.of(number, lambda: _placed(tracks, ops, keys, named)[1])
 
     def placed_calls(number: int, part: Trace) -> tuple[Placed, Placed]:
         """Ranges and CUDA calls share their thread's track."""
 
         def placed() -> Ints:
-            calls = pd.concat([frame[["process", "thread", "start_ns", "end_ns"]] for frame in (part.api, part.ranges)])
+            calls = pd.concat([table.to_frame(("process", "thread", *TIMES)) for table in (part.api, part.ranges)])
             keys = ("process", "thread")
             return _placed(tracks, calls, keys, lambda process, thread: host(process, f"thread {thread}"))[1]
 
@@ -114,24 +116,25 @@ def table_events(files: RunAsFiles, tracks: Tracks) -> Iterator[Events]:
 
     def of_host(name: str, track: str) -> Iterator[Events]:
         for _, part, begins in files.parts(name, "api"):
-            frame = getattr(part, name)
+            frame = getattr(part, name).to_frame()
             placed = _placed(tracks, frame, ("process",), lambda process: host(process, track))
             if name == "records":
                 frame = frame.assign(start_ns=_recorded_at(part, files.first_op_ns))
             yield _events(frame, name, placed, begins[name])
 
     for number, part, begins in files.parts("ops"):
-        yield _events(with_launches_from(part.ops, begins["api"]), "ops", placed_ops(number, part), begins["ops"])
+        ops = with_launches_from(part.ops.to_frame(), begins["api"])
+        yield _events(ops, "ops", placed_ops(number, part), begins["ops"])
     for number, part, begins in files.parts("api", "ranges"):
-        yield _events(part.api, "api", placed_calls(number, part)[0], begins["api"])
+        yield _events(part.api.to_frame(), "api", placed_calls(number, part)[0], begins["api"])
     for number, part, begins in files.parts("ranges", "api"):
-        yield _events(part.ranges, "ranges", placed_calls(number, part)[1], begins["ranges"])
+        yield _events(part.ranges.to_frame(), "ranges", placed_calls(number, part)[1], begins["ranges"])
     yield from of_host("syncs", "synchronizations")
     yield from of_host("comms", "communication")
     yield from of_host("records", "event records")
     for _, part, begins in files.parts("memory"):
-        placed = _placed(tracks, part.memory, ("process", "device"), memory)
-        yield _events(part.memory, "memory", placed, begins["memory"])
+        placed = _placed(tracks, part.memory.to_frame(), ("process", "device"), memory)
+        yield _events(part.memory.to_frame(), "memory", placed, begins["memory"])
     for _, part, _ in files.parts("counters"):
         yield from _counters(part, tracks)
     for number, part, begins in files.parts("ops", "api"):
@@ -196,12 +199,12 @@ def _events(frame: pd.DataFrame, table: str, placed: Placed, begin: int) -> Even
     title: Any = TITLES.get(table, "name")
     title = frame[title].array if title in frame else {"records": "record"}.get(table, table)
     start = ints(frame, "start_ns")
-    columns = [column for column in TABLES[table] if column not in ("start_ns", "end_ns", "name", "kind")]
+    columns = [column for column in TABLES[table].schema if column not in ("start_ns", "end_ns", "name", "kind")]
     args: dict[str, Any] = {"row": np.arange(begin, begin + len(frame))}
     for column in columns:
         texts = isinstance(frame[column].dtype, pd.CategoricalDtype)
         args[column] = frame[column].array if texts else frame[column].to_numpy(np.int64)
-    defaults = {column: TABLES[table][column][1] for column in columns if column != "process"}
+    defaults = {column: TABLES[table].schema[column].default for column in columns if column != "process"}
     if "end_ns" in frame:
         return Events("X", category, title, *placed, start, ints(frame, "end_ns") - start, args, defaults)
     return Events("i", category, title, *placed, start, None, args, defaults, {"s": "t"})
@@ -220,8 +223,8 @@ def _counters(trace: Trace, tracks: Tracks) -> Iterator[Events]:
 def _recorded_at(trace: Trace, first_op_ns: int) -> Ints:
     """When each event was recorded: at its call; those of no known call stand at the beginning."""
     keys = ["process", "correlation"]
-    calls = trace.api[trace.api["correlation"] >= 0].drop_duplicates(keys)
-    at = trace.records[keys].merge(calls[[*keys, "start_ns"]], on=keys, how="left")["start_ns"]
+    calls = trace.api.take(trace.api.correlation >= 0).to_frame().drop_duplicates(keys)
+    at = trace.records.to_frame(keys).merge(calls[[*keys, "start_ns"]], on=keys, how="left")["start_ns"]
     recorded: Ints = at.fillna(float(first_op_ns)).to_numpy(np.int64)
     return recorded
 
@@ -243,7 +246,7 @@ SCHEMA = "traceviz.perfetto/1"
 
 
 def to_perfetto(
-    run: Trace | PartitionedRun,
+    run: Trace | Run,
     path: str | Path,
     a: str = "comm",
     b: str = "compute",
@@ -265,7 +268,7 @@ def to_perfetto(
     """
     path = Path(path)
     refuse_existing(path, overwrite=overwrite)
-    run = as_run(run)
+    run = Run.of(run)
     if not len(run.trace.ops):
         raise TracevizError("There is no GPU work to write.", path=path)
     result, order = check_with_order(run, a, b, narrowing=narrowing, missing_only=True)
@@ -275,7 +278,7 @@ def to_perfetto(
     alone, zero = files.trace, files.first_ns  # the earliest time becomes 0, for Perfetto draws nothing before
     collectives = collective_events(alone, tracks, collectives_of(alone)) if alone.matches is not None else iter(())
     opened = igzip.open if path.name.endswith(".gz") else open
-    with replacing(path) as beside, opened(beside, "wb") as file, freed_memory_kept(run.size):
+    with replacing(path) as beside, opened(beside, "wb") as file:
         file.write(_head(alone, zero, tracks.metadata.pop(0)))
         for events in chain(found, collectives, table_events(files, tracks)):
             for some in lines(events, zero):

@@ -20,8 +20,8 @@ from analyzers.syncs.report import OrderReport
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult
-from analyzers.verdict.held import held_by_device
 from analyzers.verdict.part import sides_of
+from analyzers.verdict.with_order import held_by_device
 
 FOUND = "traceviz"  # begins the category of each finding
 COLLECTIVE = f"{FOUND}.collective"
@@ -128,7 +128,7 @@ _NOTHING = {"evidence": "", "range": "", "op": "", "chain": "", "copy": "", "del
 def _waits(trace: Trace, tracks: Tracks, pid: int, rows: Ints) -> Iterator[Events]:
     start, wait = ints(trace.ops, "start_ns")[rows], ints(trace.ops, "wait_ns")[rows]
     waited = np.flatnonzero(wait > 0)
-    name = trace.ops["name"].array[rows[waited]]
+    name = trace.ops.name.take(rows[waited]).to_pandas()
     args = {"of": name, "wait_ns": wait[waited]}
     track = "collectives waiting for a late rank"
     yield from _slices(tracks, pid, track, f"{FOUND}.wait", "wait", start[waited], (start + wait)[waited], args)

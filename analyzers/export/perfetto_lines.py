@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
-from analyzers.trace.nesting import levels
+from analyzers.trace.ranges import levels
 
 ROWS = 1 << 16  # written at once
 _DECIMALS = pa.array([f".{number:03d}" for number in range(1000)])

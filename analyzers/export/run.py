@@ -13,15 +13,26 @@ import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.syncs.report import Span
 from analyzers.trace.alignment import Clocks, Matches
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import SomeTable, codes, ints
 from analyzers.trace.narrow import Narrowing, clip, only_ops, whole_with_cuts
-from analyzers.trace.regions import launch_span
-from analyzers.trace.run import ALL, PartitionedRun, as_run
-from analyzers.trace.schemas import OF_COLLECTIVES, TABLES, WAIT_RANGE
+from analyzers.trace.ranges import launch_span
+from analyzers.trace.run import ALL, Run
+from analyzers.trace.schemas import (
+    OF_COLLECTIVES,
+    TABLES,
+    WAIT_RANGE,
+    Calls,
+    CommunicationCalls,
+    Counters,
+    Ranges,
+    Records,
+    Syncs,
+)
 from analyzers.trace.tables import Trace
 
 _OF_RUN = ("devices", "streams")  # tables that are at hand for all of a run
@@ -51,18 +62,18 @@ class RunAsFiles:
     matches : its collectives, with calls that name ops as the tables number them.
     """
 
-    def __init__(self, run: Trace | PartitionedRun, narrowing: Narrowing = ALL) -> None:
-        self.run = as_run(run)
+    def __init__(self, run: Trace | Run, narrowing: Narrowing = ALL) -> None:
+        self.run = Run.of(run)
         self.narrowing = narrowing
         self._span: Span | None = None
         self._number: Ints | None = None
         self._alone: Trace | None = None
-        if self.run.is_one_part:
+        if self.run.merged:
             self.trace = self._alone = standalone(narrowing.of(self.run.trace))
         else:
             self.trace = self.run.trace
             if narrowing != ALL:
-                spans = self.run.ask(launch_span, narrowing).values()
+                spans = self.run.map(launch_span, narrowing).values()
                 self._span = min(low for low, _ in spans), max(high for _, high in spans)
                 part = _communication(self.run, narrowing)
                 self.trace = standalone(part, self._span)
@@ -99,7 +110,7 @@ class RunAsFiles:
 
     def frames(self, name: str) -> Iterator[pd.DataFrame]:
         """A table, part by part, as `filed` gives it; rows and texts are those of all parts together."""
-        without_rows = getattr(self.trace, name)[:0]
+        without_rows = getattr(self.trace, name).to_frame()[:0]
         for rows in (tables[name] for tables, _ in self.tables(name)) if self.lengths[name] else [without_rows]:
             yield self._with_texts(name, filed(rows, name))
 
@@ -110,9 +121,10 @@ class RunAsFiles:
         """
         of_run, each = [name for name in names if name in _OF_RUN], [name for name in names if name not in _OF_RUN]
         if of_run:
-            yield {name: getattr(self.trace, name)[: self.lengths[name]] for name in of_run}, dict.fromkeys(of_run, 0)
+            frames = {name: getattr(self.trace, name).to_frame()[: self.lengths[name]] for name in of_run}
+            yield frames, dict.fromkeys(of_run, 0)
         for _, part, begins in self._parts_with(each, each):
-            yield {name: with_launches_from(getattr(part, name), begins["api"]) for name in each}, begins
+            yield {name: with_launches_from(getattr(part, name).to_frame(), begins["api"]) for name in each}, begins
 
     def texts(self, name: str, column: str) -> list[str]:
         """All texts of a table's column, also those that none of the rows has that are left."""
@@ -145,9 +157,9 @@ class RunAsFiles:
 
     def _seen(self, part: Trace) -> _Part:
         for name in TABLES:
-            frame = getattr(part, name)
-            for column in texts_of(frame):
-                self._texts.setdefault((name, column), {}).update(dict.fromkeys(codes(frame, column)[1]))
+            for column, values in getattr(part, name).columns.items():
+                if isinstance(values, Names):
+                    self._texts.setdefault((name, column), {}).update(dict.fromkeys(values.texts))
         contexts = rows_by_key(*(ints(part.ops, column) for column in ("process", "device", "context")))
         devices = [(process, device) for process, device, _ in contexts]
         firsts = [int(ints(getattr(part, name), "start_ns").min()) for name in _TIMED if len(getattr(part, name))]
@@ -183,7 +195,7 @@ class RunAsFiles:
         return replace(trace.matches, calls=calls)
 
 
-def _communication(run: PartitionedRun, narrowing: Narrowing) -> Trace:
+def _communication(run: Run, narrowing: Narrowing) -> Trace:
     """The run's communication kernels that are asked for, clipped as its other ops are."""
     rows, trace = run.communication(narrowing).rows, run.trace
     assert rows is not None
@@ -255,7 +267,7 @@ def standalone(trace: Trace, span: Span | None = None, number: Ints | None = Non
     collective = -1 if number is None else np.append(number, -1)[ints(trace.ops, "collective")]
     return replace(
         trace,
-        ops=trace.ops.assign(launch=np.where(launch >= 0, position[launch], -1), collective=collective),
+        ops=trace.ops.having(launch=np.where(launch >= 0, position[launch], -1), collective=collective),
         api=api,
         records=_kept(trace.records, _recorded(trace.records, api)),
         matches=matches,
@@ -266,16 +278,18 @@ def standalone(trace: Trace, span: Span | None = None, number: Ints | None = Non
     )
 
 
-def _within(frame: pd.DataFrame, low: int, high: int, processes: Ints) -> Mask:
+def _within(
+    frame: Calls | Ranges | Syncs | CommunicationCalls | Counters, low: int, high: int, processes: Ints
+) -> Mask:
     inside = (ints(frame, "end_ns") >= low) & (ints(frame, "start_ns") <= high)
     return inside & np.isin(ints(frame, "process"), processes)
 
 
-def _kept(frame: pd.DataFrame, rows: Mask) -> pd.DataFrame:
-    return frame[rows].reset_index(drop=True)
+def _kept(frame: SomeTable, rows: Mask) -> SomeTable:
+    return frame.take(rows)
 
 
-def _recorded(records: pd.DataFrame, api: pd.DataFrame) -> Mask:
+def _recorded(records: Records, api: Calls) -> Mask:
     """Records have no time of their own: those whose call is there, and those whose call nobody knows."""
     calls = pd.MultiIndex.from_arrays([ints(api, "process"), ints(api, "correlation")])
     recorded_calls = pd.MultiIndex.from_arrays([ints(records, "process"), ints(records, "correlation")])
@@ -307,10 +321,10 @@ def _renumbered(clocks: Clocks, number: Ints) -> Clocks:
 
 def filed(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     """A table as files hold it: keys as int32, ids as int64, and without what collectives say of ops."""
-    kinds = {one: TABLES[name][one][0] for one in filed_columns(name)}
+    kinds = {one: TABLES[name].schema[one].kind for one in filed_columns(name)}
     return frame[list(kinds)].astype({one: _IN_FILES[kind] for one, kind in kinds.items() if kind in _IN_FILES})
 
 
 def filed_columns(name: str) -> list[str]:
     """The columns of a table that files hold."""
-    return [column for column in TABLES[name] if column not in OF_COLLECTIVES or column in WAIT_RANGE]
+    return [column for column in TABLES[name].schema if column not in OF_COLLECTIVES or column in WAIT_RANGE]

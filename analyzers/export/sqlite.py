@@ -23,7 +23,7 @@ from analyzers.common.writing import refuse_existing, replacing
 from analyzers.export.run import RunAsFiles, filed_columns
 from analyzers.trace.columns import at_codes, codes, ints, stored
 from analyzers.trace.narrow import Narrowing
-from analyzers.trace.run import ALL, PartitionedRun, as_run
+from analyzers.trace.run import ALL, Run
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 from analyzers.verdict.with_order import check_with_order
@@ -83,7 +83,7 @@ VIEWS = {
 
 
 def to_sqlite(
-    run: Trace | PartitionedRun,
+    run: Trace | Run,
     path: str | Path,
     a: str = "comm",
     b: str = "compute",
@@ -105,7 +105,7 @@ def to_sqlite(
     """
     path = Path(path)
     refuse_existing(path, overwrite=overwrite)
-    run = as_run(run)
+    run = Run.of(run)
     found = _findings(run, a, b, narrowing)
     files = RunAsFiles(run, narrowing)
     names = _names(files)
@@ -218,7 +218,8 @@ def _kinds(frame: pd.DataFrame) -> dict[str, type]:
 
 def _kinds_of(table: str) -> dict[str, type]:
     """What the columns of a Trace's table hold here."""
-    texts = [column for column, (kind, _) in TABLES[table].items() if kind == "text" or isinstance(kind, tuple)]
+    kinds = {name: column.kind for name, column in TABLES[table].schema.items()}
+    texts = [name for name, kind in kinds.items() if kind == "text" or isinstance(kind, tuple)]
     return {
         _own_name(column, table): str if column in texts and not _is_named(column, table) else int
         for column in filed_columns(table)
@@ -262,7 +263,7 @@ def _about(trace: Trace) -> dict[str, pd.DataFrame]:
     return found | ({"clocks": pd.DataFrame(clocks)} if clocks else {})
 
 
-def _findings(run: PartitionedRun, a: str, b: str, narrowing: Narrowing) -> dict[str, pd.DataFrame]:
+def _findings(run: Run, a: str, b: str, narrowing: Narrowing) -> dict[str, pd.DataFrame]:
     result, order = check_with_order(run, a, b, narrowing=narrowing)
     verdict = {"a": result.a, "b": result.b, "verdict": result.verdict, "bar": result.bar, "reason": result.reason}
     job = {name: value for name, value in values(result.job).items() if name != "aside"}

@@ -87,7 +87,8 @@ def calls(trace: Trace) -> Calls:
     is_call = is_communication(trace) & is_one_of(trace.ops, "kind", ("kernel",))
     # Where all ops are calls, as of summaries, their columns are taken as they are: of many ranks they are large.
     rows = slice(None) if is_call.all() else np.flatnonzero(is_call)
-    ops = trace.ops if isinstance(rows, slice) else trace.ops[_OP_COLUMNS].take(rows)
+    ops, comms = trace.ops.to_frame(_OP_COLUMNS), trace.comms.to_frame()
+    ops = ops if isinstance(rows, slice) else ops.take(rows)
     code = code[rows]
     member, members = _members(trace, ops)
     id_type = np.promote_types(np.int32, np.min_scalar_type(-is_call.size))  # of 64 bits a copy would be made
@@ -101,7 +102,7 @@ def calls(trace: Trace) -> Calls:
         "kernel": _kernel(code, names, ints(ops, "grid")),
         "window": _windows(trace, members, member),
     }
-    about_calls = _about_calls(ops, trace.comms)
+    about_calls = _about_calls(ops, comms)
     by_name = _texts(code, [known(name).operation or operation_of(name) for name in names])
     by_call = _texts(*_codes(about_calls["operation"]), operation_of)
     operation_known = by_call.codes >= 0
@@ -116,7 +117,7 @@ def calls(trace: Trace) -> Calls:
     unknown = is_declared(trace)[rows] & (columns["operation"].codes < 0)
     if unknown.any():
         table, ops = table[~unknown].reset_index(drop=True), ops[~unknown]
-    return Calls(members, table, _transfers(table, ops, trace.comms))  # many ranks have many calls: a copy takes time
+    return Calls(members, table, _transfers(table, ops, comms))  # many ranks have many calls: a copy takes time
 
 
 def _may_be_one_host(members: pd.DataFrame) -> bool:

@@ -7,7 +7,6 @@ from functools import cached_property
 
 import msgspec
 import numpy as np
-import pandas as pd
 
 from analyzers.arrays.groups import as_slice, first_row_of, ordered, rows_by_key
 from analyzers.arrays.search import search
@@ -15,6 +14,7 @@ from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.columns import Columns
 from analyzers.ordering.lanes import UNSEEN, Lanes, find_lanes, take_or
 from analyzers.trace.columns import at_codes, codes, ints, ints_at, is_one_of, narrowed, squeezed, stored
+from analyzers.trace.schemas import Records, Syncs
 from analyzers.trace.tables import Trace
 
 _CALLS = {
@@ -60,7 +60,7 @@ def _ordering_calls(trace: Trace) -> tuple[Ids, dict[str, Ints]]:
     return rows.astype(np.int32), {[*_CALLS][number]: at for (number,), at in places.items()}
 
 
-def match_calls(trace: Trace, calls: Ints, frame: pd.DataFrame) -> Ints:
+def match_calls(trace: Trace, calls: Ints, frame: Records | Syncs) -> Ints:
     """For each row of `frame`, which of `calls` has its process and correlation id: a position in `calls`, or -1."""
     owner, ids = (ints_at(trace.api, column, calls) for column in ("process", "correlation"))
     return first_row_of(owner, ids, ints(frame, "process"), ints(frame, "correlation"))
@@ -136,7 +136,7 @@ def host_calls(trace: Trace) -> HostCalls:
     )
 
 
-def _calls(trace: Trace, lanes: Lanes, calls: Ints, frame: pd.DataFrame) -> Calls:
+def _calls(trace: Trace, lanes: Lanes, calls: Ints, frame: Records | Syncs) -> Calls:
     """Calls with the columns that `frame` (syncs or records) has of them."""
     row = np.full(calls.size, -1, np.int64)
     at = match_calls(trace, calls, frame)
@@ -261,7 +261,7 @@ def home_streams(trace: Trace, calls: HostCalls, wait_lane: Ints, own: Mask) -> 
     own : those waits that a communication library made for itself.
     """
     lanes, home = calls.lanes, np.full(calls.lanes.size, -1, np.int32)
-    default = lanes.of_rows(trace.streams, trace.streams["default"].to_numpy() == 1)
+    default = lanes.of_rows(trace.streams, trace.streams.default == 1)
     by_process: dict[int, int] = {}
     for host in np.flatnonzero(lanes.is_host()):
         launched_on, waits = np.zeros((2, lanes.size), dtype=bool)

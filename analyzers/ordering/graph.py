@@ -18,7 +18,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import pandas as pd
 
 from analyzers.arrays.groups import distinct, ordered, rows_by_key, run_heads
 from analyzers.arrays.search import search
@@ -28,6 +27,7 @@ from analyzers.ordering.columns import Columns
 from analyzers.ordering.lanes import Lanes, take_or
 from analyzers.ordering.links import LinkedCalls, Links
 from analyzers.trace.columns import codes, ints, ints_at, is_one_of
+from analyzers.trace.schemas import Streams
 from analyzers.trace.tables import Trace
 
 EDGE_KINDS = ("event", "host", "launch", "default")
@@ -324,7 +324,7 @@ def _default_stream(trace: Trace, linked: LinkedCalls) -> Edges:
     """The legacy default stream waits for every blocking stream of its context, and each of those for it."""
     lanes, found = linked.calls.lanes, [_edges("default", *([np.empty(0, np.int64)] * 4))]
     blocking, default = (
-        lanes.of_rows(trace.streams, trace.streams[kind].to_numpy() == 1) for kind in ("blocking", "default")
+        lanes.of_rows(trace.streams, flags == 1) for flags in (trace.streams.blocking, trace.streams.default)
     )
     for default_lane in np.flatnonzero(default):
         same_context = (lanes.process == lanes.process[default_lane]) & (lanes.context == lanes.context[default_lane])
@@ -354,9 +354,9 @@ def _queued(linked: LinkedCalls, lane: int) -> Ints:
     return distinct(np.concatenate([work, records, waits]))
 
 
-def known_streams(streams: pd.DataFrame, lanes: Lanes) -> Mask:
+def known_streams(streams: Streams, lanes: Lanes) -> Mask:
     """Lanes of streams that `Trace.streams` calls blocking, not blocking or default."""
-    return lanes.of_rows(streams, (streams["blocking"].to_numpy() >= 0) | (streams["default"].to_numpy() == 1))
+    return lanes.of_rows(streams, (streams.blocking >= 0) | (streams.default == 1))
 
 
 # Behind which ops was an op queued, and through which event?

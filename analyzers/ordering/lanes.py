@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from analyzers.arrays.groups import group_numbers, is_repeated, ordered, rows_by_key, run_heads
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.trace.columns import ints, ints_at, is_one_of, squeezed, stored
 from analyzers.trace.kernels import is_communication
+from analyzers.trace.schemas import Streams
 from analyzers.trace.tables import Trace
 
 MAX_NS, MIN_NS = np.iinfo(np.int64).max, np.iinfo(np.int64).min  # instants that never come, and that always were
@@ -118,7 +118,7 @@ class Lanes(msgspec.Struct, frozen=True, dict=True):
         number, keys = _numbered(process, context, stream)
         return np.array([-1 if key in ambiguous else table.get(key, -1) for key in keys], np.int64)[number]
 
-    def of_rows(self, streams: pd.DataFrame, rows: Mask) -> Mask:
+    def of_rows(self, streams: Streams, rows: Mask) -> Mask:
         """Lanes that are streams in some rows of a table with process, context and stream."""
         found = self.of_streams(*(ints(streams, column)[rows] for column in ("process", "context", "stream")))
         return np.isin(np.arange(self.size), found)
@@ -281,7 +281,7 @@ def _named(trace: Trace, ops: Ints) -> Mask:
     """Whether a record, a wait or a synchronization names the stream of an op."""
     named: set[tuple[int, ...]] = set()
     for frame in (trace.syncs, trace.records):
-        named |= set(_numbered(stored(frame, "process"), stored(frame, "stream"))[1])
+        named |= set(_numbered(frame.process, frame.stream)[1])
     number, keys = _numbered(*(ints_at(trace.ops, column, ops) for column in ("process", "stream")))
     return np.array([key in named for key in keys], dtype=bool)[number]
 

@@ -23,7 +23,7 @@ from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.calls import Launches
 from analyzers.ordering.lanes import Lanes, take_or
 from analyzers.trace.columns import codes, ints, ints_at
-from analyzers.trace.range_classes import range_classes
+from analyzers.trace.ranges import range_classes
 from analyzers.trace.tables import Trace
 
 MAX_NESTING = 4  # how deep under the outermost range the steps of a run are searched for

@@ -18,7 +18,6 @@ from statistics import median
 
 import msgspec
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key
@@ -30,6 +29,7 @@ from analyzers.overlap.measure import LostWork, RankOverlap
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.kernels import is_communication
+from analyzers.trace.schemas import Ops
 from analyzers.trace.tables import Trace
 
 DECIDES_FROM = 0.1  # of what the median rank could overlap; a rank that could less decides nothing
@@ -229,12 +229,12 @@ def last_arrival_of(a: Arrivals, b: Arrivals) -> LastArrival | None:
     return LastArrival(rank, device, side.overlap_ns, side.achievable_ns, ratio, *(known or (None, None)))
 
 
-def is_matched(ops: pd.DataFrame) -> Mask:
+def is_matched(ops: Ops) -> Mask:
     """Ops of collectives that several ranks are known to have come to."""
     return ints(ops, "last_rank") >= 0
 
 
-def came_last(ops: pd.DataFrame) -> Mask:
+def came_last(ops: Ops) -> Mask:
     """Ops of the rank and device that came last to their collective."""
     same_rank: Mask = ints(ops, "last_rank") == ints(ops, "rank")
     return same_rank & (ints(ops, "last_device") == ints(ops, "device"))

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.overlap.measure import LostWork, RankOverlap, Side
+from analyzers.select.absence import may_pick
 from analyzers.select.language import Selector
-from analyzers.select.unrecorded import may_pick
 from analyzers.trace.columns import ints_at
 from analyzers.trace.ranks import devices_of
 from analyzers.trace.tables import Trace

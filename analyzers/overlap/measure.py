@@ -20,14 +20,12 @@ from analyzers.arrays.intervals import Union, intersect, measure, overlap_by_gro
 from analyzers.arrays.intervals import either as either_of
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.common.records import Record
-from analyzers.overlap.certainty import RealRange, real_range
-from analyzers.overlap.instances import Instances
-from analyzers.overlap.pairing import Pairing, in_both
+from analyzers.overlap.certainty import RealRange, real_range, waiting_share
+from analyzers.overlap.pairing import Instances, Pairing, in_both
 from analyzers.overlap.per_step import PerStep, lower_median, per_step
-from analyzers.overlap.waiting import waiting_share
-from analyzers.trace.by_start import those, wanted_by_start
 from analyzers.trace.columns import ints, ints_at
 from analyzers.trace.devices import DeviceKey
+from analyzers.trace.op_rows import those, wanted_by_start
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before
 
@@ -97,7 +95,7 @@ class Unseen(Record, frozen=True):
 
     a_ns, b_ns : how long communication with absent peers runs, of each side's real busy time.
     real_range : of the real figures, from where all of it was waiting to where none was.
-    waiting : about which part of it was waiting, as `analyzers.overlap.waiting` estimates; None where it can't.
+    waiting : about which part of it was waiting, as `analyzers.overlap.certainty` estimates; None where it can't.
     """
 
     a_ns: int

@@ -1,15 +1,9 @@
-"""Which of A's work is meant to run beside which of B's: instances.
-
-Where both sides are families of numbered ranges (`nvtx:## forward # ##`), what has one number belongs together. Where
-both are ranges that occur equally often in a process, the k-th occurrence of one belongs to the k-th of the other. Else
-an instance is a training step, and work outside all steps is in none; where a capture has no step marks, all of it is
-one instance. Pipelines run one batch's work beside the next batch's: B is moved by one instance where more of it
-overlaps that way.
-"""
+"""Which of A's work is meant to overlap which of B's: instances, how they are paired and measured."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import overload
 
 import msgspec
 import numpy as np
@@ -17,13 +11,167 @@ import numpy as np
 from analyzers.arrays.groups import distinct, group_numbers, label, rows_by_key
 from analyzers.arrays.intervals import Union, intersect, lay
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.overlap.numbers import numbered_ranges
+from analyzers.common.records import Record
+from analyzers.select.language import atoms
+from analyzers.select.picking import RANGE_ATOMS
 from analyzers.select.select import Selection
-from analyzers.trace.by_start import wanted_by_start
-from analyzers.trace.columns import ints, stored
+from analyzers.trace.columns import codes, ints, stored
+from analyzers.trace.op_rows import wanted_by_start
 from analyzers.trace.step_table import Steps
 from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
+
+# Numbered ranges of a pair: what has one number on both sides belongs together.
+
+Numbers = tuple[int, ...]
+
+
+class NumberedRanges(msgspec.Struct, frozen=True):
+    """Ranges of A, then those of B: `row` in `Trace.ranges`, and its `instance`, the same for one number in a process.
+
+    process, label : of each instance; those of a process in the order in which their first range starts.
+    """
+
+    row_a: Ints
+    row_b: Ints
+    instance: Ints
+    process: Ints
+    label: tuple[str, ...]
+
+
+def numbered_ranges(trace: Trace, a: Selection, b: Selection) -> NumberedRanges | None:
+    """The ranges of two sides by number.
+
+    None where a side is no family (`nvtx:## forward # ##`), where a number recurs in a process, so that nobody can tell
+    which belongs to which, or where a process has ranges of both sides and no number on both.
+    """
+    known: dict[Numbers, int] = {}
+    of_a, of_b = _numbers_of(trace, a, known), _numbers_of(trace, b, known)
+    if of_a is None or of_b is None or len({len(numbers) for numbers in known}) > 1:
+        return None
+    owner, count = ints(trace.ranges, "process"), max(len(known), 1)
+    working = distinct(stored(trace.ops, "process")[a.picked | b.picked])
+    (row_a, number_a), (row_b, number_b) = ([one[np.isin(owner[of[0]], working)] for one in of] for of in (of_a, of_b))
+    key_a, key_b = owner[row_a] * count + number_a, owner[row_b] * count + number_b
+    if distinct(key_a).size < key_a.size or distinct(key_b).size < key_b.size:
+        return None
+    of_both = np.intersect1d(owner[row_a], owner[row_b])
+    if not np.isin(of_both, np.intersect1d(key_a, key_b) // count).all():
+        return None
+    row, key = np.append(row_a, row_b), np.append(key_a, key_b)
+    by_start = np.argsort(ints(trace.ranges, "start_ns")[row], kind="stable")
+    found, first = np.unique(key[by_start], return_index=True)
+    found = found[np.lexsort((first, found // count))]
+    by_key = np.argsort(found)
+    instance = by_key[np.searchsorted(found, key, sorter=by_key)]
+    texts = [", ".join(map(str, numbers)) for numbers in known]
+    label = tuple(f"number {texts[number]}" for number in (found % count).tolist())
+    return NumberedRanges(row_a, row_b, instance, found // count, label)
+
+
+def _numbers_of(trace: Trace, side: Selection, known: dict[Numbers, int]) -> tuple[Ints, Ints] | None:
+    """A side's ranges and, of each, which of the `known` numbers its name has; None where it is no family."""
+    named = [atom for atom in atoms(side.selector) if atom.kind in RANGE_ATOMS]
+    if len(named) != 1 or not named[0].of_numbers:
+        return None
+    code, texts = codes(trace.ranges, "name")
+    rows = np.flatnonzero(side.ranges)
+    of_code = np.full(len(texts), -1, np.int64)
+    for each in distinct(code[rows]).tolist():
+        numbers = named[0].numbers(texts[each])
+        if not numbers:
+            return None
+        of_code[each] = known.setdefault(numbers, len(known))
+    return rows, of_code[code[rows]]
+
+
+# Instances of a pair, measured: one occurrence of A and B each. A program may have ten thousands of them.
+
+
+class Instance(Record, frozen=True):
+    """One paired occurrence of A and B; times in ns."""
+
+    label: str
+    start_ns: int
+    end_ns: int
+    a_busy_ns: int
+    b_busy_ns: int
+    real_overlap_ns: int
+    index: int  # in the Pairing of the part of the run that was looked at: each part counts its own from 0
+
+    @property
+    def achievable_ns(self) -> int:
+        """The most that could overlap: the shorter side, ns."""
+        return min(self.a_busy_ns, self.b_busy_ns)
+
+    @property
+    def missed_ns(self) -> int:
+        """Achievable overlap that did not happen, ns."""
+        return self.achievable_ns - self.real_overlap_ns
+
+
+def _none() -> Ints:
+    return np.empty(0, np.int64)
+
+
+class Instances(Record, frozen=True, eq=False):
+    """Instances as columns, by index: a sequence of `Instance`, each of which is made when it is asked for."""
+
+    label: tuple[str, ...] = ()
+    start_ns: Ints = msgspec.field(default_factory=_none)
+    end_ns: Ints = msgspec.field(default_factory=_none)
+    a_busy_ns: Ints = msgspec.field(default_factory=_none)
+    b_busy_ns: Ints = msgspec.field(default_factory=_none)
+    real_overlap_ns: Ints = msgspec.field(default_factory=_none)
+    index: Ints = msgspec.field(default_factory=_none)
+
+    @property
+    def achievable_ns(self) -> Ints:
+        """The most that could overlap in each, ns."""
+        return np.minimum(self.a_busy_ns, self.b_busy_ns)
+
+    @property
+    def missed_ns(self) -> Ints:
+        """Achievable overlap that did not happen in each, ns."""
+        return self.achievable_ns - self.real_overlap_ns
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def __iter__(self) -> Iterator[Instance]:
+        return map(Instance, self.label, *(column.tolist() for column in self._numbers()))
+
+    @overload
+    def __getitem__(self, at: int) -> Instance: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Instances: ...
+
+    def __getitem__(self, at: int | slice) -> Instance | Instances:
+        if isinstance(at, slice):
+            return Instances(self.label[at], *(column[at] for column in self._numbers()))
+        return Instance(self.label[at], *(int(column[at]) for column in self._numbers()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Instances) and [*self] == [*other]
+
+    def __hash__(self) -> int:
+        return hash(self.label)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} instances>"
+
+    def _numbers(self) -> tuple[Ints, ...]:
+        return self.start_ns, self.end_ns, self.a_busy_ns, self.b_busy_ns, self.real_overlap_ns, self.index
+
+
+# Which of A's work is meant to run beside which of B's: instances.
+#
+# Where both sides are families of numbered ranges (`nvtx:## forward # ##`), what has one number belongs together. Where
+# both are ranges that occur equally often in a process, the k-th occurrence of one belongs to the k-th of the other.
+# Else an instance is a training step, and work outside all steps is in none; where a capture has no step marks, all of
+# it is one instance. Pipelines run one batch's work beside the next batch's: B is moved by one instance where more of
+# it overlaps that way.
 
 RULES = {
     "number": "the same number in the names of A's and B's ranges",

@@ -19,10 +19,10 @@ from analyzers.arrays.groups import as_slice, rows_by_key
 from analyzers.arrays.intervals import Union, either, intersect, measure, subtract, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
-from analyzers.trace.by_start import ops_by_start, those
 from analyzers.trace.columns import ints, is_one_of
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.kernels import is_communication
+from analyzers.trace.op_rows import ops_by_start, those
 from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.tables import Trace
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError, TraceWarning
@@ -122,7 +121,7 @@ def _trace(path: Path, ops: list[_Op], ranges: list[tuple[Event, int, int]], bad
             "device": np.zeros(len(ops), np.int64),
             "stream": np.array([one.stream for one in ops], np.int64),
             "kind": [one.kind for one in ops],
-            "name": pd.Categorical([one.name for one in ops]),
+            "name": [one.name for one in ops],
             "start_ns": starts - zero,
             "end_ns": ends - zero,
             "copy": ["unknown" if one.kind == "memcpy" else "" for one in ops],
@@ -133,7 +132,7 @@ def _trace(path: Path, ops: list[_Op], ranges: list[tuple[Event, int, int]], bad
         {
             "thread": np.array([one[0].tid for one in ranges], np.int64),
             "kind": ["annotation" if one[0].cat == "user_annotation" else "op" for one in ranges],
-            "name": pd.Categorical([one[0].name for one in ranges]),
+            "name": [one[0].name for one in ranges],
             "start_ns": range_starts - zero,
             "end_ns": range_ends - zero,
         },

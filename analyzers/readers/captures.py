@@ -21,13 +21,11 @@ from analyzers.readers.inputs import UNREADABLE, Input, kind_of
 from analyzers.readers.reading import Reading
 from analyzers.readers.remote import brought
 from analyzers.trace import columns
-from analyzers.trace.durations import about_durations
 from analyzers.trace.lost import count_lost_work
 from analyzers.trace.ranks import rank_in_name
 from analyzers.trace.settings import kept
-from analyzers.trace.spoiled import cut_spoiled
 from analyzers.trace.tables import Trace
-from analyzers.trace.units import about_units
+from analyzers.trace.times import about_durations, about_units, cut_spoiled
 from analyzers.trace.unlaunched import count_unlaunched
 from analyzers.workers.local import local_workers
 

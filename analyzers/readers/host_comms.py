@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pandas as pd
 
 from analyzers.arrays.types import Ints
 from analyzers.trace.columns import ints, table
-from analyzers.trace.nesting import RangeIndex
+from analyzers.trace.ranges import RangeIndex
+from analyzers.trace.schemas import Calls, CommunicationCalls, Ops, Ranges
 
 
-def comms_of_calls(
-    calls: pd.DataFrame, operations: Sequence[str], ops: pd.DataFrame, api: pd.DataFrame
-) -> pd.DataFrame:
+def comms_of_calls(calls: Ranges, operations: Sequence[str], ops: Ops, api: Calls) -> CommunicationCalls:
     """The Trace's table of them: a row for each op that a call launched, and for each call that launched none.
 
     calls : rows of the table of ranges. operations : what each of them does.
@@ -32,6 +30,6 @@ def comms_of_calls(
         {
             **{column: ints(calls, column)[call] for column in ("process", "thread", "start_ns", "end_ns")},
             "correlation": np.append(ints(ops, "correlation")[launched], np.full(alone.size, -1)),
-            "operation": pd.Categorical([operations[each] for each in call]),
+            "operation": [operations[each] for each in call],
         },
     )

@@ -19,7 +19,7 @@ from analyzers.replay.safety import safety_of
 from analyzers.replay.suggest import suggested
 from analyzers.select.select import select
 from analyzers.trace.narrow import Narrowing, counted, speaks_by_step, steps_used
-from analyzers.trace.run import ALL, as_run
+from analyzers.trace.run import ALL, Run
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from analyzers.verdict.result import OverlapResult
@@ -55,7 +55,7 @@ def what_if(
     TracevizError : a selector can't be read, or the capture has nothing to change in a way that was asked for.
     """
     by_step, steps = speaks_by_step(trace, narrowing), steps_used(trace, narrowing)
-    lost = cant_be_run_again(as_run(trace), narrowing)
+    lost = cant_be_run_again(Run.of(trace), narrowing)
     run = trace
     trace = counted(trace, narrowing).of(trace)
     whole = trace.whole or trace

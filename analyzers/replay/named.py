@@ -16,8 +16,9 @@ from analyzers.select.language import Atom, Or, Selector
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.select.select import Selection, select
 from analyzers.trace.columns import codes, ints, of_codes
-from analyzers.trace.host_calls import CALL, plain_call
-from analyzers.trace.nesting import RangeIndex
+from analyzers.trace.numbered import CALL, plain_call
+from analyzers.trace.ranges import RangeIndex
+from analyzers.trace.schemas import Calls, Ranges
 from analyzers.trace.steps import find_steps, step_index
 from analyzers.trace.tables import Trace
 
@@ -79,16 +80,17 @@ def stretches(trace: Trace, tasks: Tasks, where: str) -> dict[int, Union]:
     Of what is no range: while it launches it.
     """
     calls, selection = tasks.calls, selection_of(trace, where)
+    table: Ranges | Calls
     if _names_ranges(selection.selector):
         named = np.flatnonzero(selection.ranges)
         table, start, end = (
-            trace.ranges.iloc[named],
+            trace.ranges.take(named),
             ints(trace.ranges, "start_ns")[named],
             ints(trace.ranges, "end_ns")[named],
         )
     else:
         made = np.flatnonzero(issued(trace, tasks, where))
-        table, start, end = trace.api.iloc[calls.call[made]], calls.start_ns[made], calls.end_ns[made]
+        table, start, end = trace.api.take(calls.call[made]), calls.start_ns[made], calls.end_ns[made]
     process, thread = ints(table, "process"), ints(table, "thread")
     number, first = np.unique(calls.thread, return_index=True)
     owner, caller = (ints(trace.api, name)[calls.call[first]].tolist() for name in ("process", "thread"))

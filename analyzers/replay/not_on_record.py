@@ -12,14 +12,14 @@ from analyzers.trace.advice import recording_waits
 from analyzers.trace.columns import ints
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.narrow import Narrowing
-from analyzers.trace.run import ALL, PartitionedRun
+from analyzers.trace.run import ALL, Run
 from analyzers.trace.tables import Trace
 from analyzers.trace.untrusted import names_lost, untrusted, without_links
 
 MOST_OFF = 0.05  # of the step, of overlap, of what is not on record: beyond, nothing is predicted
 
 
-def cant_be_run_again(run: PartitionedRun, narrowing: Narrowing = ALL) -> str:
+def cant_be_run_again(run: Run, narrowing: Narrowing = ALL) -> str:
     """Why a run, or the part of it that is asked for, is not the program that ran; "" where it is."""
     ranks = run.trace.ranks_asked if narrowing.ranks is None else narrowing.ranks
     asked = [one for one in run.trace.processes if ranks is None or one.rank in ranks]

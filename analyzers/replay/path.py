@@ -19,7 +19,7 @@ from analyzers.replay.engine import Times
 from analyzers.replay.model import Lists, Tasks
 from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.kernels import function, is_communication
-from analyzers.trace.nesting import RangeIndex
+from analyzers.trace.ranges import RangeIndex
 from analyzers.trace.tables import Trace
 
 HOST, CALL, BLOCKED, LAUNCH, KERNEL, COMMUNICATION, ROOM = KINDS = (

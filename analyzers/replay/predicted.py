@@ -19,7 +19,7 @@ from analyzers.replay.change import Change
 from analyzers.replay.predict import Replayed
 from analyzers.replay.scenarios import Outcome
 from analyzers.trace.columns import ints, table
-from analyzers.trace.schemas import WAIT_RANGE
+from analyzers.trace.schemas import WAIT_RANGE, Calls, Syncs
 from analyzers.trace.tables import Trace
 
 
@@ -32,7 +32,7 @@ def predicted_trace(replayed: Replayed, changes: Sequence[Change]) -> Trace:
     """
     trace, outcome = replayed.trace, replayed.outcome(changes)
     wait = outcome.began_ns - outcome.start_ns
-    ops = trace.ops.assign(
+    ops = trace.ops.having(
         start_ns=outcome.start_ns,
         end_ns=np.maximum(outcome.end_ns, outcome.began_ns),
         stream=_streams(replayed, outcome),
@@ -55,8 +55,8 @@ def predicted_trace(replayed: Replayed, changes: Sequence[Change]) -> Trace:
     return replace(
         trace,
         ops=ops,
-        api=trace.api.assign(start_ns=api_start, end_ns=api_end),
-        ranges=trace.ranges.assign(start_ns=ranges_start, end_ns=ranges_end),
+        api=trace.api.having(start_ns=api_start, end_ns=api_end),
+        ranges=trace.ranges.having(start_ns=ranges_start, end_ns=ranges_end),
         syncs=_with_times_of_calls(trace.syncs, trace.api, api_start, api_end),
         counters=table("counters"),  # what the hardware would do then nobody measured
     )
@@ -94,7 +94,7 @@ def _streams(replayed: Replayed, outcome: Outcome) -> Ints:
     return stream
 
 
-def _with_times_of_calls(syncs: pd.DataFrame, api: pd.DataFrame, start: Ints, end: Ints) -> pd.DataFrame:
+def _with_times_of_calls(syncs: Syncs, api: Calls, start: Ints, end: Ints) -> Syncs:
     """Records of synchronization with the times of the calls that made them."""
     calls = pd.DataFrame(
         {"process": ints(api, "process"), "correlation": ints(api, "correlation"), "start": start, "end": end}
@@ -105,4 +105,4 @@ def _with_times_of_calls(syncs: pd.DataFrame, api: pd.DataFrame, start: Ints, en
     columns = {}
     for name, values in (("start_ns", found["start"]), ("end_ns", found["end"])):
         columns[name] = np.where(known, values.fillna(0).to_numpy(np.int64), ints(syncs, name))
-    return syncs.assign(**columns)
+    return syncs.having(**columns)

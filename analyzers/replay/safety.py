@@ -29,7 +29,7 @@ from analyzers.replay.order_changes import MoveWait
 from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream
 from analyzers.trace.columns import ints, is_one_of
 from analyzers.trace.kernels import operations
-from analyzers.trace.nesting import RangeIndex
+from analyzers.trace.ranges import RangeIndex
 from analyzers.trace.steps import numbers_of_ops
 from analyzers.trace.tables import Trace
 from analyzers.verdict import fix

@@ -191,7 +191,7 @@ def on_tensor_cores(trace: Trace) -> Mask:
 
 def limit_reached(trace: Trace) -> tuple[float, float, float]:
     """At which share of the time on tensor cores GPUs reach the limit of their power: likely, latest, earliest."""
-    names = trace.devices["name"].unique()
+    names = trace.devices.name.used().texts
     measured = bool(len(names)) and all(_MEASURED.search(str(name)) for name in names)
     return (LIMIT_REACHED if measured else NO_LIMIT), NO_LIMIT, EARLIEST_LIMIT
 

@@ -15,8 +15,7 @@ from analyzers.replay.model import Lists, Tasks, Units
 from analyzers.replay.named import selection_of, units_of
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.trace.columns import codes, ints, is_one_of
-from analyzers.trace.nesting import RangeIndex
-from analyzers.trace.regions import launched_in
+from analyzers.trace.ranges import RangeIndex, launched_in
 from analyzers.trace.steps import bounding_ranges, numbers_of_ops, step_of_ops
 from analyzers.trace.tables import Trace
 

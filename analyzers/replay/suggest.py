@@ -27,8 +27,7 @@ from analyzers.select.picking import RANGE_ATOMS
 from analyzers.syncs.of_steps import groups_by_rank, step_syncs
 from analyzers.trace.columns import codes, ints, is_one_of, of_codes
 from analyzers.trace.kernels import is_communication, is_compute, operations
-from analyzers.trace.nesting import RangeIndex
-from analyzers.trace.regions import launched_in
+from analyzers.trace.ranges import RangeIndex, launched_in
 from analyzers.trace.settings import BLOCKING_LAUNCHES, setting_of
 from analyzers.trace.steps import STEP, numbers_of_ops
 from analyzers.trace.tables import Trace

@@ -19,7 +19,7 @@ from analyzers.replay.nodes import OpsInOrder, each_of, ops_in_order
 from analyzers.replay.occupancy import DISPATCH_NS, PROMPT_NS, no_room, occupancy_of
 from analyzers.trace.columns import codes, ints
 from analyzers.trace.kernels import is_communication
-from analyzers.trace.regions import launches
+from analyzers.trace.ranges import launches
 from analyzers.trace.tables import Trace
 
 ROOM_NS = 800  # from when it has room to its start, where no op had to wait: sooner than the next on that stream begins

@@ -27,7 +27,7 @@ from analyzers.replay.suggest import Suggestion, removing, suggested
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.narrow import Narrowing, counted, speaks_by_step
-from analyzers.trace.run import ALL, PartitionedRun, as_run
+from analyzers.trace.run import ALL, Run
 from analyzers.trace.tables import Trace
 from analyzers.verdict.findings import most_alike_first
 from analyzers.verdict.fix import Fix
@@ -42,7 +42,7 @@ Measure = Callable[[Sequence[Outcome], Outcome, DeviceKey], float]  # of runs, w
 
 
 def with_worth(
-    result: OverlapResult, run: Trace | PartitionedRun, narrowing: Narrowing = ALL, *, everywhere: bool = True
+    result: OverlapResult, run: Trace | Run, narrowing: Narrowing = ALL, *, everywhere: bool = True
 ) -> OverlapResult:
     """The same with what each cause is worth and the change worth most, or why that is not known.
 
@@ -52,11 +52,11 @@ def with_worth(
     everywhere : all causes of every rank; else the findings of the rank that decides, where one does: a text tells of
     no others.
     """
-    run = as_run(run)
+    run = Run.of(run)
     if run.size > MOST_OPS:
         reason = f"more than {MOST_OPS:,} ops ({run.size:,}) are not replayed here"
         return replace(result, worth_unknown=f"{reason}; {_command(result)}")
-    if not run.is_one_part:
+    if not run.merged:
         reason = "captures that are looked at one by one are not replayed"
         return replace(result, worth_unknown=f"{reason}; {_command(result)}")
     if reason := cant_be_run_again(run, narrowing):

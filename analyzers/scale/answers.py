@@ -20,21 +20,21 @@ from analyzers.streams import RankStreams, StreamsResult
 from analyzers.syncs import report as order_report
 from analyzers.syncs.report import OrderReport
 from analyzers.trace.narrow import Narrowing, counted, steps_used
-from analyzers.trace.run import ALL, PartitionedRun
+from analyzers.trace.run import ALL, Run
 from analyzers.trace.tables import Trace
 from analyzers.trace.untrusted import MATTERS, untrusted
 
 
-def collectives(run: PartitionedRun, narrowing: Narrowing = ALL) -> Collectives:
+def collectives(run: Run, narrowing: Narrowing = ALL) -> Collectives:
     """What each collective cost; see `analyzers.collectives.report`."""
     found = collectives_of(run.communication(counted(run.trace, narrowing)))
     lost = untrusted(run, narrowing, least=MATTERS if len(found) else 0.0)
     return replace(found, steps=steps_used(run.trace, narrowing), untrusted=lost)
 
 
-def streams(run: PartitionedRun, narrowing: Narrowing = ALL) -> StreamsResult:
+def streams(run: Run, narrowing: Narrowing = ALL) -> StreamsResult:
     """How many streams were busy at once; see `analyzers.streams`."""
-    ranks = [one for found in run.ask(_streams, counted(run.trace, narrowing)).values() for one in found]
+    ranks = [one for found in run.map(_streams, counted(run.trace, narrowing)).values() for one in found]
     return StreamsResult(
         tuple(sorted(ranks, key=lambda one: (one.rank, one.device))),
         run.trace.warnings,
@@ -47,17 +47,17 @@ def _streams(trace: Trace) -> tuple[RankStreams, ...]:
     return concurrency.streams(trace).ranks
 
 
-def stream_contention(run: PartitionedRun, narrowing: Narrowing = ALL) -> StreamContention:
+def stream_contention(run: Run, narrowing: Narrowing = ALL) -> StreamContention:
     """Which kernels lost most to other streams; see `analyzers.contention.neighbours`."""
-    return neighbouring.stream_contention([*run.ask(neighbouring.neighbours, counted(run.trace, narrowing)).values()])
+    return neighbouring.stream_contention([*run.map(neighbouring.neighbours, counted(run.trace, narrowing)).values()])
 
 
-def syncs(run: PartitionedRun, narrowing: Narrowing = ALL, *, missing_only: bool = False) -> OrderReport:
+def syncs(run: Run, narrowing: Narrowing = ALL, *, missing_only: bool = False) -> OrderReport:
     """Sync points, unwaited copies, missing waits; see `analyzers.syncs.report`."""
     return order_report.order_of(run, narrowing, missing_only=missing_only)
 
 
-def info(run: PartitionedRun, narrowing: Narrowing = ALL) -> TraceInfo:
+def info(run: Run, narrowing: Narrowing = ALL) -> TraceInfo:
     """What is in the run; see `analyzers.info`."""
-    facts = run.ask(partial(looking.facts_within, narrowing=narrowing)).values()
+    facts = run.map(partial(looking.facts_within, narrowing=narrowing)).values()
     return looking.info_of(run.trace, reduce(add, facts))

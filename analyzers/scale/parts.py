@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from copy import copy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from analyzers.arrays.types import Ints
 from analyzers.cache.tables import Unusable, read_trace
@@ -23,131 +22,69 @@ from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Overall, Progress, silent
 from analyzers.load import joined, load
 from analyzers.readers.captures import cited, claimed, read_one, stored, without_bad
+from analyzers.readers.formats import format_of
 from analyzers.readers.inputs import PARQUET_EXPORT, Input, find_inputs
 from analyzers.readers.reading import Reading
 from analyzers.scale.summaries import IN_CONTEXT, CaptureContext, CaptureSummary, apply_context, contexts, summary_of
-from analyzers.scale.workers import workers_for
-from analyzers.select.declared import declare
-from analyzers.trace.by_process import taken_apart
-from analyzers.trace.freed_memory import freed_memory_kept
-from analyzers.trace.merge import among_others
-from analyzers.trace.narrow import Narrowing, check_ranks, only_ops
-from analyzers.trace.run import ALL, First, OnePart, PartitionedRun, Question
+from analyzers.select.select import declare
+from analyzers.trace.narrow import Narrowing
+from analyzers.trace.run import First, Question, Run, Task, ask
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
-from analyzers.workers.local import Workers
+from analyzers.workers.dask import dask_workers
+from analyzers.workers.local import Workers, local_workers
 
 
-class Nothing(msgspec.Struct, frozen=True):
-    """The answer of a capture without the part asked for; `why` is the error if no capture has it."""
+class CaptureHandle(msgspec.Struct, frozen=True):
+    """A capture that is read when it is asked for, from its tables where they lie in a folder.
 
-    why: TracevizError
-
-
-class CapturesRun:
-    """A run of captures that are looked at one by one.
-
-    trace : made of the captures' summaries: its collectives, clocks, ranks and warnings are those of the run.
+    context : ranks, clocks and collectives of the run, as far as they are its own. size : ops.
+    communication : rows of its communication kernels, as the run's trace has them.
     """
 
-    is_one_part = False
-
-    def __init__(
-        self,
-        inputs: Sequence[Input],
-        summaries: Sequence[CaptureSummary],
-        trace: Trace,
-        workers: Workers,
-        progress: Progress,
-    ) -> None:
-        self.inputs, self.trace, self.workers, self.progress = inputs, trace, workers, progress
-        self.summaries, self.contexts = summaries, contexts(summaries, trace)
-        self.firsts = _firsts(summaries)
-        self.reading = Reading()
-        self.folders: list[Path | None] = [None] * len(inputs)
-
-    def ask(self, question: Question, narrowing: Narrowing = ALL, only: Sequence[int] | None = None) -> dict[int, Any]:
-        """Ask captures, side by side, and return the answers of those that hold what is asked for, by their number."""
-        if narrowing.ranks is not None:
-            check_ranks(self.trace, narrowing.ranks)
-        asked = [i for i in (range(len(self.inputs)) if only is None else only) if self._has(i, narrowing)]
-        tasks = [(self.inputs[i], self.reading, self.folders[i], self.contexts[i], narrowing, question) for i in asked]
-        overall = Overall(
-            self.progress, "looking at captures", [self.summaries[i].size + 1 for i in asked], bytes=False
-        )
-        answers = dict(zip(asked, self.workers.map(ask_one, tasks, overall), strict=True))
-        for i, answer in answers.items():
-            if isinstance(answer, TracevizError):
-                answer.path = answer.path or str(self.inputs[i].path)
-                raise answer
-        found = {i: answer for i, answer in answers.items() if not isinstance(answer, Nothing)}
-        if not found:
-            raise next(answer.why for answer in answers.values())
-        return found
-
-    def rows(self, part: int, table: str, rows: Ints) -> Ints:
-        """The rows in the run of a capture's rows: all those of the captures before it come first."""
-        first = self.firsts[part]
-        before = {"processes": first.process, "ops": first.op, "api": first.call}[table]
-        return np.where(rows >= 0, rows + before, rows)
-
-    def communication(self, narrowing: Narrowing = ALL) -> Trace:
-        """The communication kernels of all captures, which the summaries hold, or those of the part asked for."""
-        if narrowing == ALL:
-            return self.trace
-        kept = self.ask(_rows_kept, narrowing)
-        rows, first = [], 0
-        for i, summary in enumerate(self.summaries):
-            if i in kept:
-                kept_rows = np.arange(summary.size) if kept[i] is None else kept[i]
-                rows.append(first + np.flatnonzero(np.isin(summary.rows, kept_rows)))
-            first += summary.rows.size
-        return replace(self.trace, whole=self.trace, rows=np.concatenate(rows))
+    source: Input
+    reading: Reading
+    folder: Path | None
+    context: CaptureContext
+    first: First
+    size: int
+    communication: Ints
 
     @property
-    def size(self) -> int:
-        """How many GPU ops all captures have."""
-        return sum(one.size for one in self.summaries)
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks that it has."""
+        return tuple(rank for rank, _ in self.context.ranks)
 
-    def said_as(self, trace: Trace) -> CapturesRun:
-        """The same run with another trace made of the summaries."""
-        run = copy(self)
-        run.trace = trace
-        return run
+    def read(self, tables: Collection[str] | None = None, progress: Progress = silent) -> Trace:
+        """The capture as the run has it: all tables, or at least those named."""
+        trace = None
+        if self.folder is not None:
+            with contextlib.suppress(Unusable):
+                wanted = {*IN_CONTEXT, *(TABLES if tables is None or self.reading.comm else tables)}
+                trace = cited(read_trace(self.folder, wanted), self.source.url or self.source.path)
+        if trace is None:
+            trace = read_one(msgspec.structs.replace(self.source, rank=None, pids={}), self.reading, progress)
+        return apply_context(declare(trace, self.reading.comm), self.context)
 
-    def parts(
-        self,
-        narrowing: Narrowing = ALL,
-        only: Sequence[int] | None = None,
-        tables: Collection[str] | None = None,
-    ) -> Iterator[Trace]:
-        """What is asked for of each capture, read in this process one after the other, while the workers rest."""
-        if narrowing != ALL or self.reading.comm:  # for which any table may be looked at
-            tables = None
-        for i in range(len(self.inputs)) if only is None else only:
-            part = in_context(self.inputs[i], self.reading, self.folders[i], self.contexts[i], tables=tables)
-            part = among_others(part, self.trace, self.firsts[i].process)
-            try:
-                part = narrowing.of_capture(part)
-            except TracevizError:  # it has nothing of that
-                part = only_ops(part, np.empty(0, np.int64))
-            yield part
-
-    def _has(self, i: int, narrowing: Narrowing) -> bool:
-        return narrowing.ranks is None or any(rank in narrowing.ranks for rank, _ in self.contexts[i].ranks)
+    def rows(self, table: str, rows: Ints) -> Ints:
+        """The rows in the run: all those of the captures before it come first."""
+        before = {"processes": self.first.process, "ops": self.first.op, "api": self.first.call}[table]
+        return np.where(rows >= 0, rows + before, rows)
 
 
-def _firsts(summaries: Sequence[CaptureSummary]) -> list[First]:
-    found = [First()]
-    for one in summaries:
-        before = found[-1]
-        processes = before.process + len(one.trace.processes)
-        found.append(First(processes, before.op + one.size, before.call + one.calls))
-    return found[:-1]
+def in_workers(tasks: Sequence[Task], workers: Workers, progress: Progress) -> list[Any]:
+    """Ask captures side by side."""
+    handles: list[Any] = [handle for handle, _, _ in tasks]
+    overall = Overall(progress, "looking at captures", [handle.size + 1 for handle in handles], bytes=False)
+    answers = workers.map(_ask, tasks, overall)
+    for handle, answer in zip(handles, answers, strict=True):
+        if isinstance(answer, TracevizError):
+            answer.path = answer.path or str(handle.source.path)
+    return answers
 
 
-def _rows_kept(trace: Trace) -> Ints | None:
-    return trace.rows
+def _ask(handle: CaptureHandle, narrowing: Narrowing, question: Question, progress: Progress) -> Any:
+    return ask(handle, narrowing, question)
 
 
 @contextlib.contextmanager
@@ -157,11 +94,10 @@ def opened(
     *,
     align: bool = True,
     lists: bool = False,
-    by_process: bool = False,
     progress: Progress = silent,
-) -> Iterator[PartitionedRun]:
+) -> Iterator[Run]:
     """One run; as `opened_together`."""
-    together = opened_together([paths], reading, align=align, lists=lists, by_process=by_process, progress=progress)
+    together = opened_together([paths], reading, align=align, lists=lists, progress=progress)
     with together as (run,):
         yield run
 
@@ -173,9 +109,8 @@ def opened_together(
     *,
     align: bool = True,
     lists: bool = False,
-    by_process: bool = False,
     progress: Progress = silent,
-) -> Iterator[list[PartitionedRun]]:
+) -> Iterator[list[Run]]:
     """Runs, each by its captures, for the time of the block: one part, or each capture by itself.
 
     That is where memory or Dask ask for it; the same workers then look at all runs, within one budget.
@@ -183,17 +118,13 @@ def opened_together(
     Parameters
     ----------
     lists : whether what is asked for lists every sync point, which the memory has to have room for.
-    by_process : whether what is asked for goes process by process where these are large, so that a run may come apart.
 
     Raises
     ------
     TracevizError : as `analyzers.load.load`; the memory has no room for one capture, or no Dask scheduler answers.
     """
     if not reading.by_parts:
-        as_run = taken_apart if by_process else OnePart
-        loaded = [as_run(load(paths, align=align, reading=reading, progress=progress)) for paths in runs]
-        with freed_memory_kept(max(run.size for run in loaded)):  # one step after the other takes what was freed
-            yield [*loaded]
+        yield [Run.of(load(paths, align=align, reading=reading, progress=progress)) for paths in runs]
         return
     texts = [[str(path) for path in paths] for paths in runs]
     with workers_for(texts, reading, lists=lists) as workers:
@@ -202,7 +133,7 @@ def opened_together(
 
 def open_run(
     paths: Iterable[str | Path], reading: Reading, workers: Workers, *, align: bool = True, progress: Progress = silent
-) -> CapturesRun:
+) -> Run:
     """Read and summarize captures and make a run of them.
 
     Raises
@@ -230,9 +161,12 @@ def open_run(
         found=[summary.steps for summary in summaries],
         calls_alone=reading.calls_alone,
     )
-    run = CapturesRun(good, [summary.without_tables() for summary in summaries], trace, workers, progress)
-    run.reading, run.folders = for_tasks, [folder for _, folder in read]
-    return run
+    handles, first = [], First()
+    for one, (summary, folder), context in zip(good, read, contexts(summaries, trace), strict=True):
+        handles.append(CaptureHandle(one, for_tasks, folder, context, first, summary.size, summary.rows))
+        processes = first.process + len(summary.trace.processes)
+        first = First(processes, first.op + summary.size, first.call + summary.calls)
+    return Run(trace, handles, partial(in_workers, workers=workers, progress=progress), merged=False)
 
 
 def summarize_one(
@@ -244,38 +178,65 @@ def summarize_one(
     return summary_of(declare(claimed(trace, one), reading.comm), reading.step_by), folder
 
 
-def ask_one(
-    one: Input,
-    reading: Reading,
-    folder: Path | None,
-    context: CaptureContext,
-    narrowing: Narrowing,
-    question: Question,
-    progress: Progress,
-) -> Any:
-    """Give a capture its context in the run, and ask it a question."""
-    try:
-        part = narrowing.of_capture(in_context(one, reading, folder, context, progress))
-    except TracevizError as why:
-        return Nothing(why)
-    return question(part)
+# Who looks at the captures of a run: a Dask cluster, or as many processes here as the memory budget has room for.
+
+BASE_BYTES = 200_000_000  # of a Python process with the libraries loaded
 
 
-def in_context(
-    one: Input,
-    reading: Reading,
-    folder: Path | None,
-    context: CaptureContext,
-    progress: Progress = silent,
-    tables: Collection[str] | None = None,
-) -> Trace:
-    """A capture as the run has it, from its tables where they lie in a folder: all, or at least those asked for."""
-    trace = None
-    if folder is not None:
-        with contextlib.suppress(Unusable):
-            trace = cited(
-                read_trace(folder, {*IN_CONTEXT, *(TABLES if tables is None else tables)}), one.url or one.path
+@contextlib.contextmanager
+def workers_for(runs: Sequence[Sequence[str]], reading: Reading, *, lists: bool = False) -> Iterator[Workers]:
+    """The workers of a Dask scheduler where one is named, else processes on this machine.
+
+    Parameters
+    ----------
+    runs : the paths of each.
+    lists : whether what is asked for lists every sync point.
+
+    Raises
+    ------
+    TracevizError : no such scheduler, no such captures, no room for one within the memory budget, or a budget for a
+        cluster.
+    """
+    if reading.dask is not None:
+        if reading.memory is not None:
+            hint = "Leave out --memory, and start them with: dask worker --memory-limit SIZE."
+            raise TracevizError(
+                "--memory bounds this machine's processes; Dask's workers have a limit of their own.", hint=hint
             )
-    if trace is None:
-        trace = read_one(msgspec.structs.replace(one, rank=None, pids={}), reading, progress)
-    return apply_context(declare(trace, reading.comm), context)
+        with dask_workers(reading.dask) as far:
+            yield far
+        return
+    count = reading.processes
+    if reading.memory is not None:
+        inputs = [one for paths in runs for one in find_inputs(paths, keep_bad=reading.skip_bad)[0]]
+        count = min(count, room_for(inputs, reading.memory, lists=lists))
+    with local_workers(count) as near:
+        yield near
+
+
+def room_for(inputs: Sequence[Input], memory: int, *, lists: bool = False) -> int:
+    """How many captures a memory budget has room for at once, beside this process where they are several.
+
+    Raises
+    ------
+    TracevizError : the budget has no room for one.
+    """
+    need, stays = needed(inputs), kept(inputs, lists=lists)
+    if need + stays > memory:
+        raise TracevizError(
+            f"The largest capture takes about {need / 1e6:,.0f} MB of memory to read, and what is kept of all of them "
+            f"{stays / 1e6:,.0f} MB; the budget is {memory / 1e6:,.0f} MB.",
+            hint=f"Give --memory {-(-(need + stays) // 10**6)}MB or more.",
+        )
+    return max(1, (memory - BASE_BYTES - stays) // need)
+
+
+def needed(inputs: Sequence[Input]) -> int:
+    """Bytes of memory that a process takes at most to read and analyse any one of these captures."""
+    return BASE_BYTES + max(int(one.bytes * format_of(one.kind).memory.read) for one in inputs)
+
+
+def kept(inputs: Sequence[Input], *, lists: bool = False) -> int:
+    """Bytes of memory at most that summaries and answers of all captures take in the process that joins them."""
+    each = [(one.bytes, format_of(one.kind).memory) for one in inputs]
+    return sum(int(size * (memory.listed if lists else memory.kept)) for size, memory in each)

@@ -17,20 +17,21 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import is_repeated, rows_by_key
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ints
 from analyzers.clocks.align import move
 from analyzers.clocks.hosts import witnesses
 from analyzers.counters.plateau import waits_by_traffic
 from analyzers.steps.candidates import Candidates, candidates
 from analyzers.trace.alignment import Clocks
-from analyzers.trace.columns import assigned, framed, ints, repeated, squeezed, stored, table
+from analyzers.trace.columns import SomeTable, assigned, ints, repeated, table
 from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.groups import communicators_of
 from analyzers.trace.kernels import is_bookkeeping, is_communication
 from analyzers.trace.merge import TIME_COLUMNS, at_origin
 from analyzers.trace.ranks import labels_of
-from analyzers.trace.schemas import OF_COLLECTIVES, OPS, TABLES
+from analyzers.trace.schemas import OF_COLLECTIVES, TABLES, Ops
 from analyzers.trace.step_table import Steps
 from analyzers.trace.steps import bounding_ranges
 from analyzers.trace.tables import Trace
@@ -58,47 +59,10 @@ class CaptureSummary(msgspec.Struct, frozen=True):
         """What is still asked of it once the run's trace was made of its tables: those of many ranks are large."""
         return replace(self, trace=_without_tables(self.trace))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Columns of one value go to another process as one row: pickle would write all of them out."""
-        tables = {name: (len(frame := getattr(self.trace, name)), _shortened(frame)) for name in TABLES}
-        return _summary, (_without_tables(self.trace), tables, self.rows, self.size, self.calls, self.steps)
-
 
 def _without_tables(trace: Trace) -> Trace:
     tables: dict[str, Any] = {name: table(name) for name in TABLES}
     return replace(trace, **tables)
-
-
-def _shortened(frame: pd.DataFrame) -> dict[str, Any]:
-    """A table's columns, one row of those of one value."""
-    columns = {column: stored(frame, column) for column in frame.columns}
-    return {
-        column: values[:1].copy() if is_repeated(getattr(values, "codes", values)) else values
-        for column, values in columns.items()
-    }
-
-
-def _summary(
-    trace: Trace,
-    tables: Mapping[str, tuple[int, Mapping[str, Any]]],
-    rows: Ints,
-    size: int,
-    calls: int,
-    steps: Candidates,
-) -> CaptureSummary:
-    """A summary of its pieces; tables : rows of each, and its columns as `_shortened` has them."""
-    whole: dict[str, Any] = {}
-    for name, (length, columns) in tables.items():
-        whole[name] = framed({column: _lengthened(values, length) for column, values in columns.items()})
-    return CaptureSummary(replace(trace, **whole), rows, size, calls, steps)
-
-
-def _lengthened(values: Any, length: int) -> Any:
-    if len(values) == length:
-        return values
-    if isinstance(values, pd.Categorical):
-        return pd.Categorical.from_codes(_lengthened(values.codes, length), dtype=values.dtype)
-    return repeated(values[0], values.dtype, length)
 
 
 class CaptureContext(msgspec.Struct, frozen=True):
@@ -137,14 +101,14 @@ def summary_of(trace: Trace, step_by: str | None = None) -> CaptureSummary:
     launch = ints(trace.ops, "launch")[rows]
     kept["api"] = np.union1d(kept["api"], launch[launch >= 0])
     launch = np.where(launch >= 0, np.searchsorted(kept["api"], launch), -1)
-    ops = _of_their_own(trace.ops.take(rows).reset_index(drop=True).assign(launch=launch))
-    has_op = pd.MultiIndex.from_frame(trace.comms[_KEYS]).isin(pd.MultiIndex.from_frame(ops[_KEYS].drop_duplicates()))
-    comms = _of_their_own(trace.comms[has_op].reset_index(drop=True))
+    ops = _of_their_own(trace.ops.take(rows).having(launch=launch))
+    has_op = pd.MultiIndex.from_frame(trace.comms.to_frame(_KEYS)).isin(
+        pd.MultiIndex.from_frame(ops.to_frame(_KEYS).drop_duplicates())
+    )
+    comms = _of_their_own(trace.comms.take(has_op))
     comms = assigned(comms, {column: repeated(0, np.int64, len(comms)) for column in TIME_COLUMNS})
-    marks = _of_their_own(trace.ranges[bounding_ranges(trace)].reset_index(drop=True))
-    hosts: dict[str, Any] = {
-        name: _of_their_own(getattr(trace, name).take(kept[name]).reset_index(drop=True)) for name in _OF_HOSTS
-    }
+    marks = _of_their_own(trace.ranges.take(bounding_ranges(trace)))
+    hosts: dict[str, Any] = {name: _of_their_own(getattr(trace, name).take(kept[name])) for name in _OF_HOSTS}
     tables: dict[str, Any] = {"ops": ops, "comms": comms, "ranges": marks, "memory": table("memory"), **hosts}
     tables["counters"] = table("counters")
     steps = candidates(trace, step_by)
@@ -154,7 +118,7 @@ def summary_of(trace: Trace, step_by: str | None = None) -> CaptureSummary:
 def contexts(summaries: Sequence[CaptureSummary], run: Trace) -> list[CaptureContext]:
     """The context of each capture, from the run that was loaded from their summaries."""
     found: list[CaptureContext] = []
-    collective_columns = run.ops[["wait_ns", *OF_COLLECTIVES]]
+    collective_columns = run.ops.to_frame(["wait_ns", *OF_COLLECTIVES])
     matched = ints(run.ops, "collective") >= 0
     device_labels, communicators = labels_of(run), communicators_of(run)
     processes = ops = 0
@@ -189,17 +153,17 @@ def apply_context(trace: Trace, context: CaptureContext) -> Trace:
         for process, (rank, rule) in zip(trace.processes, context.ranks, strict=True)
     )
     rank = np.array([process.rank for process in processes] or [-1], np.int32)[ints(trace.ops, "process")]
-    trace = replace(trace, processes=processes, ops=trace.ops.assign(rank=rank))
+    trace = replace(trace, processes=processes, ops=trace.ops.having(rank=rank))
     if context.own is not None and context.own.aligned:
         trace = move(trace, context.own)
     of_collectives = {}
     for column in ("wait_ns", *OF_COLLECTIVES):
         values = context.calls[column].to_numpy()
-        of_collectives[column] = np.full(len(trace.ops), OPS[column][1], values.dtype)
+        of_collectives[column] = np.full(len(trace.ops), Ops.schema[column].default, values.dtype)
         of_collectives[column][context.ops] = values
     found = replace(
         trace,
-        ops=trace.ops.assign(**of_collectives),
+        ops=trace.ops.having(**of_collectives),
         clocks=context.clocks,
         device_labels=context.device_labels,
         communicators=context.communicators,
@@ -222,16 +186,8 @@ def _own_steps(steps: Steps | None, processes: slice) -> Steps | None:
     return replace(own, process=own.process - processes.start)
 
 
-def _of_their_own(frame: pd.DataFrame) -> pd.DataFrame:
+def _of_their_own(table: SomeTable) -> SomeTable:
     """The same rows without texts that none of them has; a column of one value takes no room."""
-    columns = {}
-    for column in frame.columns:
-        values = stored(frame, column)
-        if isinstance(values, pd.Categorical):
-            if column not in _KINDS:
-                values = values.remove_unused_categories()
-            values = pd.Categorical.from_codes(squeezed(values.codes), dtype=values.dtype)
-        else:
-            values = squeezed(values)
-        columns[column] = values
-    return framed(columns)
+    own = table.columns
+    kept = {name: own[name].used() if column.kind == "text" else own[name] for name, column in table.schema.items()}
+    return table.having(**{name: one.squeezed() if isinstance(one, Names) else one for name, one in kept.items()})

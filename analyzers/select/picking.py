@@ -9,11 +9,11 @@ import numpy as np
 from analyzers.arrays.types import Mask
 from analyzers.select.language import And, Atom, Not, Or, Selector
 from analyzers.trace import kernels
+from analyzers.trace.advice import is_migration
 from analyzers.trace.columns import codes, ints, is_one_of, of_codes
 from analyzers.trace.groups import groups_of
 from analyzers.trace.kernels import is_communication, is_compute, operation_codes
-from analyzers.trace.migrations import is_migration
-from analyzers.trace.regions import launched_in
+from analyzers.trace.ranges import launched_in
 from analyzers.trace.tables import Trace
 
 RANGE_ATOMS = {"nvtx": ("nvtx", "annotation"), "op": ("op",), "hlo": ("hlo",)}

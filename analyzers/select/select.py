@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import msgspec
 import numpy as np
 import pandas as pd
+from msgspec.structs import replace
 
+from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ids, Mask
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.select import language
@@ -17,7 +19,8 @@ from analyzers.select.absence import explain_nothing, launches_in, ranges_of, wo
 from analyzers.select.language import Atom, Selector, parse
 from analyzers.select.picking import RANGE_ATOMS, evaluate, named_ranges
 from analyzers.trace.columns import codes
-from analyzers.trace.regions import launched_by_others, launched_in
+from analyzers.trace.communication import Declared
+from analyzers.trace.ranges import launched_by_others, launched_in
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import LAUNCHED_BEFORE, launched_before
 
@@ -138,7 +141,8 @@ def picked(trace: Trace, text: str) -> pd.DataFrame:
     TracevizError : the selector can't be read.
     """
     selection = select(trace, text)
-    return trace.ops[selection.picked | selection.before]
+    kept = selection.picked | selection.before
+    return trace.ops.take(kept).to_frame().set_axis(np.flatnonzero(kept))
 
 
 def in_ranges(trace: Trace, text: str) -> pd.DataFrame:
@@ -161,4 +165,28 @@ def in_ranges(trace: Trace, text: str) -> pd.DataFrame:
     code, names = codes(trace.ranges, "name")
     used, position = np.unique(code[occurrence[rows]], return_inverse=True)
     name = pd.Categorical.from_codes(position, categories=pd.Index([names[each] for each in used], dtype="str"))
-    return trace.ops.iloc[rows].assign(range=name, occurrence=occurrence[rows])
+    return trace.ops.take(rows).to_frame().set_axis(rows).assign(range=name, occurrence=occurrence[rows])
+
+
+# What the user says is communication, beside what its name tells: selectors, each with where it was given.
+
+
+def declare(trace: Trace, rules: Sequence[Declared]) -> Trace:
+    """Mark ops that the rules pick as communication, each by the first rule that picks it.
+
+    Selectors see the trace as it is without the rules: `comm` in one means communication by name.
+
+    Raises
+    ------
+    TracevizError : a selector can't be read.
+    """
+    if not rules:
+        return trace
+    number = np.zeros(len(trace.ops), np.int64)
+    for at, rule in enumerate(rules, 1):
+        selection = select(trace, rule.selector)
+        number[(number == 0) & (selection.picked | selection.before)] = at
+    texts = ["", *map(str, rules)]
+    distinct = list(dict.fromkeys(texts))
+    code = np.array([distinct.index(text) for text in texts])[number]
+    return replace(trace, ops=trace.ops.having(declared=Names(code, distinct)))

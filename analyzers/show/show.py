@@ -21,7 +21,7 @@ from analyzers.common.errors import TracevizError
 from analyzers.common.ids import FindingId, collective_id, gap_id, instance_id, read_id, sync_id
 from analyzers.common.wording import count_of, duration, size
 from analyzers.matching.match import MATCHED_BY
-from analyzers.overlap.instances import Instance
+from analyzers.overlap.pairing import Instance
 from analyzers.show.result import Piece, Related, Shown
 from analyzers.syncs.points import HostSyncs, SyncPoint, host_syncs
 from analyzers.trace.columns import ints, ints_at

@@ -26,8 +26,7 @@ from analyzers.arrays.groups import label, rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.trace.columns import codes, ints, ints_at, is_one_of, of_codes
 from analyzers.trace.numbered import family
-from analyzers.trace.range_classes import range_classes
-from analyzers.trace.regions import launches
+from analyzers.trace.ranges import launches, range_classes
 from analyzers.trace.steps import marked_steps
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before

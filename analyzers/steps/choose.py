@@ -12,23 +12,24 @@ another one all the same: the collectives have the last word, once they are matc
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import distinct
+from analyzers.arrays.groups import distinct, rows_by_key
 from analyzers.arrays.types import Ints
+from analyzers.common.errors import TracevizError
 from analyzers.common.wording import ranks_in_words
-from analyzers.steps.candidates import LAUNCHES, OPTIMIZER, RANGE, Candidate, Candidates
-from analyzers.steps.in_windows import in_windows
-from analyzers.trace.columns import ints
+from analyzers.steps.candidates import LAUNCHES, OPTIMIZER, RANGE, Candidate, Candidates, candidates
+from analyzers.trace.columns import codes, ints
+from analyzers.trace.numbered import family
+from analyzers.trace.ranks import captured
 from analyzers.trace.step_table import GIVEN, INFERRED, NO_STEPS, UNMARKED, Steps, whole_on
 from analyzers.trace.steps import marked_steps
 from analyzers.trace.tables import Trace
 from analyzers.trace.untrusted import without_links
-from analyzers.trace.windows import has_windows
-from analyzers.trace.without_work import captured
+from analyzers.trace.windows import has_windows, window_count
 
 TOGETHER, APART = 0.25, 0.75  # of a step: how far apart ranks begin the same step, and no longer the same
 MOST_SHIFTED = 3  # steps by which captures of ranks may begin apart
@@ -184,3 +185,117 @@ def _numbered(chosen: Mapping[int, Candidate], shifts: Mapping[int, int | None],
         unnumbered=tuple(process for process in order if shifts[process] is None),
     )
     return replace(found, whole=whole_on(found, order))
+
+
+# Steps of a run whose ranks have several windows: each window's by themselves, numbered on from one to the next.
+#
+# A step never spans two windows. Where their numbers begin anew, those of a later window go on behind the last of the
+# one before: steps 0 to 11 of the first and 0 to 8 of the second are 0 to 11 and 12 to 20. Numbers that differ stay.
+
+
+def in_windows(trace: Trace, of_window: Callable[[set[int]], Steps]) -> Steps:
+    """The steps of all windows; none, with the reason, where one has none or they are told in different ways.
+
+    Parameters
+    ----------
+    of_window : the steps of some processes, all those of a window.
+    """
+    found = list[Steps]()
+    for window in range(window_count(trace)):
+        steps = of_window({number for number, one in enumerate(trace.processes) if one.window == window})
+        if not steps.size:
+            return replace(NO_STEPS, unknown=f"of window {window}, {steps.unknown}" if steps.unknown else "")
+        found.append(steps)
+    if len({(one.source, one.named) for one in found}) > 1:
+        return replace(NO_STEPS, unknown="windows of the ranks tell their steps in different ways")
+    columns = ("process", "start_ns", "end_ns", "numbers", "complete")
+    joined = {column: np.concatenate([getattr(one, column) for one in found]) for column in columns}
+    order = np.lexsort((joined["start_ns"], joined["process"]))
+    steps = replace(
+        found[0],
+        **{column: values[order] for column, values in joined.items()},
+        by=", ".join(dict.fromkeys(one.by for one in found)),
+        unnumbered=tuple(sorted(process for one in found for process in one.unnumbered)),
+    )
+    steps = numbered_on(trace, steps)
+    return replace(steps, whole=whole_in_windows(trace, steps))
+
+
+def numbered_on(trace: Trace, steps: Steps) -> Steps:
+    """The same steps, the numbers of each window above those of all windows before."""
+    window = np.array([one.window for one in trace.processes], np.int64)[steps.process]
+    numbers, last = steps.numbers.copy(), None
+    for rows in rows_by_key(window).values():
+        low, high = int(numbers[rows].min()), int(numbers[rows].max())
+        shift = last + 1 - low if last is not None and low <= last else 0
+        numbers[rows] += shift
+        last = high + shift
+    return replace(steps, numbers=numbers)
+
+
+def whole_by_window(trace: Trace, steps: Steps) -> list[tuple[int, ...]]:
+    """The numbers of the whole steps of each window."""
+    window = np.array([one.window for one in trace.processes], np.int64)[steps.process]
+    present = [set(steps.numbers[rows].tolist()) for rows in rows_by_key(window).values()]
+    return [tuple(number for number in steps.whole if number in numbers) for numbers in present]
+
+
+def whole_in_windows(trace: Trace, steps: Steps, processes: Collection[int] | None = None) -> tuple[int, ...]:
+    """Numbers of the steps that each rank has, once, and all of; processes : that may have any, all where not given."""
+    own = set(steps.process.tolist()) if processes is None else set(processes)
+    ranks = {trace.processes[one].rank for one in own}
+    whole = list[int]()
+    for window in range(window_count(trace)):
+        here = [one for one in own if trace.processes[one].window == window]
+        if {trace.processes[one].rank for one in here} == ranks:
+            whole += whole_on(steps, here)
+    return tuple(sorted(whole))
+
+
+# Find the steps of a run, once its captures are one trace, and say which of them time figures are of.
+
+MOST_NAMES = 8
+
+
+def with_steps(trace: Trace, given: str | None = None, found: Candidates | None = None) -> Trace:
+    """The trace of a run, before its clocks are aligned, with its steps.
+
+    Parameters
+    ----------
+    given : the range by which the user wants steps, a name, # for each number.
+    found : the candidates of its processes, where they were looked for before.
+
+    Raises
+    ------
+    TracevizError : no range of the given name bounds a step.
+    """
+    found = candidates(trace, given) if found is None else found
+    if given is not None and not any(found.values()):
+        raise TracevizError(f"No range is called {given!r}, so it bounds no steps.", hint=_hint(trace))
+    steps = steps_of_run(trace, found, given)
+    if given is not None and not steps.size:
+        lacking = [trace.processes[process].rank for process, some in found.items() if not some]
+        where = f" {ranks_in_words(lacking)}" if lacking else " all ranks"
+        raise TracevizError(f"'{given}' can't bound steps: it does not recur on{where}.", hint=_hint(trace))
+    return replace(trace, steps=steps)
+
+
+def of_run(parts: Sequence[tuple[int, Candidates, int]]) -> Candidates:
+    """Candidates of captures as those of their run: how many processes and ns lie before each, and what it has."""
+    return {
+        before + process: tuple(_moved(one, shift) for one in some)
+        for before, found, shift in parts
+        for process, some in found.items()
+    }
+
+
+def _moved(one: Candidate, shift: int) -> Candidate:
+    start, end = (times + shift for times in (one.start_ns, one.end_ns))
+    return replace(one, start_ns=start, end_ns=end)
+
+
+def _hint(trace: Trace) -> str:
+    code, texts = codes(trace.ranges, "name")
+    names = sorted({family(texts[one]) for one in set(code.tolist()) if not texts[one].startswith(("aten::", "nccl"))})
+    listed = ", ".join(names[:MOST_NAMES])
+    return f"There are {listed}{' …' if len(names) > MOST_NAMES else ''}." if names else "The captures have no ranges."

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.common.wording import ranks_in_words
-from analyzers.steps.in_windows import numbered_on, whole_in_windows
+from analyzers.steps.choose import numbered_on, whole_in_windows
 from analyzers.trace.columns import ints
 from analyzers.trace.step_table import NO_STEPS, Steps
 from analyzers.trace.steps import numbers_of_ops

@@ -23,15 +23,15 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Ints
 from analyzers.common.wording import percent, ranks_in_words
-from analyzers.steps.in_windows import whole_by_window
+from analyzers.steps.choose import whole_by_window
 from analyzers.trace.columns import ints, ints_at, repeated
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.lost import unrecorded
 from analyzers.trace.overhead import overhead_in_steps
+from analyzers.trace.ranks import captured
 from analyzers.trace.step_table import LateStart, LeftOut, Steps
 from analyzers.trace.steps import numbers_of_ops, step_index
 from analyzers.trace.tables import Trace
-from analyzers.trace.without_work import captured
 
 MUCH, TIMES_THE_USUAL = 0.25, 2.0  # of a step that the profiler took; and of what it took of the median step
 FAR, SCATTERS = 0.25, 3.0  # of the median step; times what the other steps' waiting differs from its median

@@ -14,7 +14,7 @@ from analyzers.ordering.lanes import MAX_NS, MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import around
 from analyzers.trace.columns import codes, ints, ints_at, is_one_of, narrowed, of_codes, stored
-from analyzers.trace.process_rows import call_rows
+from analyzers.trace.op_rows import call_rows
 from analyzers.trace.tables import Trace
 
 KINDS = (*BLOCKING, "spin", "copy", "pageable", "memory", "module", "launch")

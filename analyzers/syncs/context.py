@@ -16,7 +16,8 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.trace.columns import codes, ints, ints_at, stored
-from analyzers.trace.range_classes import range_classes
+from analyzers.trace.ranges import range_classes
+from analyzers.trace.schemas import Calls, Ops, Ranges
 from analyzers.trace.tables import Trace
 
 Texts = npt.NDArray[np.object_]
@@ -33,7 +34,7 @@ def table_of(row: type[Any], columns: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(values | objects, index)
 
 
-def text_of(frame: pd.DataFrame, column: str, row: Ints) -> Texts:
+def text_of(frame: Ops | Calls | Ranges, column: str, row: Ints) -> Texts:
     """A column's texts in some rows; "" for -1."""
     code, names = codes(frame, column)
     return np.array([*names, ""], object)[take_or(code, row)]
@@ -138,7 +139,7 @@ def _ranges_by_thread(trace: Trace) -> dict[tuple[int, ...], Ints]:
 
 
 def enclosing(
-    ranges: pd.DataFrame,
+    ranges: Ranges,
     process: Ints,
     thread: Ints,
     instant: Ints,

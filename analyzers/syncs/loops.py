@@ -21,7 +21,7 @@ from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import Findings, enclosing, ranks_of, table_of, text_of
 from analyzers.trace.columns import codes, ints
-from analyzers.trace.range_classes import range_classes
+from analyzers.trace.ranges import range_classes
 from analyzers.trace.tables import Trace
 
 NO, INDIRECT, DIRECT, SAME, NONE = range(5)
@@ -216,7 +216,7 @@ def _find_chunks(trace: Trace, ordering: Ordering) -> tuple[Chunks, tuple[Ints, 
     """Ranges whose name holds a number, or repeats under one parent; and pairs (chunk, chunk around it)."""
     code, names = codes(trace.ranges, "name")
     rows = np.flatnonzero(trace.once(range_classes)[1])
-    frame = trace.ranges.iloc[rows]
+    frame = trace.ranges.take(rows)
     process, thread, start, end = (ints(frame, column) for column in ("process", "thread", "start_ns", "end_ns"))
     inner, outer = enclosing(frame, process, thread, start)
     encloses = (end[outer] >= end[inner]) & (outer != inner)

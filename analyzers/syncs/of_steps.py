@@ -17,9 +17,9 @@ from analyzers.select.language import Atom
 from analyzers.syncs.groups import SyncGroup, sync_groups
 from analyzers.syncs.points import SCALAR_BYTES, HostSyncs, host_syncs
 from analyzers.trace.columns import ints
-from analyzers.trace.host_calls import CALL, plain_call
+from analyzers.trace.numbered import CALL, plain_call
+from analyzers.trace.ranges import launch_span
 from analyzers.trace.ranks import devices_of
-from analyzers.trace.regions import launch_span
 from analyzers.trace.steps import STEP, find_steps, step_index
 from analyzers.trace.tables import Trace
 

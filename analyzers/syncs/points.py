@@ -18,9 +18,9 @@ from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
 from analyzers.syncs.context import Findings, Texts, around, launched_at, ranges_around, ranks_of, table_of, text_of
 from analyzers.syncs.idle import OUTLASTS_NS, behind_graphs, cost, idle_within
+from analyzers.trace.advice import torch_seen
 from analyzers.trace.columns import codes, ints, ints_at, is_one_of
 from analyzers.trace.tables import Trace
-from analyzers.trace.torch_seen import torch_seen
 
 BACK_TO_BACK_NS = 5_000  # from the end of a copy's call to the start of a synchronize written in the same C++ function
 SCALAR_BYTES = 16

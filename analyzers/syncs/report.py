@@ -27,12 +27,10 @@ from analyzers.syncs.loops import Chunk, StreamPlan, stream_plan
 from analyzers.syncs.points import HostSyncs, SyncPoint, host_syncs
 from analyzers.syncs.rests import RestingOrder, RestingOrders, in_sentences, resting_orders
 from analyzers.trace.advice import NO_ROWS
-from analyzers.trace.by_process import by_process
 from analyzers.trace.columns import codes, ints, of_codes
-from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.narrow import Narrowing
-from analyzers.trace.regions import launch_span
-from analyzers.trace.run import ALL, PartitionedRun, Question
+from analyzers.trace.ranges import launch_span
+from analyzers.trace.run import ALL, Question, Run
 from analyzers.trace.tables import Trace
 from analyzers.trace.untrusted import calls_without_names, untrusted, without_names
 
@@ -153,7 +151,6 @@ Span = tuple[int, int]
 ROWS = {"process": "processes", "op": "ops", "behind": "ops", "waited_op": "ops", "call": "api"}
 
 
-@keeping_freed_memory
 def order_report(trace: Trace, span: Span | None = None, *, missing_only: bool = False) -> OrderReport:
     """Look into a trace's order; of a part of a trace, only what concerns that part is kept.
 
@@ -180,7 +177,7 @@ def order_report(trace: Trace, span: Span | None = None, *, missing_only: bool =
     return OrderReport(syncs, copies, found, plan, resting, trace.warnings, recorded, whole.runtime, launches, unnamed)
 
 
-def order_of(run: PartitionedRun, narrowing: Narrowing = ALL, *, missing_only: bool = False) -> OrderReport:
+def order_of(run: Run, narrowing: Narrowing = ALL, *, missing_only: bool = False) -> OrderReport:
     """The order of a run's work, part by part; rows and processes that it names are the run's.
 
     Parameters
@@ -188,26 +185,26 @@ def order_of(run: PartitionedRun, narrowing: Narrowing = ALL, *, missing_only: b
     missing_only : leave out the forks and joins that lack no wait.
     """
     question = order_question(run, narrowing, missing_only=missing_only)
-    return order_from(run, by_process(run).ask(question, narrowing), narrowing)
+    return order_from(run, run.by_process().map(question, narrowing), narrowing)
 
 
-def order_question(run: PartitionedRun, narrowing: Narrowing = ALL, *, missing_only: bool = False) -> Question:
+def order_question(run: Run, narrowing: Narrowing = ALL, *, missing_only: bool = False) -> Question:
     """What each part is asked for `order_of`, so that another question can be asked with it; see `order_from`."""
-    parts = by_process(run)
+    parts = run.by_process()
     span = None
-    if narrowing != ALL and not parts.is_one_part:
-        spans = parts.ask(launch_span, narrowing).values()
+    if narrowing != ALL and len(parts.handles) > 1:
+        spans = parts.map(launch_span, narrowing).values()
         span = min(low for low, _ in spans), max(high for _, high in spans)
     return partial(order_report, span=span, missing_only=missing_only)
 
 
-def order_from(run: PartitionedRun, reports: Mapping[int, OrderReport], narrowing: Narrowing = ALL) -> OrderReport:
+def order_from(run: Run, reports: Mapping[int, OrderReport], narrowing: Narrowing = ALL) -> OrderReport:
     """The order of a run's work, or of a part of it, by what its captures answer to `order_question`."""
-    parts = by_process(run)
-    if parts.is_one_part:
+    parts = run.by_process()
+    if len(parts.handles) == 1:
         joined = replace(reports[0], warnings=run.trace.warnings)
     else:
-        joined = _joined([*reports.values()], run.trace.warnings, [partial(parts.rows, part) for part in reports])
+        joined = _joined([*reports.values()], run.trace.warnings, [parts.handles[part].rows for part in reports])
     unrecorded = about_unrecorded(*(ints(joined.syncs.table, column) for column in ("rank", "unrecorded_ns")))
     return replace(joined, warnings=(*joined.warnings, *unrecorded), untrusted=untrusted(run, narrowing))
 

@@ -34,9 +34,9 @@ from analyzers.syncs.context import Findings, around, enclosing, launched_at, ma
 from analyzers.syncs.crossings import Visits, find_visits, from_host, in_graph, waits_for_memory
 from analyzers.syncs.points import host_syncs
 from analyzers.trace.columns import codes, ints, ints_at, of_codes
-from analyzers.trace.host_calls import plain_call
 from analyzers.trace.kernels import function
-from analyzers.trace.range_classes import range_classes
+from analyzers.trace.numbered import plain_call
+from analyzers.trace.ranges import range_classes
 from analyzers.trace.steps import STEP
 from analyzers.trace.tables import Trace
 

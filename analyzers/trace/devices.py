@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-import pandas as pd
-
 from analyzers.arrays.groups import alike, grouped
 from analyzers.common.records import Record
 from analyzers.common.wording import percent, ranks_in_words
 from analyzers.trace.columns import stored
+from analyzers.trace.schemas import Ops
 
 DeviceKey = tuple[int, int]  # (rank, device)
 
@@ -74,7 +73,7 @@ class DeviceLabels(Record, frozen=True):
         return f"{rank} device {device}" if rank in self.several else str(rank)
 
 
-def count_devices(ops: pd.DataFrame) -> int:
+def count_devices(ops: Ops) -> int:
     """How many devices ran ops, each rank's counted by themselves."""
     columns = [stored(ops, column) for column in ("rank", "device")]
     first, _ = alike(*columns)  # of ops that stand together one is enough

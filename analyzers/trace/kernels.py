@@ -39,7 +39,7 @@ def is_communication_kernel(name: str) -> bool:
 
 
 def is_declared(trace: Trace) -> Mask:
-    """Ops that the user said are communication (`analyzers.select.declared`)."""
+    """Ops that the user said are communication (`analyzers.select.select`)."""
     code, texts = codes(trace.ops, "declared")
     return of_codes(code, [text != "" for text in texts])
 

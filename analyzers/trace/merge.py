@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import is_repeated
+from analyzers.arrays.names import Names, stacked, stacked_numbers
 from analyzers.common.errors import TraceWarning
-from analyzers.trace.columns import assigned, categorical, framed, ints, narrowed, repeated, stored
+from analyzers.trace.columns import SomeTable, framed, ints, stored
 from analyzers.trace.schemas import TABLES
+from analyzers.trace.table import Table
 from analyzers.trace.tables import Capture, Process, Trace
 
 TIME_COLUMNS = ("start_ns", "end_ns")
-Columns = dict[str, Any]  # an array or a categorical each
 
 
 def merge(traces: Sequence[Trace]) -> Trace:
@@ -32,22 +32,22 @@ def merge(traces: Sequence[Trace]) -> Trace:
     captures: list[Capture] = []
     processes: list[Process] = []
     warnings: list[TraceWarning] = []
-    tables: dict[str, list[Columns]] = {name: [] for name in TABLES}
+    tables: dict[str, list[Any]] = {name: [] for name in TABLES}
     calls = 0
     for trace in traces:
         dated = trace.origin_utc_ns is not None and origin is not None and not _is_empty(trace)
         shift = (trace.origin_utc_ns or 0) - (origin or 0) if dated else 0
         for name in TABLES:
-            columns = _columns(getattr(trace, name)) | _moved_columns(getattr(trace, name), shift, len(processes))
+            table = _moved(getattr(trace, name), shift, len(processes))
             if name == "ops":
                 launch = ints(trace.ops, "launch")
-                columns["launch"] = narrowed(np.where(launch >= 0, launch + calls, launch), "id")
-            tables[name].append(columns)
+                table = table.having(launch=np.where(launch >= 0, launch + calls, launch))
+            tables[name].append(table)
         processes += [replace(process, capture=process.capture + len(captures)) for process in trace.processes]
         captures += [_moved_capture(capture, shift) for capture in trace.captures]
         warnings += [warning for warning in trace.warnings if warning not in warnings]
         calls += len(trace.api)
-    joined: dict[str, Any] = {name: _concat(parts) for name, parts in tables.items()}
+    joined: dict[str, Any] = {name: TABLES[name].stacked(parts) for name, parts in tables.items()}
     merged = Trace(
         captures=tuple(captures),
         processes=tuple(processes),
@@ -92,54 +92,24 @@ def _moved_capture(capture: Capture, shift: int) -> Capture:
 
 
 def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Stack tables of one schema; categoricals stay categorical (pandas.concat would turn them into objects)."""
-    return _concat([_columns(frame) for frame in frames])
+    """Stack frames of one schema; categoricals stay categorical (pandas.concat would turn them into objects)."""
+    columns: dict[str, Any] = {}
+    for name in frames[0].columns:
+        parts = [stored(frame, name) for frame in frames]
+        is_text = isinstance(parts[0], pd.Categorical)
+        columns[name] = stacked([Names.of(part) for part in parts]) if is_text else stacked_numbers(parts)
+    return framed(columns)
 
 
-def _columns(frame: pd.DataFrame) -> Columns:
-    return {column: stored(frame, column) for column in frame.columns}
+def _moved(table: SomeTable, shift: int, processes: int) -> SomeTable:
+    shifted = times_stated(table) if shift else ()
+    own = table.columns
+    moved = {"process": own["process"] + processes, **{name: own[name] + shift for name in shifted}}
+    return table.having(**moved) if len(table) else table
 
 
-def _concat(parts: Sequence[Columns]) -> pd.DataFrame:
-    stacked = {column: [part[column] for part in parts] for column in parts[0]}
-    return framed(
-        {
-            column: _stacked(each) if isinstance(each[0], pd.Categorical) else _joined(each)
-            for column, each in stacked.items()
-        }
-    )
-
-
-def _joined(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """One column of several; one value throughout takes no room, as in each of them."""
-    filled = [part for part in parts if part.size]
-    if filled and all(is_repeated(part) and part[0] == filled[0][0] for part in filled):
-        return repeated(filled[0][0], filled[0].dtype, sum(part.size for part in parts))
-    return np.concatenate(parts)
-
-
-def _stacked(parts: Sequence[pd.Categorical]) -> pd.Categorical:
-    """One categorical of several; pandas' own union refuses one that holds no text beside one that does."""
-    texts_of = [part.categories.tolist() for part in parts]
-    code_of = {text: code for code, text in enumerate(dict.fromkeys(text for texts in texts_of for text in texts))}
-    moved = [
-        np.array([*(code_of[text] for text in texts), -1], np.int64)[part.codes]
-        for part, texts in zip(parts, texts_of, strict=True)
-    ]
-    return categorical(np.concatenate(moved), code_of)
-
-
-def _moved(frame: pd.DataFrame, shift: int, processes: int) -> pd.DataFrame:
-    return assigned(frame, _moved_columns(frame, shift, processes)) if len(frame) else frame
-
-
-def _moved_columns(frame: pd.DataFrame, shift: int, processes: int) -> Columns:
-    shifted = times_stated(frame) if shift else ()
-    return {"process": stored(frame, "process") + processes, **{one: stored(frame, one) + shift for one in shifted}}
-
-
-def times_stated(frame: pd.DataFrame) -> list[str]:
+def times_stated(table: Table) -> list[str]:
     """The columns that say when a table's rows were; none where that was left out, and so is 0 throughout."""
-    columns = [column for column in TIME_COLUMNS if column in frame]
-    times = [stored(frame, column) for column in columns]
+    columns = [name for name in TIME_COLUMNS if name in table.schema]
+    times = [getattr(table, name) for name in columns]
     return [] if all(one.size and is_repeated(one) and one[0] == 0 for one in times) else columns

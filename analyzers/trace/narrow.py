@@ -12,12 +12,12 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError
 from analyzers.common.wording import duration
 from analyzers.trace.columns import ints, stored
+from analyzers.trace.ranks import in_words
 from analyzers.trace.schemas import WAIT_RANGE
 from analyzers.trace.step_table import EVERYTHING as ALL_OF_IT
 from analyzers.trace.step_table import STEPS, UNMARKED, WINDOW, StepsUsed
 from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
-from analyzers.trace.without_work import in_words
 
 
 class Narrowing(msgspec.Struct, frozen=True):
@@ -189,7 +189,7 @@ def clip(trace: Trace, low: int, high: int) -> Trace:
         column: (np.clip(starts + waits, low, high) - cut_starts).astype(waits.dtype)  # no cut makes one longer
         for column, waits in ((column, stored(trace.ops, column)) for column in ("wait_ns", *WAIT_RANGE))
     }
-    ops = trace.ops.assign(start_ns=cut_starts, end_ns=np.clip(ends, low, high), **cut_waits)
+    ops = trace.ops.having(start_ns=cut_starts, end_ns=np.clip(ends, low, high), **cut_waits)
     return _keep(replace(trace, ops=ops, whole=trace.whole or trace), kept)
 
 
@@ -215,13 +215,13 @@ def whole_with_cuts(trace: Trace) -> Trace:
         if not np.array_equal(before[trace.rows], here):
             cut[column] = before.copy()
             cut[column][trace.rows] = here
-    return replace(trace.whole, ops=trace.whole.ops.assign(**cut)) if cut else trace.whole
+    return replace(trace.whole, ops=trace.whole.ops.having(**cut)) if cut else trace.whole
 
 
 def _keep(trace: Trace, kept: Mask) -> Trace:
     rows = np.flatnonzero(kept)
     before = rows if trace.rows is None else trace.rows[rows]
-    ops = trace.ops.take(rows).reset_index(drop=True)
+    ops = trace.ops.take(rows)
     return replace(trace, ops=ops, whole=trace.whole or trace, rows=before)
 
 

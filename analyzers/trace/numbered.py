@@ -65,3 +65,18 @@ def _family(common: tuple[str, ...], members: list[str]) -> Family:
     name = "".join(text + number for text, number in zip(common, [*numbers, ""], strict=True))
     values = [int(text) for text in differing[0]] if len(differing) == 1 else []
     return Family(name, tuple(members), min(values, default=None), max(values, default=None))
+
+
+# Names of host calls, as people and changes write them.
+
+CALL = "call:"  # before a host call's name, which is no selector: those pick ops
+_VERSION = re.compile(r"_v\d+$")  # of CUDA's, which nsys writes behind a call's name
+
+
+def plain_call(name: str) -> str:
+    """A host call's name as people write it.
+
+    >>> plain_call("cudaHostAlloc_v3020")
+    'cudaHostAlloc'
+    """
+    return _VERSION.sub("", name)

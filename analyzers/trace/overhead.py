@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key
@@ -13,7 +12,8 @@ from analyzers.arrays.intervals import Union, clip, coverage, measure, union
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import duration, percent, ranks_in_words
-from analyzers.trace.columns import ints, ints_at, table
+from analyzers.trace.columns import ints, ints_at
+from analyzers.trace.schemas import Overhead
 from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Process, Trace
 
@@ -63,11 +63,10 @@ def with_overhead(trace: Trace, starts: Ints, ends: Ints, owners: Ints | None = 
     return trace.warn("profiler-overhead", text)
 
 
-def _table(processes: int, starts: Ints, ends: Ints, owners: Ints) -> pd.DataFrame:
+def _table(processes: int, starts: Ints, ends: Ints, owners: Ints) -> Overhead:
     """The table `overhead` of spans of known processes, joined where they overlap."""
     parts = [union(starts[owners == process], ends[owners == process]) for process in range(processes)]
-    return table(
-        "overhead",
+    return Overhead.of(
         {
             "process": np.repeat(np.arange(processes), [one.starts.size for one in parts]),
             "start_ns": np.concatenate([one.starts for one in parts]),

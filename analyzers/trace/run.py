@@ -1,4 +1,9 @@
-"""A run in parts, each of which answers by itself; a loaded trace is a run of one part."""
+"""A run: what concerns all ranks, and handles of its parts, each a trace that is read when it is asked for.
+
+`Run.map` is the one way to do something for every part. A trace at hand is a run of one part, or of a part a process
+where these are large (`Run.by_process`); captures that are read one at a time are a part each, as
+`analyzers.scale.parts` makes them.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +12,27 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
+import numpy as np
+from msgspec.structs import replace
 
-from analyzers.arrays.types import Ints
-from analyzers.trace.narrow import Narrowing
+from analyzers.arrays.groups import distinct
+from analyzers.arrays.types import Ints, Mask
+from analyzers.common.errors import TracevizError
+from analyzers.trace.groups import communicators_of
+from analyzers.trace.merge import among_others
+from analyzers.trace.narrow import Narrowing, check_ranks, only_ops
+from analyzers.trace.ranks import labels_of
+from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
+from analyzers.trace.windows import has_windows
 
-Question = Callable[[Trace], Any]  # a module's function, or a partial of one
+Question = Callable[[Trace], Any]  # a module's function, or a partial of one: workers are sent it
 ALL = Narrowing()
+LARGE_PROCESS = 50_000  # ops of a process, on average, from which on making its tables takes little of what that saves
 
 
-class Beside(msgspec.Struct):
-    """A question that parts are asked along with another; `answers` are then by the number of the part."""
+class ExtraQuery(msgspec.Struct):
+    """A second function mapped in the same pass; its answers are then by the number of the part."""
 
     question: Question
     answers: dict[int, Any] = msgspec.field(default_factory=dict)
@@ -31,26 +46,89 @@ class First(NamedTuple):
     call: int = 0
 
 
-class PartitionedRun(Protocol):
-    """The captures of one run: together where they are one part, else each by itself (`analyzers.scale.parts`)."""
+class Handle(Protocol):
+    """A part of a run, whose tables are read when they are asked for."""
 
     @property
-    def trace(self) -> Trace:
-        """What concerns the run as a whole: its ranks, clocks, collectives and warnings."""
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks that it has."""
 
     @property
-    def is_one_part(self) -> bool:
-        """Whether all ops are at hand, so that nothing has to be agreed on and everything can be kept."""
+    def first(self) -> First:
+        """Where it begins in the run."""
+
+    def read(self, tables: Collection[str] | None = None) -> Trace:
+        """The part's trace: all tables, or at least those named."""
+
+    def rows(self, table: str, rows: Ints) -> Ints:
+        """The rows in the run of the part's rows of "ops", "api" or "processes", -1 for -1."""
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """The answer of a part that lacks what is asked for; `why` is the error if all lack it."""
+
+    why: TracevizError
+
+
+Task = tuple[Handle, Narrowing, Question]
+Mapper = Callable[[Sequence[Task]], list[Any]]
+
+
+def ask(handle: Handle, narrowing: Narrowing, question: Question) -> Any:
+    """Read a part and ask it; `Nothing` where it lacks what is asked for."""
+    try:
+        part = narrowing.of_capture(handle.read())
+    except TracevizError as why:
+        return Nothing(why)
+    return question(part)
+
+
+def one_by_one(tasks: Sequence[Task]) -> list[Any]:
+    """Ask parts in this process, one in memory at a time."""
+    return [ask(*task) for task in tasks]
+
+
+class Run(msgspec.Struct, frozen=True):
+    """The captures of one run.
+
+    trace : what concerns the run as a whole: its ranks, clocks, collectives and warnings.
+    handles : of its parts. mapper : asks some of them; a TracevizError among the answers is raised.
+    merged : whether `trace` holds all ops, so that what needs these at once can be asked of it.
+    """
+
+    trace: Trace
+    handles: Sequence[Handle]
+    mapper: Mapper = one_by_one
+    merged: bool = True
+
+    @classmethod
+    def of(cls, run: Trace | Run) -> Run:
+        """A trace as a run of one part; a run as it is."""
+        return cls(run, (Whole(run, tuple(run.rank_ids)),)) if isinstance(run, Trace) else run
+
+    def by_process(self) -> Run:
+        """The same run with a part a process, where it is one trace with several that have many ops.
+
+        Processes without ops are part of the first one's. Captures, processes and ranks are numbered as in the trace.
+        GPU counters are of a host's GPUs together: a trace that has them stays whole. So does one with ranks of several
+        windows, whose figures are of all of these.
+        """
+        trace = self.trace
+        if not self.merged or trace.whole is not None or len(trace.counters) or has_windows(trace):
+            return self
+        working = distinct(trace.ops.process)
+        if working.size < 2 or len(trace.ops) < working.size * LARGE_PROCESS:
+            return self
+        return replace(self, handles=of_processes(trace, working))
 
     @property
     def size(self) -> int:
         """How many GPU ops it has."""
+        if self.merged:
+            return len((self.trace.whole or self.trace).ops)
+        return sum(handle.size for handle in self.handles)  # type: ignore[attr-defined]
 
-    @property
-    def firsts(self) -> Sequence[First]:
-        """Where each part begins, by its number."""
-
-    def ask(self, question: Question, narrowing: Narrowing = ALL, only: Sequence[int] | None = None) -> dict[int, Any]:
+    def map(self, question: Question, narrowing: Narrowing = ALL, only: Sequence[int] | None = None) -> dict[int, Any]:
         """The answers of the parts that hold what is asked for, by their number.
 
         Parameters
@@ -61,15 +139,43 @@ class PartitionedRun(Protocol):
         ------
         TracevizError : what a question raises, or narrowing where it leaves nothing of any part.
         """
+        if narrowing.ranks is not None:
+            check_ranks(self.trace, narrowing.ranks)
+        numbers = range(len(self.handles)) if only is None else only
+        wanted = None if narrowing.ranks is None else set(narrowing.ranks)
+        asked = [i for i in numbers if wanted is None or not wanted.isdisjoint(self.handles[i].ranks)]
+        answers = dict(zip(asked, self.mapper([(self.handles[i], narrowing, question) for i in asked]), strict=True))
+        for answer in answers.values():
+            if isinstance(answer, TracevizError):
+                raise answer
+        found = {i: answer for i, answer in answers.items() if not isinstance(answer, Nothing)}
+        if not found:
+            raise next(answer.why for answer in answers.values())
+        return found
 
-    def rows(self, part: int, table: str, rows: Ints) -> Ints:
-        """The rows in the run of a part's rows of "ops", "api" or "processes", -1 for -1."""
+    def map_along(self, question: Question, narrowing: Narrowing, extra: ExtraQuery | None) -> dict[int, Any]:
+        """As `map`, and `extra` in the same pass: a part is read once, and what both need is made once."""
+        if extra is None:
+            return self.map(question, narrowing)
+        found = self.map(partial(_both, first=question, second=extra.question), narrowing)
+        extra.answers = {part: second for part, (_, second) in found.items()}
+        return {part: first for part, (first, _) in found.items()}
 
     def communication(self, narrowing: Narrowing = ALL) -> Trace:
         """The run's communication kernels, as far as they belong to what is asked for."""
-
-    def said_as(self, trace: Trace) -> PartitionedRun:
-        """The same run, of which `trace` says what concerns it as a whole, such as what its captures are called."""
+        if self.merged:
+            return narrowing.of(self.trace)
+        if narrowing == ALL:
+            return self.trace
+        kept, rows, first = self.map(_rows_kept, narrowing), [], 0
+        for i, handle in enumerate(self.handles):
+            here: Ints = handle.communication  # type: ignore[attr-defined]
+            if i in kept:
+                rows.append(
+                    first + np.flatnonzero(np.ones(here.size, bool) if kept[i] is None else np.isin(here, kept[i]))
+                )
+            first += here.size
+        return replace(self.trace, whole=self.trace, rows=np.concatenate(rows))
 
     def parts(
         self,
@@ -86,59 +192,86 @@ class PartitionedRun(Protocol):
         only : numbers of parts; all where not given.
         tables : those that are looked at; all where not given. Others may come without rows.
         """
-
-
-class OnePart(msgspec.Struct, frozen=True):
-    """A loaded trace as a run."""
-
-    trace: Trace
-    is_one_part = True
-    firsts = (First(),)
-
-    @property
-    def size(self) -> int:
-        """How many GPU ops the trace has, or the one that it is a part of."""
-        return len((self.trace.whole or self.trace).ops)
-
-    def ask(self, question: Question, narrowing: Narrowing = ALL, only: Sequence[int] | None = None) -> dict[int, Any]:
-        """What the trace answers."""
-        return {0: question(narrowing.of(self.trace))}
-
-    def rows(self, part: int, table: str, rows: Ints) -> Ints:
-        """The rows themselves."""
-        return rows
-
-    def communication(self, narrowing: Narrowing = ALL) -> Trace:
-        """The trace itself, or the part of it that is asked for."""
-        return narrowing.of(self.trace)
-
-    def parts(
-        self,
-        narrowing: Narrowing = ALL,
-        only: Sequence[int] | None = None,
-        tables: Collection[str] | None = None,
-    ) -> Iterator[Trace]:
-        """The trace, or the part of it that is asked for."""
-        yield narrowing.of(self.trace)
-
-    def said_as(self, trace: Trace) -> OnePart:
-        """That trace as a run."""
-        return OnePart(trace)
-
-
-def ask_along(run: PartitionedRun, question: Question, narrowing: Narrowing, beside: Beside | None) -> dict[int, Any]:
-    """As `run.ask`, and `beside` with it: a part is opened once, and what both need is made once."""
-    if beside is None:
-        return run.ask(question, narrowing)
-    found = run.ask(partial(_both, first=question, second=beside.question), narrowing)
-    beside.answers = {part: second for part, (_, second) in found.items()}
-    return {part: first for part, (first, _) in found.items()}
+        for handle in self.handles if only is None else [self.handles[i] for i in only]:
+            part = handle.read(tables if narrowing == ALL else None)
+            if not self.merged:
+                part = among_others(part, self.trace, handle.first.process)
+            elif len(self.handles) == 1:
+                yield narrowing.of(part)
+                return
+            try:
+                part = narrowing.of_capture(part)
+            except TracevizError:  # it has nothing of that
+                part = only_ops(part, np.empty(0, np.int64))
+            yield part
 
 
 def _both(trace: Trace, first: Question, second: Question) -> tuple[Any, Any]:
     return first(trace), second(trace)
 
 
-def as_run(run: Trace | PartitionedRun) -> PartitionedRun:
-    """A trace as a run of one part; a run as it is."""
-    return OnePart(run) if isinstance(run, Trace) else run
+def _rows_kept(trace: Trace) -> Ints | None:
+    return trace.rows
+
+
+class Whole(msgspec.Struct, frozen=True):
+    """A trace at hand, as the one part of its run."""
+
+    trace: Trace
+    ranks: tuple[int, ...]
+    first: First = First()
+
+    def read(self, tables: Collection[str] | None = None) -> Trace:
+        """The trace."""
+        return self.trace
+
+    def rows(self, table: str, rows: Ints) -> Ints:
+        """The rows themselves."""
+        return rows
+
+
+class OfProcess(msgspec.Struct, frozen=True):
+    """Some processes of a trace at hand; a column that holds them in a row is not copied."""
+
+    trace: Trace
+    processes: tuple[int, ...]
+    ranks: tuple[int, ...]
+    first: First
+
+    def read(self, tables: Collection[str] | None = None) -> Trace:
+        """The tables' rows of these processes."""
+        rows = {name: _as_slice(self._is_own(name)) for name in TABLES}
+        own: dict[str, Any] = {name: getattr(self.trace, name).take(rows[name]) for name in TABLES}
+        launch, calls = own["ops"].launch, rows["api"]
+        here = launch - calls.start if isinstance(calls, slice) else np.searchsorted(calls, launch)
+        own["ops"] = own["ops"].having(launch=np.where(launch < 0, -1, here))
+        labels, communicators = labels_of(self.trace), communicators_of(self.trace)
+        return replace(self.trace, **own, warnings=(), matches=None, device_labels=labels, communicators=communicators)
+
+    def rows(self, table: str, rows: Ints) -> Ints:
+        """The rows in the trace, whose processes are the part's."""
+        return rows if table == "processes" else np.append(np.flatnonzero(self._is_own(table)), -1)[rows]
+
+    def _is_own(self, name: str) -> Mask:
+        process = getattr(self.trace, name).process
+        return process == self.processes[0] if len(self.processes) == 1 else np.isin(process, self.processes)
+
+
+def of_processes(trace: Trace, working: Ints) -> list[Handle]:
+    """A handle for each of some processes of a trace; all others go with the first."""
+    idle = tuple({-1, *range(len(trace.processes))} - set(working.tolist()))
+    owners = [(number, *(idle if at == 0 else ())) for at, number in enumerate(working.tolist())]
+    found: list[Handle] = []
+    first = First()
+    for processes in owners:
+        ranks = tuple({trace.processes[one].rank for one in processes if one >= 0})
+        found.append(OfProcess(trace, processes, ranks, first))
+        sizes = [int(np.count_nonzero(np.isin(table.process, processes))) for table in (trace.ops, trace.api)]
+        first = First(0, first.op + sizes[0], first.call + sizes[1])
+    return found
+
+
+def _as_slice(rows: Mask) -> Ints | slice:
+    """Some rows as a slice where they follow one another, as those of a process do in a table in that order."""
+    first, count = int(rows.argmax()) if rows.size else 0, int(np.count_nonzero(rows))
+    return slice(first, first + count) if rows[first : first + count].all() else np.flatnonzero(rows)

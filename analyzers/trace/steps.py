@@ -10,14 +10,13 @@ import re
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.trace.columns import codes, ints, ints_at, is_one_of, of_codes, repeated
-from analyzers.trace.nesting import RangeIndex
 from analyzers.trace.numbered import family
-from analyzers.trace.regions import launches
+from analyzers.trace.ranges import RangeIndex, launches
+from analyzers.trace.schemas import Ranges
 from analyzers.trace.step_table import MARKED, Steps
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before
@@ -153,7 +152,7 @@ def step_index(trace: Trace) -> RangeIndex:
 def _step_index(trace: Trace) -> RangeIndex:
     steps = find_steps(trace)
     columns = {"process": steps.process, "thread": np.zeros(steps.size, np.int64)}
-    return RangeIndex(pd.DataFrame(columns | {"start_ns": steps.start_ns, "end_ns": steps.end_ns}))
+    return RangeIndex(Ranges.of(columns | {"start_ns": steps.start_ns, "end_ns": steps.end_ns}))
 
 
 def _step_of_ops(trace: Trace) -> Ints:

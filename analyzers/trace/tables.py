@@ -10,11 +10,10 @@ device alone: two ranks pinned with CUDA_VISIBLE_DEVICES both report device 0. C
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import distinct
@@ -22,7 +21,19 @@ from analyzers.arrays.types import Ints
 from analyzers.common.errors import TraceWarning
 from analyzers.common.records import Record
 from analyzers.common.wording import stream_word
-from analyzers.trace.columns import stored, table
+from analyzers.trace.schemas import (
+    Calls,
+    CommunicationCalls,
+    Counters,
+    Devices,
+    Memory,
+    Ops,
+    Overhead,
+    Ranges,
+    Records,
+    Streams,
+    Syncs,
+)
 
 if TYPE_CHECKING:
     from analyzers.trace.alignment import Clocks, Matches
@@ -78,7 +89,7 @@ class Capture(Record, frozen=True):
 class Process(Record, frozen=True):
     """One process of a capture; `claims` holds what each rule says its rank is, `rule` the one that was used.
 
-    without_work : why it has no GPU work though it was given, as in `analyzers.trace.without_work`.
+    without_work : why it has no GPU work though it was given, as in `analyzers.trace.ranks`.
     unread : what may be work of its GPU and could not be used, in words; unread_ranges : what of its ranges could not.
     distorted : steps, -1 for all of a capture without step marks, of which the profiler's own work took much, and the
         share that it took.
@@ -120,17 +131,17 @@ class Trace(Record, frozen=True, dict=True, weakref=True, eq=False):
 
     captures: tuple[Capture, ...]
     processes: tuple[Process, ...]
-    ops: pd.DataFrame
-    api: pd.DataFrame = msgspec.field(default_factory=partial(table, "api"))
-    ranges: pd.DataFrame = msgspec.field(default_factory=partial(table, "ranges"))
-    syncs: pd.DataFrame = msgspec.field(default_factory=partial(table, "syncs"))
-    records: pd.DataFrame = msgspec.field(default_factory=partial(table, "records"))
-    comms: pd.DataFrame = msgspec.field(default_factory=partial(table, "comms"))
-    devices: pd.DataFrame = msgspec.field(default_factory=partial(table, "devices"))
-    streams: pd.DataFrame = msgspec.field(default_factory=partial(table, "streams"))
-    memory: pd.DataFrame = msgspec.field(default_factory=partial(table, "memory"))
-    overhead: pd.DataFrame = msgspec.field(default_factory=partial(table, "overhead"))
-    counters: pd.DataFrame = msgspec.field(default_factory=partial(table, "counters"))
+    ops: Ops
+    api: Calls = msgspec.field(default_factory=Calls.of)
+    ranges: Ranges = msgspec.field(default_factory=Ranges.of)
+    syncs: Syncs = msgspec.field(default_factory=Syncs.of)
+    records: Records = msgspec.field(default_factory=Records.of)
+    comms: CommunicationCalls = msgspec.field(default_factory=CommunicationCalls.of)
+    devices: Devices = msgspec.field(default_factory=Devices.of)
+    streams: Streams = msgspec.field(default_factory=Streams.of)
+    memory: Memory = msgspec.field(default_factory=Memory.of)
+    overhead: Overhead = msgspec.field(default_factory=Overhead.of)
+    counters: Counters = msgspec.field(default_factory=Counters.of)
     origin_utc_ns: int | None = None
     warnings: tuple[TraceWarning, ...] = ()
     clocks: Clocks | None = None  # how its clocks were aligned, None where that was never tried; and
@@ -174,7 +185,7 @@ class Trace(Record, frozen=True, dict=True, weakref=True, eq=False):
 
     @cached_property
     def _rank_ids(self) -> list[int]:
-        ranks: list[int] = distinct(stored(self.ops, "rank")).tolist()
+        ranks: list[int] = distinct(self.ops.rank).tolist()
         return ranks
 
     @cached_property

@@ -25,8 +25,8 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Mask
 from analyzers.common.wording import duration, ranks_in_words
+from analyzers.trace.advice import is_migration
 from analyzers.trace.columns import ints, lanes
-from analyzers.trace.migrations import is_migration
 from analyzers.trace.tables import Process, Trace
 
 LAUNCHED_BEFORE = "all its ops were launched before the capture began"

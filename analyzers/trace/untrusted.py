@@ -18,18 +18,18 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.trace.columns import ints, ints_at, is_one_of, repeated
 from analyzers.trace.lost import launching, unrecorded
 from analyzers.trace.narrow import Narrowing, speaks_by_step, steps_used
-from analyzers.trace.programs import DOUBTED
-from analyzers.trace.run import ALL, PartitionedRun
+from analyzers.trace.one_run import DOUBTED
+from analyzers.trace.ranks import in_words
+from analyzers.trace.run import ALL, Run
 from analyzers.trace.steps import find_steps, step_index
 from analyzers.trace.tables import Process, Trace
 from analyzers.trace.unread import undecided_by_unread
-from analyzers.trace.without_work import in_words
 
 MATTERS = 0.02  # of launches, of links: from here on it is a loss
 MOST_NAMED = 4
 
 
-def untrusted(run: PartitionedRun, narrowing: Narrowing = ALL, *, least: float = MATTERS) -> str:
+def untrusted(run: Run, narrowing: Narrowing = ALL, *, least: float = MATTERS) -> str:
     """Why no figure of a run, or of the part of it that is asked for, can be trusted; "" where they can.
 
     Parameters
@@ -90,7 +90,7 @@ def without_names(found: Mapping[int, tuple[int, int]], runtime: str, *, least: 
     return f"the names of {runtime} calls are lost ({_listed(counts)}), so nothing tells what blocked the host"
 
 
-def _lost(run: PartitionedRun, narrowing: Narrowing, asked: Sequence[Process], least: float) -> str:
+def _lost(run: Run, narrowing: Narrowing, asked: Sequence[Process], least: float) -> str:
     """Which ranks lack the work of too many of their launches."""
     lacking = [one for one in asked if one.lost + one.late]
     is_part = narrowing.is_given or run.trace.whole is not None
@@ -102,7 +102,7 @@ def _lost(run: PartitionedRun, narrowing: Narrowing, asked: Sequence[Process], l
         of_steps = used.numbers if used is not None else None
         narrowing = Narrowing(ranks=narrowing.ranks)
     counts: dict[int, tuple[int, int]] = {}
-    for part in run.ask(partial(count_lost, of_steps=of_steps), narrowing).values():
+    for part in run.map(partial(count_lost, of_steps=of_steps), narrowing).values():
         for rank, lost, launches in part:
             before = counts.get(rank, (0, 0))
             counts[rank] = before[0] + lost, before[1] + launches

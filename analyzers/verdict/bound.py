@@ -57,12 +57,12 @@ from analyzers.common.records import Record, values
 from analyzers.common.wording import Times, in_unit_of, percent, shortened
 from analyzers.overlap.measure import RankOverlap
 from analyzers.overlap.per_step import median_row
-from analyzers.trace.by_start import ops_by_start, those
+from analyzers.trace.advice import is_migration
 from analyzers.trace.columns import ints, ints_at, is_one_of
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.kernels import is_bookkeeping, is_communication, is_compute, is_fused
-from analyzers.trace.migrations import is_migration
-from analyzers.trace.regions import launches
+from analyzers.trace.op_rows import ops_by_start, those
+from analyzers.trace.ranges import launches
 from analyzers.trace.steps import find_steps, numbers_of_ops
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before

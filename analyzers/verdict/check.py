@@ -24,18 +24,18 @@ from analyzers.select.language import Selector, names_of, parse
 from analyzers.select.select import about_threads
 from analyzers.select.sides import ALL_SHARED, Shared, about_shared
 from analyzers.syncs.of_steps import of_weight, step_syncs
-from analyzers.trace.by_process import by_process
+from analyzers.trace.advice import but_rows
 from analyzers.trace.communication import COMMUNICATION
 from analyzers.trace.counted import CommunicationFacts, about_neither, about_suggested
 from analyzers.trace.devices import DeviceKey, DeviceLabels
-from analyzers.trace.graphs import but_rows
 from analyzers.trace.narrow import EVERYTHING, Narrowing, counted, speaks_by_step, steps_used
 from analyzers.trace.overhead import distorted_steps
-from analyzers.trace.run import ALL, Beside, PartitionedRun, as_run, ask_along
+from analyzers.trace.run import ALL, ExtraQuery, Run
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import LAUNCHED_BEFORE
 from analyzers.verdict.bound import bound_of, ceiling_of
 from analyzers.verdict.claim import read_speedup
+from analyzers.verdict.gain import stake_of
 from analyzers.verdict.graphs import about_graphs
 from analyzers.verdict.part import PairingDecision, Part, agree, examine, of_run, reconcile
 from analyzers.verdict.profiler import profiler_weight
@@ -49,7 +49,6 @@ from analyzers.verdict.reasons import (
     without_work,
 )
 from analyzers.verdict.result import OverlapResult
-from analyzers.verdict.stake import stake_of
 from analyzers.verdict.warnings import (
     about_instances,
     about_missing_waits,
@@ -70,16 +69,16 @@ SERIALIZED_BELOW = 0.1  # less than this is the tails meeting, not an overlap
 
 
 def check_overlap(
-    run: Trace | PartitionedRun,
+    run: Trace | Run,
     a: str = "comm",
     b: str = "compute",
     *,
     min_overlap: float = DEFAULT_BAR,
-    baseline: Trace | PartitionedRun | None = None,
+    baseline: Trace | Run | None = None,
     narrowing: Narrowing = ALL,
     explain: bool = True,
     accept_apparent: bool = False,
-    beside: Beside | None = None,
+    extra: ExtraQuery | None = None,
 ) -> OverlapResult:
     """Answer whether A and B overlapped.
 
@@ -101,14 +100,14 @@ def check_overlap(
         or narrowing leaves nothing.
     """
     check_bar(min_overlap)
-    run = as_run(run)
+    run = Run.of(run)
     alone_parts: Sequence[Part] = ()
     if baseline is not None:
-        baseline = as_run(baseline)
+        baseline = Run.of(baseline)
         same = EVERYTHING if narrowing.everything else ALL
         alone_parts = _parts(baseline, (a, b), counted(baseline.trace, same), explain=False, timed=explain)
     part = counted(run.trace, narrowing)
-    parts = _parts(run, (a, b), part, explain=explain, timed=explain, beyond=part != narrowing, beside=beside)
+    parts = _parts(run, (a, b), part, explain=explain, timed=explain, beyond=part != narrowing, extra=extra)
     context = RunContext.of(run.trace, parts, narrowing)
     found = answer(parts, context, a, b, min_overlap=min_overlap, accept_apparent=accept_apparent)
     devices, devices_alone = ([one for part in some for one in part.counters] for some in (parts, alone_parts))
@@ -141,17 +140,17 @@ def _timings(parts: Sequence[Part]) -> list[tuple[Timings, Timings]]:
 
 
 def _parts(
-    whole: PartitionedRun,
+    whole: Run,
     pair: tuple[str, str],
     narrowing: Narrowing,
     *,
     explain: bool,
     timed: bool,
     beyond: bool = False,
-    beside: Beside | None = None,
+    extra: ExtraQuery | None = None,
 ) -> Sequence[Part]:
     """Each part measured, all of them as they agreed, with the reason why a side is empty in all of them."""
-    run = by_process(whole)
+    run = whole.by_process()
     by_step = speaks_by_step(run.trace, narrowing)
     used = steps_used(run.trace, narrowing) if by_step else None
     question = partial(
@@ -160,36 +159,34 @@ def _parts(
         b=pair[1],
         explain=explain,
         timed=timed,
-        keep=run.is_one_part,
+        keep=len(run.handles) == 1,
         by_step=by_step,
         of_steps=used.numbers if used is not None else None,
         beyond=beyond,
     )
-    return _explained(run, _examined(run, pair, question, narrowing, beside), pair, narrowing)
+    return _explained(run, _examined(run, pair, question, narrowing, extra), pair, narrowing)
 
 
 def _examined(
-    run: PartitionedRun,
+    run: Run,
     pair: tuple[str, str],
     question: Callable[..., Part],
     narrowing: Narrowing,
-    beside: Beside | None,
+    extra: ExtraQuery | None,
 ) -> list[Part]:
-    parts = ask_along(run, question, narrowing, beside)
+    parts = run.map_along(question, narrowing, extra)
     numbers = list(parts)
 
     def again(agreed: PairingDecision, disagreeing: list[int]) -> Sequence[Part]:
         only = [numbers[i] for i in disagreeing]
-        return list(run.ask(partial(question, agreed=agreed), narrowing, only).values())
+        return list(run.map(partial(question, agreed=agreed), narrowing, only).values())
 
     agreed = reconcile(list(parts.values()), str(parse(pair[0])), str(parse(pair[1])), again)
-    return [of_run(part, partial(run.rows, i, "ops")) for i, part in zip(numbers, agreed, strict=True)]
+    return [of_run(part, partial(run.handles[i].rows, "ops")) for i, part in zip(numbers, agreed, strict=True)]
 
 
-def _explained(
-    run: PartitionedRun, parts: Sequence[Part], texts: tuple[str, str], narrowing: Narrowing
-) -> Sequence[Part]:
-    if run.is_one_part:  # which has it already
+def _explained(run: Run, parts: Sequence[Part], texts: tuple[str, str], narrowing: Narrowing) -> Sequence[Part]:
+    if len(run.handles) == 1:  # which has it already
         return parts
     for side, text in enumerate(texts):
         if not any(part.sides[side].picked or part.sides[side].reason == LAUNCHED_BEFORE for part in parts):
@@ -204,14 +201,14 @@ def _with_reason(part: Part, side: int, reason: str) -> Part:
     return msgspec.structs.replace(part, sides=(sides[0], sides[1]))
 
 
-def _why_empty(run: PartitionedRun, text: str, narrowing: Narrowing) -> str:
+def _why_empty(run: Run, text: str, narrowing: Narrowing) -> str:
     def launches(kind: str, wanted: Sequence[str]) -> Mapping[str, int]:
-        return reduce(add, run.ask(partial(launches_in, kind=kind, wanted=wanted), narrowing).values())
+        return reduce(add, run.map(partial(launches_in, kind=kind, wanted=wanted), narrowing).values())
 
     selector = parse(text)
-    work = reduce(add, run.ask(partial(work_of, selector=selector), narrowing).values())
+    work = reduce(add, run.map(partial(work_of, selector=selector), narrowing).values())
     # Narrowing concerns GPU work alone: ranges are those of all captures.
-    ranges = reduce(add, run.ask(partial(ranges_of, selector=selector)).values())
+    ranges = reduce(add, run.map(partial(ranges_of, selector=selector)).values())
     return explain_nothing(selector, work, ranges, launches)
 
 

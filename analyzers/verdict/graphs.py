@@ -8,8 +8,8 @@ from analyzers.common.errors import TraceWarning
 from analyzers.select import language
 from analyzers.select.language import Selector
 from analyzers.select.select import Selection
+from analyzers.trace.advice import ADVICE
 from analyzers.trace.columns import is_one_of
-from analyzers.trace.graphs import ADVICE
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before
 

@@ -8,19 +8,111 @@ cause; host syncs; the fix. What is not known is left out. All figures are a ste
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
 from analyzers.causes.table import TABLE
+from analyzers.common.errors import TraceWarning
 from analyzers.common.records import Record
 from analyzers.common.wording import count_of, duration, part_of, percent, shortened, size
 from analyzers.overlap.measure import RankOverlap
 from analyzers.syncs.of_steps import MATTERS, WRITTEN, StepSync
+from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.verdict.bound import Bound
+from analyzers.verdict.findings import Finding
 from analyzers.verdict.fix import GAINS, SAFE, Fix
-from analyzers.verdict.profiler import MANIFEST
-from analyzers.verdict.told import Told
+from analyzers.verdict.gain import Stake
+from analyzers.verdict.profiler import MANIFEST, ProfilerWeight
+
+# What of an answer the first lines tell: `OverlapResult` has it, and its lines are made of nothing else.
 
 MAYBE_PROFILERS = frozenset(cause.name for cause in TABLE if cause.may_be_profilers)
+
+
+class Told(Protocol):
+    """The attributes of `OverlapResult` that the first lines read; a class of its own keeps the two out of a circle."""
+
+    @property
+    def verdict(self) -> str:
+        """In a word."""
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether the threshold is met; None where that can't be told."""
+
+    @property
+    def first_sentence(self) -> str:
+        """The verdict in a sentence, and the step against a baseline's."""
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Of A and B."""
+
+    @property
+    def device_labels(self) -> DeviceLabels:
+        """What devices are called."""
+
+    @property
+    def deciding_rank(self) -> RankOverlap | None:
+        """The rank whose figures decide."""
+
+    @property
+    def deciding_window(self) -> RankOverlap | None:
+        """Of its windows the one that decides."""
+
+    @property
+    def ranks(self) -> Sequence[RankOverlap]:
+        """Of every rank and device."""
+
+    @property
+    def worth_unknown(self) -> str:
+        """Why nothing is predicted, "" where something is."""
+
+    @property
+    def ranks_given(self) -> int:
+        """How many there are."""
+
+    @property
+    def ranks_known(self) -> int | None:
+        """How many the job had; None where nothing says."""
+
+    @property
+    def waited_for(self) -> Mapping[DeviceKey, int]:
+        """How long collectives waited for each device, ns."""
+
+    @property
+    def warnings(self) -> tuple[TraceWarning, ...]:
+        """All of them."""
+
+    @property
+    def bound(self) -> Bound | None:
+        """Where the time of a step goes."""
+
+    @property
+    def profiler(self) -> ProfilerWeight | None:
+        """How much longer steps take as captured."""
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What stopped overlap, worst first."""
+
+    @property
+    def stake(self) -> Stake | None:
+        """What a step has at stake."""
+
+    @property
+    def host_syncs(self) -> tuple[StepSync, ...]:
+        """Those that cost a share of a step that matters."""
+
+    @property
+    def fix(self) -> Fix | None:
+        """The change named first."""
+
+    @property
+    def was_replayed(self) -> bool:
+        """Whether fixes were looked for."""
+
+
 DIFFER = 0.01  # of what could overlap: apparent and real times that differ by less are told as one
 APART = 0.03  # of a step: two ranks' that differ by more are told apart
 LITTLE = 0.05  # of what is achievable: where the threshold is met, why less than this was missed is not told

@@ -47,12 +47,11 @@ from analyzers.select.sides import Shared, SharedOps, about_shared, count_shared
 from analyzers.syncs.groups import SyncGroup
 from analyzers.syncs.of_steps import groups_by_rank
 from analyzers.syncs.rests import RestingOrder
+from analyzers.trace.advice import may_hold_kernels
 from analyzers.trace.columns import ints, repeated
 from analyzers.trace.counted import CommunicationFacts, communication_facts
 from analyzers.trace.devices import DeviceKey
-from analyzers.trace.freed_memory import keeping_freed_memory
 from analyzers.trace.kernels import is_communication, is_peer_copy
-from analyzers.trace.migrations import may_hold_kernels
 from analyzers.trace.narrow import in_whole, only_ranks, whole_with_cuts
 from analyzers.trace.ranks import devices_of
 from analyzers.trace.steps import find_steps
@@ -154,7 +153,6 @@ class Part(msgspec.Struct, frozen=True):
     exposed: Mapping[DeviceKey, int] = msgspec.field(default_factory=dict)
 
 
-@keeping_freed_memory
 def examine(
     trace: Trace,
     a: str,

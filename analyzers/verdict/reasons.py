@@ -14,16 +14,16 @@ from analyzers.overlap.job import Job
 from analyzers.overlap.measure import RankOverlap
 from analyzers.select.language import Selector, atoms
 from analyzers.select.picking import RANGE_ATOMS
+from analyzers.trace.advice import held_kernels
 from analyzers.trace.alignment import Clocks
-from analyzers.trace.migrations import held_kernels
 from analyzers.trace.narrow import Narrowing, steps_used
+from analyzers.trace.ranks import in_words
 from analyzers.trace.run import ALL
 from analyzers.trace.step_table import StepsUsed
 from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Process, Trace
 from analyzers.trace.unread import undecided_by_unread
 from analyzers.trace.untrusted import of_several_runs
-from analyzers.trace.without_work import in_words
 from analyzers.verdict.graphs import hidden_work
 from analyzers.verdict.part import Part
 

@@ -30,11 +30,10 @@ from analyzers.verdict.bound import Bound
 from analyzers.verdict.claim import Claim, claim_code
 from analyzers.verdict.findings import Finding, findings
 from analyzers.verdict.fix import Fix
-from analyzers.verdict.gain import Gain
+from analyzers.verdict.gain import Gain, Stake
 from analyzers.verdict.lines import Line, lines_of
 from analyzers.verdict.part import PairingDecision
 from analyzers.verdict.profiler import ProfilerWeight
-from analyzers.verdict.stake import Stake
 
 MOODS = {"overlapped": "good", "partial": "middle", "serialized": "bad", "inconclusive": "middle"}
 EXIT_CODES = {True: 0, False: 1, None: 3}

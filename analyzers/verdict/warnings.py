@@ -17,9 +17,9 @@ from analyzers.overlap.measure import RankOverlap
 from analyzers.select.select import Selection
 from analyzers.syncs.crossings import missing_crossings
 from analyzers.syncs.rests import RestingOrder, in_sentences, resting_orders
-from analyzers.trace.by_start import ops_by_start, those
 from analyzers.trace.columns import ints, stored
 from analyzers.trace.devices import DeviceKey, DeviceLabels
+from analyzers.trace.op_rows import ops_by_start, those
 from analyzers.trace.overhead import ALL_OF_IT, DISTORTED
 from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.step_table import Steps

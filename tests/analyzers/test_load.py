@@ -15,7 +15,7 @@ from tests.support.kineto_files import pair_of_ranges
 def test_captures_of_two_ranks_become_one_trace(tmp_path: Path) -> None:
     for rank in (1, 0):
         pair_of_ranges("A", "B", overlap=20 + rank, rank=rank).write(tmp_path / f"trace{rank}.json")
-    trace = traceviz.load(tmp_path / "trace1.json", tmp_path / "trace0.json")
+    trace = traceviz.load(tmp_path / "trace1.json", tmp_path / "trace0.json").data
     result = traceviz.check_overlap(trace, a="nvtx:A", b="nvtx:B")
     assert [(rank.rank, rank.overlap_ns) for rank in result.ranks] == [(0, 20), (1, 21)]
     assert repr(trace).endswith("4 GPU ops, 4 CUDA calls, ranks 0, 1>")
@@ -49,7 +49,7 @@ def test_the_same_captures_give_the_same_answer_in_any_order(tmp_path: Path) -> 
         pair_of_ranges("A", "B", overlap=20 + rank, rank=rank).write(tmp_path / f"trace{rank}.json")
         for rank in range(3)
     ]
-    frames = [traceviz.check_overlap(traceviz.load(*order)).to_frame() for order in (paths, paths[::-1])]
+    frames = [traceviz.check_overlap(traceviz.load(*order).data).to_frame() for order in (paths, paths[::-1])]
     assert frames[0].equals(frames[1])
 
 

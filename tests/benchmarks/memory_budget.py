@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 from analyzers.readers.inputs import find_inputs
-from analyzers.scale.workers import BASE_BYTES, kept, needed
+from analyzers.scale.parts import BASE_BYTES, kept, needed
 from tests.benchmarks import nsys_sqlite
 from tests.benchmarks.many_ranks import DATA, make, measured
 

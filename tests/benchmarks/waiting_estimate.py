@@ -15,7 +15,7 @@ import numpy as np
 
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
-from analyzers.overlap.waiting import waiting_share
+from analyzers.overlap.certainty import waiting_share
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 from tests import answers

@@ -125,9 +125,13 @@ def added(trace: Any, rank: int = 0) -> int:
 def added_around(trace: Any, rank: int, first: str, last: str) -> tuple[int, int, int]:
     """Likewise, by when each was launched: before the step `first`, from there to the end of `last`, and after that."""
     one = trace.only(ranks=rank)
-    ops = one.ops[(one.ops["launch"] >= 0) & one.ops["name"].astype(str).str.contains("elementwise")]
-    called = one.api["start_ns"].to_numpy()[ops["launch"].to_numpy()]
-    ranges = one.ranges[one.ranges["process"].isin(ops["process"]) & one.ranges["name"].isin([first, last])]
+    ops = one.ops.to_frame()[
+        (one.ops.to_frame()["launch"] >= 0) & one.ops.to_frame()["name"].astype(str).str.contains("elementwise")
+    ]
+    called = one.api.start_ns[ops["launch"].to_numpy()]
+    ranges = one.ranges.to_frame()[
+        one.ranges.to_frame()["process"].isin(ops["process"]) & one.ranges.to_frame()["name"].isin([first, last])
+    ]
     begin, end = ranges["start_ns"].min(), ranges["end_ns"].max()
     before, after = int((called < begin).sum()), int((called > end).sum())
     return before, len(ops) - before - after, after
@@ -137,7 +141,7 @@ def test_a_block_is_what_is_captured_and_its_ranges_are_closed_behind_an_excepti
     python(folder, BLOCK)
     trace = tv.load(folder / "out")
     assert added(trace) == 3
-    assert {"my block", "inside"} <= set(trace.ranges["name"].astype(str))
+    assert {"my block", "inside"} <= set(trace.ranges.to_frame()["name"].astype(str))
     made = manifest(folder / "out")
     assert (made["mode"], [one["rank"] for one in made["captures"]]) == ("own-rank", [0])
 
@@ -159,7 +163,7 @@ def test_under_nsys_the_block_is_what_nsys_captures(folder: Path, nsys_words: li
     python(folder, BLOCK, *nsys_words)
     trace = tv.load(folder / "block.nsys-rep")
     assert added(trace) == 3
-    ends = dict(zip(trace.ranges["name"].astype(str), trace.ranges["end_ns"], strict=True))
+    ends = dict(zip(trace.ranges.to_frame()["name"].astype(str), trace.ranges.to_frame()["end_ns"], strict=True))
     assert ends["inside"] < ends["left open"] <= ends["my block"]
 
 

@@ -192,7 +192,7 @@ def test_the_question_no_command_covers_is_answered_in_under_ten_lines(early: bo
     code = example("python", 'in_ranges("chunk *")')
     lines = [line for line in code.splitlines() if not line.startswith("print")]
     assert len(lines) < 10
-    namespace: dict[str, Any] = {"tv": tv, "trace": tv.Trace.of(chunks(early))}
+    namespace: dict[str, Any] = {"tv": tv, "trace": tv.Trace(chunks(early))}
     exec("\n".join(line for line in lines if "tv.load" not in line), namespace)
     assert [(rank, name) for rank, name, _ in namespace["early"].index] == found
     assert len(namespace["span"]) == 6

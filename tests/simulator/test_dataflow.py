@@ -85,7 +85,7 @@ def captured(one: Flow, folder: Path) -> tv.Trace:
         paths = nsys.write_each(run, folder, Clocks(), ["node"] * ranks)
     else:
         paths = kineto.write(run, folder, places=Places(tuple(range(ranks)), ranks, ("node",) * ranks))
-    return tv.load([str(path) for path in paths], cache=False)
+    return tv.load([str(path) for path in paths], cache=False).data
 
 
 def fix_of(result: tv.OverlapResult | tv.WhatIf) -> Named | None:

@@ -326,7 +326,7 @@ def test_the_judge_takes_the_truth_and_nothing_a_step_off(seed: int, tmp_path: P
     trace, launches = read(one, tmp_path), Launches(one)
     [cut] = launches.boundaries()
     surely, _ = launches.whole(cut)
-    rank_of, number = trace.ops["rank"].tolist(), trace.ops["correlation"].tolist()
+    rank_of, number = trace.ops.rank.tolist(), trace.ops.correlation.tolist()
     step_of = {
         (rank, op.call.number): sum(at >= begin for begin in cut.at[rank].values()) - 1
         for rank, ops in enumerate(launches.of_rank)

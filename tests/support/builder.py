@@ -14,15 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
-from analyzers.trace.columns import categorical, table
 from analyzers.trace.ranks import assign_ranks
 from analyzers.trace.schemas import TABLES
+from analyzers.trace.table import Table
 from analyzers.trace.tables import Capture, Process, Trace
 
 
@@ -187,29 +183,20 @@ class Builder:
 
     def trace(self) -> Trace:
         """Make the Trace."""
-        tables = {name: _table(name, rows) if rows else _empty(name).copy() for name, rows in self.rows.items()}
+        tables = {name: _table(name, rows) for name, rows in self.rows.items()}
         return assign_ranks(
             Trace(captures=(Capture("synthetic", "synthetic"),), processes=tuple(self.processes), **tables)
         )
 
 
-def _table(name: str, rows: list[dict[str, Any]]) -> pd.DataFrame:
+def _table(name: str, rows: list[dict[str, Any]]) -> Table:
     """A table of rows, with the schema's default where a row says nothing of a column, or None, or NaN."""
     filled: dict[str, Any] = {}
     for column in dict.fromkeys(column for row in rows for column in row):
-        kind, default = TABLES[name].get(column, ("", None))
+        default = TABLES[name].schema[column].default
         given = (row.get(column) for row in rows)
-        values = [default if value is None or value != value else value for value in given]
-        texts = tuple(sorted(set(values))) if kind == "text" else kind if isinstance(kind, tuple) else ()
-        filled[column] = (
-            categorical(np.array([texts.index(value) for value in values]), texts) if texts else np.array(values)
-        )
-    return table(name, filled, length=len(rows))
-
-
-@cache
-def _empty(name: str) -> pd.DataFrame:
-    return table(name)
+        filled[column] = [default if value is None or value != value else value for value in given]
+    return TABLES[name].of(filled, len(rows))
 
 
 def one_rank() -> tuple[Builder, Rank]:

@@ -26,7 +26,9 @@ def answers(trace: Trace) -> list[dict[str, Any]]:
 def same_tables(first: Trace, second: Trace) -> None:
     """Equal row by row, texts by what they say and not by how they are numbered."""
     for name in TABLES:
-        pd.testing.assert_frame_equal(_plain(getattr(first, name)), _plain(getattr(second, name)), obj=name)
+        pd.testing.assert_frame_equal(
+            _plain(getattr(first, name).to_frame()), _plain(getattr(second, name).to_frame()), obj=name
+        )
     assert (first.clocks, first.captures, first.processes) == (second.clocks, second.captures, second.processes)
     assert (first.warnings, first.origin_utc_ns) == (second.warnings, second.origin_utc_ns)
     assert (first.matches is None) == (second.matches is None)

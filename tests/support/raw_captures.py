@@ -146,7 +146,7 @@ def figures(raw: Raw, found_a: Picked, found_b: Picked) -> dict[Device, Figures]
     per_device: dict[Device, tuple[list[oracle.Interval], list[oracle.Interval]]] = {}
     for side, ops in enumerate(sides):
         for index in ops:
-            op = raw.ops[index]
+            op = raw.ops.to_frame()[index]
             per_device.setdefault(op.device, ([], []))[side].append((op.start, op.end))
     return {device: oracle.sweep(*both) for device, both in sorted(per_device.items())}
 

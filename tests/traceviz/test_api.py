@@ -16,14 +16,12 @@ import pytest
 
 import traceviz as tv
 from analyzers.load import load as load_quietly
-from analyzers.scale import parts as scale
-from analyzers.trace import by_process as splitting
-from analyzers.trace.run import PartitionedRun
-from analyzers.trace.tables import Trace
+from analyzers.trace import run as runs
 from tests.support.builder import Builder
 from tests.support.command_lines import without_replay
 from traceviz.history.database import save
 from traceviz.output import contract
+from traceviz.trace import Trace
 
 DATA = Path(__file__).parents[1] / "data"
 PAIR = ("nvtx:DP Embedding", "nvtx:MP Embedding")
@@ -169,7 +167,7 @@ def test_ops_come_with_the_range_that_launched_them() -> None:
     rank.range("step: a,b", 0, 50)
     for start, launch in ((100, 5), (200, 25), (300, 40)):
         rank.kernel("gemm", stream=7, start=start, end=start + 50, launch=(launch, launch + 1))
-    trace = tv.Trace.of(run.trace())
+    trace = tv.Trace(run.trace())
     found = trace.in_ranges("chunk *")
     assert found[["range", "occurrence", "start_ns"]].to_numpy().tolist() == [["chunk 0", 0, 100], ["chunk 1", 1, 200]]
     assert len(trace.in_ranges("step: a,b")) == 3
@@ -227,7 +225,7 @@ def test_public_functions_say_what_they_take_give_and_refuse(name: str) -> None:
 def test_trend_gives_what_the_history_command_prints(trace: Trace, tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     for commit in ("1", "2"):
-        save(path, tv.check_overlap(trace, *PAIR), trace, commit=commit)
+        save(path, tv.check_overlap(trace, *PAIR), trace.data, commit=commit)
     (found,) = tv.trend(path, a=PAIR[0])
     assert [run.commit_id for run in found.runs] == ["1", "2"]
     assert tv.trend(path, a="comm") == []
@@ -243,7 +241,7 @@ def test_functions_stay_functions_when_modules_are_imported() -> None:
 
 def test_loading_without_a_terminal_is_the_same(trace: Trace) -> None:
     again = load_quietly([DATA / "torch" / f"dpmp_overlap.rank{rank}.json.gz" for rank in (0, 1)])
-    assert again.ops.equals(trace.ops)
+    assert again.ops.to_frame().equals(trace.ops)
 
 
 ONE = str(DATA / "torch" / "dpmp_overlap.rank0.json.gz")
@@ -272,11 +270,8 @@ def test_whatever_names_a_run_gets_the_same_answer(name: str, trace: Trace) -> N
 def test_what_comes_apart_by_process_gets_the_same_answer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ask, report = getattr(tv, name), DATA / "nsys" / "dpmp_overlap.4gpu.sqlite"
     whole = ask(tv.load(report))
-    made: list[PartitionedRun] = []
-    monkeypatch.setattr(splitting, "MANY", 0)
-    monkeypatch.setattr(scale, "taken_apart", lambda trace: made.append(splitting.taken_apart(trace)) or made[0])
+    monkeypatch.setattr(runs, "LARGE_PROCESS", 0)
     by_process = ask(report)
-    assert [type(run) for run in made] == [splitting.ProcessesRun]
     assert without_replay(as_json(name, by_process)) == without_replay(as_json(name, whole))
     pd.testing.assert_frame_equal(by_process.to_frame(), whole.to_frame())
 

@@ -74,7 +74,7 @@ def check_overlap(
 
     check.check_against(claimed, require_faster=require_faster, has_baseline=bool(baseline))
     runs = [options.paths, *([baseline] if baseline else [])]
-    with progress() as on_progress, options.opened_together(runs, on_progress, by_process=True) as (run, *alone):
+    with progress() as on_progress, options.opened_together(runs, on_progress) as (run, *alone):
         result = check.check_overlap(
             run,
             a,

@@ -15,7 +15,7 @@ from traceviz.output.terminal import progress
 
 if TYPE_CHECKING:
     from analyzers.trace.narrow import Narrowing
-    from analyzers.trace.run import PartitionedRun
+    from analyzers.trace.run import Run
 
 EPILOG = """\b
 Examples:
@@ -71,7 +71,7 @@ def export(
     typer.echo(f"{output}: {ops:,} GPU ops of {found} rank(s), as {kind}.")
 
 
-def _counted(run: PartitionedRun, narrowing: Narrowing) -> tuple[int, int]:
+def _counted(run: Run, narrowing: Narrowing) -> tuple[int, int]:
     """How many ops and ranks were written."""
     if (narrowing.ranks, narrowing.steps, narrowing.window) == (None, None, None):
         return run.size, len(run.trace.rank_ids)

@@ -39,7 +39,7 @@ def syncs(
     from traceviz.output import contract
     from traceviz.output.views import syncs as view
 
-    with progress() as on_progress, options.opened(on_progress, lists=True, by_process=True, calls_alone=True) as run:
+    with progress() as on_progress, options.opened(on_progress, lists=True, calls_alone=True) as run:
         result = answers.syncs(run, options.narrowing, missing_only=True)
     emit(context.params, result, partial(view.blocks, verbose=verbose), contract.syncs, view.brief, briefs.syncs)
     raise typer.Exit(result.exit_code)

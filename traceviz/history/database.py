@@ -24,10 +24,10 @@ from sqlite_utils import Database
 
 from analyzers.common.errors import TracevizError
 from analyzers.common.records import Record
+from analyzers.trace.run import Run
 
 if TYPE_CHECKING:
     from analyzers.trace.narrow import Narrowing
-    from analyzers.trace.run import PartitionedRun
     from analyzers.trace.tables import Trace
     from analyzers.verdict.check import OverlapResult
 
@@ -131,7 +131,7 @@ class Kept(Record, frozen=True):
 
 def kept(
     result: OverlapResult,
-    run: Trace | PartitionedRun,
+    run: Trace | Run,
     *,
     narrowing: Narrowing | None = None,
     commit: str | None = None,
@@ -144,12 +144,12 @@ def kept(
     commit : what was run; found from the CI system or the current folder's git where not given.
     """
     from analyzers.compare.steps import typical_step
-    from analyzers.trace.run import ALL, as_run
+    from analyzers.trace.run import ALL
 
-    run = as_run(run)
+    run = Run.of(run)
     narrowing, trace = narrowing or ALL, run.trace
     step = typical_step(run, narrowing)
-    gpus = reduce(add, run.ask(gpus_of, narrowing).values())
+    gpus = reduce(add, run.map(gpus_of, narrowing).values())
     job = result.job
     row = {
         "saved_utc": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -250,7 +250,11 @@ def current_commit() -> str:
 
 def gpus_of(trace: Trace) -> Counter[str]:
     """The names of the GPUs that worked, and how many have each."""
-    used = trace.ops[["process", "device"]].drop_duplicates().merge(trace.devices, on=["process", "device"], how="left")
+    used = (
+        trace.ops.to_frame(["process", "device"])
+        .drop_duplicates()
+        .merge(trace.devices.to_frame(), on=["process", "device"], how="left")
+    )
     return Counter("unknown GPU" if not isinstance(name, str) or not name else name for name in used["name"])
 
 

@@ -15,7 +15,7 @@ from traceviz.options.config import communication
 if TYPE_CHECKING:
     from analyzers.common.progress import Progress
     from analyzers.trace.narrow import Narrowing
-    from analyzers.trace.run import PartitionedRun
+    from analyzers.trace.run import Run
     from analyzers.trace.tables import Trace
 
 Value = TypeVar("Value")
@@ -83,8 +83,8 @@ class RunOptions(msgspec.Struct, frozen=True):
         return Narrowing(self.ranks, self.steps, self.window, everything=self.everything)
 
     def opened(
-        self, on_progress: Progress, *, lists: bool = False, by_process: bool = False, calls_alone: bool = False
-    ) -> AbstractContextManager[PartitionedRun]:
+        self, on_progress: Progress, *, lists: bool = False, calls_alone: bool = False
+    ) -> AbstractContextManager[Run]:
         """All of the run, for the time of a block: for analyses that can go rank by rank, or process by process.
 
         With `calls_alone` a run whose calls launched work that it does not hold will do.
@@ -92,7 +92,7 @@ class RunOptions(msgspec.Struct, frozen=True):
         from analyzers.scale.parts import opened
 
         reading = msgspec.structs.replace(self.reading, calls_alone=calls_alone)
-        return opened(self.paths, reading, align=self.align, lists=lists, by_process=by_process, progress=on_progress)
+        return opened(self.paths, reading, align=self.align, lists=lists, progress=on_progress)
 
     def opened_together(
         self,
@@ -100,14 +100,11 @@ class RunOptions(msgspec.Struct, frozen=True):
         on_progress: Progress,
         *,
         lists: bool = False,
-        by_process: bool = False,
-    ) -> AbstractContextManager[list[PartitionedRun]]:
+    ) -> AbstractContextManager[list[Run]]:
         """Several runs, named by their paths, which are read as these options say."""
         from analyzers.scale.parts import opened_together
 
-        return opened_together(
-            runs, self.reading, align=self.align, lists=lists, by_process=by_process, progress=on_progress
-        )
+        return opened_together(runs, self.reading, align=self.align, lists=lists, progress=on_progress)
 
     def loaded(self, on_progress: Progress) -> Trace:
         """All of the run as one trace: for what needs all ops at once."""

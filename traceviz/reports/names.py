@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from analyzers.trace.run import PartitionedRun
+from analyzers.trace.run import Run
 from analyzers.trace.tables import Trace
 
 
@@ -51,9 +51,9 @@ def gathered(paths: Sequence[str]) -> list[str]:
     return [pattern] if is_numbered and set(glob(pattern)) == set(paths) else list(paths)  # noqa: PTH207
 
 
-def renamed_run(run: PartitionedRun, names: Mapping[str, str]) -> PartitionedRun:
+def renamed_run(run: Run, names: Mapping[str, str]) -> Run:
     """A run whose captures carry other names."""
-    return run.said_as(renamed(run.trace, names))
+    return replace(run, trace=renamed(run.trace, names))
 
 
 def renamed(trace: Trace, names: Mapping[str, str]) -> Trace:

@@ -17,7 +17,7 @@ from analyzers.scale import answers
 from analyzers.streams import StreamsResult
 from analyzers.syncs.report import OrderReport
 from analyzers.trace.narrow import Narrowing
-from analyzers.trace.run import ALL, PartitionedRun, as_run
+from analyzers.trace.run import ALL, Run
 from analyzers.trace.tables import Trace
 from analyzers.verdict import check
 from analyzers.verdict.check import OverlapResult
@@ -51,12 +51,12 @@ class Report(Record, frozen=True):
 
 
 def make(
-    run: Trace | PartitionedRun,
+    run: Trace | Run,
     a: str = "comm",
     b: str = "compute",
     *,
     min_overlap: float = check.DEFAULT_BAR,
-    baseline: Trace | PartitionedRun | None = None,
+    baseline: Trace | Run | None = None,
     claimed: float | str | None = None,
     of_pair: bool = True,
     require_faster: bool = False,
@@ -73,7 +73,7 @@ def make(
     claimed, of_pair, require_faster : as `with_baseline` takes them.
     command : what to give as the command that makes this report; of a whole run it is known.
     """
-    runs = [as_run(one) for one in (run, baseline) if one is not None]
+    runs = [Run.of(one) for one in (run, baseline) if one is not None]
     names = shown_paths([one.path for each in runs for one in each.trace.captures])
     run, *alone = (renamed_run(each, names) for each in runs)
     result, order = check_with_order(
@@ -114,11 +114,11 @@ def make(
     )
 
 
-def _what_if(run: PartitionedRun, a: str, b: str, narrowing: Narrowing, result: OverlapResult) -> WhatIf:
+def _what_if(run: Run, a: str, b: str, narrowing: Narrowing, result: OverlapResult) -> WhatIf:
     """What the fixes that the capture suggests are worth."""
     if run.size > MOST_OPS:
         return WhatIf(a, b, None, (), TOO_MANY)
-    if not run.is_one_part:
+    if not run.merged:
         return WhatIf(a, b, None, (), IN_PARTS)
     return what_if(run.trace, (), a, b, overlap=result, narrowing=narrowing)
 

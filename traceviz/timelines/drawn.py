@@ -18,13 +18,13 @@ from analyzers.syncs.points import SyncPoint
 from analyzers.syncs.report import OrderReport
 from analyzers.trace.columns import codes, ints, ints_at
 from analyzers.trace.narrow import in_whole
-from analyzers.trace.regions import launch_span, launches
+from analyzers.trace.ranges import launch_span, launches
 from analyzers.trace.run import First
 from analyzers.trace.steps import step_of_ops
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult
-from analyzers.verdict.held import held_by_device
 from analyzers.verdict.part import sides_of
+from analyzers.verdict.with_order import held_by_device
 from traceviz.output.quantities import duration
 from traceviz.timelines.areas import SHOWN, present
 from traceviz.timelines.gaps import Gap, blocked_marks, gaps_of

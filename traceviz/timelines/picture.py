@@ -15,7 +15,7 @@ from analyzers.overlap.measure import RankOverlap
 from analyzers.syncs.report import OrderReport
 from analyzers.trace.columns import ints
 from analyzers.trace.narrow import Narrowing
-from analyzers.trace.run import ALL, PartitionedRun, as_run
+from analyzers.trace.run import ALL, Run
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult
 from traceviz.output.quantities import count_of, duration, percent
@@ -76,7 +76,7 @@ class Picture(Record, frozen=True):
 
 
 def picture(
-    run: Trace | PartitionedRun,
+    run: Trace | Run,
     result: OverlapResult,
     order: OrderReport,
     *,
@@ -93,12 +93,14 @@ def picture(
     counters : which GPU counters to show, where they were captured: keys of `areas.SHOWN`.
     narrowing : the part of the run that is shown.
     """
-    run = as_run(run)
-    work = join_work([*run.ask(work_of, narrowing).values()])
+    run = Run.of(run)
+    work = join_work([*run.map(work_of, narrowing).values()])
     titles = {(one.rank, one.device): _title(one) for one in result.ranks}
     with TemporaryDirectory(prefix="traceviz-", ignore_cleanup_errors=True) as folder:
-        pieces, drawn = Pieces(None if run.is_one_part else Path(folder)), list[tuple[int, DrawnBand]]()
-        for number, (part, first) in enumerate(zip(run.parts(narrowing), run.firsts, strict=True)):
+        pieces, drawn = Pieces(None if run.merged else Path(folder)), list[tuple[int, DrawnBand]]()
+        for number, (part, first) in enumerate(
+            zip(run.parts(narrowing), [handle.first for handle in run.handles], strict=True)
+        ):
             for one in drawn_bands(part, first, work, result, order, titles, counters) if len(part.ops) else ():
                 pieces.append(one.marks)
                 drawn.append((number, replace(one, marks=NO_MARKS)))
@@ -182,7 +184,7 @@ def _place(band: Band) -> tuple[int, int, int]:
 
 
 def _areas(
-    run: PartitionedRun,
+    run: Run,
     narrowing: Narrowing,
     found: Sequence[Band],
     drawn: Sequence[tuple[int, DrawnBand]],

@@ -10,9 +10,7 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.records import Record
 from analyzers.trace.columns import ints
-from analyzers.trace.nesting import RangeIndex
-from analyzers.trace.range_classes import range_classes
-from analyzers.trace.regions import launches
+from analyzers.trace.ranges import RangeIndex, launches, range_classes
 from analyzers.trace.steps import bounding_ranges
 from analyzers.trace.tables import Trace
 

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.records import Record
+from analyzers.trace.advice import NO_STREAM, is_migration
 from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.communication import known
 from analyzers.trace.kernels import is_communication
-from analyzers.trace.migrations import NO_STREAM, is_migration
-from analyzers.trace.regions import launches
+from analyzers.trace.ranges import launches
 from analyzers.trace.tables import Trace
 from traceviz.timelines.ranges import RangesInRows
 

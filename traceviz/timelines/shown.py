@@ -8,8 +8,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from analyzers.common.records import Record
-from analyzers.overlap.instances import Instance
 from analyzers.overlap.measure import RankOverlap
+from analyzers.overlap.pairing import Instance
 from analyzers.trace.devices import DeviceKey
 from analyzers.verdict.check import OverlapResult
 from traceviz.output.quantities import duration, part_of, percent

@@ -24,7 +24,7 @@ from analyzers.syncs.report import order_report
 from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.narrow import Narrowing, only_ops
-from analyzers.trace.run import ALL, PartitionedRun, as_run
+from analyzers.trace.run import ALL, Run
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from analyzers.verdict.result import OverlapResult
@@ -43,12 +43,12 @@ CAPTURED, PREDICTED = "captured", "PREDICTED, not measured"
 Span = tuple[int, int]
 
 
-def compared(result: Comparison, runs: Sequence[Trace | PartitionedRun], narrowing: Narrowing = ALL) -> Picture:
+def compared(result: Comparison, runs: Sequence[Trace | Run], narrowing: Narrowing = ALL) -> Picture:
     """The compared runs, or a part of each, each checked and drawn as by itself, below each other.
 
     Where they have steps in common, that of each which took the median time begins at 0, and both its ends are marked.
     """
-    asked = [as_run(run) for run in runs]
+    asked = [Run.of(run) for run in runs]
     steps = [median_step(run, result, narrowing) for run in asked]
     drawn = [
         picture(
@@ -81,13 +81,13 @@ class DrawnStep(Record, frozen=True):
         return min(low for low, _ in self.ends.values()), max(high for _, high in self.ends.values())
 
 
-def median_step(run: PartitionedRun, result: Comparison, narrowing: Narrowing = ALL) -> DrawnStep | None:
+def median_step(run: Run, result: Comparison, narrowing: Narrowing = ALL) -> DrawnStep | None:
     """Of the steps that all runs have, a run's median one by its time on the slowest device (the lower of two).
 
     None where the runs have no steps in common.
     """
     found: dict[DeviceKey, dict[int, Span]] = {}
-    for answer in run.ask(partial(step_spans, marks=StepMarks.of(run.trace)), narrowing).values():
+    for answer in run.map(partial(step_spans, marks=StepMarks.of(run.trace)), narrowing).values():
         found |= {key: spans for key, spans in answer.items() if not result.ranks or key[0] in result.ranks}
     ends = {number: {key: spans[number] for key, spans in found.items() if number in spans} for number in result.steps}
     times = {number: max(high - low for low, high in some.values()) for number, some in ends.items() if some}

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import pandas as pd
 
+from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ints, Mask
 from analyzers.readers.json_stream import RAWS, typed
 from analyzers.readers.kineto.times import nanoseconds
@@ -188,7 +188,7 @@ class Rows(msgspec.Struct, frozen=True):
         """Rows whose heads fit."""
         return self.numbers(fits) > 0
 
-    def texts(self, of: Callable[[Head], str], known: Sequence[str] = ()) -> pd.Categorical:
+    def texts(self, of: Callable[[Head], str], known: Sequence[str] = ()) -> Names:
         """A text that each row's head has; `known` are all there may be, where these are few."""
         heads = self.heads
         text_of = {number: of(head) for number, head in heads.items()}

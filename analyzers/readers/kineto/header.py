@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from analyzers.readers.kineto.events import whole
 from analyzers.trace.columns import table
 from analyzers.trace.ranks import rank_in_name
+from analyzers.trace.schemas import Devices
 from analyzers.trace.settings import METADATA, kept
 
 _METADATA = {  # as the file calls it -> as people do
@@ -92,7 +91,7 @@ def producer(header: Mapping[str, Any]) -> str:
     return named if schema is not None or version else "Chrome trace"
 
 
-def devices(header: Mapping[str, Any]) -> pd.DataFrame:
+def devices(header: Mapping[str, Any]) -> Devices:
     """The Trace's table of devices; all of them belong to process 0."""
     properties = header.get("deviceProperties")
     rows = [each for each in properties if isinstance(each, dict)] if isinstance(properties, list) else []

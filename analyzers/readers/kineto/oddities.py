@@ -227,7 +227,7 @@ def _only_launches(trace: Trace) -> Trace:
     or synchronizes was cut down after it was written, as published profiles are.
     """
     names = [name for name in codes(trace.api, "name")[1] if name]
-    streams = trace.ops[["process", "device", "stream"]].drop_duplicates()
+    streams = trace.ops.to_frame(["process", "device", "stream"]).drop_duplicates()
     if not names or any(map(call_kind, names)) or len(trace.syncs) or len(streams) < 2:
         return trace
     captures = tuple(replace(one, waits_logged=False) for one in trace.captures)

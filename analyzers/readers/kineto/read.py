@@ -31,10 +31,9 @@ from analyzers.readers.kineto.vendor import CUDA, HPU, MTIA, PRIVATE_USE, Raw
 from analyzers.readers.kineto.xpu import XPU
 from analyzers.readers.reading import READING, Reading
 from analyzers.trace.columns import span
-from analyzers.trace.freed_memory import freed_memory_kept
+from analyzers.trace.lost import linked_by_order, with_linked
 from analyzers.trace.merge import merge
 from analyzers.trace.tables import Capture, Process, Trace
-from analyzers.trace.unlinked import linked_by_order, with_linked
 
 VENDORS = (ROCM, XPU, MTIA, HPU, PRIVATE_USE, CUDA)  # the first that a trace is of has it
 THREADS = 2
@@ -58,9 +57,7 @@ def read(path: Path, progress: Progress = silent, _: Reading = READING) -> Trace
     TracevizError : the file can't be read, is empty, truncated, damaged, not JSON, nested too deeply, or no trace.
         Where torch did not escape some names, the other events are read, and what is missing is said.
     """
-    size = path.stat().st_size if path.exists() else 0
-    with freed_memory_kept(size // EVENT_BYTES):  # each piece takes again what the one before it took
-        events = _events(path, progress)
+    events = _events(path, progress)
     return trace_of(path, events)
 
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.types import Ints, Mask
 from analyzers.readers.amd import kind_of_kernel
 from analyzers.readers.kineto.vendor import Raw, Vendor
 from analyzers.trace.columns import categorical, codes, ints, is_one_of, table
-from analyzers.trace.schemas import COPY_KINDS, OP_KINDS
+from analyzers.trace.schemas import COPY_KINDS, OP_KINDS, Devices, Ops
 from analyzers.trace.tables import Trace
 
 ITEMS_LAUNCH = "hipExtModuleLaunchKernel"  # its grid counts work-items
@@ -33,12 +32,12 @@ def _is_one(raw: Raw) -> bool:
 def _complete(trace: Trace, raw: Raw) -> Trace:
     waits = any("StreamWaitEvent" in name for name in codes(trace.api, "name")[1])
     captures = tuple(replace(one, waits_logged=waits) for one in trace.captures)
-    trace = replace(trace, captures=captures, ops=trace.ops.assign(kind=_kinds(trace.ops)))
+    trace = replace(trace, captures=captures, ops=trace.ops.having(kind=_kinds(trace.ops)))
     trace = replace(trace, ops=_told_by_calls(trace, raw))
     return replace(trace, devices=_devices(trace))
 
 
-def _kinds(ops: pd.DataFrame) -> Any:
+def _kinds(ops: Ops) -> Any:
     """Kinds of ops, with copies and fills that run as kernels for what they are."""
     code, names = codes(ops, "name")
     stands_for = np.array([OP_KINDS.index(kind_of_kernel(name)) for name in (*names, "")])[code]
@@ -46,7 +45,7 @@ def _kinds(ops: pd.DataFrame) -> Any:
     return categorical(np.where(stands_for != OP_KINDS.index("kernel"), stands_for, own), OP_KINDS)
 
 
-def _told_by_calls(trace: Trace, raw: Raw) -> pd.DataFrame:
+def _told_by_calls(trace: Trace, raw: Raw) -> Ops:
     """Ops with what their calls say of them, where they don't say it themselves."""
     ops, launch, fields = trace.ops, ints(trace.ops, "launch"), raw.rows["hip"].fields
     first = len(trace.api) - len(raw.rows["hip"])  # of HIP's calls in the table
@@ -59,7 +58,7 @@ def _told_by_calls(trace: Trace, raw: Raw) -> pd.DataFrame:
     columns["grid"] = _in_blocks(trace, columns["grid"], columns["block"])
     direction = np.full(len(ops), -1, np.int64)
     direction[rows] = fields["copy_kind"][call]
-    return ops.assign(**columns, copy=_copies(trace, direction))
+    return ops.having(**columns, copy=_copies(trace, direction))
 
 
 def _in_blocks(trace: Trace, grid: Ints, block: Ints) -> Ints:
@@ -88,10 +87,10 @@ def _launched_by(trace: Trace, start: str) -> Mask:
     return found
 
 
-def _devices(trace: Trace) -> pd.DataFrame:
+def _devices(trace: Trace) -> Devices:
     """A row for each device that ops name, with what the listed ones have in common: which is which can't be told."""
-    listed = trace.devices
-    used = trace.ops[["process", "device"]].drop_duplicates()
+    listed = trace.devices.to_frame()
+    used = trace.ops.to_frame(["process", "device"]).drop_duplicates()
     common = {column: listed[column].iloc[0] for column in _SHARED_PROPERTIES if listed[column].nunique() == 1}
     name = [str(common.pop("name", ""))] * len(used)
     keys = {column: ints(used, column) for column in ("process", "device")}

@@ -7,16 +7,26 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from analyzers.arrays.groups import first_row, grouped, rows_by_key
+from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ints, Mask
 from analyzers.readers.kineto.events import Args, Head, Rows, whole
 from analyzers.trace.columns import categorical, codes, ints, ints_at, is_one_of, of_codes, table
 from analyzers.trace.communication import operation_of
 from analyzers.trace.kernels import is_communication_kernel
-from analyzers.trace.nesting import RangeIndex
-from analyzers.trace.schemas import COPY_KINDS, MEMORY_KINDS
+from analyzers.trace.ranges import RangeIndex
+from analyzers.trace.schemas import (
+    COPY_KINDS,
+    MEMORY_KINDS,
+    Calls,
+    CommunicationCalls,
+    Memory,
+    Ops,
+    Ranges,
+    Records,
+    Syncs,
+)
 
 OP_KINDS_OF = {
     "kernel": "kernel",
@@ -68,13 +78,13 @@ def devices(rows: Rows) -> Ints:
     return np.where(device >= 0, device, np.where(inside >= 0, inside, rows.numbers(lambda head: number(head.pid))))
 
 
-def ops(rows: Rows, process: Ints, zero: int, launch: Ints) -> pd.DataFrame:
+def ops(rows: Rows, process: Ints, zero: int, launch: Ints) -> Ops:
     """GPU work. `process` and `launch` are per row; `zero` is the time that becomes 0."""
     stream = rows.fields["stream"]
     context, source, target = (rows.fields[name] for name in ("context", "device_from", "device_to"))
     copy = rows.texts(lambda head: _copy(head)[0], COPY_KINDS)
-    between = (source >= 0) & (target >= 0) & (source != target) & (copy == "DtoD")
-    copy[between] = "PtoP"
+    between = (source >= 0) & (target >= 0) & (source != target) & copy.is_one_of(["DtoD"])
+    copy = Names(np.where(between, COPY_KINDS.index("PtoP"), copy.codes), COPY_KINDS)
     return table(
         "ops",
         {
@@ -101,7 +111,7 @@ def ops(rows: Rows, process: Ints, zero: int, launch: Ints) -> pd.DataFrame:
     )
 
 
-def api(rows: Rows, process: Ints, zero: int) -> pd.DataFrame:
+def api(rows: Rows, process: Ints, zero: int) -> Calls:
     """CUDA and HIP calls, named without version suffix."""
     return table(
         "api",
@@ -116,7 +126,7 @@ def api(rows: Rows, process: Ints, zero: int) -> pd.DataFrame:
     )
 
 
-def ranges(rows: Rows, process: Ints, zero: int) -> pd.DataFrame:
+def ranges(rows: Rows, process: Ints, zero: int) -> Ranges:
     """Annotations, operators and Python functions; `forward_thread` is a thread of this table."""
     kinds = tuple(RANGE_KINDS_OF.values())
     thread = rows.numbers(_thread)
@@ -137,7 +147,7 @@ def ranges(rows: Rows, process: Ints, zero: int) -> pd.DataFrame:
     )
 
 
-def syncs(rows: Rows, process: Ints, zero: int) -> pd.DataFrame:
+def syncs(rows: Rows, process: Ints, zero: int) -> Syncs:
     """Synchronization records; kinds this version does not know are left out by the caller."""
     return table(
         "syncs",
@@ -156,13 +166,13 @@ def syncs(rows: Rows, process: Ints, zero: int) -> pd.DataFrame:
     )
 
 
-def records(rows: Rows, process: Ints) -> pd.DataFrame:
+def records(rows: Rows, process: Ints) -> Records:
     """Calls that recorded an event; Kineto says neither the stream nor the event."""
     recording = rows.where(lambda head: _RECORD.match(head.name) is not None)
     return table("records", {"process": process[recording], "correlation": rows.fields["correlation"][recording]})
 
 
-def memory(rows: Rows, process: Ints, zero: int) -> pd.DataFrame:
+def memory(rows: Rows, process: Ints, zero: int) -> Memory:
     """What torch's allocator has handed out of each GPU's memory, and holds of it, after each change."""
     gpu = np.flatnonzero((rows.fields["device_type"] > HOST_MEMORY) & (rows.fields["allocated"] >= 0))
     gpu = gpu[np.argsort(rows.start[gpu], kind="stable")]
@@ -231,7 +241,7 @@ def _memory(text: str | None) -> str:
     return plain if plain in MEMORY_KINDS else "unknown"
 
 
-def in_graphs(ops: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
+def in_graphs(ops: Ops, api: Calls) -> Ops:
     """Ops with `graph` 0 where a CUDA graph's launch launched them and the trace does not number it.
 
     torch 2.11 says of a node nothing but the correlation id that all nodes of one launch share.
@@ -245,7 +255,7 @@ def in_graphs(ops: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
         return ops
     graph = graph.copy()
     graph[unnumbered] = 0
-    return ops.assign(graph=graph)
+    return ops.having(graph=graph)
 
 
 # Link Kineto's events: ops to the calls that launched them, and everything to its process.
@@ -306,7 +316,7 @@ def launched_by_any(rows: Rows, api: Rows, api_process: Ints, processes: int) ->
 _PROVEN = {"stream_wait": "cudaStreamWaitEvent", "device": "cudaDeviceSynchronize"}
 
 
-def name_by_sync(api: pd.DataFrame, syncs: pd.DataFrame) -> pd.DataFrame:
+def name_by_sync(api: Calls, syncs: Syncs) -> Calls:
     """Name calls that Kineto prints as INVALID where their synchronization record proves what they are."""
     invalid = np.flatnonzero(is_one_of(api, "name", ["INVALID"]))
     if invalid.size == 0:
@@ -315,12 +325,12 @@ def name_by_sync(api: pd.DataFrame, syncs: pd.DataFrame) -> pd.DataFrame:
     code = code.astype(np.int64)
     ids = ints(api, "process")[invalid], ints(api, "correlation")[invalid]
     for kind, name in _PROVEN.items():
-        proof = syncs[is_one_of(syncs, "kind", [kind])]
+        proof = syncs.take(is_one_of(syncs, "kind", [kind]))
         pairs = set(zip(ints(proof, "process").tolist(), ints(proof, "correlation").tolist(), strict=True))
         sure = [pair in pairs for pair in zip(*(each.tolist() for each in ids), strict=True)]
         names = names if name in names else [*names, name]
         code[invalid[np.array(sure)]] = names.index(name)
-    return api.assign(name=categorical(code, names))
+    return api.having(name=categorical(code, names))
 
 
 # What a Kineto trace says about communication calls: args of NCCL kernels and of record_param_comms operators.
@@ -330,13 +340,13 @@ def name_by_sync(api: pd.DataFrame, syncs: pd.DataFrame) -> pd.DataFrame:
 
 
 def comms(
-    ops: pd.DataFrame,
-    api: pd.DataFrame,
-    ranges: pd.DataFrame,
+    ops: Ops,
+    api: Calls,
+    ranges: Ranges,
     args_of_op: Ints,
     args_of_range: Ints,
     comm_args: Sequence[Args],
-) -> pd.DataFrame:
+) -> CommunicationCalls:
     """The Trace's table of communication calls: one row per call of each communication op, and one per call without.
 
     A kernel belongs to the innermost call that its launch lies in. Where both state a value the kernel's counts:
@@ -382,12 +392,12 @@ def comms(
     return table("comms", columns)
 
 
-def _named_communication(ops: pd.DataFrame) -> Mask:
+def _named_communication(ops: Ops) -> Mask:
     code, names = codes(ops, "name")
     return of_codes(code, [*map(is_communication_kernel, names)])
 
 
-def _calls_around(process: Ints, api: pd.DataFrame, calls: RangeIndex, launch: Ints) -> Ints:
+def _calls_around(process: Ints, api: Calls, calls: RangeIndex, launch: Ints) -> Ints:
     launched = launch >= 0
     found = np.full(launch.size, -1, np.int64)
     rows = launch[launched]
@@ -396,9 +406,9 @@ def _calls_around(process: Ints, api: pd.DataFrame, calls: RangeIndex, launch: I
 
 
 def _queued(
-    ops: pd.DataFrame,
-    api: pd.DataFrame,
-    calls: pd.DataFrame,
+    ops: Ops,
+    api: Calls,
+    calls: Ranges,
     of_op: Ints,
     untold: Mask,
     args: Ints,

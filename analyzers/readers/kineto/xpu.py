@@ -11,7 +11,6 @@ import re
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.common.wording import duration
@@ -20,7 +19,7 @@ from analyzers.readers.kineto.events import SYNC_TYPES
 from analyzers.readers.kineto.vendor import Raw, Vendor
 from analyzers.trace.columns import categorical, codes, ints, is_one_of, of_codes, table
 from analyzers.trace.kernels import operation_of
-from analyzers.trace.schemas import COPY_KINDS, MEMORY_KINDS, SYNC_KINDS
+from analyzers.trace.schemas import COPY_KINDS, MEMORY_KINDS, SYNC_KINDS, CommunicationCalls, Ops, Syncs
 from analyzers.trace.tables import QUEUED, Trace
 
 CALL = "xccl::"
@@ -39,11 +38,11 @@ def _complete(trace: Trace, raw: Raw) -> Trace:
     queued = _queued(trace, raw)
     more = {QUEUED: queued} if queued else {}
     capture = replace(capture, waits_logged=False, metadata={**capture.metadata, **more})
-    trace = replace(trace, captures=(capture,), ops=trace.ops.assign(**_copies(trace.ops)), syncs=_syncs(raw))
+    trace = replace(trace, captures=(capture,), ops=trace.ops.having(**_copies(trace.ops)), syncs=_syncs(raw))
     return replace(trace, comms=_comms(trace))
 
 
-def _copies(ops: pd.DataFrame) -> dict[str, Any]:
+def _copies(ops: Ops) -> dict[str, Any]:
     """Kinds of copies and their memories, by names such as "Memcpy M2D (System -> Device)"."""
     code, names = codes(ops, "name")
     ends = [match.groups() if (match := _COPY.match(name)) else None for name in names]
@@ -71,7 +70,7 @@ def _kind(source: str, target: str) -> str:
     return f"{side[source]}to{side[target]}" if source in side and target in side else "unknown"
 
 
-def _syncs(raw: Raw) -> pd.DataFrame:
+def _syncs(raw: Raw) -> Syncs:
     """Synchronizations that blocked the host; barriers of a queue say not for whom."""
     rows = raw.rows["xpu_sync"]
     rows = rows[np.flatnonzero(rows.fields["sync_type"] >= 0)]
@@ -100,14 +99,14 @@ def _queued(trace: Trace, raw: Raw) -> str:
     return f"median {duration(int(np.median(waited)))}, longest {duration(int(waited.max()))}, of {waited.size:,} ops"
 
 
-def _comms(trace: Trace) -> pd.DataFrame:
+def _comms(trace: Trace) -> CommunicationCalls:
     """What torch states of its calls (`record_param_comms`), which says more, else those of the host."""
     code, names = codes(trace.ranges, "name")
     calls = np.flatnonzero(of_codes(code, [name.startswith(CALL) for name in names]))
     if len(trace.comms) or not calls.size:
         return trace.comms
     operations = [operation_of(names[name].removeprefix(CALL)) for name in code[calls]]
-    return comms_of_calls(trace.ranges.iloc[calls], operations, trace.ops, trace.api)
+    return comms_of_calls(trace.ranges.take(calls), operations, trace.ops, trace.api)
 
 
 def _lacks(trace: Trace) -> tuple[str, ...]:

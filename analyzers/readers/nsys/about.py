@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -17,8 +17,9 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.wording import numbers_in_words
 from analyzers.readers.nsys.file import NO_TIME, NsysFile
-from analyzers.trace.columns import ints, is_one_of, narrowed, stored, table
+from analyzers.trace.columns import ints, is_one_of, stored, table
 from analyzers.trace.ranks import rank_in_name
+from analyzers.trace.schemas import Calls, Devices, Ops, Records, Streams, Syncs
 from analyzers.trace.settings import kept
 from analyzers.trace.tables import WSL, Process
 
@@ -121,27 +122,27 @@ def read_overhead(file: NsysFile, shift_ns: int, keys: Sequence[int]) -> tuple[I
     return spans["start"][known] - shift_ns, spans["end"][known] - shift_ns, owner.astype(np.int64)
 
 
-def missing(file: NsysFile, tables: dict[str, pd.DataFrame]) -> tuple[str, ...]:
+def missing(file: NsysFile, tables: dict[str, Any]) -> tuple[str, ...]:
     """What this capture cannot answer, and how the next one can."""
     lacks = []
-    if tables["api"].empty:
+    if not len(tables["api"]):
         lacks.append("CUDA calls, and so which range launched what (--trace=cuda)")
-    if tables["ranges"].empty:
+    if not len(tables["ranges"]):
         lacks.append("NVTX ranges (--trace=cuda,nvtx, and ranges in the program)")
     if (
-        tables["records"].empty
+        not len(tables["records"])
         and is_one_of(tables["api"], "name", ("cudaEventRecord", "cudaEventRecordWithFlags")).any()
     ):
         lacks.append("which stream recorded which event (--cuda-event-trace=true)")
     elif len(tables["records"]) and not file.has("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "eventSyncId"):
         lacks.append("exact links from a recorded event to the wait for it (nsys 2024.2 or newer)")
-    if tables["syncs"].empty and not tables["api"].empty:
+    if len(tables["api"]) and not len(tables["syncs"]):
         lacks.append("what CUDA synchronizations waited for")
     return tuple(lacks)
 
 
 def warnings(
-    file: NsysFile, tables: dict[str, pd.DataFrame], processes: list[Process], contexts: set[int]
+    file: NsysFile, tables: dict[str, Any], processes: list[Process], contexts: set[int]
 ) -> list[TraceWarning]:
     """What the reader of any result from this capture must know."""
     diagnostics = _diagnostics(file)
@@ -201,7 +202,7 @@ def _doubts(diagnostics: list[tuple[str, int, int]], working: set[int]) -> list[
     return [TraceWarning("nsys-warns", f"nsys warns{whom}: {texts}{end} What it did not collect is in no figure.")]
 
 
-def _cut_off(ops: pd.DataFrame, processes: list[Process], contexts: set[int]) -> list[TraceWarning]:
+def _cut_off(ops: Ops, processes: list[Process], contexts: set[int]) -> list[TraceWarning]:
     """Ranks that the first cudaProfilerStop of a one-report capture ended early, or kept out altogether."""
     found = []
     owner, end = ints(ops, "process"), ints(ops, "end_ns")
@@ -259,7 +260,7 @@ def _int(text: str | None) -> int:
     return int(text) if text and re.fullmatch(r"-?\d+", text) else 0
 
 
-def gpus_of(devices: pd.DataFrame, process: int) -> list[int]:
+def gpus_of(devices: Devices, process: int) -> list[int]:
     """Physical GPUs one process worked on."""
     return [int(gpu) for gpu in np.unique(ints(devices, "gpu")[ints(devices, "process") == process])]
 
@@ -278,7 +279,7 @@ DEVICE_COLUMNS = {
 }
 
 
-def read_devices(file: NsysFile, keys: list[int], used: list[tuple[int, int]]) -> pd.DataFrame:
+def read_devices(file: NsysFile, keys: list[int], used: list[tuple[int, int]]) -> Devices:
     """GPUs as the processes name them.
 
     Parameters
@@ -323,7 +324,7 @@ def host_gpus(file: NsysFile) -> int:
     return len({*file.select("TARGET_INFO_GPU", "id")})
 
 
-def told_gpus(file: NsysFile, keys: list[int], devices: pd.DataFrame) -> Mask:
+def told_gpus(file: NsysFile, keys: list[int], devices: Devices) -> Mask:
     """Rows of `devices` whose GPU is known; of others it is that of their number, as if no process renumbered them.
 
     The export says it of each, or has one GPU only, or all of its GPUs are at work, each under a number of its own.
@@ -337,7 +338,7 @@ def told_gpus(file: NsysFile, keys: list[int], devices: pd.DataFrame) -> Mask:
     return np.array([(pid(keys[process]), device) in physical for process, device in own], dtype=bool)
 
 
-def read_streams(file: NsysFile, keys: list[int]) -> pd.DataFrame:
+def read_streams(file: NsysFile, keys: list[int]) -> Streams:
     """Streams the driver told of, and each context's default stream."""
     process = {pid(key): index for index, key in enumerate(keys)}
     default = _default_streams(file)
@@ -384,7 +385,7 @@ def contexts(file: NsysFile) -> set[int]:
     return {int(process) for (process,) in file.select("TARGET_INFO_CUDA_CONTEXT_INFO", "processId")}
 
 
-def _table(name: str, rows: list[dict[str, Any]]) -> pd.DataFrame:
+def _table(name: str, rows: list[dict[str, Any]]) -> Any:
     columns = {column: np.array([row[column] for row in rows]) for column in (rows[0] if rows else {})}
     return table(name, columns, length=len(rows))
 
@@ -438,7 +439,10 @@ def pid(key: int) -> int:
     return key & LOW_24
 
 
-def adopt(frame: pd.DataFrame, api: pd.DataFrame, processes: Processes, path: Path) -> pd.DataFrame:
+Adopted = TypeVar("Adopted", Ops, Syncs, Records)
+
+
+def adopt(frame: Adopted, api: Calls, processes: Processes, path: Path) -> Adopted:
     """Give rows that name no process, as in the oldest exports, the one whose call has their correlation id.
 
     Raises
@@ -456,11 +460,11 @@ def adopt(frame: pd.DataFrame, api: pd.DataFrame, processes: Processes, path: Pa
         found = _by_correlation(ints(frame, "correlation")[orphans], api, path)
     process = process.copy()
     process[orphans] = found
-    return frame.assign(process=narrowed(process, "key"))
+    return frame.having(process=process)
 
 
-def _by_correlation(wanted: Ints, api: pd.DataFrame, path: Path) -> Ints:
-    owners = api[["correlation", "process"]].drop_duplicates()
+def _by_correlation(wanted: Ints, api: Calls, path: Path) -> Ints:
+    owners = api.to_frame(["correlation", "process"]).drop_duplicates()
     owners = owners[owners["correlation"].isin(wanted)]
     if owners["correlation"].duplicated().any() or not np.isin(wanted, ints(owners, "correlation")).all():
         raise TracevizError(

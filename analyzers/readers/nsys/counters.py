@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 import msgspec
 import numpy as np
-import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
@@ -22,6 +21,8 @@ from analyzers.readers.nsys.nics import RULES as NIC_RULES
 from analyzers.readers.nsys.nics import SOURCE as NICS
 from analyzers.readers.nsys.nics import read_nics
 from analyzers.trace.columns import ints, table
+from analyzers.trace.schemas import Counters as CounterSamples
+from analyzers.trace.schemas import Devices
 from analyzers.trace.tables import COUNTERS_UNJOINED
 
 SOURCE, NAMES = "GPU_METRICS", "TARGET_INFO_GPU_METRICS"
@@ -77,12 +78,12 @@ class Counters(msgspec.Struct, frozen=True):
     unread : rows, as nobody asked for them. lacks : what a reader of the counters has to know, in words.
     """
 
-    table: pd.DataFrame
+    table: CounterSamples
     unread: int = 0
     lacks: tuple[str, ...] = ()
 
 
-def read_counters(file: NsysFile, devices: pd.DataFrame, told: Mask, shift_ns: int, *, asked: bool) -> Counters:
+def read_counters(file: NsysFile, devices: Devices, told: Mask, shift_ns: int, *, asked: bool) -> Counters:
     """Samples of the GPUs that the capture's processes worked on, and of their host's network cards.
 
     Parameters
@@ -110,7 +111,7 @@ def read_counters(file: NsysFile, devices: pd.DataFrame, told: Mask, shift_ns: i
     return Counters(table("counters", joined), 0, tuple(lacks))
 
 
-def _of_gpus(file: NsysFile, devices: pd.DataFrame, told: Mask, shift_ns: int) -> tuple[list[Samples], list[str]]:
+def _of_gpus(file: NsysFile, devices: Devices, told: Mask, shift_ns: int) -> tuple[list[Samples], list[str]]:
     lacks: list[str] = []
     frames: list[Samples] = []
     if not file.most_rows(SOURCE) or not file.has(NAMES, "typeId", "metricId", "metricName"):
@@ -126,7 +127,7 @@ def _of_gpus(file: NsysFile, devices: pd.DataFrame, told: Mask, shift_ns: int) -
     for gpu, samples in _samples(file, metrics):
         sampled.add(gpu)
         for row in known[used.get((gpu,), np.empty(0, np.int64))].tolist():
-            owner = {name: int(devices[name].iloc[row]) for name in ("process", "device")}
+            owner = {name: int(devices.columns[name][row]) for name in ("process", "device")}
             frames.append(_frame(samples, owner, shift_ns))
     if not told.all():
         lacks.append(

@@ -14,8 +14,9 @@ from analyzers.arrays.types import Ints
 from analyzers.readers.nsys.about import THREAD_BITS, Processes, thread
 from analyzers.readers.nsys.file import NO_TIME, NsysFile
 from analyzers.trace.columns import categorical, codes, ints, is_one_of, table
-from analyzers.trace.schemas import SYNC_KINDS
+from analyzers.trace.schemas import SYNC_KINDS, Calls, Ranges, Records, Syncs
 from analyzers.trace.sizes import MOST, sizes_number
+from analyzers.trace.table import number
 
 NVTX = "NVTX_EVENTS"
 SYNC = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
@@ -28,14 +29,23 @@ SYNC_CALLS = {
     "device": ("cudaDeviceSynchronize", "cuCtxSynchronize"),
     "stream_wait": ("cudaStreamWaitEvent", "cuStreamWaitEvent"),
 }
-ROW = "row"
 CALLS, KERNELS, RANGES = "CUDA calls", "kernels", "NVTX ranges"  # what has names in `Names`
 CODED_AT_ONCE = 1_000_000  # rows of which the texts are numbered at a time: the numbers take 8 times as much as codes
 QUERIES = ("cudaEventQuery", "cuEventQuery", "cudaStreamQuery", "cuStreamQuery")
 
 
-def read_ranges(file: NsysFile, names: Names, processes: Processes) -> pd.DataFrame:
-    """NVTX push/pop and start/end ranges; one never closed ends at `NO_TIME`. Column `ROW` is its row in the export."""
+class ExportedRanges(Ranges):
+    """Ranges with the row of each in the export."""
+
+    row: Ints = number("int64", -1)
+
+    def without_rows(self) -> Ranges:
+        """As the Trace has them."""
+        return Ranges({name: values for name, values in self.columns.items() if name != "row"}, len(self))
+
+
+def read_ranges(file: NsysFile, names: Names, processes: Processes) -> ExportedRanges:
+    """NVTX push/pop and start/end ranges; one never closed ends at `NO_TIME`."""
     raw = file.ints(
         NVTX,
         {
@@ -53,13 +63,13 @@ def read_ranges(file: NsysFile, names: Names, processes: Processes) -> pd.DataFr
     name, sizes = _range_texts(file, names, raw.pop("text"), rows)
     domain = _domains(file, names, owner >> THREAD_BITS, raw.pop("domain"))
     ranges = {"process": processes.number(owner), "thread": thread(owner), "name": name, "domain": domain, **raw}
-    return table("ranges", {**ranges, "sizes": sizes}).assign(**{ROW: rows})
+    return ExportedRanges.of({**ranges, "sizes": sizes, "row": rows})
 
 
 def _range_texts(file: NsysFile, names: Names, numbers: Ints, rows: Ints) -> tuple[Any, Ints]:
     """Each range's name, and the number of the sizes in its text."""
     registered = names.categorical(numbers, what=RANGES, may_lack=True)
-    code, texts = registered.codes, list(registered.categories)
+    code, texts = registered.codes, list(registered.texts)
     if file.has(NVTX, "text"):
         where, literals = file.texts(NVTX, '"text"', '"text" IS NOT NULL')
         if where.size:
@@ -69,7 +79,7 @@ def _range_texts(file: NsysFile, names: Names, numbers: Ints, rows: Ints) -> tup
             )  # narrow
             texts += list(literals.categories)
     of_text = np.array([range_sizes(text) for text in texts] or [-1], np.int64)
-    return merged(code, [range_name(text) for text in texts]).remove_unused_categories(), of_text[code]
+    return merged(code, [range_name(text) for text in texts]).used(), of_text[code]
 
 
 def _domains(file: NsysFile, names: Names, process: Ints, domain: Ints) -> Any:
@@ -89,7 +99,7 @@ def _domains(file: NsysFile, names: Names, process: Ints, domain: Ints) -> Any:
     return merged(owner * len(numbers) + number, texts)
 
 
-def read_syncs(file: NsysFile, processes: Processes) -> pd.DataFrame:
+def read_syncs(file: NsysFile, processes: Processes) -> Syncs:
     """Rows of the synchronization table; `kind` is not final before `name_syncs`."""
     raw = file.ints(
         SYNC,
@@ -122,7 +132,7 @@ def read_syncs(file: NsysFile, processes: Processes) -> pd.DataFrame:
     )
 
 
-def name_syncs(syncs: pd.DataFrame, calls: Ints, api: pd.DataFrame) -> pd.DataFrame:
+def name_syncs(syncs: Syncs, calls: Ints, api: Calls) -> Syncs:
     """Correct `kind` by the call each sync was made in, and leave out polls, which never wait.
 
     Parameters
@@ -131,16 +141,16 @@ def name_syncs(syncs: pd.DataFrame, calls: Ints, api: pd.DataFrame) -> pd.DataFr
     """
     kind = np.array(codes(syncs, "kind")[0])
     seen = calls >= 0
-    made = api.iloc[calls[seen]]
+    made = api.take(calls[seen])
     for name, texts in SYNC_CALLS.items():
         kind[np.flatnonzero(seen)[is_one_of(made, "name", texts)]] = SYNC_KINDS.index(name)
     poll = np.zeros(len(syncs), bool)
     poll[np.flatnonzero(seen)[is_one_of(made, "name", QUERIES)]] = True
-    named = syncs.assign(kind=categorical(kind, SYNC_KINDS))
-    return named[~poll].reset_index(drop=True)
+    named = syncs.having(kind=categorical(kind, SYNC_KINDS))
+    return named.take(~poll)
 
 
-def read_records(file: NsysFile, processes: Processes) -> pd.DataFrame:
+def read_records(file: NsysFile, processes: Processes) -> Records:
     """Event records."""
     raw = file.ints(
         RECORD,
@@ -162,14 +172,14 @@ def _id(values: Ints) -> Ints:
     return np.where(values == NO_ID, -1, values)
 
 
-def close_ranges(ranges: pd.DataFrame, last_ns: int) -> tuple[pd.DataFrame, int]:
+def close_ranges(ranges: ExportedRanges, last_ns: int) -> tuple[ExportedRanges, int]:
     """End ranges that were never closed at the capture's end; also how many there were."""
     ends = ints(ranges, "end_ns")
     still_open = ends == NO_TIME
     if not still_open.any():
         return ranges, 0
     closed = np.where(still_open, np.maximum(last_ns, ints(ranges, "start_ns")), ends)
-    return ranges.assign(end_ns=closed), int(still_open.sum())
+    return ranges.having(end_ns=closed), int(still_open.sum())
 
 
 # Names in an nsys export: text kept once in StringIds, referred to by number.

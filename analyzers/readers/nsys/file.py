@@ -438,8 +438,8 @@ class Source(msgspec.Struct, frozen=True):
 def fill(file: NsysFile, name: str, sources: Sequence[Source]) -> Filled:
     """Columns of one Trace table from all sources, one after the other; those of text hold the codes made."""
     size = sum(file.most_rows(source.table) for source in sources)
-    schema = {column: kind for column, kind in TABLES[name].items() if column not in NOT_READ}
-    types = {column: _storage(kind, default) for column, (kind, default) in schema.items()}
+    schema = {column: kept for column, kept in TABLES[name].schema.items() if column not in NOT_READ}
+    types = {column: _storage(kept.kind, kept.default) for column, kept in schema.items()}
     # empty, not full: memory is slow where it is first touched, and nearly all of it is written below
     filled: Filled = {column: np.empty(size, narrowest(kind)) for column, (kind, _) in types.items()}
     constant: dict[str, npt.NDArray[Any]] = {}  # columns of one value so far, not touched as long as that is so

@@ -15,28 +15,24 @@ import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
-from analyzers.readers.nsys.events import ROW
+from analyzers.readers.nsys.events import ExportedRanges
 from analyzers.readers.nsys.file import NsysFile
-from analyzers.trace.columns import codes, ints, of_codes, table
+from analyzers.trace.columns import codes, ints, is_one_of, of_codes, table
 from analyzers.trace.kernels import is_communication_kernel, operation_of
+from analyzers.trace.schemas import Calls, CommunicationCalls, Ops, Ranges
 
 DOMAINS = ("NCCL", "")  # "" where the export does not tell domains apart
 GROUP_START, GROUP_END = "ncclGroupStart", "ncclGroupEnd"
 
 
-def read_comms(ranges: pd.DataFrame, payload: Payload, ops: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
-    """One row a call and launched op; `correlation` is -1 where the capture does not tell which op is the call's.
-
-    Parameters
-    ----------
-    ranges : with column `ROW`, the row of each in the export.
-    """
+def read_comms(ranges: ExportedRanges, payload: Payload, ops: Ops, api: Calls) -> CommunicationCalls:
+    """One row a call and launched op; `correlation` is -1 where the capture does not tell which op is the call's."""
     named = _named(ranges)
     calls = np.flatnonzero(named == "call")
     if calls.size == 0:
         return table("comms")
     starts, ends = ints(ranges, "start_ns"), ints(ranges, "end_ns")
-    rows = ints(ranges, ROW)
+    rows = ranges.row
     communicator = payload.at(rows, "communicator")
     launched = _launches(ops, api)
     found: list[tuple[Ints, Ints]] = []
@@ -54,7 +50,7 @@ def read_comms(ranges: pd.DataFrame, payload: Payload, ops: pd.DataFrame, api: p
     correlation = np.concatenate([ids for _, ids in found])
     order = np.lexsort((correlation, starts[row], ints(ranges, "process")[row]))
     row, correlation = row[order], correlation[order]
-    call_ranges = ranges.iloc[row]
+    call_ranges = ranges.take(row)
     return table(
         "comms",
         {
@@ -62,7 +58,7 @@ def read_comms(ranges: pd.DataFrame, payload: Payload, ops: pd.DataFrame, api: p
             "thread": ints(call_ranges, "thread"),
             "start_ns": ints(call_ranges, "start_ns"),
             "end_ns": ints(call_ranges, "end_ns"),
-            "operation": call_ranges["name"].array.remove_unused_categories(),
+            "operation": call_ranges.name.used(),
             "correlation": correlation,
             "bytes": payload.at(rows[row], "bytes"),
             "communicator": communicator[row],
@@ -72,7 +68,7 @@ def read_comms(ranges: pd.DataFrame, payload: Payload, ops: pd.DataFrame, api: p
     )
 
 
-def _named(ranges: pd.DataFrame) -> npt.NDArray[np.object_]:
+def _named(ranges: Ranges) -> npt.NDArray[np.object_]:
     """Per range: "call" for a communication call, the name of a group's start or end, "" for all others."""
     code, names = codes(ranges, "name")
     domain, domains = codes(ranges, "domain")
@@ -87,13 +83,13 @@ def _meaning(name: str) -> str:
     return "call" if name.startswith("nccl") and operation_of(name) else ""
 
 
-def _launches(ops: pd.DataFrame, api: pd.DataFrame) -> dict[tuple[int, ...], tuple[Ints, Ints]]:
+def _launches(ops: Ops, api: Calls) -> dict[tuple[int, ...], tuple[Ints, Ints]]:
     """Per (process, thread): launch times of communication, ascending, and their correlation ids.
 
     Kernels by name; copies too, since NCCL may move data by copy engine.
     """
     launch = ints(ops, "launch")
-    launched = np.flatnonzero((launch >= 0) & (_communicates(ops) | (ops["kind"] == "memcpy").to_numpy()))
+    launched = np.flatnonzero((launch >= 0) & (_communicates(ops) | is_one_of(ops, "kind", ["memcpy"])))
     calls = launch[launched]
     at, process, thread = (ints(api, column)[calls] for column in ("start_ns", "process", "thread"))
     correlation = ints(ops, "correlation")[launched]
@@ -104,7 +100,7 @@ def _launches(ops: pd.DataFrame, api: pd.DataFrame) -> dict[tuple[int, ...], tup
     return result
 
 
-def _communicates(ops: pd.DataFrame) -> Mask:
+def _communicates(ops: Ops) -> Mask:
     code, names = codes(ops, "name")
     return of_codes(code, [*map(is_communication_kernel, names)])
 

@@ -13,9 +13,9 @@ from analyzers.arrays.types import Ids, Ints
 from analyzers.readers.nsys.about import Processes, thread
 from analyzers.readers.nsys.events import CALLS, KERNELS, Names, call_name, kernel_name
 from analyzers.readers.nsys.file import MISSING, NO_TIME, Batch, Filled, NsysFile, Source, fill
+from analyzers.trace.advice import CAUSES, KIND, NO_STREAM, migration_name
 from analyzers.trace.columns import categorical, stored, table
-from analyzers.trace.migrations import CAUSES, KIND, NO_STREAM, migration_name
-from analyzers.trace.schemas import COPY_KINDS, MEMORY_KINDS, MEMORY_SOURCES, OP_KINDS, OPS
+from analyzers.trace.schemas import COPY_KINDS, MEMORY_KINDS, MEMORY_SOURCES, OP_KINDS, Calls, Memory, Ops
 
 API = "CUPTI_ACTIVITY_KIND_RUNTIME"
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -47,7 +47,7 @@ NAMES = {
 }
 
 
-def read_api(file: NsysFile, names: Names, processes: Processes) -> pd.DataFrame:
+def read_api(file: NsysFile, names: Names, processes: Processes) -> Calls:
     """CUDA runtime and driver calls, one row a call."""
 
     def make(batch: Batch) -> Filled:
@@ -67,7 +67,7 @@ def read_api(file: NsysFile, names: Names, processes: Processes) -> pd.DataFrame
     return table("api", {**filled, "name": names.categorical(filled["name"], call_name, what=CALLS)})
 
 
-def read_ops(file: NsysFile, names: Names, processes: Processes) -> pd.DataFrame:
+def read_ops(file: NsysFile, names: Names, processes: Processes) -> Ops:
     """Kernels, copies, memsets and graphs traced as one row; `launch` is not filled yet."""
 
     def source(name: str, columns: dict[str, str], make: Callable[[Batch], Filled]) -> Source:
@@ -84,7 +84,7 @@ def read_ops(file: NsysFile, names: Names, processes: Processes) -> pd.DataFrame
         source(GRAPH, {}, lambda batch: {**batch, "kind": OP_KINDS.index("graph"), "name": GRAPH_NAME}),
     ]
     filled = fill(file, "ops", sources)
-    for column, (kind, _) in OPS.items():
+    for column, kind in ((name, kept.kind) for name, kept in Ops.schema.items()):
         if isinstance(kind, tuple):
             filled[column] = categorical(filled[column], kind)
     return table("ops", {**filled, "name": names.categorical(filled["name"], kernel_name, NAMES, what=KERNELS)})
@@ -203,7 +203,7 @@ def _choose(numbers: Ints, kinds: dict[int, str], choices: tuple[str, ...]) -> A
     return np.array([choices.index(kind) for kind in chosen] or [0], np.int8)[codes]
 
 
-def launches(frame: pd.DataFrame, api: pd.DataFrame) -> Ids:
+def launches(frame: pd.DataFrame, api: Calls) -> Ids:
     """Row in `api` of the call that made each row of a table, by process and correlation id; -1 where none did."""
     keys = ("process", "correlation")
     return first_row_of(*(stored(api, key) for key in keys), *(stored(frame, key) for key in keys))
@@ -216,7 +216,7 @@ RELEASE = 1  # ENUM_CUDA_DEV_MEM_EVENT_OPER: 0 allocation, 1 deallocation
 HOST = ("pageable", "pinned")
 
 
-def read_memory(file: NsysFile, processes: Processes, shift_ns: int) -> pd.DataFrame:
+def read_memory(file: NsysFile, processes: Processes, shift_ns: int) -> Memory:
     """Bytes taken from the driver, per device, after each change; memory of the host is left out.
 
     What was taken before the capture began stands at its very beginning, at 0, as nsys 2025.3 writes it. Where nothing

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-import pandas as pd
 
 from analyzers.arrays.types import Ints
 from analyzers.cache.folder import folder_for_exports
@@ -33,7 +32,15 @@ from analyzers.readers.nsys.about import (
     warnings,
 )
 from analyzers.readers.nsys.counters import read_counters
-from analyzers.readers.nsys.events import ROW, Names, close_ranges, name_syncs, read_ranges, read_records, read_syncs
+from analyzers.readers.nsys.events import (
+    ExportedRanges,
+    Names,
+    close_ranges,
+    name_syncs,
+    read_ranges,
+    read_records,
+    read_syncs,
+)
 from analyzers.readers.nsys.export import exported
 from analyzers.readers.nsys.file import AGAIN, NO_TIME, NsysFile
 from analyzers.readers.nsys.folder import NsysFolder
@@ -41,13 +48,12 @@ from analyzers.readers.nsys.losses import OPS, Loss, lost_names, not_read, unkno
 from analyzers.readers.nsys.nccl import read_comms, read_payload
 from analyzers.readers.nsys.ops import launches, read_api, read_memory, read_ops
 from analyzers.readers.reading import Reading
-from analyzers.trace.columns import ints, narrowed, span
-from analyzers.trace.freed_memory import give_back_freed_memory
-from analyzers.trace.graphs import about_rows
-from analyzers.trace.migrations import about_migrations
+from analyzers.trace.advice import about_migrations, about_rows
+from analyzers.trace.columns import ints, span
+from analyzers.trace.lost import linked_by_order, with_linked
 from analyzers.trace.overhead import with_overhead
+from analyzers.trace.schemas import Calls, CommunicationCalls, Ops, Syncs
 from analyzers.trace.tables import Capture, Trace
-from analyzers.trace.unlinked import linked_by_order, with_linked
 
 STEPS = 4
 TABLES_AT_ONCE = 2
@@ -131,6 +137,9 @@ def _unpack(path: Path, database: Path) -> None:
         raise TracevizError("The file ends too early.", hint="Was it copied whole? Copy it again.")
 
 
+Timed = TypeVar("Timed", Calls, Ops, ExportedRanges, Syncs)
+
+
 def _read_all(file: NsysFile, progress: Progress, path: Path, counters: bool) -> Trace:
     try:
         return about_migrations(about_rows(_read(file, progress, path, counters)))
@@ -143,7 +152,7 @@ def _read(file: NsysFile, progress: Progress, path: Path, asked: bool) -> Trace:
     about = read_about(file)
     tables, comms, keys, left_out, linked = _tables(file, about, progress)
     ops = tables["ops"]
-    used = ops[["process", "device"]].drop_duplicates().sort_values(["process", "device"])
+    used = ops.to_frame(["process", "device"]).drop_duplicates().sort_values(["process", "device"])
     devices = read_devices(file, keys, list(used.itertuples(index=False, name=None)))
     working = used["process"].unique().tolist()
     only = working[0] if len(working) == 1 else None
@@ -188,13 +197,13 @@ def _read(file: NsysFile, progress: Progress, path: Path, asked: bool) -> Trace:
 
 def _tables(
     file: NsysFile, about: About, progress: Progress
-) -> tuple[dict[str, Any], pd.DataFrame, list[int], list[Loss], Ints]:
+) -> tuple[dict[str, Any], CommunicationCalls, list[int], list[Loss], Ints]:
     """Events by table, communication calls, processes' global ids, what was left out or assumed, ops linked."""
     names, numbering, lost, absurd = Names(file), Processes(), Counter[str](), Counter[str]()
     # SQLite steps through rows outside Python's lock: one table's rows are read while another's columns are made.
     with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
         progress("reading CUDA calls", 0, STEPS)
-        reading = {
+        reading: dict[str, Future[Any]] = {
             "api": pool.submit(read_api, file, names, numbering),
             "ops": pool.submit(read_ops, file, names, numbering),
             "ranges": pool.submit(read_ranges, file, names, numbering),
@@ -213,14 +222,13 @@ def _tables(
         syncs = _timed("syncs", syncs, about.shift_ns, lost, absurd)
         records = adopt(reading.pop("records").result(), api, numbering, file.path)
     progress("joining calls to GPU work", 3, STEPS)
-    give_back_freed_memory(len(api))  # what batches and tables as they were read have left
     memory = read_memory(file, numbering, about.shift_ns)
     order = numbering.order()
     if (order[1:] < order[:-1]).any():
-        for frame in (api, ops, ranges, syncs, records, memory):
-            frame["process"] = narrowed(order[ints(frame, "process")], "key")
-    ops["launch"] = narrowed(launches(ops, api), "id")
-    ops, linked = linked_by_order(ops, api)
+        api, ops, ranges, syncs, records, memory = (
+            table.having(process=order[ints(table, "process")]) for table in (api, ops, ranges, syncs, records, memory)
+        )
+    ops, linked = linked_by_order(ops.having(launch=launches(ops, api)), api)
     syncs = name_syncs(syncs, launches(syncs, api), api)
     ranges, unclosed = close_ranges(ranges, span(ops, api)[1])
     comms = read_comms(ranges, reading_payload.result(), ops, api)
@@ -229,18 +237,18 @@ def _tables(
         text = f"{unclosed} NVTX ranges never end: taken to last to the end."
         left_out.append(Loss(TraceWarning("unclosed-ranges", text)))
     progress("joining calls to GPU work", STEPS, STEPS)
-    tables = {"api": api, "ops": ops, "ranges": ranges.drop(columns=ROW), "syncs": syncs, "records": records}
+    tables = {"api": api, "ops": ops, "ranges": ranges.without_rows(), "syncs": syncs, "records": records}
     tables["memory"] = memory
     return tables, comms, numbering.keys, left_out, linked
 
 
-def _timed(what: str, frame: pd.DataFrame, shift: int, lost: Counter[str], absurd: Counter[str]) -> pd.DataFrame:
+def _timed(what: str, table: Timed, shift: int, lost: Counter[str], absurd: Counter[str]) -> Timed:
     """Rows that can be true, moved to session time; others are counted.
 
     They have a start, and an end that follows it or is still open, less than a day apart from each other and from the
     others.
     """
-    starts, ends = ints(frame, "start_ns"), ints(frame, "end_ns")
+    starts, ends = table.start_ns, table.end_ns
     is_open = (ends == NO_TIME) if what == "NVTX ranges" else np.zeros(ends.size, bool)
     has_times = (starts != NO_TIME) & ((ends >= starts) | is_open)
     middle = float(np.median(starts[has_times])) if has_times.any() else 0.0
@@ -251,9 +259,8 @@ def _timed(what: str, frame: pd.DataFrame, shift: int, lost: Counter[str], absur
             why[what] += int(np.count_nonzero(rows))
     fine = has_times & ~far
     if not fine.all():
-        frame = frame[fine].reset_index(drop=True)
-        ends = ends[fine]
+        table = table.take(fine)
     if shift:
-        frame["start_ns"] -= shift
-        frame["end_ns"] = np.where(ends == NO_TIME, NO_TIME, ends - shift)
-    return frame
+        ends = np.where(table.end_ns == NO_TIME, NO_TIME, table.end_ns - shift)
+        table = table.having(start_ns=table.start_ns - shift, end_ns=ends)
+    return table

@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import pandas as pd
 
 from analyzers.arrays.groups import first_row
 from analyzers.arrays.types import Ints
@@ -26,6 +25,7 @@ from analyzers.readers.reading import Reading
 from analyzers.trace.columns import ints, span, table
 from analyzers.trace.kernels import operation_of
 from analyzers.trace.ranks import claim_of_name
+from analyzers.trace.schemas import Calls, CommunicationCalls, Devices, Ops, Ranges, Streams
 from analyzers.trace.tables import Capture, Process, Trace
 
 AGAIN = "Let the program end, and profile it again: rocprofv3 --sys-trace --output-format json -- COMMAND."
@@ -216,7 +216,7 @@ class _Maker:
         api, ranges = self._api(), self._ranges()
         ops = self._ops(api)
         first_ns, last_ns = span(ops, api, ranges)
-        waits = any("StreamWaitEvent" in name for name in api["name"].array.unique())
+        waits = any("StreamWaitEvent" in name for name in api.name.texts)
         capture = Capture(
             path=str(self.path),
             format="rocprof",
@@ -243,7 +243,7 @@ class _Maker:
             warnings=(TraceWarning("absurd-times", text),) if self.left_out else (),
         )
 
-    def _not_traced(self, api: pd.DataFrame, ranges: pd.DataFrame) -> tuple[str, ...]:
+    def _not_traced(self, api: Calls, ranges: Ranges) -> tuple[str, ...]:
         missing = (
             ("who launched what: no HIP calls were traced (--hip-trace)", not len(api)),
             ("ranges: no markers of roctx were traced (--marker-trace)", not len(ranges)),
@@ -276,18 +276,18 @@ class _Maker:
             "end_ns": _ints(records, lambda one: one.end_timestamp) - self.zero,
         }
 
-    def _api(self) -> pd.DataFrame:
+    def _api(self) -> Calls:
         return table(
             "api",
             {
                 "thread": _ints(self.calls, lambda one: one.thread_id),
-                "name": pd.Categorical([self._operation(one) for one in self.calls]),
+                "name": [self._operation(one) for one in self.calls],
                 **self._times(self.calls),
                 "correlation": _ints(self.calls, lambda one: one.correlation_id.internal),
             },
         )
 
-    def _ranges(self) -> pd.DataFrame:
+    def _ranges(self) -> Ranges:
         named = {one.key: one.value for one in self.tool.strings.marker_api}
         spans = [one for one in self.markers if one.correlation_id.internal in named]
         return table(
@@ -295,12 +295,12 @@ class _Maker:
             {
                 "thread": _ints(spans, lambda one: one.thread_id),
                 "kind": ["annotation"] * len(spans),
-                "name": pd.Categorical([named[one.correlation_id.internal] for one in spans]),
+                "name": [named[one.correlation_id.internal] for one in spans],
                 **self._times(spans),
             },
         )
 
-    def _ops(self, api: pd.DataFrame) -> pd.DataFrame:
+    def _ops(self, api: Calls) -> Ops:
         symbols = {one.kernel_id: one.formatted_kernel_name or one.kernel_name for one in self.tool.kernel_symbols}
         every = [*self.kernels, *self.copies]
         names = [symbols.get(one.dispatch_info.kernel_id, "unknown kernel") for one in self.kernels]
@@ -313,7 +313,7 @@ class _Maker:
                 "device": _ints(every, self._device),
                 "stream": _ints(every, _stream),
                 "kind": [*kinds, *["memcpy"] * len(self.copies)],
-                "name": pd.Categorical([*names, *(self._operation(one) or "copy" for one in self.copies)]),
+                "name": [*names, *(self._operation(one) or "copy" for one in self.copies)],
                 **self._times(every),
                 "correlation": correlation,
                 "launch": first_row(ints(api, "correlation"), correlation),
@@ -335,7 +335,7 @@ class _Maker:
         between = ends[0] != ends[1] and all(end in self.device_of for end in ends)
         return "PtoP" if between else _COPIES.get(self._operation(one), "unknown")
 
-    def _comms(self, ops: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
+    def _comms(self, ops: Ops, api: Calls) -> CommunicationCalls:
         calls = [(one, operation) for one in self.rccl if (operation := operation_of(self._operation(one)))]
         if not calls:
             return table("comms")
@@ -343,7 +343,7 @@ class _Maker:
         spans = table("ranges", {"thread": _ints(records, lambda one: one.thread_id), **self._times(records)})
         return comms_of_calls(spans, operations, ops, api)
 
-    def _streams(self) -> pd.DataFrame:
+    def _streams(self) -> Streams:
         """Streams with the hardware queue of each, where its kernels ran in one; several share a queue."""
         of = {(one.stream_id.handle, one.dispatch_info.queue_id.handle) for one in self.kernels}
         count = Counter(stream for stream, _ in of)
@@ -351,7 +351,7 @@ class _Maker:
         streams, queues = np.array(known, np.int64).reshape(-1, 2).T
         return table("streams", {"stream": streams, "queue": queues}, length=len(known))
 
-    def _devices(self) -> pd.DataFrame:
+    def _devices(self) -> Devices:
         threads = [
             one.simd_per_cu * one.max_waves_per_simd * one.wave_front_size
             if min(one.simd_per_cu, one.max_waves_per_simd, one.wave_front_size) > 0

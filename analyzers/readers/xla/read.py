@@ -29,7 +29,7 @@ from analyzers.readers.xla.xplane import profile_of_planes
 from analyzers.trace.columns import codes, ints, of_codes, span, table
 from analyzers.trace.kernels import is_communication_kernel
 from analyzers.trace.ranks import claim_of_name
-from analyzers.trace.schemas import COPY_KINDS
+from analyzers.trace.schemas import COPY_KINDS, Calls, CommunicationCalls, Ops, Ranges
 from analyzers.trace.tables import Capture, Process, Trace
 from analyzers.trace.unread import with_unread
 
@@ -102,7 +102,7 @@ def trace_of(path: Path, profile: Profile) -> Trace:
         )
     api = _api(rows)
     hlo, of_op = _hlo(rows)
-    ops = _ops(rows, api).assign(hlo=of_op)
+    ops = _ops(rows, api).having(hlo=of_op)
     ranges = _ranges(rows, hlo)
     names = codes(api, "name")[1]
     runtime = "HIP" if any(name.startswith("hip") for name in names) else "CUDA" if names else "GPU"
@@ -193,12 +193,12 @@ def _unused(profile: Profile, line: Ints, derived: Mask, launches: Mask) -> dict
     return {name: count for name, count in found.items() if count}
 
 
-def _api(rows: _Rows) -> pd.DataFrame:
+def _api(rows: _Rows) -> Calls:
     return table(
         "api",
         {
             "thread": rows.thread[rows.call],
-            "name": pd.Categorical(rows.texts("name", rows.call)),
+            "name": rows.texts("name", rows.call),
             "start_ns": rows.start[rows.call],
             "end_ns": rows.end[rows.call],
             "correlation": rows.correlation[rows.call],
@@ -206,7 +206,7 @@ def _api(rows: _Rows) -> pd.DataFrame:
     )
 
 
-def _ops(rows: _Rows, api: pd.DataFrame) -> pd.DataFrame:
+def _ops(rows: _Rows, api: Calls) -> Ops:
     names, details = rows.texts("name", rows.op), rows.texts("details", rows.op)
     kinds = [_kind(name) for name in names]
     said = {one: _said(one) for one in set(details)}  # kernels repeat
@@ -217,7 +217,7 @@ def _ops(rows: _Rows, api: pd.DataFrame) -> pd.DataFrame:
             "device": rows.device[rows.op],
             "stream": rows.stream[rows.op],
             "kind": kinds,
-            "name": pd.Categorical(names),
+            "name": names,
             "start_ns": rows.start[rows.op],
             "end_ns": rows.end[rows.op],
             "correlation": rows.correlation[rows.op],
@@ -324,7 +324,7 @@ def _spans(rows: _Rows, ordered: Ints, heads: Mask, names: npt.NDArray[np.object
     return _Hlo(rows.start[rows.op[ordered[at]]], end, name, ids, np.full(at.size, -1, np.int64)), number
 
 
-def _ranges(rows: _Rows, hlo: _Hlo) -> pd.DataFrame:
+def _ranges(rows: _Rows, hlo: _Hlo) -> Ranges:
     """Ranges of the host, and below them those of HLO."""
     names, steps = rows.texts("name", rows.range), rows.texts("step", rows.range)
     kinds = [_range_kind(name) for name in names]
@@ -335,7 +335,7 @@ def _ranges(rows: _Rows, hlo: _Hlo) -> pd.DataFrame:
         {
             "thread": np.concatenate([rows.thread[rows.range], np.full(hlo.id.size, -1)]),
             "kind": [*kinds, *["hlo"] * hlo.id.size],
-            "name": pd.Categorical([*names, *hlo.name]),
+            "name": [*names, *hlo.name],
             "start_ns": np.concatenate([rows.start[rows.range], hlo.start]),
             "end_ns": np.concatenate([rows.end[rows.range], hlo.end]),
             "id": np.concatenate([none, hlo.id]),
@@ -353,7 +353,7 @@ def _range_kind(name: str) -> str:
     return "python" if name.startswith("$") else "op" if "::" in name or "(" in name else "annotation"
 
 
-def _comms(rows: _Rows, ops: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
+def _comms(rows: _Rows, ops: Ops, api: Calls) -> CommunicationCalls:
     """A row for each kernel of a collective's HLO op that its correlation id tells from others."""
     code, names = codes(ops, "name")
     communicates = of_codes(code, [*map(is_communication_kernel, names)])
@@ -370,7 +370,7 @@ def _comms(rows: _Rows, ops: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
             "correlation": rows.correlation[rows.op[chosen]],
             "thread": np.append(ints(api, "thread"), -1)[launch],
             **called,
-            "operation": pd.Categorical([told[row][0] for row in chosen]),
-            "group": pd.Categorical([f"{module}/{told[row][1]}" for module, row in zip(modules, chosen, strict=True)]),
+            "operation": [told[row][0] for row in chosen],
+            "group": [f"{module}/{told[row][1]}" for module, row in zip(modules, chosen, strict=True)],
         },
     )

@@ -104,7 +104,7 @@ def test_leveled_a_rank_s_host_is_no_longer_there_than_the_others() -> None:
     level = Level("nvtx:tokenize")._apply(trace, found)
     moved = replayed(found).call_start - replayed(level).call_start
     at = found.calls.start_ns
-    rank = trace.api["process"].to_numpy()[found.calls.call]
+    rank = trace.api.process[found.calls.call]
     assert set(moved[(rank == 2) & (at > 1 * MS) & (at < 20 * MS)].tolist()) == {5 * MS}
     assert not moved[rank != 2].any()
 

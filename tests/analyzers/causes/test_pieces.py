@@ -12,11 +12,11 @@ from analyzers.causes.table import CAUSES
 from analyzers.common.ids import instance_id
 from analyzers.load import load
 from analyzers.show.show import show
-from analyzers.trace import by_process
+from analyzers.trace import run as runs
 from analyzers.trace.tables import Trace
-from analyzers.verdict import held as by_device
+from analyzers.verdict import with_order as by_device
 from analyzers.verdict.check import check_overlap
-from analyzers.verdict.held import held_by_device
+from analyzers.verdict.with_order import held_by_device
 from tests.support.timeline_traces import late_behind_an_event, two_instances
 
 A, B = "kernel:alpha,memcpy", "kernel:beta"
@@ -105,7 +105,7 @@ def test_where_processes_were_looked_at_one_by_one_each_rank_has_its_pieces(monk
     """Each process then counts its own instances from 0; in the whole trace those of the second follow the first's."""
     trace = load(SEVERAL)
     together = held_by_device(trace, check_overlap(trace, *PAIR))
-    monkeypatch.setattr(by_process, "MANY", 1)
+    monkeypatch.setattr(runs, "LARGE_PROCESS", 1)
     trace = load(SEVERAL)
     one_by_one = held_by_device(trace, check_overlap(trace, *PAIR))
     assert list(one_by_one) == list(together) == [(0, 0), (1, 1)]
@@ -127,6 +127,6 @@ def test_an_instance_of_each_rank_is_shown_as_where_all_were_looked_at_together(
     together = [show(trace, one, *PAIR) for one in ids]
     assert {one.rank for one in together} == {0, 1}
     assert all(one.pieces for one in together)
-    monkeypatch.setattr(by_process, "MANY", 1)
+    monkeypatch.setattr(runs, "LARGE_PROCESS", 1)
     trace = load(SEVERAL)
     assert [show(trace, one, *PAIR) for one in ids] == together

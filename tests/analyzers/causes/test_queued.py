@@ -69,13 +69,15 @@ def test_on_a_real_capture_they_are_those_counted_call_by_call() -> None:
     trace = load(sorted(TORCH.glob("dpmp_overlap.rank?.json.gz")))
     result = check_overlap(trace, "nvtx:DP Embedding", "nvtx:MP Embedding")
     for rank in result.ranks:
-        ops = trace.ops[trace.ops["rank"] == rank.rank].copy()
-        ops["asked_ns"] = trace.api["start_ns"].to_numpy()[ops["launch"]]
+        ops = trace.ops.to_frame()[trace.ops.to_frame()["rank"] == rank.rank].copy()
+        ops["asked_ns"] = trace.api.start_ns[ops["launch"]]
         process = int(ops["process"].iloc[0])
-        calls = trace.api[trace.api["process"] == process].sort_values("start_ns")
+        calls = trace.api.to_frame()[trace.api.to_frame()["process"] == process].sort_values("start_ns")
         waits = calls[calls["name"] == "cudaStreamWaitEvent"]["start_ns"]
         records = calls[calls["name"].str.startswith("cudaEventRecord")]["start_ns"]
-        ranges = trace.ranges[(trace.ranges["process"] == process) & (trace.ranges["name"] == "DP Embedding")]
+        ranges = trace.ranges.to_frame()[
+            (trace.ranges.to_frame()["process"] == process) & (trace.ranges.to_frame()["name"] == "DP Embedding")
+        ]
         starts = followed = within = 0
         for low, high in ranges[["start_ns", "end_ns"]].to_numpy():
             own = ops[(ops["stream"] == 25) & (ops["asked_ns"] >= low) & (ops["asked_ns"] < high)]

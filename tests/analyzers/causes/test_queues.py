@@ -98,9 +98,9 @@ def test_random_launches_as_the_slow_way_finds_them() -> None:
 def test_nodes_of_a_real_capture_are_of_the_streams_that_launched_them() -> None:
     """Three graphs with a branch each (streams 142, 144 and 146), replayed on streams 37 and 41 between kernels."""
     trace = one_capture("torch/graph_nodes.json.gz")
-    ops, lanes = trace.ops, Ordering(trace).lanes
+    ops, lanes = trace.ops.to_frame(), Ordering(trace).lanes
     stream = lanes.stream[lanes.lane_of_unit()[lanes.unit_of_op]]
-    node = trace.api["name"].to_numpy()[ops["launch"].to_numpy()] == "cudaGraphLaunch"
+    node = trace.api.to_frame()["name"].to_numpy()[ops["launch"].to_numpy()] == "cudaGraphLaunch"
     assert (ops["graph"].to_numpy() >= 0).tolist() == node.tolist()
     assert node.sum() == 9 * 6 + 3  # six nodes; seven of the graph with one before its fork
     assert set(ops["stream"][node]) == {37, 41, 142, 144, 146}

@@ -150,7 +150,7 @@ def test_ranks_and_windows_are_explained_as_in_the_whole(name: str, source: str)
         (same,) = check_overlap(only_ranks(trace, (rank.rank,)), *SCENARIOS[name]).ranks
         assert same.missed == rank.missed
         assert same.missed_ns == rank.missed_ns
-    low, high = int(trace.ops["start_ns"].min()), int(trace.ops["end_ns"].max())
+    low, high = int(trace.ops.start_ns.min()), int(trace.ops.end_ns.max())
     for rank, same in zip(whole.ranks, check_overlap(clip(trace, low, high), *SCENARIOS[name]).ranks, strict=True):
         assert (same.missed, same.missed_ns, same.achievable_ns) == (rank.missed, rank.missed_ns, rank.achievable_ns)
 

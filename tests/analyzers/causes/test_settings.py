@@ -131,7 +131,9 @@ def cause_names(trace: Trace) -> set[str]:
 def test_with_one_connection_no_kernel_waits_for_anothers_end() -> None:
     """B begins at 10 µs, and A, free since 3 µs, only behind B's end: that is not what a shared queue does."""
     of_amd = on_amd(112 * US)
-    cuda = replace(of_amd, captures=(replace(of_amd.captures[0], runtime="CUDA"),), streams=of_amd.streams.iloc[:0])
+    cuda = replace(
+        of_amd, captures=(replace(of_amd.captures[0], runtime="CUDA"),), streams=of_amd.streams.to_frame().iloc[:0]
+    )
     assert cause_names(with_one_queue(cuda)) == {"unknown"}
 
 

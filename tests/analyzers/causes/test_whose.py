@@ -71,7 +71,7 @@ def test_of_several_waits_the_idle_sides_longest_within_the_gap_is_named_with_wh
     rank.kernel("beta", 11, 0, 190, wait_ns=110)  # of the side that runs
     run.rank(1).kernel("alpha", 8, 0, 190, wait_ns=110)  # another process
     trace = run.trace()
-    trace = replace(trace, ops=trace.ops.assign(last_rank=np.arange(6) + 20, last_device=np.arange(6) + 30))
+    trace = replace(trace, ops=trace.ops.having(last_rank=np.arange(6) + 20, last_device=np.arange(6) + 30))
     gap = first_gap(trace)
     assert (gap.op, longest_wait(gap)) == (2, 1)
     assert "alpha only waited for rank 21" in PEER_WAIT.finding(gap)

@@ -155,7 +155,7 @@ def shifted(trace: Trace, offset: dict[int, int], drift: dict[int, float]) -> Tr
         rows = rank == one
         for values in times.values():
             values[rows] += offset[one] + np.rint(drift[one] * (values[rows] - zero)).astype(np.int64)
-    return replace(trace, ops=trace.ops.assign(launch=-1, **times))
+    return replace(trace, ops=trace.ops.having(launch=-1, **times))
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -246,7 +246,10 @@ def test_torch_traces_agree_with_a_calculation_by_hand(name: str) -> None:
     trace = whole_run(name)
     rows = []
     for rank in (0, 1):
-        ops = trace.ops[(trace.ops["rank"] == rank) & trace.ops["name"].astype(str).str.contains("ncclDevKernel")]
+        ops = trace.ops.to_frame()[
+            (trace.ops.to_frame()["rank"] == rank)
+            & trace.ops.to_frame()["name"].astype(str).str.contains("ncclDevKernel")
+        ]
         rows.append(ops.sort_values("start_ns")[["start_ns", "end_ns"]].to_numpy())
     shift = float(np.median(rows[1][:, 1] - rows[0][:, 1]))
     result = collectives(align(trace))

@@ -463,7 +463,7 @@ def two_captures(**more: object) -> Trace:
     trace = builder.trace()
     captures = tuple(Capture(f"{k}.json", "made", host_error_ns=10_000, world_size=2, **more) for k in range(2))  # type: ignore[arg-type]
     processes = tuple(replace(one, capture=k) for k, one in enumerate(trace.processes))
-    ops = trace.ops.assign(device=np.array([0, 1]))
+    ops = trace.ops.having(device=np.array([0, 1]))
     devices = pd.DataFrame({"process": [0, 0, 1, 1], "device": [0, 1, 0, 1]})
     return replace(trace, captures=captures, processes=processes, ops=ops, devices=devices)
 
@@ -496,7 +496,7 @@ def test_some_ranks_of_a_job_on_different_gpus_may_be_of_two_hosts() -> None:
 def test_captures_without_a_host_share_one_where_the_job_fits_on_it_and_each_has_a_gpu_of_its_own() -> None:
     trace = two_captures()
     assert shared_hosts(trace).tolist() == [0, 0]
-    same_gpu = replace(trace, ops=trace.ops.assign(device=0))
+    same_gpu = replace(trace, ops=trace.ops.having(device=0))
     larger_job = replace(trace, captures=tuple(replace(one, world_size=4) for one in trace.captures))
     unknown = replace(trace, captures=tuple(replace(one, host_error_ns=None) for one in trace.captures))
     for one in (same_gpu, larger_job, unknown):

@@ -54,7 +54,7 @@ def every_table(processes: int) -> Builder:
     builder = Builder()
     for process in range(processes):
         builder.rank(process)
-        for name, columns in TABLES.items():
+        for name, columns in ((name, table.schema) for name, table in TABLES.items()):
             times = {column: time for column, time in (("start_ns", 5_000), ("end_ns", 9_000)) if column in columns}
             builder.add(name, process=process, **times)
     for name in GPU_TABLES:
@@ -63,14 +63,14 @@ def every_table(processes: int) -> Builder:
 
 
 def starts(trace: Trace, name: str = "ops") -> list[int]:
-    return ints(getattr(trace, name), "start_ns").tolist()
+    return ints(getattr(trace, name).to_frame(), "start_ns").tolist()
 
 
 def test_all_of_a_capture_moves_by_its_clock_and_nothing_else_changes() -> None:
     trace = captured(every_table(3), [0, 1, 2])
     moved = move(trace, aligned(ahead(0, 0), ahead(1, 700), ahead(2, -400)))
     for name in TABLES:
-        before, after = getattr(trace, name), getattr(moved, name)
+        before, after = getattr(trace, name).to_frame(), getattr(moved, name).to_frame()
         times = [column for column in ("start_ns", "end_ns") if column in before]
         assert bool(times) == (name in (*HOST_TABLES, *GPU_TABLES))
         pd.testing.assert_frame_equal(after.drop(columns=times), before.drop(columns=times))
@@ -166,7 +166,7 @@ def test_a_clock_that_runs_faster_is_ahead_by_its_offset_at_the_common_instant_a
     moved = move(captured(builder, [0]), aligned(ahead(0, 5_000, drift=20e-6), at=10**9))
     assert starts(moved) == true.tolist()
     assert starts(moved, "ranges") == true.tolist()
-    assert moved.ops["start_ns"].dtype == moved.ranges["end_ns"].dtype == np.int64
+    assert moved.ops.to_frame()["start_ns"].dtype == moved.ranges.to_frame()["end_ns"].dtype == np.int64
     assert moved.captures[0].first_ns == -5_000 + 20_000
 
 

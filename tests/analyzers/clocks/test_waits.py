@@ -71,7 +71,7 @@ def test_a_device_without_a_clock_is_unknown_as_well() -> None:
 def test_in_parts_all_is_as_at_once(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = three_ranks(0, 3, None)
     monkeypatch.setattr(align, "AT_ONCE", rows)
-    pd.testing.assert_frame_equal(three_ranks(0, 3, None).ops, whole.ops)
+    pd.testing.assert_frame_equal(three_ranks(0, 3, None).ops.to_frame(), whole.ops.to_frame())
 
 
 def test_what_nobody_matched_has_no_wait() -> None:
@@ -128,7 +128,7 @@ def test_whatever_clocks_the_bounds_allow_waits_and_overlap_lie_within_and_reach
     trace = job_run(collectives, dict.fromkeys(RANKS, spans))
     clocks = Clocks("collectives", tuple(Clock(rank, 0, rank) for rank in RANKS))
     trace = with_collectives(with_waits(replace(trace, clocks=clocks), most))
-    calls = trace.ops["name"].astype(str).to_numpy() == AR
+    calls = trace.ops.to_frame()["name"].astype(str).to_numpy() == AR
     rng = np.random.default_rng(seed)
     ways = [(0, int(x), int(y)) for x, y in rng.integers(-50, 51, (400, 2))]
     ways = [one for one in ways if all(one[j] - one[i] <= most[i, j] for i in RANKS for j in RANKS)]

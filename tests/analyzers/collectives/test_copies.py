@@ -85,8 +85,11 @@ def test_exchanges_are_what_ranks_copy_between_barriers() -> None:
 
 def test_waits_at_barriers_do_not_depend_on_clocks() -> None:
     trace, truth = _run(1)
-    off = trace.ops["start_ns"] + 20_000 * trace.ops["rank"], trace.ops["end_ns"] + 20_000 * trace.ops["rank"]
-    moved = replace(trace, ops=trace.ops.assign(start_ns=off[0].to_numpy(), end_ns=off[1].to_numpy()))
+    off = (
+        trace.ops.to_frame()["start_ns"] + 20_000 * trace.ops.to_frame()["rank"],
+        trace.ops.to_frame()["end_ns"] + 20_000 * trace.ops.to_frame()["rank"],
+    )
+    moved = replace(trace, ops=trace.ops.having(start_ns=off[0].to_numpy(), end_ns=off[1].to_numpy()))
     waits = [[part["barrier_wait_ns"] for part in parts] for parts in _rows(peer_copies(moved))]
     assert waits == [[part["barrier_wait_ns"] for part in parts] for parts in truth]
 
@@ -131,7 +134,7 @@ def test_copies_that_are_not_matched_are_never_serialized_for_it() -> None:
 def test_a_real_capture_of_async_tensor_parallelism() -> None:
     trace = load([CAPTURE])
     copies = peer_copies(trace)
-    ops = trace.ops
+    ops = trace.ops.to_frame()
     for rank in range(2):
         own = ops[(ops["rank"] == rank)]
         barriers = own[own["name"].astype(str).str.contains("barrier_kernel")].sort_values("start_ns")

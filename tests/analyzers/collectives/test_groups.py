@@ -101,7 +101,9 @@ def test_sums_by_group_are_those_of_its_calls_one_by_one(trace: Trace) -> None:
         assert group.wait_share == waited[key] / took[key]
     by_hand = sum(
         int(end - start)
-        for name, start, end in zip(trace.ops["name"], trace.ops["start_ns"], trace.ops["end_ns"], strict=True)
+        for name, start, end in zip(
+            trace.ops.to_frame()["name"], trace.ops.to_frame()["start_ns"], trace.ops.to_frame()["end_ns"], strict=True
+        )
         if name == NAME
     )
     assert sum(group.duration_ns for group in result.groups) == by_hand

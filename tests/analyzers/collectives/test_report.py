@@ -197,7 +197,9 @@ def test_reports_of_four_ranks_match_on_session_times() -> None:
     traces = [nsys.read_sqlite(path) for path in paths]
     durations = []
     for trace in traces:
-        ops = trace.ops[trace.ops["name"].astype(str).str.contains("nccl")].sort_values("start_ns")
+        ops = trace.ops.to_frame()[trace.ops.to_frame()["name"].astype(str).str.contains("nccl")].sort_values(
+            "start_ns"
+        )
         durations.append((ops["end_ns"] - ops["start_ns"]).tolist())
     result = collectives(align(assign_ranks(merge(traces))))
     assert len(result) == 5

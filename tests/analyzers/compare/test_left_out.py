@@ -10,7 +10,7 @@ import pytest
 from analyzers.compare.compare import compare
 from analyzers.compare.steps import typical_step
 from analyzers.load import load
-from analyzers.steps.find import with_steps
+from analyzers.steps.choose import with_steps
 from analyzers.steps.window import with_window
 from analyzers.trace.narrow import EVERYTHING
 from analyzers.trace.tables import Trace

@@ -66,7 +66,7 @@ def test_an_op_beside_the_other_side_is_measured_against_like_ones_alone() -> No
 @pytest.mark.parametrize("name", ["ddp.rank0", "a2a_async.rank0"])
 def test_kinds_are_the_distinct_combinations_of_what_tells_ops_apart(name: str) -> None:
     trace = load([DDP / f"{name}.json.gz"])
-    ops, about = trace.ops, calls(trace).table.set_index("op")
+    ops, about = trace.ops.to_frame(), calls(trace).table.set_index("op")
     by_start, previous = ops.sort_values("start_ns", kind="stable"), {}
     for _, lane in by_start.groupby(["process", "device", "context", "stream"]):
         previous |= dict(zip(lane.index[1:], lane["name"].iloc[:-1], strict=True))
@@ -263,7 +263,7 @@ def oracle(trace: Trace, mine: str, other: str) -> tuple[float, int] | None:
     """What a side paid and how long it was beside the other, op by op in plain Python; None where nothing tells."""
     rows = [
         (row.rank, row.name, row.stream, row.start_ns, row.end_ns)
-        for row in trace.ops.sort_values("start_ns", kind="stable").itertuples()
+        for row in trace.ops.to_frame().sort_values("start_ns", kind="stable").itertuples()
     ]
     last: dict[tuple[int, int], str] = {}
     groups: dict[tuple[str, str], list[tuple[int, int]]] = {}
@@ -376,7 +376,7 @@ def test_costs_as_a_frame() -> None:
 
 
 def test_parts_together_say_what_the_whole_says() -> None:
-    traces = [tv.load([PAIRS / f"contend_after.rank{rank}.json.gz"]) for rank in range(2)]
+    traces = [tv.load([PAIRS / f"contend_after.rank{rank}.json.gz"]).data for rank in range(2)]
     both = [sides_of(trace) for trace in traces]
     joined = join([part[1] for part in both])
     assert joined.kind.size == sum(part[1].kind.size for part in both)
@@ -437,9 +437,9 @@ def test_from_one_capture_of_h200s_the_range_holds_what_the_pair_says() -> None:
 
 def step_ns(name: str) -> float:
     """From GPU work to GPU work, over all steps but the first: by the first of the six memory-bound kernels."""
-    trace, spans = loaded(name), []
+    trace, spans = loaded(name).data, []
     for rank in trace.rank_ids:
-        vector = trace.ops["name"].astype(str).str.contains("vectorized").to_numpy()
+        vector = trace.ops.to_frame()["name"].astype(str).str.contains("vectorized").to_numpy()
         starts = np.sort(ints(trace.ops, "start_ns")[vector & (ints(trace.ops, "rank") == rank)])[::6]
         spans.append(np.diff(starts)[1:].mean())
     return float(np.mean(spans))
@@ -563,9 +563,9 @@ def test_the_same_from_python_by_parts_too() -> None:
 
 def test_transfers_keep_their_names_beside_kernels_of_many() -> None:
     """128 names of kernels and a few operations: a number of one byte does not hold both."""
-    trace = tv.load([DDP / f"ddp.rank{rank}.json.gz" for rank in range(2)])
+    trace = tv.load([DDP / f"ddp.rank{rank}.json.gz" for rank in range(2)]).data
     names = [f"kernel {row % 128}" for row in range(len(trace.ops))]
-    ops = trace.ops.assign(name=pd.Categorical([*map(_named, trace.ops["name"], names)]))
+    ops = trace.ops.having(name=pd.Categorical([*map(_named, trace.ops.to_frame()["name"], names)]))
     trace = replace(trace, ops=ops)
     comm, compute = (select(trace, one).picked for one in ("comm", "compute"))
     kinds = timings(trace, comm, compute)[0].kinds

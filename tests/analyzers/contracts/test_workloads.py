@@ -73,7 +73,7 @@ def test_without_synchronization_records_an_answer_may_be_open_but_never_flips(r
     rules = read_contract(ROOT / "docs" / "contracts" / f"{run.split('.')[0]}.toml")
     trace = load([CAPTURES / run])
     full = check_contract(trace, rules)
-    less = check_contract(replace(trace, syncs=trace.syncs.iloc[:0]), rules)
+    less = check_contract(replace(trace, syncs=trace.syncs.to_frame().iloc[:0]), rules)
     for before, after in zip(full.rules, less.rules, strict=True):
         assert after.outcome in (before.outcome, "inconclusive"), before.name
     if run == "dpmp.overlapped.2gpu.torch":

@@ -49,7 +49,10 @@ def lone(which: str, gpu: int, folder: Path, *, metrics: bool = True) -> Trace:
 
 def collectives(trace: Trace, rank: int) -> list[tuple[int, int, int, int, int, int]]:
     """Of a rank's long all-reduces: correlation, length, wait, its range, and whether waits were seen."""
-    ops = trace.ops[(trace.ops["rank"] == rank) & trace.ops["name"].astype(str).str.contains("AllReduce_Sum_bf16")]
+    ops = trace.ops.to_frame()[
+        (trace.ops.to_frame()["rank"] == rank)
+        & trace.ops.to_frame()["name"].astype(str).str.contains("AllReduce_Sum_bf16")
+    ]
     return [
         (op.correlation, op.end_ns - op.start_ns, op.wait_ns, op.wait_low_ns, op.wait_high_ns, op.wait_seen)
         for op in ops.itertuples()
@@ -160,7 +163,7 @@ def by_nics(which: str, gpu: int, folder: Path, begins: dict[int, int], *, host_
 
 def test_network_cards_tell_where_nvlink_does_not(tmp_path: Path) -> None:
     """Traffic begins at the real last arrivals: each wait's range holds it, to what buffers hold at 100 Gbit/s."""
-    ops = unaligned("before").ops
+    ops = unaligned("before").ops.to_frame()
     ops = ops[ops["rank"] == 0]
     starts = dict(zip(ops["correlation"], ops["start_ns"], strict=True))
     true = {one[0]: one[2] for one in collectives(whole("before"), 0)}
@@ -176,7 +179,7 @@ def test_network_cards_tell_where_nvlink_does_not(tmp_path: Path) -> None:
 
 def test_network_cards_of_a_host_with_other_gpus_tell_nothing(tmp_path: Path) -> None:
     """Whose traffic it is nobody can know: other processes may use the same cards."""
-    ops = unaligned("before").ops
+    ops = unaligned("before").ops.to_frame()
     begins = dict(zip(ops["correlation"].tolist(), ops["start_ns"].tolist(), strict=True))
     assert all(one[5] == 0 for one in collectives(by_nics("before", 0, tmp_path, begins, host_gpus=4), 0))
 
@@ -203,10 +206,10 @@ def test_what_else_used_a_hosts_cards_is_that_of_a_plain_loop(
     trace = replace(
         trace,
         captures=(Capture("one", "nsys", host_gpus=gpus),),
-        ops=trace.ops.assign(collective=np.array(collective)),
+        ops=trace.ops.having(collective=np.array(collective)),
     )
     mine = np.arange(1, 1 + len(own))
-    communication = np.flatnonzero(trace.ops["name"].astype(str).str.contains("nccl"))
+    communication = np.flatnonzero(trace.ops.to_frame()["name"].astype(str).str.contains("nccl"))
     expected = []
     for op, (start, length, of) in zip(mine.tolist(), own, strict=True):
         beside = [[it for low, its, it in calls if low < start + length and low + its > start] for calls in others]
@@ -227,5 +230,5 @@ def test_what_ran_on_another_host_used_its_own_cards() -> None:
     hosts = tuple(Capture(host, "nsys", host_gpus=1) for host in ("one", "two"))
     apart = replace(trace, captures=hosts, processes=(first, replace(second, capture=1)))
     assert _alone_on_host(apart, np.array([0]), np.array([0, 1])).tolist() == [0]
-    beside = replace(trace, captures=(replace(hosts[0], host_gpus=2),), devices=trace.devices.assign(gpu=[0, 1]))
+    beside = replace(trace, captures=(replace(hosts[0], host_gpus=2),), devices=trace.devices.having(gpu=[0, 1]))
     assert _alone_on_host(beside, np.array([0]), np.array([0, 1])).tolist() == []

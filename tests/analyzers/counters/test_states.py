@@ -60,7 +60,7 @@ def by_loop(ops: list[Op], samples: list[tuple[int, int, int]]) -> dict[str, tup
 def sides(trace: Trace, process: int, second: str) -> list[Op]:
     """The ops of a device with the side each is on: communication against kernels named so."""
     found = []
-    for op in trace.ops[trace.ops["process"] == process].itertuples():
+    for op in trace.ops.to_frame()[trace.ops.to_frame()["process"] == process].itertuples():
         name = str(op.name)
         side = "a" if name.startswith("nccl") else "b" if op.kind == "kernel" and second in name else ""
         found.append((side, op.start_ns, op.start_ns + op.wait_ns, op.end_ns))
@@ -73,7 +73,7 @@ def test_the_real_captures_table_by_a_plain_loop(which: str, second: str, text: 
     path = raw.contend(which, tmp_path)
     trace = load([path], align=False, reading=Reading(cache=False))
     frame, samples = counters(trace, "comm", text).to_frame(), raw.samples(path)
-    gpu_of = {row.process: row.gpu for row in trace.devices.itertuples()}
+    gpu_of = {row.process: row.gpu for row in trace.devices.to_frame().itertuples()}
     for process in range(2):
         of_gpu = samples[gpu_of[process]]
         times = sorted(of_gpu)

@@ -26,7 +26,7 @@ from analyzers.syncs.report import order_report
 from analyzers.trace.narrow import only_ranks
 from analyzers.trace.schemas import OF_COLLECTIVES, TABLES
 from analyzers.trace.tables import Trace
-from analyzers.verdict.held import held_by_device
+from analyzers.verdict.with_order import held_by_device
 from tests.support import traces
 from tests.support.builder import Builder
 from tests.support.exports import same_tables
@@ -49,7 +49,7 @@ BY_CAPTURE = pytest.mark.parametrize("name", CAPTURES)
 @cache
 def load(name: str) -> Trace:
     """A capture, which no test changes."""
-    return tv.load(*(DATA / path for path in CAPTURES[name]))
+    return tv.load(*(DATA / path for path in CAPTURES[name])).data
 
 
 @BY_CAPTURE
@@ -60,9 +60,9 @@ def test_is_valid_by_the_trace_event_format(name: str, tmp_path: Path) -> None:
     zero, gpu = content["traceviz"]["zero_ns"], ("kernel", "gpu_memcpy", "gpu_memset", "gpu_graph")
     found = {one["args"]["row"]: one for one in content["traceEvents"] if one.get("cat") in gpu}
     starts = [round(found[row]["ts"] * 1000) + zero for row in range(len(trace.ops))]
-    assert starts == trace.ops["start_ns"].tolist()
+    assert starts == trace.ops.start_ns.tolist()
     lengths = [round(found[row]["dur"] * 1000) for row in range(len(trace.ops))]
-    assert lengths == (trace.ops["end_ns"] - trace.ops["start_ns"]).tolist()
+    assert lengths == (trace.ops.to_frame()["end_ns"] - trace.ops.to_frame()["start_ns"]).tolist()
 
 
 def test_what_is_gzipped_holds_the_same_text(tmp_path: Path) -> None:
@@ -151,16 +151,16 @@ def test_any_trace_is_written(trace: Trace, texts: list[str], parquet: bool) -> 
     """Names of any characters; ids beyond what a float holds."""
     assume(len(trace.ops))
     name = pd.Categorical([texts[k % len(texts)] for k in range(len(trace.ops))])
-    odd = replace(trace, ops=trace.ops.assign(name=name, correlation=2**62 + np.arange(len(trace.ops))))
+    odd = replace(trace, ops=trace.ops.having(name=name, correlation=2**62 + np.arange(len(trace.ops))))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x.json"
         if parquet:
-            same_tables(odd, tv.load(to_parquet(odd, path)))
+            same_tables(odd, tv.load(to_parquet(odd, path)).data)
             return
         content = json.loads(to_perfetto(odd, path, "stream:5", "stream:6").read_text(encoding="utf-8"))
         check_format(content)
         ops = {one["args"]["row"]: one for one in content["traceEvents"] if one.get("cat") == "kernel"}
-        for row, correlation in zip(range(len(odd.ops)), odd.ops["correlation"], strict=True):
+        for row, correlation in zip(range(len(odd.ops)), odd.ops.to_frame()["correlation"], strict=True):
             if row in ops:
                 assert (ops[row]["name"], ops[row]["args"]["correlation"]) == (name[row], correlation)
 
@@ -239,11 +239,11 @@ def test_missed_overlap_and_waits_of_a_real_run_are_shown_with_cause_and_evidenc
     evidence = [event["args"]["evidence"] for event in missed if "evidence" in event["args"]]
     assert any("was submitted" in text for text in evidence)
     waits = sum(round(e["dur"] * 1000) for e in content["traceEvents"] if e.get("cat") == "traceviz.wait")
-    assert waits == int(trace.ops["wait_ns"].sum())
+    assert waits == int(trace.ops.wait_ns.sum())
 
 
 def test_missing_waits_of_a_race_are_instants_and_no_fork_or_join_that_is_ordered(tmp_path: Path) -> None:
-    trace = tv.load(DATA / "workloads/dpmp.race.2gpu.torch")
+    trace = tv.load(DATA / "workloads/dpmp.race.2gpu.torch").data
     content = json.loads(to_perfetto(trace, tmp_path / "x.json").read_text(encoding="utf-8"))
     shown = [event for event in content["traceEvents"] if event.get("cat") == "traceviz.missing-wait"]
     table = order_report(trace).crossings.table
@@ -257,7 +257,7 @@ def test_missing_waits_of_a_race_are_instants_and_no_fork_or_join_that_is_ordere
 def test_a_part_is_written_without_the_rest_and_keeps_its_overlap(tmp_path: Path) -> None:
     trace = load("kineto")
     part = only_ranks(trace, (1,))
-    again = tv.load(to_parquet(part, tmp_path / "x"))
+    again = tv.load(to_parquet(part, tmp_path / "x")).data
     assert again.rank_ids == [1]
     assert len(again.ops) == len(part.ops)
     assert len(again.api) < len(trace.api)
@@ -298,7 +298,7 @@ def test_an_export_is_given_alone(tmp_path: Path) -> None:
     path = to_parquet(trace, tmp_path / "x")
     with pytest.raises(tv.TracevizError, match="alone"):
         tv.load(path, DATA / CAPTURES["kineto"][0])
-    unaligned = tv.load(path, align=False)
+    unaligned = tv.load(path, align=False).data
     assert "clocks-stay-aligned" in {warning.code for warning in unaligned.warnings}
 
 
@@ -306,11 +306,15 @@ def test_every_column_of_every_table_is_written(tmp_path: Path) -> None:
     """A column added to a schema later must not get lost; what collectives say of ops is filled in anew."""
     run = Builder()
     run.rank(0).kernel("k", stream=7, start=1, end=2)
-    for name, schema in TABLES.items():
-        row = {column: _odd(kind) for column, (kind, _) in schema.items() if column not in OF_COLLECTIVES}
+    for name, schema in ((name, table.schema) for name, table in TABLES.items()):
+        row = {
+            column: _odd(kind)
+            for column, kind in ((one, kept.kind) for one, kept in schema.items())
+            if column not in OF_COLLECTIVES
+        }
         run.add(name, **{**row, "process": 0, **({"rank": 0, "launch": 0, "end_ns": 90} if name == "ops" else {})})
     trace = run.trace()
-    same_tables(trace, tv.load(to_parquet(trace, tmp_path / "x")))
+    same_tables(trace, tv.load(to_parquet(trace, tmp_path / "x")).data)
 
 
 def _odd(kind: str | tuple[str, ...]) -> Any:

@@ -31,7 +31,7 @@ PAIR = ("nvtx:DP Embedding", "nvtx:MP Embedding")
 
 @pytest.fixture(scope="module")
 def trace() -> Trace:
-    return tv.load(DATA / "torch" / "dpmp_overlap.rank*.json.gz")
+    return tv.load(DATA / "torch" / "dpmp_overlap.rank*.json.gz").data
 
 
 @pytest.fixture
@@ -50,17 +50,19 @@ def database(trace: Trace, tmp_path: Path) -> Any:
     ],
 )
 def test_parquet_loads_back_equal(name: str, tmp_path: Path) -> None:
-    before = tv.load(DATA / name)
+    before = tv.load(DATA / name).data
     answered = answers(before)
     folder = to_parquet(before, tmp_path / "x")
-    for after in (tv.load(folder), tv.load(folder / "trace.json")):
+    for after in (tv.load(folder).data, tv.load(folder / "trace.json").data):
         same_tables(before, after)
         assert answers(after) == answered
 
 
 def test_pandas_reads_a_table_alone(trace: Trace, tmp_path: Path) -> None:
     ops = pd.read_parquet(to_parquet(trace, tmp_path / "x") / "ops.parquet")
-    assert (ops["end_ns"] - ops["start_ns"]).sum() == (trace.ops["end_ns"] - trace.ops["start_ns"]).sum()
+    assert (ops["end_ns"] - ops["start_ns"]).sum() == (
+        trace.ops.to_frame()["end_ns"] - trace.ops.to_frame()["start_ns"]
+    ).sum()
 
 
 def test_only_an_earlier_export_is_replaced(trace: Trace, tmp_path: Path) -> None:
@@ -97,14 +99,14 @@ def test_a_damaged_folder_is_refused_in_one_line(damage: str, trace: Trace, tmp_
 
 def test_sqlite_has_every_row_and_value(trace: Trace, database: sqlite3.Connection) -> None:
     for name in TABLES:
-        assert database.execute(f"select count(*) from {name}").fetchone()[0] == len(getattr(trace, name))
+        assert database.execute(f"select count(*) from {name}").fetchone()[0] == len(getattr(trace, name).to_frame())
     stored = pd.read_sql_query(
         "select name, rank, stream, start_ns, end_ns, wait_ns from ops_named order by id", database
     )
     for column in stored:
-        assert stored[column].tolist() == trace.ops[column].astype(object).tolist()
+        assert stored[column].tolist() == trace.ops.to_frame()[column].astype(object).tolist()
     lengths = database.execute("select sum(duration_ns) from ops_named").fetchone()[0]
-    assert lengths == int((trace.ops["end_ns"] - trace.ops["start_ns"]).sum())
+    assert lengths == int((trace.ops.to_frame()["end_ns"] - trace.ops.to_frame()["start_ns"]).sum())
 
 
 @given(
@@ -174,7 +176,7 @@ def test_sqlite_is_typed_linked_and_indexed(database: sqlite3.Connection) -> Non
 
 
 def test_sqlite_says_null_for_what_the_capture_does_not(trace: Trace, database: sqlite3.Connection) -> None:
-    unknown = int((trace.ops["bytes"] < 0).sum())
+    unknown = int((trace.ops.to_frame()["bytes"] < 0).sum())
     assert database.execute("select count(*) from ops where bytes is null").fetchone()[0] == unknown > 0
 
 
@@ -187,11 +189,11 @@ def test_sqlite_holds_the_findings(trace: Trace, database: sqlite3.Connection) -
     missed = dict(database.execute("select rank, sum(ns) from missed group by rank").fetchall())
     assert missed == {rank.rank: rank.missed_ns for rank in result.ranks}
     waits = database.execute("select sum(wait_ns) from collective_calls").fetchone()[0]
-    assert waits == int(trace.ops["wait_ns"].sum())
+    assert waits == int(trace.ops.wait_ns.sum())
 
 
 def test_what_is_not_known_of_an_inconclusive_run_is_null_and_typed(tmp_path: Path) -> None:
-    one_rank = tv.load(DATA / "torch" / "delta_sync.rank0.json.gz")
+    one_rank = tv.load(DATA / "torch" / "delta_sync.rank0.json.gz").data
     path = to_sqlite(one_rank, tmp_path / "x.db", "nvtx:not there", "compute")
     with closing(sqlite3.connect(path)) as connection:
         query = "select verdict, rank, real_overlap_ratio, reason from verdict"

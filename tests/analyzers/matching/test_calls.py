@@ -43,7 +43,7 @@ def test_a_kernel_without_a_name_is_no_communication() -> None:
     for _ in range(2):
         rank.kernel(ALL_REDUCE, 20, 100, 200)
     trace = builder.trace()
-    trace = replace(trace, ops=trace.ops.assign(name=pd.Categorical([None, ALL_REDUCE])))
+    trace = replace(trace, ops=trace.ops.having(name=pd.Categorical([None, ALL_REDUCE])))
     assert ints(calls(trace).table, "op").tolist() == [1]
 
 

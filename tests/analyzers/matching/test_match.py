@@ -172,7 +172,7 @@ def test_deletions_from_a_real_capture_leave_the_rest_matched(name: str, seeds: 
             drop[mine[mine.size - random.integers(0, 3) :]] = True
             drop[random.choice(mine)] = True
         kept = np.flatnonzero(~drop)
-        columns = {column: trace.ops[column].take(kept).array for column in trace.ops}
+        columns = {column: trace.ops.to_frame()[column].take(kept).array for column in trace.ops.schema}
         matches = match(assign_ranks(_with_ops(trace, columns)))
         found = ints(matches.calls, "collective")
         sure = matches.collectives["sure"].to_numpy(bool)[found]

@@ -52,8 +52,8 @@ def test_calls_of_a_kind_come_in_order_of_time_and_as_given_where_they_began_at_
     waits = [1, *range(6, 66, 3), *range(7, 66, 3), *range(8, 66, 3)]
     assert calls_of_kind(run.trace(), "wait").tolist() == waits
     assert host_calls(run.trace()).waits.call.tolist() == waits
-    names = pd.Categorical([None, *trace.api["name"][1:]])
-    assert calls_of_kind(replace(trace, api=trace.api.assign(name=names)), "record").tolist() == [4, 3, 5]
+    names = pd.Categorical([None, *trace.api.to_frame()["name"][1:]])
+    assert calls_of_kind(replace(trace, api=trace.api.having(name=names)), "record").tolist() == [4, 3, 5]
 
 
 ids = st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 3)), max_size=8)
@@ -126,7 +126,7 @@ def test_an_event_is_not_a_number_of_its_event_synchronization() -> None:
     record = rank.record(7, 0)
     rank.wait(8, record, 5)
     trace = run.trace()
-    trace = replace(trace, records=trace.records.assign(event=40), syncs=trace.syncs.assign(event=41, event_sync=42))
+    trace = replace(trace, records=trace.records.having(event=40), syncs=trace.syncs.having(event=41, event_sync=42))
     calls = host_calls(trace)
     assert (calls.records.event.tolist(), calls.records.event_sync.tolist()) == ([40], [record])
     assert (calls.waits.event.tolist(), calls.waits.event_sync.tolist()) == ([41], [42])

@@ -75,7 +75,7 @@ def test_a_stream_is_known_that_is_called_blocking_or_not_or_default(stated: dic
     trace = run.trace()
     lanes = lanes_of(trace)
     assert known(lanes, known_streams(trace.streams, lanes)) == (["s8"] if expected else [])
-    trace = replace(trace, streams=trace.streams.assign(stream=6))
+    trace = replace(trace, streams=trace.streams.having(stream=6))
     assert known(lanes, known_streams(trace.streams, lanes)) == ["s6"]
 
 

@@ -165,7 +165,7 @@ def test_a_host_knows_of_an_op_by_the_first_synchronization_that_waited_for_it(s
     for op, known, row in zip(ops, instant.tolist(), call.tolist(), strict=True):
         step = program.ops[op]
         assert known == min((end for each, end in program.returns.items() if step in behind[each]), default=never)
-        assert row == -1 if known == never else trace.api["end_ns"].iloc[row] == known
+        assert row == -1 if known == never else trace.api.to_frame()["end_ns"].iloc[row] == known
 
 
 @times(2 / 3)
@@ -180,6 +180,6 @@ def test_an_op_is_released_by_its_stream_and_by_the_op_behind_its_waits_that_end
         assert {step_of.get(int(released.previous[op]), -1)} - {-1} == previous
         latest = max((program.ends[each] for each in held), default=-1)
         waited = int(released.waited[op])
-        assert (int(trace.ops["end_ns"].iloc[waited]) if waited >= 0 else -1) == latest
+        assert (int(trace.ops.to_frame()["end_ns"].iloc[waited]) if waited >= 0 else -1) == latest
         if waited >= 0:
             assert step_of[waited] in held

@@ -67,8 +67,8 @@ class HostThread:
         events = {name: list(numbers.values()) for name, numbers in self.events.items()}
         return replace(
             trace,
-            records=trace.records.assign(event=events["records"]),
-            syncs=trace.syncs.assign(event=events["syncs"]),
+            records=trace.records.having(event=events["records"]),
+            syncs=trace.syncs.having(event=events["syncs"]),
         )
 
     def waited_for(self) -> list[tuple[int, str]]:
@@ -112,7 +112,7 @@ def test_a_launch_by_another_thread_parts_nothing() -> None:
 def test_a_wait_is_for_a_record_of_its_event(event: int, expected: tuple[int, str]) -> None:
     host_thread = HostThread().launch(7, 8).record(4).record(3).record(4).wait(9, event).record(4)
     trace = host_thread.trace()
-    trace = replace(trace, records=trace.records.assign(stream=7, context=1))
+    trace = replace(trace, records=trace.records.having(stream=7, context=1))
     assert [(link.record, link.source) for link in links_of(trace)] == [expected]
 
 
@@ -126,11 +126,11 @@ def test_a_lone_wait_is_for_the_last_record_of_its_thread_that_no_other_wait_cla
 def test_a_lone_wait_is_not_for_a_record_that_another_wait_is_stated_to_wait_for() -> None:
     host_thread = HostThread().record().launch(7).record().launch(8).wait(9).wait(9)
     trace = host_thread.trace()
-    stated = replace(trace, syncs=trace.syncs.assign(record_correlation=[3, -1], record_stream=[7, -1]))
+    stated = replace(trace, syncs=trace.syncs.having(record_correlation=[3, -1], record_stream=[7, -1]))
     assert links_of(trace) == [Link(20, "s7"), Link(20, "s7")]
     assert links_of(stated) == [Link(20, "s7", exact=True), Link(-1, "")]
     first = HostThread().launch(7).record().launch(8).wait(9).wait(9).trace()
-    stated = replace(first, syncs=first.syncs.assign(record_correlation=[2, -1], record_stream=[7, -1]))
+    stated = replace(first, syncs=first.syncs.having(record_correlation=[2, -1], record_stream=[7, -1]))
     assert links_of(stated) == [Link(10, "s7", exact=True), Link(-1, "")]
 
 
@@ -350,5 +350,5 @@ def test_an_event_synchronization_is_not_for_a_record_that_a_wait_claims() -> No
 def test_an_event_synchronization_goes_by_its_event() -> None:
     host_thread = HostThread().launch(7, 8).record(4).record(3).synchronize(20_000, event=4)
     trace = host_thread.trace()
-    trace = replace(trace, records=trace.records.assign(stream=7, context=1))
+    trace = replace(trace, records=trace.records.having(stream=7, context=1))
     assert links_of(trace, "syncs") == [Link(20, "s7")]

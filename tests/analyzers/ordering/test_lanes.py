@@ -249,7 +249,7 @@ def test_a_stream_is_for_communication_if_all_its_kernels_are(
     rank.kernel(NCCL, 9, 0, 1)
     names = pd.Categorical(["gemm", *(name for name, _ in ops), "gemm", NCCL])
     trace = run.trace()
-    lanes = lanes_of(replace(trace, ops=trace.ops.assign(name=names)), (0, 1))
+    lanes = lanes_of(replace(trace, ops=trace.ops.having(name=names)), (0, 1))
     assert lanes.communication.tolist() == [False, expected, False, True, False, False]
 
 

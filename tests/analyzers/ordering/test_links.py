@@ -20,7 +20,7 @@ def working(*streams: int) -> tuple[Builder, Rank]:
 
 
 def claims(trace: Trace, **columns: object) -> Trace:
-    return replace(trace, syncs=trace.syncs.assign(**columns))
+    return replace(trace, syncs=trace.syncs.having(**columns))
 
 
 def test_nsys_numbers_each_event_that_is_waited_for() -> None:
@@ -43,7 +43,7 @@ def test_numbers_of_events_are_each_process_s_own() -> None:
     for at, rank in enumerate(ranks):
         rank.wait(9, 1, 10 + at)
     trace = run.trace()
-    trace = replace(trace, records=trace.records.assign(event_sync=1))
+    trace = replace(trace, records=trace.records.having(event_sync=1))
     assert links_of(trace) == [Link(0, "s7", True), Link(1, "1:s8", True)]
 
 
@@ -53,9 +53,9 @@ def test_an_event_that_nobody_recorded_in_the_capture_was_recorded_before() -> N
     rank.wait(8, 99, 10)
     trace = run.trace()
     assert links_of(trace) == [Link(-1, "", True)]
-    least = replace(trace, records=trace.records.assign(event_sync=1), syncs=trace.syncs.assign(event_sync=2))
+    least = replace(trace, records=trace.records.having(event_sync=1), syncs=trace.syncs.having(event_sync=2))
     assert links_of(least) == [Link(-1, "", True)]
-    least = replace(trace, records=trace.records.assign(event_sync=2), syncs=trace.syncs.assign(event_sync=1))
+    least = replace(trace, records=trace.records.having(event_sync=2), syncs=trace.syncs.having(event_sync=1))
     assert links_of(least) == [Link(-1, "", True)]
 
 
@@ -63,7 +63,7 @@ def test_a_numbered_record_of_an_unknown_stream_is_not_stated() -> None:
     run, rank = working(7, 8)
     rank.wait(8, rank.record(7, 0), 10)
     trace = run.trace()
-    trace = replace(trace, records=trace.records.assign(stream=-1))
+    trace = replace(trace, records=trace.records.having(stream=-1))
     assert links_of(trace) == [Link(0, "s7", False)]
 
 
@@ -78,9 +78,9 @@ def test_numbers_of_waits_tell_nothing_where_records_have_none() -> None:
     run, rank = working(7, 8)
     rank.wait(8, rank.record(7, 5), 10)
     trace = run.trace()
-    trace = replace(trace, records=trace.records.assign(event_sync=-1, event=-1))
+    trace = replace(trace, records=trace.records.having(event_sync=-1, event=-1))
     assert links_of(trace) == [Link(5, "s7", False)]
-    trace = replace(trace, records=trace.records.assign(event_sync=0))
+    trace = replace(trace, records=trace.records.having(event_sync=0))
     assert links_of(trace) == [Link(5, "s7", False)]
 
 
@@ -157,14 +157,14 @@ def test_of_records_with_one_number_the_last_is_meant() -> None:
     first, second = rank.record(7, 0), rank.record(6, 5)
     rank.wait(8, first, 10)
     trace = run.trace()
-    trace = replace(trace, records=trace.records.assign(event_sync=first))
+    trace = replace(trace, records=trace.records.having(event_sync=first))
     assert second != first
     assert links_of(trace) == [Link(5, "s6", True)]
     for at in range(20, 60):
         rank.record(7, at)
     rank.wait(8, first, 100)
     trace = run.trace()
-    trace = replace(trace, records=trace.records.assign(event_sync=first))
+    trace = replace(trace, records=trace.records.having(event_sync=first))
     assert links_of(trace)[1] == Link(59, "s7", True)
 
 

@@ -29,8 +29,8 @@ def test_inference_finds_what_nsys_states(name: str) -> None:
     ]
     hidden = replace(
         trace,
-        syncs=trace.syncs.assign(event=-1, event_sync=-1)[np.array(has_work)].reset_index(drop=True),
-        records=trace.records.assign(event=-1, event_sync=-1, stream=-1, context=-1),
+        syncs=trace.syncs.having(event=-1, event_sync=-1).take(np.array(has_work)),
+        records=trace.records.having(event=-1, event_sync=-1, stream=-1, context=-1),
     )
     stated, inferred = Ordering(trace), Ordering(hidden)
     truth, guess = stated.linked, inferred.linked
@@ -75,7 +75,7 @@ def test_data_parallel_lookups_are_queued_behind_the_model_parallel_ones_by_a_st
     """In every step the side stream's wait was issued when the lookups on main had been queued."""
     trace = one_capture("nsys/dpmp_overlap.4gpu.sqlite")
     ordering = Ordering(trace)
-    names, launch = trace.ops["name"].astype(str), ints(trace.ops, "launch")
+    names, launch = trace.ops.to_frame()["name"].astype(str), ints(trace.ops, "launch")
     starts, ends = ints(trace.api, "start_ns"), ints(trace.ops, "end_ns")
     checked = 0
     for op in np.flatnonzero(ints(trace.ops, "stream") == 35):
@@ -85,10 +85,10 @@ def test_data_parallel_lookups_are_queued_behind_the_model_parallel_ones_by_a_st
         behind = int(released.waited[0])
         _, record, wait, _ = ordering.path(behind, int(op))
         assert "CatArrayBatchedCopy" in names[behind]
-        assert trace.ops["stream"][behind] == 7
+        assert trace.ops.to_frame()["stream"][behind] == 7
         assert (record.kind, wait.kind, record.exact, wait.exact) == ("record", "wait", True, True)
         assert starts[launch[behind]] < starts[record.call] < starts[wait.call] < starts[launch[op]]
-        assert ends[behind] <= trace.ops["start_ns"][op]
+        assert ends[behind] <= trace.ops.to_frame()["start_ns"][op]
         checked += 1
     assert checked == 4 * 3
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from analyzers.clocks.align import align
 from analyzers.matching.peers import ranks_known
-from analyzers.overlap.waiting import waiting_share
+from analyzers.overlap.certainty import waiting_share
 from analyzers.trace.columns import ints
 from analyzers.trace.narrow import only_ranks
 from analyzers.trace.tables import Trace

@@ -122,9 +122,9 @@ class World:
         collectives = [{rank: on(rank, span) for rank, span in each.items()} for each in self.collectives]
         work = {rank: [on(rank, span) for span in spans] for rank, spans in self.compute.items()}
         trace = job_run(collectives, work, self.names)
-        names = trace.ops["name"].astype(str)
-        names[(names == GEMM) & (trace.ops.index % 2 == 0)] = "lookup"
-        return with_clocks(replace(trace, ops=trace.ops.assign(name=pd.Categorical(names))), *error)
+        names = trace.ops.to_frame()["name"].astype(str)
+        names[(names == GEMM) & (np.arange(len(trace.ops)) % 2 == 0)] = "lookup"
+        return with_clocks(replace(trace, ops=trace.ops.having(name=pd.Categorical(names))), *error)
 
     @property
     def truth(self) -> Trace:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from analyzers.overlap.measure import LostWork
+from analyzers.select.absence import may_pick
 from analyzers.select.language import parse
-from analyzers.select.unrecorded import may_pick
-from analyzers.steps.find import with_steps
+from analyzers.steps.choose import with_steps
 from analyzers.steps.window import with_window
 from analyzers.trace.lost import unrecorded
 from analyzers.trace.tables import Trace

@@ -83,7 +83,7 @@ def test_two_contexts_of_one_device_do_overlap() -> None:
 
 def test_waiting_for_a_late_rank_hides_nothing() -> None:
     trace = two([(0, 100)], [(0, 60), (90, 120)])
-    waiting = replace(trace, ops=trace.ops.assign(wait_ns=np.array([80, 0, 0], np.int64)))
+    waiting = replace(trace, ops=trace.ops.having(wait_ns=np.array([80, 0, 0], np.int64)))
     rank = only(waiting)
     assert (rank.overlap_ns, rank.real_overlap_ns) == (70, 10)
     assert (rank.a.busy_ns, rank.a.real_busy_ns, rank.a.wait_ns) == (100, 20, 80)

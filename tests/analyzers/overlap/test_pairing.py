@@ -19,7 +19,7 @@ def labels(trace: Trace, pairing: Pairing) -> list[tuple[str, str, str]]:
     name = [*pairing.label, ""]  # index -1 is of no instance
     return [
         (op, name[a], name[b])
-        for op, a, b in zip(trace.ops["name"], pairing.a.tolist(), pairing.b.tolist(), strict=True)
+        for op, a, b in zip(trace.ops.to_frame()["name"], pairing.a.tolist(), pairing.b.tolist(), strict=True)
     ]
 
 

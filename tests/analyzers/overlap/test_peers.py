@@ -52,7 +52,7 @@ def test_every_nanosecond_is_counted_once(ops: list[tuple[str, int, int]]) -> No
         runs[kind][start : start + length] = True
     low, high = min(start for _, start, _ in ops), max(start + length for _, start, length in ops)
     trace = trace_of(ops)
-    names = trace.ops["name"].astype(str)
+    names = trace.ops.to_frame()["name"].astype(str)
     a, b = names.str.startswith("nccl").to_numpy(), names.eq("gemm").to_numpy()
     (found,) = device_times(trace, a, b, {})
     is_a, is_b = runs["comm"], runs["compute"]

@@ -45,11 +45,15 @@ def instants(trace: Trace, rows: list[int], wait: str) -> set[int]:
     """Single nanoseconds at which some ops run, waits as a column has them left out; "" leaves out none."""
     found: set[int] = set()
     for row in rows:
-        start, end = int(trace.ops["start_ns"][row]), int(trace.ops["end_ns"][row])
+        start, end = int(trace.ops.to_frame()["start_ns"][row]), int(trace.ops.to_frame()["end_ns"][row])
         if wait == "absent":
-            waits = end - start if trace.ops["wait_seen"][row] == 0 else int(trace.ops["wait_high_ns"][row])
+            waits = (
+                end - start
+                if trace.ops.to_frame()["wait_seen"][row] == 0
+                else int(trace.ops.to_frame()["wait_high_ns"][row])
+            )
         else:
-            waits = int(trace.ops[wait][row]) if wait else 0
+            waits = int(trace.ops.to_frame()[wait][row]) if wait else 0
         found |= set(range(start + waits, end))
     return found
 
@@ -73,7 +77,7 @@ def ratios(trace: Trace, of_step: list[list[int]], of_all: list[list[int]], most
 @pytest.mark.parametrize("seed", range(40))
 def test_each_step_is_counted_instant_by_instant(seed: int) -> None:
     trace = random_steps(seed)
-    names = trace.ops["name"].astype(str).tolist()
+    names = trace.ops.to_frame()["name"].astype(str).tolist()
     launches = ints(trace.api, "start_ns")[ints(trace.ops, "launch")].tolist()
     number = [start // 200 if start < 4_000 else -1 for start in launches]
     rows = {
@@ -111,7 +115,7 @@ def test_the_first_verdict_of_the_readme_counted_instant_by_instant() -> None:
     """Rank 1's side work beside the other side of any step, by the step whose mark holds an op's launch."""
     trace = load(sorted((ROOT / "tests/data/torch").glob("dpmp_overlap.rank*.json.gz")))
     sides = ["nvtx:DP Embedding", "nvtx:MP Embedding"]
-    ranges, launch = trace.ranges, ints(trace.api, "start_ns")
+    ranges, launch = trace.ranges.to_frame(), ints(trace.api, "start_ns")
     process = next(number for number, one in enumerate(trace.processes) if one.rank == 1)
     rows = [np.flatnonzero(select(trace, side).picked & (ints(trace.ops, "process") == process)) for side in sides]
     marks = [
@@ -121,7 +125,7 @@ def test_the_first_verdict_of_the_readme_counted_instant_by_instant() -> None:
     ]
     found = []
     for low, high in marks:
-        of_step = [[row for row in some if low <= launch[trace.ops["launch"][row]] <= high] for some in rows]
+        of_step = [[row for row in some if low <= launch[trace.ops.to_frame()["launch"][row]] <= high] for some in rows]
         busy = [instants(trace, some, "wait_ns") for some in of_step]
         shorter = int(len(busy[1]) < len(busy[0]))
         found.append((len(busy[shorter] & instants(trace, rows[1 - shorter].tolist(), "wait_ns")), len(busy[shorter])))

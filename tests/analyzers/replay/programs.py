@@ -51,7 +51,7 @@ def blocked() -> Trace:
 def spans(trace: Trace, found: Tasks, times: Times) -> dict[str, list[tuple[float, float]]]:
     """When the units of each name run, µs."""
     result: dict[str, list[tuple[float, float]]] = {}
-    names = trace.ops["name"].astype(str).to_numpy()[found.units.op]
+    names = trace.ops.to_frame()["name"].astype(str).to_numpy()[found.units.op]
     for unit in times.unit_start.argsort(kind="stable"):
         span = times.unit_start[unit] / US, times.unit_end[unit] / US
         result.setdefault(names[unit], []).append(span)

@@ -84,7 +84,7 @@ def test_what_moves_knows_what_it_comes_before() -> None:
     """A's launch comes before B's; not before that of "in", which was first anyway, nor of "tail", which is later."""
     trace = waiting().trace()
     found = tasks(trace)
-    names = trace.ops["name"].astype(str).to_numpy()[found.units.op]
+    names = trace.ops.to_frame()["name"].astype(str).to_numpy()[found.units.op]
     call = dict(zip(names.tolist(), found.units.call.tolist(), strict=True))
     moved, jumped = MoveWait("nvtx:A", "nvtx:B").jumps(trace, found)
     assert np.flatnonzero(moved).tolist() == [call["A"]]
@@ -102,7 +102,7 @@ def test_of_more_in_between_all_is_jumped() -> None:
     trace = program.trace()
     found = tasks(trace)
     moved, jumped = MoveWait("nvtx:A", "nvtx:B").jumps(trace, found)
-    names = trace.ops["name"].astype(str).to_numpy()[found.units.op]
+    names = trace.ops.to_frame()["name"].astype(str).to_numpy()[found.units.op]
     by_call = [names[found.units.call == call][0] for call in range(3)]
     assert [name for name, one in zip(by_call, moved, strict=True) if one] == ["A"]
     assert [name for name, one in zip(by_call, jumped, strict=True) if one] == ["B", "M"]

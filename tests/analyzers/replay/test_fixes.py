@@ -282,7 +282,7 @@ QUICK = ("dpmp_item", "launch_graph", "moe_late")
 
 @pytest.mark.parametrize("name", mostly_nightly((*QUICK, "select", "ddp_log", "moe_split"), lambda name: name in QUICK))
 def test_check_overlap_and_what_if_name_the_same_change_with_the_same_figures(name: str) -> None:
-    trace = tv.load(captures(f"{name}_before", "torch"))
+    trace = tv.load(captures(f"{name}_before", "torch")).data
     checked, found = tv.check_overlap(trace), tv.what_if(trace)
     assert checked.was_replayed
     if checked.fix is None:

@@ -47,7 +47,7 @@ def branches() -> Trace:
 
 def awaited(trace: Trace, found: Tasks) -> dict[str, set[str]]:
     """What each op waits for, by name: the one before it on its stream, and others."""
-    names = trace.ops["name"].astype(str).to_numpy()[found.units.op]
+    names = trace.ops.to_frame()["name"].astype(str).to_numpy()[found.units.op]
     units = found.units
     return {
         name: {names[each] for each in [*units.waits[at].tolist(), int(units.previous[at])] if each >= 0}
@@ -116,7 +116,7 @@ def test_a_graph_takes_one_place_of_the_launch_queue() -> None:
     """Of a queue of two, "L" takes the place of K, and what would come next that of the graph's first node."""
     trace = branches()
     units = tasks(trace).units
-    names = trace.ops["name"].astype(str).to_numpy()[units.op]
+    names = trace.ops.to_frame()["name"].astype(str).to_numpy()[units.op]
     found = {name: names[at] if at >= 0 else "" for name, at in zip(names, places(units, 2), strict=True)}
     assert found == {"K": "", "root": "", "left": "", "right": "", "join": "", "L": "K"}
     assert names[places(units, 1)[list(names).index("L")]] == "root"
@@ -134,9 +134,11 @@ def test_a_collective_in_a_graph_begins_with_its_last_rank() -> None:
             row = builder.rows["ops"][op]
             row["correlation"], row["launch"] = call, len(builder.rows["api"]) - 1
     trace = builder.trace()
-    ops = trace.ops.assign(
-        collective=np.where(trace.ops["name"].astype(str) == "work", -1, 0),
-        wait_ns=np.where((trace.ops["name"].astype(str) != "work") & (trace.ops["rank"] == 0), 100 * US, 0),
+    ops = trace.ops.having(
+        collective=np.where(trace.ops.to_frame()["name"].astype(str) == "work", -1, 0),
+        wait_ns=np.where(
+            (trace.ops.to_frame()["name"].astype(str) != "work") & (trace.ops.to_frame()["rank"] == 0), 100 * US, 0
+        ),
     )
     trace = replace(trace, ops=ops)
     assert replayed(trace)["ncclDevKernel_AllReduce"] == [(48, 168), (148, 168)]

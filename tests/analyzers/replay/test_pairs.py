@@ -84,7 +84,7 @@ def step_ns(trace: Trace) -> float:
     spans = []
     for process in range(len(trace.processes)):
         mine = ints(trace.ops, "process") == process
-        marks = trace.ranges[trace.ranges["process"] == process].set_index("name")
+        marks = trace.ranges.to_frame()[trace.ranges.to_frame()["process"] == process].set_index("name")
         ends, last = [], int(marks.index.str.startswith("ProfilerStep#").sum()) - 1
         for number in (2, last):
             mark = marks.loc[[f"ProfilerStep#{number}"]]
@@ -115,10 +115,10 @@ class Pair:
 
 
 def pair(name: str, form: str) -> Pair:
-    before, after = (step_ns(tv.load(captures(f"{name}_{one}", form))) for one in ("before", "after"))
+    before, after = (step_ns(tv.load(captures(f"{name}_{one}", form)).data) for one in ("before", "after"))
     truth = after / before
     try:
-        found = tv.what_if(tv.load(captures(f"{name}_before", form)), *FIXES[name].split(TOGETHER))
+        found = tv.what_if(tv.load(captures(f"{name}_before", form)).data, *FIXES[name].split(TOGETHER))
     except TracevizError as error:
         return Pair(name, truth, refused=str(error))
     if found.replay is None or found.reason:
@@ -151,7 +151,7 @@ def test_the_fix_that_was_made_is_among_the_first_two_suggestions(form: str) -> 
     """
     missed, names = [], [name for name in pairs(form) if name not in (*NOT_SUGGESTED, *GAINING_NOTHING)]
     for name in names:
-        first = [one.change for one in tv.what_if(tv.load(captures(f"{name}_before", form))).to_try[:FIRST]]
+        first = [one.change for one in tv.what_if(tv.load(captures(f"{name}_before", form)).data).to_try[:FIRST]]
         if not any(is_same(named, one) for named in first for one in accepted(name, FIXES[name])):
             missed.append((name, first))
     assert len(names) - len(missed) >= FOUND * len(names), missed
@@ -166,5 +166,5 @@ def test_what_gains_nothing_is_not_promised(form: str) -> None:
     names = [name for name in names if pair(name, form).truth >= 1 - LEAST and name not in OTHERWISE_GAINING]
     assert names or form == "nsys"
     for name in names:
-        fix = tv.what_if(tv.load(captures(f"{name}_before", form))).fix
+        fix = tv.what_if(tv.load(captures(f"{name}_before", form)).data).fix
         assert fix is None or not any(is_same(fix.change, one) for one in accepted(name, FIXES[name])), name

@@ -109,7 +109,7 @@ def test_what_a_change_sets_free_may_begin_sooner_or_later() -> None:
     trace = program.trace()
     before = tasks(trace)
     after = combined(trace, before, [DropWait("kernel:L", "kernel:N")])
-    names = trace.ops["name"].astype(str).to_numpy()[before.units.op]
+    names = trace.ops.to_frame()["name"].astype(str).to_numpy()[before.units.op]
     assert names[newly_concurrent(before, after)].tolist() == ["L"]
     assert names[waits_for_less(before, after)].tolist() == ["L"]
     assert not newly_concurrent(before, before).any()
@@ -149,7 +149,7 @@ def test_pieces_are_set_free_but_for_the_first_of_the_work() -> None:
     ],
 )
 def test_who_begins_first_is_tried_both_ways(pair: str, change: str, likely: int, ties: int) -> None:
-    trace = tv.load(sorted(map(str, PAIRS.glob(f"{pair}_before.rank*.json.gz"))))
+    trace = tv.load(sorted(map(str, PAIRS.glob(f"{pair}_before.rank*.json.gz")))).data
     replayed = Replayed(trace, "comm", "compute")
     tasks_with, at_best = replayed.changed([parse_change(change)])
     runs = replayed.runs(tasks_with, replayed.likely(tasks_with, at_best))
@@ -199,7 +199,7 @@ def test_matmuls_take_longer_on_a_gpu_that_computes_for_more_of_the_time() -> No
             program = steps(8, took=150)
             program.run.add("devices", process=0, device=0, name=name)
             trace = program.trace()
-            trace.ops["name"] = trace.ops["name"].cat.rename_categories([kernel])
+            trace = replace(trace, ops=trace.ops.having(name=kernel))
             found = what_if(trace, [DropSync("nvtx:fetch")], f"kernel:{kernel}", "kernel:none")
             step_ns.append(found.changes[0].step_ns)
     measured, memory_bound, unknown, _ = step_ns

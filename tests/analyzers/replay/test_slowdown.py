@@ -15,7 +15,7 @@ from tests.support.builder import Builder
 
 def of(trace: Trace, name: str) -> tuple[Slowdown, list[int]]:
     found = tasks(trace)
-    names = trace.ops["name"].astype(str).to_numpy()[found.units.op]
+    names = trace.ops.to_frame()["name"].astype(str).to_numpy()[found.units.op]
     return slowdown(trace, found.units, found.occupancy), np.flatnonzero(names == name).tolist()
 
 

@@ -12,7 +12,7 @@ import traceviz as tv
 from analyzers.replay import worth
 from analyzers.replay.worth import with_worth
 from analyzers.trace.narrow import Narrowing
-from analyzers.trace.run import OnePart
+from analyzers.trace.run import Run
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from analyzers.verdict.result import OverlapResult
@@ -157,13 +157,13 @@ def test_a_part_of_a_large_run_is_large(monkeypatch: pytest.MonkeyPatch) -> None
     trace = program()
     monkeypatch.setattr(worth, "MOST_OPS", len(trace.ops) - 1)
     narrowing = Narrowing(steps=(1, 2))
-    result = with_worth(check_overlap(trace, *PAIR, narrowing=narrowing), OnePart(trace), narrowing)
+    result = with_worth(check_overlap(trace, *PAIR, narrowing=narrowing), Run.of(trace), narrowing)
     assert result.worth_unknown
 
 
 def test_of_a_part_its_own_steps_count() -> None:
     trace, narrowing = program(), Narrowing(steps=(1, 3))
-    result = with_worth(check_overlap(trace, *PAIR, narrowing=narrowing), OnePart(trace), narrowing)
+    result = with_worth(check_overlap(trace, *PAIR, narrowing=narrowing), Run.of(trace), narrowing)
     (one,) = (one for one in result.ranks[0].missed if one.cause == "event-dependency")
     assert one.recoverable_ns == pytest.approx(2 * 90 * US, rel=0.05)
 
@@ -247,7 +247,7 @@ def test_what_pieces_recovered_when_made_is_in_the_range(before: str, after: str
 
 def test_pieces_that_overlap_and_gain_no_step_are_not_promised() -> None:
     """With four pieces a step takes 3.53 ms, 3.42 before: what is predicted of it is no fix, and no lie of overlap."""
-    trace = tv.load(sorted(map(str, TORCH.glob("rowpar_s1.rank*.json.gz"))))
+    trace = tv.load(sorted(map(str, TORCH.glob("rowpar_s1.rank*.json.gz")))).data
     after = tv.check_overlap(sorted(map(str, TORCH.glob("rowpar_s4.rank*.json.gz"))))
     times = json.loads((TORCH / "step_time_ms.json").read_text())
     assert times["rowpar_s4"] > times["rowpar_s1"]
@@ -261,7 +261,7 @@ def test_pieces_that_overlap_and_gain_no_step_are_not_promised() -> None:
 
 
 def test_a_text_needs_the_causes_of_the_rank_that_decides_alone() -> None:
-    trace = tv.load(str(TORCH / "item_before.rank*.json.gz"))
+    trace = tv.load(str(TORCH / "item_before.rank*.json.gz")).data
     whole = told(trace, result := check_overlap(trace))
     less = with_worth(result, trace, everywhere=False)
     assert less.ranks != whole.ranks

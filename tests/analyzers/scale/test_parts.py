@@ -24,12 +24,11 @@ from analyzers.readers.inputs import Input
 from analyzers.readers.reading import Reading
 from analyzers.replay import worth
 from analyzers.scale import answers, parts
-from analyzers.scale.parts import open_run
-from analyzers.scale.workers import kept, needed, room_for
+from analyzers.scale.parts import kept, needed, open_run, room_for
 from analyzers.syncs import report as order_report
 from analyzers.trace.merge import merge
 from analyzers.trace.narrow import Narrowing
-from analyzers.trace.run import OnePart, PartitionedRun
+from analyzers.trace.run import Run
 from analyzers.trace.tables import Trace
 from analyzers.verdict import check
 from analyzers.workers.local import LocalWorkers
@@ -124,11 +123,11 @@ def made(rank: int, chance: random.Random, ranges: int, steps: int) -> Trace:
     trace = run.trace()
     capture = replace(trace.captures[0], path=f"rank{rank}", start_utc_ns=1000 + rank)
     processes = tuple(replace(process, rank=-1, rule="") for process in trace.processes)
-    ops = trace.ops.assign(rank=-1)
+    ops = trace.ops.having(rank=-1)
     return replace(trace, captures=(capture,), processes=processes, ops=ops, origin_utc_ns=1000 + rank)
 
 
-def verdict(run: PartitionedRun | None, trace: Trace | None, a: str, b: str, narrowing: Narrowing) -> str:
+def verdict(run: Run | None, trace: Trace | None, a: str, b: str, narrowing: Narrowing) -> str:
     """Of a run, or of a trace as a whole."""
     return answer_or_error(
         lambda run: contract.overlap(check.check_overlap(run, a, b, narrowing=narrowing)),
@@ -138,9 +137,9 @@ def verdict(run: PartitionedRun | None, trace: Trace | None, a: str, b: str, nar
     )
 
 
-def other_answers(run: PartitionedRun | None, trace: Trace | None, narrowing: Narrowing) -> list[str]:
+def other_answers(run: Run | None, trace: Trace | None, narrowing: Narrowing) -> list[str]:
     """The same."""
-    pairs: list[tuple[Callable[[PartitionedRun], Any], Callable[[Trace], Any]]] = [
+    pairs: list[tuple[Callable[[Run], Any], Callable[[Trace], Any]]] = [
         (
             lambda run: contract.streams(answers.streams(run, narrowing)),
             lambda trace: contract.streams(streams.streams(narrowing.of(trace))),
@@ -163,13 +162,13 @@ def other_answers(run: PartitionedRun | None, trace: Trace | None, narrowing: Na
         ),
         (
             lambda run: step_and_timeline(run, narrowing),
-            lambda trace: step_and_timeline(OnePart(trace), narrowing),
+            lambda trace: step_and_timeline(Run.of(trace), narrowing),
         ),
     ]
     return [answer_or_error(of_run, of_trace, run, trace) for of_run, of_trace in pairs]
 
 
-def step_and_timeline(run: PartitionedRun, narrowing: Narrowing) -> Any:
+def step_and_timeline(run: Run, narrowing: Narrowing) -> Any:
     """The typical step and the numbers of a timeline, with few enough marks that most are folded."""
     step = typical_step(run, narrowing)
     result, order = check.check_overlap(run, "nvtx:A", "nvtx:B", narrowing=narrowing), answers.syncs(run, narrowing)
@@ -180,9 +179,9 @@ def step_and_timeline(run: PartitionedRun, narrowing: Narrowing) -> Any:
 
 
 def answer_or_error(
-    of_run: Callable[[PartitionedRun], Any],
+    of_run: Callable[[Run], Any],
     of_trace: Callable[[Trace], Any],
-    run: PartitionedRun | None,
+    run: Run | None,
     trace: Trace | None,
 ) -> str:
     """An answer as JSON, or the error in its place."""
@@ -214,7 +213,7 @@ def test_ranks_that_differ_agree_on_what_the_whole_run_would_do(
     monkeypatch.setattr(parts, "read_one", lambda one, reading, progress: captures[one.path.name])
     run = open_run([], Reading(cache=False), LocalWorkers(1, tmp_path))
     trace = load.joined(list(captures.values()), inputs, [], [], align=True)
-    assert len(merge(list(captures.values())).ops) == sum(summary.size for summary in run.summaries)
+    assert len(merge(list(captures.values())).ops) == sum(handle.size for handle in run.handles)
     narrowings = Narrowing(), Narrowing(window=(150, 420)), Narrowing(ranks=(0, 2)), Narrowing(steps=(0, 1))
     for number in (seed % 4, (seed + 1) % 4):  # half of all, or each of the many seeds takes a while
         narrowing, which = narrowings[number], number + seed // 4

@@ -9,7 +9,7 @@ import pytest
 import traceviz as tv
 from analyzers.clocks.align import align
 from analyzers.common.errors import TracevizError
-from analyzers.select.declared import declare
+from analyzers.select.select import declare
 from analyzers.trace.communication import Declared
 from analyzers.trace.kernels import is_bookkeeping, is_communication, is_compute
 from analyzers.verdict.check import check_overlap
@@ -36,7 +36,7 @@ def test_declared_ops_are_communication_by_the_first_rule_that_picks_them_and_no
     assert is_compute(trace).tolist() == [True, False, False, False, False]
     assert not is_bookkeeping(trace).any(), "what a user says comes before what a name says"
     second = "stream:20 (comm in traceviz.toml)"
-    assert trace.ops["declared"].tolist() == ["", "kernel:my_a2a (--comm)", second, second, second]
+    assert trace.ops.declared.tolist() == ["", "kernel:my_a2a (--comm)", second, second, second]
 
 
 def test_without_rules_a_trace_stays_as_it_is() -> None:
@@ -87,23 +87,23 @@ def test_python_takes_it_with_and_without_a_cache_and_rank_by_rank(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRACEVIZ_CACHE", str(tmp_path))
-    plain, more = tv.load(TRACE), tv.load(TRACE, comm="stream:25")
+    plain, more = tv.load(TRACE).data, tv.load(TRACE, comm="stream:25").data
     before, after = is_communication(plain), is_communication(more)
-    on_stream = (plain.ops["stream"] == 25).to_numpy()
+    on_stream = (plain.ops.to_frame()["stream"] == 25).to_numpy()
     assert (after == (before | on_stream)).all()
     assert (after & ~before).any()
-    assert (is_communication(tv.load(TRACE)) == before).all(), "the cache keeps no trace of it"
+    assert (is_communication(tv.load(TRACE).data) == before).all(), "the cache keeps no trace of it"
     whole = tv.check_overlap(TRACE, comm=["stream:25"]).to_frame()
     parts = tv.check_overlap(TRACE, comm=["stream:25"], memory="4GB").to_frame()
     columns = ["a_busy_ns", "b_busy_ns", "overlap_ns", "a_ops", "b_ops"]
     assert whole[columns].equals(parts[columns])
-    assert whole["a_ops"].tolist() == [int((after & (plain.ops["rank"] == rank)).sum()) for rank in (0, 1)]
+    assert whole["a_ops"].tolist() == [int((after & (plain.ops.to_frame()["rank"] == rank)).sum()) for rank in (0, 1)]
 
 
 def test_an_export_keeps_what_was_declared(tmp_path: Path) -> None:
     tv.load(TRACE, comm="stream:25").to_parquet(tmp_path / "new")
-    whole = tv.load(TRACE, comm="stream:25")
-    back = tv.load(tmp_path / "new")
+    whole = tv.load(TRACE, comm="stream:25").data
+    back = tv.load(tmp_path / "new").data
     assert is_communication(back).tolist() == is_communication(whole).tolist()
     assert len(tv.collectives(back)) == len(tv.collectives(whole))
 

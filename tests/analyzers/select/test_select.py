@@ -118,7 +118,7 @@ def numbered() -> Trace:
 )
 def test_a_numbered_family_selects_as_one(text: str, expected: list[str]) -> None:
     trace = numbered()
-    assert trace.ops["name"][select(trace, text).picked].tolist() == expected
+    assert trace.ops.to_frame()["name"][select(trace, text).picked].tolist() == expected
 
 
 @pytest.mark.parametrize(

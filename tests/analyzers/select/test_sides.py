@@ -16,7 +16,7 @@ def names(trace: Trace, a: str, b: str) -> tuple[list[str], list[str], list[str]
     """(ops of A, ops of B, warnings) once shared ops belong to one side."""
     side_a, side_b, notes = without_shared(trace, select(trace, a), select(trace, b))
     assert not (side_a.picked & side_b.picked).any()
-    found = [trace.ops["name"][side.picked].tolist() for side in (side_a, side_b)]
+    found = [trace.ops.to_frame()["name"][side.picked].tolist() for side in (side_a, side_b)]
     return found[0], found[1], [note.message for note in notes]
 
 

@@ -107,7 +107,9 @@ def test_nothing_of_the_idle_side_but_short_ops_runs_in_a_gap(name: str, a: str,
             if one.op < 0:
                 continue
             found = show(trace, gap_id(rank.rank, rank.device, one.start_ns), a, b)
-            ops = trace.ops[(trace.ops["rank"] == rank.rank) & (trace.ops["device"] == rank.device)]
+            ops = trace.ops.to_frame()[
+                (trace.ops.to_frame()["rank"] == rank.rank) & (trace.ops.to_frame()["device"] == rank.device)
+            ]
             idle = ops[sides[0 if sides[0][one.op] else 1][ops.index]]
             real_start = idle["start_ns"] + idle["wait_ns"]
             running = np.minimum(idle["end_ns"], found.end_ns) - np.maximum(real_start, found.start_ns)
@@ -126,7 +128,7 @@ def test_every_sync_is_shown_with_its_own_figures(item: Trace) -> None:
         found = show(item, sync_id(one.rank, one.start_ns))
         assert (found.rank, found.start_ns, found.end_ns - found.start_ns) == (one.rank, one.start_ns, one.duration_ns)
         assert found.figures["gpu_idle_ns"] == one.gpu_idle_ns
-        call = item.api.iloc[one.call]
+        call = item.api.to_frame().iloc[one.call]
         assert found.start_ns <= call["start_ns"] < call["end_ns"] <= found.end_ns
 
 
@@ -140,7 +142,7 @@ def test_a_sync_leads_to_the_gap_it_held_and_back(item: Trace) -> None:
 def test_a_collective_by_its_own_ops(item: Trace) -> None:
     """By the raw ops: its window, the last to come and the waits; clocks were aligned as the trace was loaded."""
     for number in range(4):
-        ops = item.ops[item.ops["collective"] == number]
+        ops = item.ops.take(item.ops.collective == number).to_frame()
         assert len(ops) == 4
         last = ops.loc[ops["start_ns"].idxmax()]
         found = show(item, collective_id(number))
@@ -153,7 +155,7 @@ def test_a_collective_by_its_own_ops(item: Trace) -> None:
 def test_steps_are_those_of_the_marks(item: Trace) -> None:
     """Each step holds one all-to-all, in its order."""
     assert [show(item, collective_id(number)).steps for number in range(4)] == [(0,), (1,), (2,), (3,)]
-    marks = item.ranges[item.ranges["name"].astype(str) == "ProfilerStep#3"]
+    marks = item.ranges.take(item.ranges.name.is_one_of(["ProfilerStep#3"])).to_frame()
     assert ((marks["start_ns"] <= 18069860) & (marks["end_ns"] > 18069860)).any()
     assert show(item, "sync:r0:18069860").steps == (3,)
 

@@ -209,7 +209,7 @@ def test_a_range_that_an_evaluation_holds_as_well_is_no_step() -> None:
 def test_launches_that_do_not_repeat_evenly_are_no_steps(launches: list[str]) -> None:
     run, loop = one_loop()
     assert found(loop.launch(launches).rank.run.trace()) == {}
-    assert run.trace().ops.shape[0] == len(launches)
+    assert run.trace().ops.to_frame().shape[0] == len(launches)
 
 
 def test_marked_steps_need_no_candidates_unless_a_range_is_given() -> None:

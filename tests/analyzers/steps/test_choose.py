@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError
-from analyzers.steps.find import with_steps
+from analyzers.steps.choose import with_steps
 from analyzers.steps.renumber import NO_NUMBERS, renumbered
 from analyzers.trace.narrow import Narrowing, steps_used
 from analyzers.trace.step_table import GIVEN, INFERRED, MARKED, Steps

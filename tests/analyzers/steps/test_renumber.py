@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from msgspec.structs import replace
 
-from analyzers.steps.find import with_steps
+from analyzers.steps.choose import with_steps
 from analyzers.steps.renumber import OTHER_NUMBERS, renumbered
 from analyzers.trace.alignment import Matches
 from analyzers.trace.step_table import Steps

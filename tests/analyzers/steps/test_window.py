@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from analyzers.load import load
 from analyzers.readers.reading import Reading
-from analyzers.steps.find import with_steps
+from analyzers.steps.choose import with_steps
 from analyzers.steps.window import with_window
 from analyzers.trace.narrow import EVERYTHING, Narrowing, counted, steps_used
 from analyzers.trace.overhead import with_overhead
@@ -180,17 +180,17 @@ def test_steps_that_lost_most_of_the_run_are_not_taken_out_of_it() -> None:
 def test_devices_of_one_process_have_no_late_profiler() -> None:
     """As of JAX: one process, four devices, and the first step compiles."""
     made = run([(3500, 9500), *USUAL])
-    made = replace(made, ops=made.ops.assign(last_rank=made.ops["rank"]))
+    made = replace(made, ops=made.ops.having(last_rank=made.ops.to_frame()["rank"]))
     assert windowed(made).left_out == ()
 
 
 def test_nobody_is_named_of_whom_no_more_than_half_is_waited_for() -> None:
     """Of the first step's two collectives one waits for rank 7, and one as long for rank 3."""
     made = run([(3500, 9500), *USUAL])
-    first = ((made.ops["collective"] == 0) & (made.ops["wait_ns"] == 0)).to_numpy()
-    wait, last = made.ops["wait_ns"].to_numpy().copy(), made.ops["last_rank"].to_numpy().copy()
+    first = ((made.ops.to_frame()["collective"] == 0) & (made.ops.to_frame()["wait_ns"] == 0)).to_numpy()
+    wait, last = made.ops.wait_ns.copy(), made.ops.to_frame()["last_rank"].to_numpy().copy()
     wait[first], last[first] = 9500, 3
-    late = windowed(replace(made, ops=made.ops.assign(wait_ns=wait, last_rank=last))).late_start
+    late = windowed(replace(made, ops=made.ops.having(wait_ns=wait, last_rank=last))).late_start
     assert late is not None and late.late_rank == -1
     assert late.reason.startswith("rank 0 waits 19.0 µs in it, in others 0 ns in the median")
 

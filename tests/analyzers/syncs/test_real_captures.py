@@ -221,4 +221,6 @@ def test_nsys_finds_the_same_blocking_copies(path: Path, tmp_path: Path) -> None
     }
     for kind, rows in theirs.items():
         ops = [point.waited_op for point in host_syncs(trace) if point.kind == kind]
-        assert {(int(trace.ops["start_ns"].iloc[op]), int(trace.ops["bytes"].iloc[op])) for op in ops} == rows
+        assert {
+            (int(trace.ops.to_frame()["start_ns"].iloc[op]), int(trace.ops.to_frame()["bytes"].iloc[op])) for op in ops
+        } == rows

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from analyzers.arrays.types import Ints
-from analyzers.syncs.report import OrderReport, order_of, order_report
-from analyzers.trace.narrow import Narrowing, only_ranks, only_steps
-from analyzers.trace.run import ALL
+from analyzers.syncs.report import order_of, order_report
+from analyzers.trace.narrow import only_ranks, only_steps
+from analyzers.trace.run import First, Run
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
 
@@ -64,20 +64,18 @@ def test_a_capture_without_cuda_calls_does_not_say_that_nothing_blocked() -> Non
     assert (report.exit_code, report.reason[:31]) == (0, "no CUDA calls of rank 0 were re")
 
 
-class PartsOf:
-    """As much of a run in parts as its order asks for."""
+class PartOf(NamedTuple):
+    """A part of a run."""
 
-    is_one_part = False
+    trace: Trace
+    first: First
+    ranks: tuple[int, ...] = (0,)
 
-    def __init__(self, parts: Sequence[Trace]) -> None:
-        self.trace, self._parts = parts[0], parts
+    def read(self, tables: object = None) -> Trace:
+        return self.trace
 
-    def ask(self, question: Callable[[Trace], OrderReport], narrowing: Narrowing) -> dict[int, OrderReport]:
-        assert narrowing == ALL
-        return {i: question(part) for i, part in enumerate(self._parts)}
-
-    def rows(self, part: int, _table: str, rows: Ints) -> Ints:
-        return rows + part
+    def rows(self, _table: str, rows: Ints) -> Ints:
+        return rows + self.first.op
 
 
 def test_launches_alone_do_not_say_that_nothing_blocked_where_other_calls_were_left_out() -> None:
@@ -90,5 +88,5 @@ def test_launches_alone_do_not_say_that_nothing_blocked_where_other_calls_were_l
     report = order_report(cut_down)
     assert report.exit_code == 3
     assert report.reason == "no CUDA calls but launches were recorded, so nothing tells what blocked the host"
-    in_parts = PartsOf([cut_down, cut_down])
+    in_parts = Run(cut_down, [PartOf(cut_down, First(op=at)) for at in range(2)], merged=False)
     assert order_of(in_parts).reason == report.reason

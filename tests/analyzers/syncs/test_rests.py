@@ -70,7 +70,7 @@ def test_order_that_a_wait_or_a_written_sync_makes_does_not_rest_on_it(more: dic
 def test_it_is_lost_only_with_all_syncs_that_make_it() -> None:
     trace = program(copies=2)
     (one,) = resting_orders(trace)
-    calls = np.flatnonzero(trace.api["name"] == "cudaMemcpyAsync")
+    calls = np.flatnonzero(trace.api.to_frame()["name"] == "cudaMemcpyAsync")
     assert one.call == calls[1], "behind the last copy it comes by that alone"
     assert len(rests_on(trace, calls)) == len(rests_on(trace, calls[1:])) == 1
     assert not len(rests_on(trace, calls[:1]))
@@ -80,14 +80,14 @@ def test_what_rests_on_a_written_sync_is_lost_with_it_too() -> None:
     """It is meant to order, so nothing is told of it; but to take it out takes that order away."""
     trace = program(written=True, copies=0)
     assert not len(resting_orders(trace))
-    calls = np.flatnonzero(trace.api["name"] == "cudaDeviceSynchronize")
+    calls = np.flatnonzero(trace.api.to_frame()["name"] == "cudaDeviceSynchronize")
     (one,) = rests_on(trace, calls)
     assert (one.name, one.stream, one.behind_name, one.other) == ("gather", 9, "lookup", 7)
     assert one.call == calls[0]
     trace = program(written=True, copies=0, waits=True)
-    assert not len(rests_on(trace, np.flatnonzero(trace.api["name"] == "cudaDeviceSynchronize")))
+    assert not len(rests_on(trace, np.flatnonzero(trace.api.to_frame()["name"] == "cudaDeviceSynchronize")))
     trace = program(written=True)
-    assert not len(rests_on(trace, np.flatnonzero(trace.api["name"] == "cudaDeviceSynchronize"))), (
+    assert not len(rests_on(trace, np.flatnonzero(trace.api.to_frame()["name"] == "cudaDeviceSynchronize"))), (
         "the copy orders, too"
     )
 
@@ -169,12 +169,12 @@ def test_the_wait_that_a_real_program_lacks_is_told(tmp_path: Path) -> None:
     assert text.startswith(
         "Nothing orders 'DP Embedding' (stream 23) behind 'optimizer' (stream 7) but host syncs, aten::to"
     )
-    result = traceviz.check_overlap(traceviz.load(paths, cache=False), **SIDES)
+    result = traceviz.check_overlap(traceviz.load(paths, cache=False).data, **SIDES)
     assert [one.message for one in result.warnings if one.code == "rests-on-host-sync"] == [f"{text}."]
 
 
 def test_to_drop_all_syncs_that_order_rests_on_is_told_unsafe_and_one_of_many_is_not(tmp_path: Path) -> None:
-    trace = traceviz.load(without_the_wait(tmp_path), cache=False)
+    trace = traceviz.load(without_the_wait(tmp_path), cache=False).data
     changes = ['drop-sync nvtx:"## SplitsAllToAllAwaitable wait() ##"', "drop-sync op:aten::to"]
     one, every = (traceviz.what_if(trace, change, **SIDES).best for change in changes)
     assert one is not None

@@ -11,7 +11,7 @@ from analyzers.load import load
 from analyzers.syncs.idle import OUTLASTS_NS
 from analyzers.syncs.points import SyncPoint, host_syncs
 from analyzers.syncs.report import order_of
-from analyzers.trace.run import as_run
+from analyzers.trace.run import Run
 from tests.support.builder import Rank, one_rank
 from tests.support.command_lines import invoked
 
@@ -25,7 +25,7 @@ def test_how_long_gpus_were_idle_behind_a_graphs_loop_cant_be_told() -> None:
     syncs = [e["ts"] + e["dur"] for e in events if e["name"] == "cudaStreamSynchronize"]
     outlast = [round(1000 * (end - last)) for end, last in zip(syncs, ends.values(), strict=True)]
     assert outlast == [1_590_000] * 5
-    report = order_of(as_run(load([TRACE])))
+    report = order_of(Run.of(load([TRACE])))
     assert [(one.gpu_idle_ns, one.unrecorded_ns) for one in report.syncs] == [(0, ns) for ns in outlast]
     assert [one.code for one in report.warnings].count("unrecorded-work") == 1
     said = " ".join(invoked("syncs", str(TRACE)).output.split())
@@ -45,7 +45,7 @@ def test_whichever_synchronize_it_is(what: str) -> None:
     record = rank.record(7, 11)
     rank.synchronize(what, 15, 1000 + OUTLASTS_NS, stream=7 if what == "stream" else -1, record=record)
     assert (only(rank).gpu_idle_ns, only(rank).unrecorded_ns) == (0, OUTLASTS_NS)
-    assert "unrecorded-work" in {one.code for one in order_of(as_run(run.trace())).warnings}
+    assert "unrecorded-work" in {one.code for one in order_of(Run.of(run.trace())).warnings}
 
 
 @pytest.mark.parametrize(
@@ -84,6 +84,6 @@ def test_of_several_syncs_those_that_are_known_still_count() -> None:
     rank.synchronize("stream", 15, 3 * MS, stream=7)
     rank.kernel("work", 7, 4 * MS, 4 * MS + 100, launch=(4 * MS - 10, 4 * MS - 5))
     rank.synchronize("stream", 4 * MS, 4 * MS + 300, stream=7)
-    report = order_of(as_run(run.trace()))
+    report = order_of(Run.of(run.trace()))
     assert int(report.syncs.table["gpu_idle_ns"].sum()) == 200
     assert report.untold.startswith("how long they left GPUs idle can't be told for 1 of them")

@@ -6,7 +6,7 @@ import pytest
 
 from analyzers.syncs.report import order_from, order_of, order_report
 from analyzers.trace.lost import count_lost_work
-from analyzers.trace.run import as_run
+from analyzers.trace.run import Run
 from tests.support.builder import Builder
 from traceviz.output.views import syncs as view
 
@@ -25,7 +25,7 @@ def launches_and(*calls: str, last: int | None = None) -> Builder:
 
 
 def headline(run: Builder) -> tuple[str, int]:
-    result = order_of(as_run(count_lost_work(run.trace())))
+    result = order_of(Run.of(count_lost_work(run.trace())))
     first = view.blocks(result)[0]
     return f"{first.word}  {first.text}", result.exit_code  # type: ignore[union-attr]
 
@@ -48,7 +48,7 @@ def test_few_calls_without_names_leave_the_syncs_on_record(named: int, code: int
 
 def test_how_long_gpus_were_idle_cant_be_told_where_work_was_lost() -> None:
     trace = count_lost_work(launches_and("cudaLaunchKernel", "cudaDeviceSynchronize", last=3_000).trace())
-    result = order_from(as_run(trace), {0: order_report(trace)})
+    result = order_from(Run.of(trace), {0: order_report(trace)})
     why = "launches have no GPU work on record: 1 of 12 of rank 0"
     assert (len(result.syncs), result.idle_unknown, result.reason) == (1, why, "")
     first = view.blocks(result)[0]

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from analyzers.arrays import groups
+from analyzers.arrays.columns import FilledInParts, squeezed, taken
 from analyzers.arrays.groups import is_repeated
-from analyzers.trace.columns import FilledInParts, assigned, framed, is_one_of, squeezed, stored, table, taken
-from analyzers.trace.schemas import TABLES
+from analyzers.arrays.names import Names
+from analyzers.common.errors import TracevizError
+from analyzers.trace.columns import is_one_of
+from analyzers.trace.schemas import Ops, Streams
 
 NAMES = [f"name {number}" for number in range(20)]
 
@@ -32,17 +39,6 @@ def test_a_column_of_one_value_takes_no_room_and_reads_as_before() -> None:
         assert is_repeated(found) == (values == [7, 7, 7]) or not values
         assert found.tolist() == values and found.dtype == column.dtype
     assert squeezed(np.empty(0, np.int32)).size == 0
-
-
-def test_columns_are_put_in_a_table_as_they_are_and_its_others_stay_as_they_are() -> None:
-    own, new, more = np.array([1, 2, 3]), np.array([4, 5, 6]), np.array([7, 8, 9])
-    before = pd.DataFrame({"own": own, "old": np.zeros(3, np.int64)}, copy=False)
-    after = assigned(before, {"old": new, "more": more})
-    assert list(after.columns) == ["own", "old", "more"]
-    assert after.to_dict("list") == {"own": [1, 2, 3], "old": [4, 5, 6], "more": [7, 8, 9]}
-    assert before.to_dict("list") == {"own": [1, 2, 3], "old": [0, 0, 0]}
-    for column, values in (("own", own), ("old", new), ("more", more)):
-        assert np.shares_memory(stored(after, column), values)
 
 
 @pytest.mark.parametrize("values", [[7, 7, 7], [7, 8, 7], []])
@@ -70,34 +66,47 @@ def test_a_column_filled_in_parts_holds_whatever_it_is_given_in_32_bits_where_al
     assert column.values.dtype == (np.int32 if -MOST - 1 <= odd <= MOST else np.int64)
 
 
-def test_tables_that_share_what_columns_are_looked_up_by_are_named_apart() -> None:
-    one, other = table("ops"), table("ops")
-    one.columns.name = "column"
-    one.index.name = "row"
-    assert (other.columns.name, other.index.name, table("ops").columns.name) == (None, None, None)
-    assert [*one.columns] == [*other.columns] == [*TABLES["ops"]]
+def test_a_table_has_the_columns_of_its_schema_in_their_types() -> None:
+    table = Streams.of({"stream": [7, 1 << 40], "priority": 3})
+    assert len(table) == 2
+    assert table.stream.tolist() == [7, 1 << 40] and table.stream.dtype == np.int64, "an id that 32 bits do not hold"
+    assert table.process.tolist() == [0, 0] and table.process.dtype == np.int32
+    assert table.priority.tolist() == [3, 3] and is_repeated(table.priority)
+    assert list(table.columns) == list(Streams.schema) == list(table.to_frame().columns)
 
 
-def test_a_table_of_columns_as_they_are_is_the_one_that_pandas_makes_of_them() -> None:
-    columns = {
-        "time": np.arange(3),
-        "id": np.array([7, 8, 9], np.int32),
-        "share": np.array([0.5, np.nan, 1.0]),
-        "is": np.array([True, False, True]),
-        "one": np.broadcast_to(np.array(4), 3),
-        "kind": pd.Categorical(["a", None, "b"]),
-    }
-    made = framed(columns)
-    pd.testing.assert_frame_equal(made, pd.DataFrame(columns))
-    assert np.shares_memory(stored(made, "time"), columns["time"])  # nothing is copied
-    assert stored(made, "one").strides == (0,)
-    labelled = framed(columns, pd.Index([5, 3, 4]))
-    pd.testing.assert_frame_equal(labelled, pd.DataFrame({**columns}, index=[5, 3, 4]))
-    texts = {"text": np.array(["a", "b"], object), "time": np.arange(2)}
-    pd.testing.assert_frame_equal(framed(texts), pd.DataFrame(texts))
-    for wrong in ({"a": np.arange(2), "b": np.arange(3)}, {"a": pd.Categorical(["x"]), "b": np.arange(3)}):
-        with pytest.raises(ValueError, match="length"):
-            framed(wrong)
-    with pytest.raises(ValueError, match=r"does not match|Shape of passed"):
-        framed(columns, pd.RangeIndex(4))
-    assert framed({}).shape == (0, 0)
+def test_a_table_refuses_columns_that_it_lacks_or_that_are_of_another_length() -> None:
+    with pytest.raises(ValueError, match="no column"):
+        Streams.of({"name": ["a"]})
+    with pytest.raises(ValueError, match="rows"):
+        Streams.of({"stream": [7, 8], "queue": [1]})
+    with pytest.raises(TracevizError, match="below 2,147,483,648"):
+        Streams.of({"context": [1 << 31]})
+
+
+def test_rows_are_taken_by_mask_by_number_and_by_slice() -> None:
+    ops = Ops.of({"name": ["a", None, "b"], "kind": "memcpy", "start_ns": [1, 2, 3]})
+    for rows in (np.array([True, False, True]), np.array([0, 2]), slice(0, 3, 2)):
+        some = ops.take(rows)
+        assert (some.name.tolist(), some.kind.tolist()) == (["a", "b"], ["memcpy"] * 2)
+        assert some.start_ns.tolist() == [1, 3] and is_repeated(some.stream)
+    assert ops.having(name="c").name.tolist() == ["c"] * 3
+    assert ops.name.tolist() == ["a", None, "b"], "the other table stays as it is"
+
+
+def test_tables_stand_below_one_another_and_go_to_another_process() -> None:
+    one, other = (Ops.of({"name": names, "stream": 7}) for names in (["x", "a"], ["a", None]))
+    both = Ops.stacked([one, other])
+    assert both.name.tolist() == ["x", "a", "a", None]
+    assert is_repeated(both.stream)
+    sent = pickle.dumps(Ops.of({"start_ns": 5}, length=100_000))
+    assert len(sent) < 10_000, "a column of one value goes as one row"
+    assert pickle.loads(sent).start_ns.tolist() == [5] * 100_000
+    pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(both)).to_frame(), both.to_frame())
+
+
+@given(st.lists(st.sampled_from(["a", "b", "c", None])))
+def test_texts_without_those_that_no_row_has_are_the_same_texts(texts: list[str | None]) -> None:
+    names = Names.of(pd.Categorical(texts, categories=["c", "b", "a"]))
+    assert names.used().tolist() == texts
+    assert set(names.used().texts) == set(texts) - {None}

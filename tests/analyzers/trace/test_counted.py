@@ -6,7 +6,7 @@ import random
 from collections import Counter
 
 from analyzers.info import facts_of, info
-from analyzers.select.declared import declare
+from analyzers.select.select import declare
 from analyzers.trace.communication import Declared
 from analyzers.trace.counted import CommunicationFacts, about_neither, about_suggested, communication_facts
 from analyzers.trace.tables import Trace

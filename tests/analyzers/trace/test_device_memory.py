@@ -121,10 +121,10 @@ def test_memory_reads_the_same_in_the_quick_and_the_exact_way(
     assert len(slow) == 1, "the quick way was not taken"
     assert sum(slow) < count / 10
     exact = one_way(path, exact=True)
-    assert quick.memory.equals(exact.memory)
+    assert quick.memory.to_frame().equals(exact.memory.to_frame())
     assert len(quick.memory) == 8  # before, two in each of three steps, after; the host's own are left out
     plain = kineto.read(TORCH / "opt_overlap.rank0.json.gz")
-    assert quick.ops.equals(plain.ops), "the times of all else stay where they were"
+    assert quick.ops.to_frame().equals(plain.ops.to_frame()), "the times of all else stay where they were"
 
 
 def test_a_trace_without_memory_has_none() -> None:
@@ -162,7 +162,7 @@ def with_usage(tmp_path: Path, *edits: Edit) -> Path:
 
 def test_nsys_states_what_was_taken_from_the_driver_since_the_capture_began(tmp_path: Path) -> None:
     trace = read_sqlite(with_usage(tmp_path))
-    mine = trace.memory[trace.memory["process"] == 0]
+    mine = trace.memory.to_frame()[trace.memory.to_frame()["process"] == 0]
     assert (ints(mine, "bytes") // MIB).tolist() == [100, 107, 157, 37, 97]
     loaded = load([with_usage(tmp_path)])
     assert [(one.source, one.peak_bytes // MIB, one.reserved_peak_bytes) for one in memory_peaks(loaded)] == [

@@ -113,7 +113,7 @@ def test_the_error_bar_is_that_of_the_two_clocks_which_meet(residuals: tuple[int
     assert trace.clocks is not None
     trace = replace(trace, matches=sure, clocks=replace(trace.clocks, clocks=tuple(clocks)))
     trace = with_collectives(with_waits(trace, apart_by(*residuals)))
-    ops = trace.ops[(ints(trace.ops, "device") == 0) & (ints(trace.ops, "wait_ns") > 0)]
+    ops = trace.ops.to_frame()[(ints(trace.ops, "device") == 0) & (ints(trace.ops, "wait_ns") > 0)]
     seen, low, high = (ints(ops, column) for column in ("wait_ns", "wait_low_ns", "wait_high_ns"))
     assert low.tolist() == np.maximum(seen - error, 0).tolist()
     assert high.tolist() == np.minimum(seen + error, ints(ops, "end_ns") - ints(ops, "start_ns")).tolist()

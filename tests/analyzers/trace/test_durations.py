@@ -12,7 +12,7 @@ import pytest
 
 from analyzers.load import load
 from analyzers.readers.reading import Reading
-from analyzers.trace.durations import ABSURD
+from analyzers.trace.times import ABSURD
 from analyzers.verdict.check import check_overlap
 from analyzers.verdict.result import OverlapResult
 from tests.support.kineto_files import KinetoFile

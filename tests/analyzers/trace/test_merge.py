@@ -8,8 +8,9 @@ import pytest
 
 from analyzers.common.errors import TraceWarning
 from analyzers.trace.columns import table
-from analyzers.trace.merge import concat, merge
-from analyzers.trace.regions import launches
+from analyzers.trace.merge import merge
+from analyzers.trace.ranges import launches
+from analyzers.trace.schemas import Ranges
 from analyzers.trace.tables import Capture, Trace
 from tests.support.builder import Builder
 
@@ -39,11 +40,11 @@ def test_one_capture_is_left_as_it_is() -> None:
 
 def test_processes_captures_and_launches_are_renumbered() -> None:
     merged = merge([capture("a", EPOCH, processes=2), capture("b", EPOCH), capture("c", EPOCH, processes=2)])
-    assert merged.ops["process"].tolist() == [0, 1, 2, 3, 4]
+    assert merged.ops.process.tolist() == [0, 1, 2, 3, 4]
     assert [process.capture for process in merged.processes] == [0, 0, 1, 2, 2]
-    assert merged.ops["name"].tolist() == ["a.0", "a.1", "b.0", "c.0", "c.1"]
+    assert merged.ops.name.tolist() == ["a.0", "a.1", "b.0", "c.0", "c.1"]
     for name in ("api", "ranges", "syncs", "comms"):
-        assert sorted(set(getattr(merged, name)["process"])) == [0, 1, 2, 3, 4]
+        assert sorted(set(getattr(merged, name).process.tolist())) == [0, 1, 2, 3, 4]
     _, start, end = launches(merged)
     assert start.tolist() == [10, 11, 10, 10, 11]
     assert end.tolist() == [12, 13, 12, 12, 13]
@@ -51,25 +52,25 @@ def test_processes_captures_and_launches_are_renumbered() -> None:
 
 def test_an_op_without_a_launch_has_none_afterwards() -> None:
     second = capture("b", EPOCH)
-    second = replace(second, ops=second.ops.assign(launch=-1))
-    assert merge([capture("a", EPOCH), second]).ops["launch"].tolist() == [1, -1]
+    second = replace(second, ops=second.ops.having(launch=-1))
+    assert merge([capture("a", EPOCH), second]).ops.launch.tolist() == [1, -1]
 
 
 def test_times_move_onto_the_earliest_captures_zero() -> None:
     merged = merge([capture("late", EPOCH + 5_000), capture("early", EPOCH), capture("later", EPOCH + 7)])
     assert merged.origin_utc_ns == EPOCH
-    assert merged.ops["start_ns"].tolist() == [5_100, 100, 107]
-    assert merged.ops["end_ns"].tolist() == [5_110, 110, 117]
-    assert merged.api["start_ns"].tolist() == [5_001, 5_010, 1, 10, 8, 17]
-    assert merged.ranges["end_ns"].tolist() == [5_050, 50, 57]
-    assert merged.syncs["start_ns"].tolist() == [5_060, 60, 67]
-    assert merged.comms["start_ns"].tolist() == [5_060, 60, 67]
+    assert merged.ops.start_ns.tolist() == [5_100, 100, 107]
+    assert merged.ops.end_ns.tolist() == [5_110, 110, 117]
+    assert merged.api.start_ns.tolist() == [5_001, 5_010, 1, 10, 8, 17]
+    assert merged.ranges.end_ns.tolist() == [5_050, 50, 57]
+    assert merged.syncs.start_ns.tolist() == [5_060, 60, 67]
+    assert merged.comms.start_ns.tolist() == [5_060, 60, 67]
     assert [(one.first_ns, one.last_ns) for one in merged.captures] == [(5_000, 5_110), (0, 110), (7, 117)]
 
 
 def test_a_capture_without_a_clock_keeps_its_zero_and_is_reported() -> None:
     merged = merge([capture("a", EPOCH), capture("b", None)])
-    assert merged.ops["start_ns"].tolist() == [100, 100]
+    assert merged.ops.start_ns.tolist() == [100, 100]
     (warning,) = merged.warnings
     assert warning.code == "no-common-clock"
     assert "1 of 2 captures have no absolute start time (b …)" in warning.message
@@ -79,8 +80,8 @@ def test_a_capture_without_a_clock_keeps_its_zero_and_is_reported() -> None:
 def test_the_captures_given_are_not_changed() -> None:
     late = capture("late", EPOCH + 5_000)
     merge([capture("early", EPOCH), late])
-    assert late.ops["start_ns"].tolist() == [100]
-    assert late.ops["launch"].tolist() == [1]
+    assert late.ops.start_ns.tolist() == [100]
+    assert late.ops.launch.tolist() == [1]
 
 
 def test_a_warning_of_several_captures_is_kept_once() -> None:
@@ -93,15 +94,14 @@ def test_a_capture_without_any_text_joins_one_that_has_some(empty: object) -> No
     without = table("ranges", {"name": empty}, length=0)
     some = table("ranges", {"name": ["x", "y", "x"], "kind": ["op", "nvtx", "op"]})
     for frames in ([without, some], [some, without], [without, some, some]):
-        joined = concat(frames)
-        assert joined["name"].tolist() == ["x", "y", "x"] * (len(frames) - 1)
-        assert isinstance(joined["name"].dtype, pd.CategoricalDtype)
-        assert joined.dtypes["kind"] == some.dtypes["kind"]
+        joined = Ranges.stacked(frames)
+        assert joined.name.tolist() == ["x", "y", "x"] * (len(frames) - 1)
+        assert joined.kind.texts == some.kind.texts
 
 
 def test_texts_of_several_captures_share_categories_and_a_missing_one_stays_missing() -> None:
     one = table("ranges", {"name": pd.Categorical(["b", None, "a"])})
     two = table("ranges", {"name": ["a", "c"]})
-    joined = concat([one, two])
-    assert joined["name"].astype(object).where(joined["name"].notna(), None).tolist() == ["b", None, "a", "a", "c"]
-    assert list(joined["start_ns"]) == [0] * 5
+    joined = Ranges.stacked([one, two])
+    assert joined.name.tolist() == ["b", None, "a", "a", "c"]
+    assert joined.start_ns.tolist() == [0] * 5

@@ -22,7 +22,7 @@ def two_ranks() -> Trace:
 
 
 def names(trace: Trace) -> list[str]:
-    return trace.ops["name"].tolist()
+    return trace.ops.name.tolist()
 
 
 def test_ranks_keep_their_numbers() -> None:
@@ -42,7 +42,7 @@ def test_steps_go_by_launch_and_the_second_number_is_not_included() -> None:
 
 def test_a_narrowed_trace_still_knows_its_launches() -> None:
     trace = only_steps(two_ranks(), 11, 12)
-    launched = trace.api["start_ns"].to_numpy()[trace.ops["launch"].to_numpy()]
+    launched = trace.api.start_ns[trace.ops.launch]
     assert launched.tolist() == [11_010, 11_010]
 
 
@@ -70,7 +70,7 @@ def window_of(low: int, high: int) -> list[tuple[str, int, int, int]]:
     rank.kernel("cut", 7, 5, 25, wait_ns=12)
     rank.kernel("point", 7, 20, 20)
     rank.kernel("late", 7, 40, 50)
-    ops = clip(run.trace(), low, high).ops
+    ops = clip(run.trace(), low, high).ops.to_frame()
     rows = (ops[column].tolist() for column in ("name", "start_ns", "end_ns", "wait_ns"))
     return list(zip(*rows, strict=True))
 
@@ -89,7 +89,7 @@ def test_a_window_as_wide_as_can_be_written_is_the_whole_trace() -> None:
 
 def test_times_given_as_floats_leave_whole_nanoseconds() -> None:
     trace = clip(two_ranks(), 0, 1000000.0)  # type: ignore[arg-type]
-    assert trace.ops["end_ns"].dtype == np.int64
+    assert trace.ops.to_frame()["end_ns"].dtype == np.int64
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.trace import nesting
+from analyzers.trace import ranges as nesting
 from analyzers.trace.columns import table
-from analyzers.trace.nesting import RangeIndex, outer_first
+from analyzers.trace.ranges import RangeIndex, outer_first
 from tests.support import oracle
 
 spans = st.lists(

@@ -17,9 +17,8 @@ from analyzers.load import load
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.report import order_report
 from analyzers.trace.columns import ints, table
-from analyzers.trace.merge import concat
 from analyzers.trace.narrow import clip, only_ranks, only_steps
-from analyzers.trace.schemas import OF_COLLECTIVES, OPS, WAIT_RANGE
+from analyzers.trace.schemas import OF_COLLECTIVES, WAIT_RANGE, Ops
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.support.builder import Builder
@@ -105,10 +104,12 @@ def test_columns_of_collectives_are_there_before_any_is_known() -> None:
     run.rank(0).kernel("ncclDevKernel_AllReduce", 9, 0, 100)
     bare = run.trace()
     assert bare.clocks is None, "aligning was never tried"
-    assert [bare.ops[column].tolist() for column in OF_COLLECTIVES] == [[OPS[column][1]] for column in OF_COLLECTIVES]
+    assert [bare.ops.to_frame()[column].tolist() for column in OF_COLLECTIVES] == [
+        [Ops.schema[column].default] for column in OF_COLLECTIVES
+    ]
     aligned = align.align(bare).trace
     assert aligned.clocks is not None
-    assert [aligned.ops[column].tolist() for column in OF_COLLECTIVES] == [[0], [1], [-1], [-1], [0], [0], [0]]
+    assert [getattr(aligned.ops, column).tolist() for column in OF_COLLECTIVES] == [[0], [1], [-1], [-1], [0], [0], [0]]
 
 
 def test_an_export_is_read_back_with_them(tmp_path: Path) -> None:
@@ -116,21 +117,21 @@ def test_an_export_is_read_back_with_them(tmp_path: Path) -> None:
     assert (ints(trace.ops, "last_rank") >= 0).any()
     again = load([parquet.to_parquet(trace, tmp_path / "out")])
     for column in OF_COLLECTIVES:
-        assert again.ops[column].tolist() == trace.ops[column].tolist()
+        assert again.ops.to_frame()[column].tolist() == trace.ops.to_frame()[column].tolist()
         stored = parquet.pq.read_table(tmp_path / "out" / "ops.parquet").column_names
         assert (column in stored) is (column in WAIT_RANGE)
 
 
 def test_keys_and_ids_take_32_bits_within_and_the_same_types_in_files_whatever_they_hold(tmp_path: Path) -> None:
     trace = sample()
-    wide = replace(trace, ops=trace.ops.assign(correlation=ints(trace.ops, "correlation") + 2**40))
+    wide = replace(trace, ops=trace.ops.having(correlation=ints(trace.ops, "correlation") + 2**40))
     for number, item in enumerate((trace, wide)):
         stored = parquet.pq.read_table(parquet.to_parquet(item, tmp_path / str(number)) / "ops.parquet").schema
         for column in ("process", "rank", "device", "context"):
-            assert item.ops[column].dtype == np.int32
+            assert getattr(item.ops, column).dtype == np.int32
             assert str(stored.field(column).type) == "int32"
         assert str(stored.field("correlation").type) == "int64"
-    assert trace.ops["correlation"].dtype == np.int32
+    assert trace.ops.to_frame()["correlation"].dtype == np.int32
     for column in ("process", "correlation", "start_ns"):
         assert ints(trace.ops, column).dtype == np.int64
         assert not ints(trace.ops, column).flags.writeable
@@ -141,10 +142,10 @@ def test_a_column_of_one_value_takes_no_room_when_it_is_read_or_joined() -> None
     frames = [
         table("ops", {"start_ns": np.arange(rows), "stream": stream}) for rows, stream in ((3, 7), (2, 7), (0, 9))
     ]
-    for frame in (*frames[:2], concat(frames)):
+    for frame in (*frames[:2], Ops.stacked(frames)):
         assert ints(frame, "stream").tolist() == [7] * len(frame)
         assert ints(frame, "stream").strides == (0,)
-    differing = concat([frames[0], table("ops", {"start_ns": np.arange(2), "stream": 8})])
+    differing = Ops.stacked([frames[0], table("ops", {"start_ns": np.arange(2), "stream": 8})])
     assert ints(differing, "stream").tolist() == [7, 7, 7, 8, 8]
 
 

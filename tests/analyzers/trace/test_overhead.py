@@ -147,7 +147,9 @@ def test_nsys_says_whose_threads_it_held_up(tmp_path: Path) -> None:
         f"WHERE coalesce(text, value) = 'step 12' AND (globalTid >> 24) & 16777215 = {rank_1.pid}"
     )
     edited_trace = load([edited(source, tmp_path / "r.sqlite", more)])
-    marks = trace.ranges[(trace.ranges["process"] == trace.processes.index(rank_1))].set_index("name")
+    marks = trace.ranges.to_frame()[(trace.ranges.to_frame()["process"] == trace.processes.index(rank_1))].set_index(
+        "name"
+    )
     mark, following = marks.loc["step 12"], marks.loc["step 13"]
     share = (
         0.5 * (mark["end_ns"] - mark["start_ns"]) / (following["start_ns"] - mark["start_ns"])

@@ -11,7 +11,7 @@ import pytest
 
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
-from analyzers.trace.programs import DOUBTED
+from analyzers.trace.one_run import DOUBTED
 from analyzers.verdict.check import check_overlap
 from tests.support.captures import DATA
 from tests.support.kineto_files import KinetoFile

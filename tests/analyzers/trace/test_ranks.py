@@ -25,7 +25,7 @@ def trace_of(*claims: dict[str, int], idle: tuple[int, ...] = (), captures: int 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule != "order"])
 def test_each_rule_names_the_ranks_and_gaps_stay_gaps(rule: str) -> None:
     trace = trace_of({rule: 3}, {rule: 0})
-    assert trace.ops["rank"].tolist() == [3, 0]
+    assert trace.ops.rank.tolist() == [3, 0]
     assert [process.rule for process in trace.processes] == [rule, rule]
     assert trace.rank_ids == [0, 3]
     assert trace.warnings == ()
@@ -36,30 +36,30 @@ def test_rules_are_believed_in_their_order() -> None:
     for first, rule in enumerate(order):
         claims = [{later: 10 * k + process for k, later in enumerate(order[first:])} for process in (1, 2)]
         trace = trace_of(*claims)
-        assert trace.ops["rank"].tolist() == [1, 2]
+        assert trace.ops.rank.tolist() == [1, 2]
         assert trace.processes[0].rule == rule
 
 
 def test_a_rule_serves_only_if_every_working_process_has_a_claim() -> None:
     trace = trace_of({"distributed": 5, "file-name": 1}, {"file-name": 0})
-    assert trace.ops["rank"].tolist() == [1, 0]
+    assert trace.ops.rank.tolist() == [1, 0]
     assert trace.processes[0].rule == "file-name"
 
 
 def test_without_any_claim_ranks_are_the_order_of_the_working_processes() -> None:
     trace = trace_of({}, {}, {}, idle=(1,))
-    assert trace.ops["rank"].tolist() == [0, 1]
+    assert trace.ops.rank.tolist() == [0, 1]
     assert [process.rank for process in trace.processes] == [0, -1, 1]
     assert trace.processes[2].rule == "order"
 
 
 def test_a_process_without_gpu_work_has_no_say() -> None:
     trace = trace_of({"environment": 0}, {"environment": 0}, {}, idle=(1, 2))
-    assert trace.ops["rank"].tolist() == [0]
+    assert trace.ops.rank.tolist() == [0]
 
 
 def test_processes_that_share_a_gpu_are_ranked_by_order() -> None:
-    assert trace_of({"gpu": 0}, {"gpu": 0}).ops["rank"].tolist() == [0, 1]
+    assert trace_of({"gpu": 0}, {"gpu": 0}).ops.rank.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("rule", ["manifest", "distributed", "environment", "file-name"])
@@ -86,7 +86,7 @@ def test_two_processes_of_one_file_are_named_by_their_pids() -> None:
 
 def test_a_conflict_is_reported_not_guessed_over() -> None:
     trace = trace_of({"distributed": 0, "file-name": 1}, {"distributed": 1, "file-name": 1})
-    assert trace.ops["rank"].tolist() == [0, 1]
+    assert trace.ops.rank.tolist() == [0, 1]
     (warning,) = trace.warnings
     assert warning.code == "rank-conflict"
     assert warning.message == "file0 is taken as rank 0 by distributedInfo in the trace; the file's name says 1."

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from analyzers.trace.columns import is_one_of
-from analyzers.trace.regions import launched_by_others, launched_in
+from analyzers.trace.ranges import launched_by_others, launched_in
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder, Rank, one_rank
 
@@ -15,7 +15,7 @@ WORKERS = [2, -1462335040]  # Kineto cuts the ids of some threads to 32 bits, wi
 def inside(trace: Trace, *names: str) -> list[str]:
     """Names of the ops launched in ranges of these names."""
     found, _ = launched_in(trace, is_one_of(trace.ranges, "name", names))
-    return trace.ops["name"][found >= 0].tolist()
+    return trace.ops.to_frame()["name"][found >= 0].tolist()
 
 
 def test_an_op_belongs_to_a_range_by_its_launch_not_by_when_it_runs() -> None:
@@ -81,9 +81,9 @@ def test_who_launched_what_is_what_a_scan_of_all_ranges_says(threads: tuple[int,
     own = [any(one[1] == thread for one in those) for those, (_, thread, _) in zip(around, launched, strict=True)]
     found = launched_in(trace, wanted)[0]
     by_start = {(p, at): is_own for (p, _, at), is_own in zip(launched, own, strict=True)}
-    start = (trace.ops["start_ns"].to_numpy() - 400) // 2
+    start = (trace.ops.start_ns - 400) // 2
     assert (found >= 0).tolist() == [
-        by_start[p, at] for p, at in zip(trace.ops["process"].tolist(), start.tolist(), strict=True)
+        by_start[p, at] for p, at in zip(trace.ops.process.tolist(), start.tolist(), strict=True)
     ]
     others: dict[int, int] = {}
     for those, is_own, (_, thread, _) in zip(around, own, launched, strict=True):

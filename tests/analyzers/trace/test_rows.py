@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.trace.by_start import ops_by_start, those, wanted_by_start
 from analyzers.trace.columns import table
-from analyzers.trace.process_rows import call_rows, op_rows
+from analyzers.trace.op_rows import call_rows, op_rows, ops_by_start, those, wanted_by_start
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
 

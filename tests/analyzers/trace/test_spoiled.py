@@ -16,8 +16,8 @@ from analyzers.replay.answer import what_if
 from analyzers.replay.changes import parse_change
 from analyzers.trace.columns import ints
 from analyzers.trace.narrow import EVERYTHING
-from analyzers.trace.spoiled import about_spoiled, cut_spoiled
 from analyzers.trace.tables import Trace
+from analyzers.trace.times import about_spoiled, cut_spoiled
 from analyzers.verdict.check import check_overlap
 from tests.support.brute import busy_and_overlap, ns
 from tests.support.builder import Builder

@@ -8,7 +8,7 @@ import pytest
 
 from analyzers.load import load
 from analyzers.readers.reading import Reading
-from analyzers.trace.units import OTHER_UNIT
+from analyzers.trace.times import OTHER_UNIT
 from analyzers.verdict.check import check_overlap
 from tests.support.kineto_files import KinetoFile
 from tests.support.nsys_exports import edited

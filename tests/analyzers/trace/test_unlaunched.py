@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from analyzers.load import load
@@ -209,9 +210,9 @@ def test_an_nsys_report_whose_head_of_calls_is_cut_off(tmp_path: Path, name: str
     assert (ints(trace.ops, "launch") < 0).sum() == wanted
     assert launched_before(trace).sum() == wanted
     whole = load([DATA / "nsys" / f"{name}.sqlite"], align=False, reading=Reading(cache=False))
-    keys = zip(whole.ops["process"], whole.ops["correlation"], strict=True)
+    keys = zip(whole.ops.to_frame()["process"], whole.ops.to_frame()["correlation"], strict=True)
     kept = [(whole.processes[process].pid, number) in seen for process, number in keys]
-    rest = replace(whole, ops=whole.ops[kept].reset_index(drop=True))
+    rest = replace(whole, ops=whole.ops.take(np.array(kept)))
     answers = (check_overlap(one, explain=False).ranks for one in (trace, rest))
     working = ([rank for rank in ranks if rank.a.ops or rank.b.ops] for ranks in answers)  # one has launches alone
     for of_cut, of_rest in zip(*working, strict=True):

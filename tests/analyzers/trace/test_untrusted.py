@@ -10,7 +10,7 @@ import pytest
 
 from analyzers.load import load
 from analyzers.trace.narrow import Narrowing
-from analyzers.trace.run import ALL, as_run
+from analyzers.trace.run import ALL, Run
 from analyzers.trace.untrusted import untrusted
 from tests.support.kineto_files import ten_steps
 
@@ -29,7 +29,7 @@ from tests.support.kineto_files import ten_steps
 def test_launches_without_work_matter_from_a_fiftieth_of_what_is_looked_at(
     tmp_path: Path, lost: Collection[int], narrowing: Narrowing, why: str
 ) -> None:
-    run = as_run(load([ten_steps(tmp_path / "t.json", lost)]))
+    run = Run.of(load([ten_steps(tmp_path / "t.json", lost)]))
     assert untrusted(run, narrowing) == (why and f"launches have no GPU work on record: {why}")
 
 
@@ -43,11 +43,11 @@ def test_less_than_a_fiftieth_does_not_matter(tmp_path: Path) -> None:
         one["args"]["correlation"] = 51
     content["traceEvents"] += last
     path.write_text(json.dumps(content))
-    assert untrusted(as_run(load([path]))) == ""
+    assert untrusted(Run.of(load([path]))) == ""
 
 
 def test_a_rank_without_work_is_named_unless_others_alone_are_asked_for(tmp_path: Path) -> None:
     paths = [ten_steps(tmp_path / "t.rank0.json"), ten_steps(tmp_path / "t.rank1.json", range(50), rank=1)]
-    run = as_run(load(paths))
+    run = Run.of(load(paths))
     assert untrusted(run) == "rank 1: launches recorded, no GPU work"
     assert untrusted(run, Narrowing(ranks=(0,))) == ""

@@ -105,7 +105,7 @@ def test_no_collective_is_of_two_windows() -> None:
     trace = load([STAGES])
     assert trace.matches is not None
     window = {number: one.window for number, one in enumerate(trace.processes)}
-    process = trace.ops["process"].to_numpy()
+    process = trace.ops.process
     of_collective = defaultdict(set)
     for collective, op in zip(trace.matches.calls["collective"], trace.matches.calls["op"], strict=True):
         of_collective[collective].add(window[int(process[op])])

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from analyzers.compare.steps import step_times_of
 from analyzers.load import load
-from analyzers.overlap.instances import Instances
 from analyzers.overlap.measure import RankOverlap, Side
+from analyzers.overlap.pairing import Instances
 from analyzers.trace.kernels import is_bookkeeping, is_fused
 from analyzers.trace.narrow import Narrowing, steps_used
-from analyzers.trace.run import as_run
+from analyzers.trace.run import Run
 from analyzers.trace.tables import Trace
 from analyzers.verdict.bound import Bound, RankBound, bound_of, ceiling_of, device_steps, exposed_of_pair
 from analyzers.verdict.check import check_overlap
@@ -419,7 +419,7 @@ def test_parts_of_real_steps_add_up_and_take_as_long_as_compare_says(name: str) 
         assert len(rank.sentence) < 180
     if any(process.first_window >= 0 for process in trace.processes):
         return  # which compare does not take apart
-    timed = step_times_of(as_run(trace))
+    timed = step_times_of(Run.of(trace))
     lanes = dict(
         zip(
             ((lane[0], device) for lane, device in zip(timed.groups.lanes, timed.groups.devices, strict=True)),
@@ -522,7 +522,7 @@ def test_what_of_the_shorter_side_runs_beside_other_work_holds_nothing_up_by_its
     trace = run.trace()
     found = check_overlap(trace)
     (one,) = found.ranks
-    comm, compute = ((trace.ops["name"] == name).to_numpy() for name in (COMM, GEMM))
+    comm, compute = ((trace.ops.to_frame()["name"] == name).to_numpy() for name in (COMM, GEMM))
     assert exposed_of_pair(trace, comm, compute, [one]) == {(0, 0): 23 * US}  # 30 less 5 and 2
     assert found.bound is not None
     assert found.bound.ceiling_ns == 23 * US  # of 25 missed

@@ -81,7 +81,7 @@ def test_an_empty_side_is_inconclusive_and_never_a_figure(a: str, b: str, reason
 
 def test_an_empty_trace_is_inconclusive() -> None:
     trace = run_of(HALF)
-    empty = replace(trace, ops=trace.ops.iloc[:0])
+    empty = replace(trace, ops=trace.ops.take(slice(0, 0)))
     result = check_overlap(empty)
     assert (result.verdict, result.ranks) == ("inconclusive", ())
     assert "there is no GPU work" in result.reason
@@ -97,14 +97,14 @@ def test_a_side_that_took_no_time_is_inconclusive_and_the_reason_is_true() -> No
     result = check_overlap(run_of([(COMM, 50, 50), (GEMM, 0, 100)]))
     assert (result.verdict, result.reason) == ("inconclusive", "'comm': its ops took no time at all")
     trace = run_of(HALF)
-    waiting = replace(trace, ops=trace.ops.assign(wait_ns=np.array([100, 0], np.int64)))
+    waiting = replace(trace, ops=trace.ops.having(wait_ns=np.array([100, 0], np.int64)))
     assert check_overlap(waiting).reason == "'comm': all it did was wait for a late rank"
 
 
 def test_sides_that_work_on_different_ranks_alone_can_not_overlap() -> None:
     """Rank 0's all-reduce only waits for another; rank 1's computation took no time."""
     trace = run_of([(COMM, 0, 100), (GEMM, 0, 100)], [(COMM, 0, 100), (GEMM, 50, 50)])
-    waiting = replace(trace, ops=trace.ops.assign(wait_ns=np.array([100, 0, 0, 0], np.int64)))
+    waiting = replace(trace, ops=trace.ops.having(wait_ns=np.array([100, 0, 0, 0], np.int64)))
     assert check_overlap(waiting).reason == "no rank has work of both sides, waits left out, so nothing could overlap"
 
 
@@ -116,7 +116,7 @@ def test_a_rank_that_never_arrived_last_did_not_take_no_time() -> None:
         rank.kernel(COMM, 9, start, 100)
         rank.kernel(GEMM, 7, 60, 200)
     trace = run.trace()
-    seen = trace.ops.assign(wait_ns=[50, 0, 0, 0], last_rank=[1, -1, 1, -1], last_device=[0, -1, 0, -1])
+    seen = trace.ops.having(wait_ns=[50, 0, 0, 0], last_rank=[1, -1, 1, -1], last_device=[0, -1, 0, -1])
     result = check_overlap(only_ranks(replace(trace, ops=seen), (0,)))
     assert "took no time" not in result.reason
     assert result.ranks[0].a.real_busy_ns == 50

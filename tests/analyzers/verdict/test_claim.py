@@ -7,8 +7,8 @@ import pytest
 
 from analyzers.common.errors import TracevizError
 from analyzers.compare.gain import pair_gain
-from analyzers.overlap.instances import Instances
 from analyzers.overlap.measure import RankOverlap, Side
+from analyzers.overlap.pairing import Instances
 from analyzers.verdict.against import StepsAgainst
 from analyzers.verdict.claim import check_claim, claim_code, judge, judge_step, read_speedup, word_of
 from analyzers.verdict.gain import gain_over

@@ -52,7 +52,7 @@ def without(trace: Trace, name: str) -> Trace:
 def without_processes(trace: Trace, gone: Sequence[int]) -> Trace:
     """A report of fewer ranks: none of their work, host calls stay."""
     keeps = ~np.isin(ints(trace.ops, "process"), gone)
-    return replace(trace, ops=trace.ops[keeps].reset_index(drop=True))
+    return replace(trace, ops=trace.ops.to_frame()[keeps].reset_index(drop=True))
 
 
 def reductions(name: str) -> Iterator[tuple[str, Trace]]:

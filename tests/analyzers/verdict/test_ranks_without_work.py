@@ -15,8 +15,8 @@ import traceviz as tv
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
 from analyzers.trace.narrow import Narrowing, only_ranks
+from analyzers.trace.ranks import CODE
 from analyzers.trace.tables import Trace
-from analyzers.trace.without_work import CODE
 from analyzers.verdict.check import check_overlap
 from tests.support.command_lines import invoked
 from tests.support.kineto_files import KinetoFile
@@ -216,7 +216,7 @@ def test_an_empty_capture_is_not_called_one_of_another_day(tmp_path: Path) -> No
         assert not {"captures-apart", "no-common-clock"} & {one.code for one in trace.warnings}
         whole = load(write(tmp_path, [first]))
         assert trace.origin_utc_ns == whole.origin_utc_ns
-        assert trace.ops["start_ns"].tolist() == whole.ops["start_ns"].tolist()
+        assert trace.ops.start_ns.tolist() == whole.ops.start_ns.tolist()
 
 
 def test_a_rank_that_nothing_names_is_told_by_its_file(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from analyzers.overlap.measure import Missed
 from analyzers.verdict.check import check_overlap
 from analyzers.verdict.findings import findings
-from analyzers.verdict.stake import BOTH, LATE_RANKS, TRANSFER, Stake
+from analyzers.verdict.gain import BOTH, LATE_RANKS, TRANSFER, Stake
 from tests.analyzers.overlap.test_job import job_run
 from tests.support.builder import one_rank
 

@@ -12,9 +12,9 @@ from analyzers.load import load
 from analyzers.readers.reading import Reading
 from analyzers.scale.parts import open_run
 from analyzers.syncs.report import order_of
-from analyzers.trace import by_process
+from analyzers.trace import run as runs
 from analyzers.trace.narrow import Narrowing
-from analyzers.trace.run import ALL, OnePart, PartitionedRun
+from analyzers.trace.run import ALL, Run
 from analyzers.verdict.check import check_overlap
 from analyzers.verdict.with_order import check_with_order
 from analyzers.workers.local import LocalWorkers
@@ -26,17 +26,17 @@ PAIR = ("nvtx:DP Embedding", "nvtx:MP Embedding")
 
 
 @pytest.fixture(params=["one part", "processes", "captures"])
-def run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PartitionedRun:
+def run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     if request.param == "captures":
         return open_run(PATHS, Reading(cache=False, workers=1), LocalWorkers(1, tmp_path))
     if request.param == "processes":
-        monkeypatch.setattr(by_process, "MANY", 1)
-    return OnePart(load(PATHS, reading=Reading(cache=False)))
+        monkeypatch.setattr(runs, "LARGE_PROCESS", 1)
+    return Run.of(load(PATHS, reading=Reading(cache=False)))
 
 
 @pytest.mark.parametrize("narrowing", [ALL, Narrowing(ranks=(0,))], ids=["all", "rank 0"])
 @pytest.mark.parametrize("missing_only", [False, True])
-def test_both_are_what_each_is_by_itself(run: PartitionedRun, narrowing: Narrowing, missing_only: bool) -> None:
+def test_both_are_what_each_is_by_itself(run: Run, narrowing: Narrowing, missing_only: bool) -> None:
     result, order = check_with_order(run, *PAIR, narrowing=narrowing, missing_only=missing_only)
     alone = check_overlap(run, *PAIR, narrowing=narrowing), order_of(run, narrowing, missing_only=missing_only)
     assert contract.overlap(result) == contract.overlap(alone[0])
@@ -51,16 +51,15 @@ def test_both_are_what_each_is_by_itself(run: PartitionedRun, narrowing: Narrowi
     )
 
 
-def test_a_part_is_looked_at_once(run: PartitionedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_is_looked_at_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two ranks, each asked once where it is a part."""
     asked = []
-    kind = type(by_process.by_process(run))
-    ask = kind.ask
-    monkeypatch.setattr(kind, "ask", lambda *given, **more: asked.append(given) or ask(*given, **more))
+    mapped = Run.map
+    monkeypatch.setattr(Run, "map", lambda *given, **more: asked.append(given) or mapped(*given, **more))
     check_with_order(run, *PAIR)
     assert len(asked) == 1
 
 
-def test_what_a_check_refuses_is_refused(run: PartitionedRun) -> None:
+def test_what_a_check_refuses_is_refused(run: Run) -> None:
     with pytest.raises(TracevizError, match=r"The threshold 7\.0 is no ratio"):
         check_with_order(run, *PAIR, min_overlap=7.0)

@@ -73,7 +73,7 @@ def test_what_is_drawn_of_a_real_capture_was_sampled() -> None:
     path = raw.CONTEND / "contend_after.sqlite.gz"
     trace = load([path])
     one = area(trace, 0, 0, "dram", 0, (0, 10**12))
-    own = trace.counters[trace.counters["process"] == 0]
+    own = trace.counters.take(trace.counters.process == 0).to_frame()
     expected = dict(zip(own["start_ns"], own["dram_read"] + own["dram_write"], strict=True))
     assert [expected.get(at, 0) for at in one.start.tolist()] == one.value.tolist()
     both = area(trace, 0, 0, "nvlink", 0, (0, 10**12))

@@ -247,5 +247,5 @@ def test_what_cant_be_predicted_or_read_draws_nothing(run: Run, tmp_path: Path) 
 
 
 def test_python_draws_it_too() -> None:
-    figure = tv.timeline(tv.Trace.of(replayed.program()), *replayed.PAIR, what_if=["drop-sync nvtx:look up"])
+    figure = tv.timeline(tv.Trace(replayed.program()), *replayed.PAIR, what_if=["drop-sync nvtx:look up"])
     assert PREDICTED in figure.to_json()

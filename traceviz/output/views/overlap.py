@@ -13,10 +13,9 @@ from analyzers.overlap.measure import Missed, RankOverlap
 from analyzers.syncs.of_steps import StepSync
 from analyzers.trace.overhead import DISTORTED
 from analyzers.verdict.findings import Finding, findings
-from analyzers.verdict.gain import Gain
+from analyzers.verdict.gain import BOTH, LATE_RANKS, TRANSFER, Gain, Stake
 from analyzers.verdict.lines import costliest_syncs
 from analyzers.verdict.result import OverlapResult
-from analyzers.verdict.stake import BOTH, LATE_RANKS, TRANSFER, Stake
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table, worded
 from traceviz.output.quantities import (
     count_of,

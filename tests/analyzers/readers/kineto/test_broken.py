@@ -164,7 +164,7 @@ def test_a_trailing_comma_anywhere_costs_nothing(path: Path) -> None:
         text = text.replace(bracket, f"{bracket[0]},{bracket[1]}")
     path.write_text(text[:-1] + ",}")
     trace = read(path)
-    assert trace.ops["name"].tolist() == ["k", "f<a,]>(b,})", "k"]
+    assert trace.ops.name.tolist() == ["k", "f<a,]>(b,})", "k"]
     assert trace.processes[0].claims == {"distributed": 3}
     assert not trace.warnings
 
@@ -186,7 +186,7 @@ def test_an_event_with_a_time_that_is_no_number_is_left_out_and_leaves_the_verdi
     events = [EVENT, {**EVENT, key: "here"}, {**EVENT, "ts": 40}]
     path.write_text(json.dumps({"traceEvents": events}).replace('"here"', time))
     trace = read(path)
-    assert trace.ops["start_ns"].tolist() == [0, 1000 * (40 - EVENT["ts"])]
+    assert trace.ops.start_ns.tolist() == [0, 1000 * (40 - EVENT["ts"])]
     assert [warning.code for warning in trace.warnings] == ["unreadable-events", "unread-work"]
     assert "1 of 3 events" in trace.warnings[0].message
     assert "1 of 'kernel' without a readable time" in trace.processes[0].unread
@@ -216,8 +216,8 @@ def test_nan_in_a_field_nothing_reads_is_harmless(path: Path, value: str) -> Non
     event = {**EVENT, "name": name, "args": {"memory bandwidth (GB/s)": "here", "correlation": 1}}
     path.write_text(json.dumps({"traceEvents": [event, EVENT], "load": "here"}).replace('"here"', value))
     trace = read(path)
-    assert trace.ops["name"].tolist() == [name, "k"]
-    assert trace.ops["correlation"].tolist() == [1, 1]
+    assert trace.ops.name.tolist() == [name, "k"]
+    assert trace.ops.correlation.tolist() == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_absurd_times_are_left_out_and_reported(path: Path) -> None:
     path.write_text(json.dumps({"traceEvents": [*good, *bad]}))
     trace = read(path)
     assert len(trace.ops) == 10
-    assert trace.ops["start_ns"].max() == 9_000_000
+    assert trace.ops.start_ns.max() == 9_000_000
     assert [warning.code for warning in trace.warnings] == ["absurd-times", "unread-work"]
 
 
@@ -307,7 +307,7 @@ def test_ops_before_their_launch_and_without_one_are_reported(path: Path) -> Non
     call = {**EVENT, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 9, "tid": 9, "ts": 5}
     path.write_text(json.dumps({"traceEvents": [EVENT, {**EVENT, "args": {"correlation": 2}}, call]}))
     trace = read(path)
-    assert trace.ops["launch"].tolist() == [0, -1]
+    assert trace.ops.launch.tolist() == [0, -1]
     assert [warning.code for warning in trace.warnings] == ["op-before-launch"]
     assert {"missing-launch", "op-before-launch"} <= {warning.code for warning in load([path]).warnings}
     path.write_text(json.dumps({"traceEvents": [{**EVENT, "ts": call["ts"]}, call]}))
@@ -348,4 +348,4 @@ def test_bytes_that_are_no_utf_8_are_replaced_or_refused(path: Path, part: str, 
 
 def test_a_byte_of_a_name_that_is_no_utf_8_is_marked(path: Path) -> None:
     path.write_bytes(json.dumps([{**EVENT, "name": "HERE"}, EVENT]).encode().replace(b"HERE", b"a\xc5b"))
-    assert read(path).ops["name"].tolist() == ["a\ufffdb", "k"]
+    assert read(path).ops.name.tolist() == ["a\ufffdb", "k"]

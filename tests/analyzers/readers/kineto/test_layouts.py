@@ -83,7 +83,7 @@ LAYOUTS: dict[str, Callable[[Document], str]] = {
 def assert_same(trace: Trace, expected: Trace, *, header: bool = True) -> None:
     for name in TABLES:
         if header or name != "devices":
-            pd.testing.assert_frame_equal(getattr(trace, name), getattr(expected, name))
+            pd.testing.assert_frame_equal(getattr(trace, name).to_frame(), getattr(expected, name).to_frame())
     assert trace.warnings == expected.warnings
     if header:
         assert trace.origin_utc_ns == expected.origin_utc_ns
@@ -248,14 +248,14 @@ def test_any_events_read_the_same_quickly_and_exactly(
         assert_equal_traces(one_way(path, exact=True), exact)
     complete = [event for event in events if event["ph"] == "X"]
     kernels = [event for event in complete if event["cat"] in ("kernel", "gpu_memcpy")]
-    assert exact.ops["name"].tolist() == [event["name"] for event in kernels]
+    assert exact.ops.name.tolist() == [event["name"] for event in kernels]
     zero = min((int(event["ts"].strip("@").replace(".", "")) for event in complete), default=0)
-    assert exact.ops["start_ns"].tolist() == [int(event["ts"].strip("@").replace(".", "")) - zero for event in kernels]
+    assert exact.ops.start_ns.tolist() == [int(event["ts"].strip("@").replace(".", "")) - zero for event in kernels]
 
 
 def assert_equal_traces(trace: Trace, expected: Trace) -> None:
     for name in TABLES:
-        pd.testing.assert_frame_equal(getattr(trace, name), getattr(expected, name))
+        pd.testing.assert_frame_equal(getattr(trace, name).to_frame(), getattr(expected, name).to_frame())
     assert (trace.warnings, trace.processes, trace.captures) == (
         expected.warnings,
         expected.processes,

@@ -68,8 +68,8 @@ def test_stream_comes_from_args_with_quotes_or_without_else_from_the_lane(folder
         kernel("c", 3, 3, stream="0x0"),
         event("Kernel", "d", 4, pid="3", tid="stream 21", correlation=4),
     )
-    assert trace.ops["stream"].tolist() == [12, 13, 7, 21]
-    assert trace.ops["device"].tolist() == [0, 0, 0, 3]
+    assert trace.ops.stream.tolist() == [12, 13, 7, 21]
+    assert trace.ops.device.tolist() == [0, 0, 0, 3]
 
 
 def test_names_of_categories_before_2022(folder: Path) -> None:
@@ -80,11 +80,11 @@ def test_names_of_categories_before_2022(folder: Path) -> None:
         event("Memcpy", "Memcpy HtoD (Pageable -> Device)", 2, pid=0, tid=7, correlation=1, bytes=8),
         event("Memset", "Memset (Device)", 3, pid=0, tid=7, correlation=2),
     )
-    assert trace.ops["kind"].tolist() == ["memcpy", "memset"]
-    assert trace.ops["launch"].tolist() == [0, -1]
-    assert trace.ops["copy"].tolist() == ["HtoD", ""]
-    assert trace.ops["source_memory"].tolist() == ["pageable", ""]
-    assert trace.ranges[["kind", "id"]].to_numpy().tolist() == [["op", 5]]
+    assert trace.ops.kind.tolist() == ["memcpy", "memset"]
+    assert trace.ops.launch.tolist() == [0, -1]
+    assert trace.ops.copy.tolist() == ["HtoD", ""]
+    assert trace.ops.source_memory.tolist() == ["pageable", ""]
+    assert trace.ranges.to_frame()[["kind", "id"]].to_numpy().tolist() == [["op", 5]]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_names_of_categories_before_2022(folder: Path) -> None:
     ],
 )
 def test_copies(folder: Path, name: str, copy: str, source: str, target: str) -> None:
-    ops = load(folder, event("gpu_memcpy", name, 0, pid=0, tid=7)).ops
+    ops = load(folder, event("gpu_memcpy", name, 0, pid=0, tid=7)).ops.to_frame()
     assert ops[["copy", "source_memory", "target_memory"]].to_numpy().tolist() == [[copy, source, target]]
 
 
@@ -108,13 +108,13 @@ def test_a_grid_of_work_items_becomes_one_of_blocks(folder: Path) -> None:
     names = ["hipExtModuleLaunchKernel", "hipLaunchKernel"]
     size = {"grid": [1000, 6, 1], "block": [256, 1, 1]}
     kernels = [kernel("k", 10 + 2 * at, at, **size) for at in (1, 2)]
-    ops = load(folder, *(call(name, at, at) for at, name in enumerate(names, start=1)), *kernels).ops
+    ops = load(folder, *(call(name, at, at) for at, name in enumerate(names, start=1)), *kernels).ops.to_frame()
     assert ops["grid"].tolist() == [24, 6000]
 
 
 def test_call_names_lose_version_suffixes_only(folder: Path) -> None:
     names = ["cudaLaunchKernel_ptsz", "cudaStreamSynchronize_v3020", "cuMemcpyDtoH_v2", "hipLaunchKernel"]
-    api = load(folder, *(call(name, at, at) for at, name in enumerate(names))).api
+    api = load(folder, *(call(name, at, at) for at, name in enumerate(names))).api.to_frame()
     assert api["name"].tolist() == ["cudaLaunchKernel", "cudaStreamSynchronize", "cuMemcpyDtoH_v2", "hipLaunchKernel"]
 
 
@@ -128,23 +128,23 @@ def test_invalid_calls_are_named_only_where_their_sync_proves_it(folder: Path) -
         sync("Stream Sync", 3, 3),
     )
     invalid = ["INVALID"] * 3
-    assert trace.api["name"].tolist() == ["cudaStreamWaitEvent", "cudaDeviceSynchronize", *invalid]
-    assert trace.syncs["stream"].tolist() == [7] * 4
-    assert trace.syncs["kind"].tolist() == ["stream_wait", "device", "event", "stream"]
+    assert trace.api.name.tolist() == ["cudaStreamWaitEvent", "cudaDeviceSynchronize", *invalid]
+    assert trace.syncs.stream.tolist() == [7] * 4
+    assert trace.syncs.kind.tolist() == ["stream_wait", "device", "event", "stream"]
 
 
 def test_syncs_of_unknown_kind_are_left_out_and_reported(folder: Path) -> None:
     trace = load(folder, sync("Event Sync", 0, 1), sync("Barrier Sync", 1, 2))
-    assert trace.syncs["kind"].tolist() == ["event"]
+    assert trace.syncs.kind.tolist() == ["event"]
     assert trace.warnings[0].code == "unknown-sync"
 
 
 def test_links_from_a_wait_to_its_record_are_kept(folder: Path) -> None:
     wait = {"wait_on_stream": 20, "wait_on_cuda_event_record_corr_id": 5, "wait_on_cuda_event_id": 3}
     trace = load(folder, call("cudaEventRecord", 0, 5), sync("Stream Wait Event", 1, 6, **wait))
-    (row,) = trace.syncs.itertuples()
+    (row,) = trace.syncs.to_frame().itertuples()
     assert (row.record_stream, row.record_correlation, row.event) == (20, 5, 3)
-    assert trace.records["correlation"].tolist() == [5]
+    assert trace.records.correlation.tolist() == [5]
     assert not any("record" in lack and "wait" in lack for lack in trace.captures[0].lacks)
 
 
@@ -159,19 +159,19 @@ def test_forward_thread_is_a_thread_of_the_table(folder: Path) -> None:
         linked("forward", -77, 3, 0),  # another thread's counter has come to 3 as well
         *(linked("backward", 500, number, 1) for number in (3, 2)),
     )
-    assert trace.ranges["forward_thread"].tolist() == [-1, -1, -1, -1, 100, 100]
+    assert trace.ranges.forward_thread.tolist() == [-1, -1, -1, -1, 100, 100]
 
 
 def test_forward_thread_is_unknown_where_two_may_be_meant(folder: Path) -> None:
     trace = load(folder, linked("f", 100, 3, 0), linked("f", 200, 3, 0), linked("b", 500, 3, 1))
-    assert trace.ranges["forward_thread"].tolist() == [-1, -1, -1]
+    assert trace.ranges.forward_thread.tolist() == [-1, -1, -1]
 
 
 def test_operators_have_like_sizes_where_their_inputs_do(folder: Path) -> None:
     dims = [[[64, 32], [32, 8]], [[64, 32], [8, 32]], [[64, 32], [32, 8], []], [[], []], None, "[64]", [[1.5]], [[-1]]]
     events = [event("cpu_op", "mm", at, **({"Input Dims": each} if each else {})) for at, each in enumerate(dims)]
     old = event("Operator", "mm", 9, **{"Input dims": dims[0]})
-    first, other, *rest = load(folder, *events, old).ranges["sizes"].tolist()
+    first, other, *rest = load(folder, *events, old).ranges.sizes.tolist()
     assert first >= 0
     assert other >= 0
     assert other != first
@@ -192,7 +192,7 @@ def test_sizes_of_a_real_capture_tell_its_inputs_apart() -> None:
     path = CAPTURES / "contend_before.rank0.json.gz"
     texts = set(re.findall(r'"Input Dims": (\[.*?\]), "', gzip.decompress(path.read_bytes()).decode()))
     flat = {tuple(re.findall("[0-9]+", text)) for text in texts} - {()}
-    sizes = read(path).ranges["sizes"]
+    sizes = read(path).ranges.to_frame()["sizes"]
     assert sizes[sizes >= 0].nunique() == len(flat) > 1
 
 
@@ -212,7 +212,7 @@ def test_a_communication_kernel_takes_what_its_args_lack_from_the_call_around_it
         kernel("gemm", 70, 3),
     )
     columns = ["operation", "correlation", "in_elements", "group_size", "sequence", "peer", "start_ns"]
-    assert trace.comms[columns].to_numpy().tolist() == [
+    assert trace.comms.to_frame()[columns].to_numpy().tolist() == [
         ["allreduce", 1, 3, 2, 41, -1, 0],
         ["recv", 2, -1, -1, -1, 3, 30_000],
         ["wait", -1, 4, 2, -1, -1, 20_000],
@@ -228,7 +228,7 @@ def test_a_kernel_without_args_belongs_to_the_call_around_its_launch(folder: Pat
         call("cudaLaunchKernel", 12, 2, tid=10),
         kernel("ncclKernel_AllReduce_RING_LL_Sum_float", 30, 2),
     )
-    assert trace.comms[["correlation", "dtype"]].to_numpy().tolist() == [[1, "Float"]]
+    assert trace.comms.to_frame()[["correlation", "dtype"]].to_numpy().tolist() == [[1, "Float"]]
 
 
 def test_a_file_of_several_processes_keeps_them_apart(folder: Path) -> None:
@@ -245,8 +245,8 @@ def test_a_file_of_several_processes_keeps_them_apart(folder: Path) -> None:
         distributedInfo={"rank": 5},
     )
     assert [process.pid for process in trace.processes] == [100, 200]
-    assert trace.ops["process"].tolist() == [0, 0, 1, 1]
-    assert trace.ops["launch"].tolist() == [0, 1, 2, 3]
+    assert trace.ops.process.tolist() == [0, 0, 1, 1]
+    assert trace.ops.launch.tolist() == [0, 1, 2, 3]
     assert all("distributed" not in process.claims for process in trace.processes)
 
 
@@ -260,7 +260,7 @@ def test_rank_from_the_file_and_its_name(folder: Path) -> None:
 def test_times_count_from_the_earliest_event_shown(folder: Path) -> None:
     events = (event("Trace", "PyTorch Profiler (0)", 4, pid="Spans", tid="PyTorch Profiler"), kernel("a", 5.25, 1))
     trace = load(folder, *events, baseTimeNanoseconds=10**18)
-    assert trace.ops["start_ns"].tolist() == [1250]
+    assert trace.ops.start_ns.tolist() == [1250]
     assert trace.captures[0].start_utc_ns == trace.origin_utc_ns == 10**18 + 4000
     assert load(folder, *events).origin_utc_ns is None
     assert load(folder, kernel("a", 1712190731102345, 1)).origin_utc_ns == 1712190731102345000
@@ -268,7 +268,7 @@ def test_times_count_from_the_earliest_event_shown(folder: Path) -> None:
 
 def test_ids_beyond_63_bits_wrap_around(folder: Path) -> None:
     trace = load(folder, call("a", 0, 2**64 - 1), call("b", 1, 2**63), call("c", 2, 2**80))
-    assert trace.api["correlation"].tolist() == [-1, -(2**63), -1]
+    assert trace.api.correlation.tolist() == [-1, -(2**63), -1]
 
 
 def test_host_is_in_the_name_torch_gives(folder: Path) -> None:
@@ -281,8 +281,8 @@ def test_times_written_as_strings_are_read(folder: Path) -> None:
     for one in texts:
         one["ts"], one["dur"] = str(one["ts"]), "1.125"
     trace = load(folder, *texts)
-    assert (trace.ops["end_ns"] - trace.ops["start_ns"]).tolist() == [1125]
-    assert (trace.ops["start_ns"].iloc[0] - trace.api["start_ns"].iloc[0]) == 750
+    assert (trace.ops.to_frame()["end_ns"] - trace.ops.to_frame()["start_ns"]).tolist() == [1125]
+    assert (trace.ops.to_frame()["start_ns"].iloc[0] - trace.api.to_frame()["start_ns"].iloc[0]) == 750
 
 
 def test_a_copy_between_gpus_runs_in_its_own_context_and_is_a_peer_copy(folder: Path) -> None:
@@ -290,9 +290,9 @@ def test_a_copy_between_gpus_runs_in_its_own_context_and_is_a_peer_copy(folder: 
     one = event("gpu_memcpy", "Memcpy PtoP (Device -> Device)", 1, pid=0, tid=7, stream=63, correlation=1, **place)
     other = event("gpu_memcpy", "Memcpy DtoD (Device -> Device)", 3, pid=0, tid=7, stream=63, correlation=2, **place)
     trace = load(folder, one, other, kernel("barrier", 5, 3, device=1, stream=63, context=5))
-    assert trace.ops["context"].tolist() == [5, 5, 5]
-    assert trace.ops["device"].tolist() == [1, 1, 1]
-    assert trace.ops["copy"].tolist() == ["PtoP", "PtoP", ""]
+    assert trace.ops.context.tolist() == [5, 5, 5]
+    assert trace.ops.device.tolist() == [1, 1, 1]
+    assert trace.ops.copy.tolist() == ["PtoP", "PtoP", ""]
 
 
 def test_work_of_a_kind_that_nobody_knows_here_is_not_no_work(folder: Path) -> None:
@@ -312,7 +312,7 @@ def test_counters_of_ranges_claim_nothing_of_overlap(folder: Path) -> None:
     found, without = load(folder, kernel("gemm", 1, 1), counted), load(folder, kernel("gemm", 1, 1))
     assert not len(found.counters)
     assert [any("GPU counters" in text for text in one.captures[0].lacks) for one in (found, without)] == [True, False]
-    assert found.ops.equals(without.ops)
+    assert found.ops.to_frame().equals(without.ops.to_frame())
 
 
 # Kernels without a name: no verdict passes or fails on a guess which side they are of.

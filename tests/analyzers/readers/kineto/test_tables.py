@@ -217,7 +217,7 @@ def assert_equal(trace: Trace, oracle: Oracle) -> None:
         "comms": oracle.comms(),
     }
     for name, rows in expected.items():
-        frame = getattr(trace, name)
+        frame = getattr(trace, name).to_frame()
         assert len(frame) == len(rows), name
         for column in rows[0] if rows else ():
             assert frame[column].tolist() == [row[column] for row in rows], f"{name}.{column}"
@@ -240,7 +240,7 @@ def test_backward_ops_name_the_thread_their_flow_comes_from(rank: int) -> None:
     zero = Oracle(path).zero
     flows = [event for event in events if event.get("cat") == "fwdbwd"]
     source = {event["id"]: event["tid"] for event in flows if event["ph"] == "s"}
-    ranges = trace.ranges[trace.ranges["forward_thread"] >= 0]
+    ranges = trace.ranges.to_frame()[trace.ranges.to_frame()["forward_thread"] >= 0]
     found = {(row.thread, row.start_ns): row.forward_thread for row in ranges.itertuples()}
     ends = [event for event in flows if event["ph"] == "f"]
     assert len(ends) == 792

@@ -63,7 +63,7 @@ def broken(content: Any, at: int, name: str, write: Callable[[Any], str]) -> str
 
 def alike(found: tv.Trace, expected: tv.Trace) -> None:
     for table in TABLES:
-        pd.testing.assert_frame_equal(getattr(found, table), getattr(expected, table))
+        pd.testing.assert_frame_equal(getattr(found, table).to_frame(), getattr(expected, table).to_frame())
 
 
 # What is public.

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analyzers.counters.vocabulary import COUNTERS
 from analyzers.load import load
 from analyzers.readers.nsys import counters as reader
 from analyzers.readers.nsys.counters import counter_of
 from analyzers.readers.nsys.nics import RULES as NIC_RULES
 from analyzers.readers.nsys.read import read_sqlite
 from analyzers.readers.reading import Reading
-from analyzers.trace.schemas import COUNTERS
 from tests.support import counters as raw
 from tests.support.caching import folder as folder
 from tests.support.nsys_exports import edited
@@ -27,8 +27,8 @@ def test_every_value_is_as_the_file_has_it(which: str, tmp_path: Path) -> None:
     path = raw.contend(which, tmp_path)
     table, samples = read_sqlite(path).counters, raw.samples(path)
     assert len(table) == sum(map(len, samples.values()))
-    gpu_of = {row.process: row.gpu for row in read_sqlite(path).devices.itertuples()}
-    for row in table.to_dict("records"):
+    gpu_of = {row.process: row.gpu for row in read_sqlite(path).devices.to_frame().itertuples()}
+    for row in table.to_frame().to_dict("records"):
         sample = samples[gpu_of[row["process"]]][row["start_ns"]]
         for counter in raw.METRICS:
             assert row[counter] == raw.value_of(counter, sample), (counter, row)
@@ -38,10 +38,10 @@ def test_every_value_is_as_the_file_has_it(which: str, tmp_path: Path) -> None:
 def test_a_sample_begins_at_its_time(tmp_path: Path) -> None:
     """Memory-bound kernels and DRAM's traffic fit best where samples begin, not end, at their timestamps."""
     trace = read_sqlite(raw.contend("before", tmp_path))
-    ops = trace.ops[trace.ops["name"].astype(str).str.contains("vectorized")]
+    ops = trace.ops.to_frame()[trace.ops.to_frame()["name"].astype(str).str.contains("vectorized")]
     for process in (0, 1, 2, 3):
         spans = ops.loc[ops["process"] == process, ["start_ns", "end_ns"]].to_numpy()
-        own = trace.counters[trace.counters["process"] == process]
+        own = trace.counters.to_frame()[trace.counters.to_frame()["process"] == process]
         traffic = (own["dram_read"] + own["dram_write"]).to_numpy()
         fit = {}
         for lag in (-50_000, -25_000, 0, 25_000):
@@ -86,11 +86,11 @@ def test_a_gpu_is_told_by_its_identity_where_cuda_renumbers_it(tmp_path: Path) -
     """Two pinned processes both call theirs device 0; one's is GPU 1."""
     path = tmp_path / "pinned.sqlite"
     shutil.copyfile(DATA / "nsys" / "collectives.2gpu.pinned.sqlite", path)
-    start = int(read_sqlite(path).ops["start_ns"].min())
+    start = int(read_sqlite(path).ops.start_ns.min())
     raw.with_metrics(path, (0, 1, 7), range(start, start + 10**6, 10**5), lambda _, gpu, __: 10 + gpu)
     trace = load([path], reading=Reading(cache=False), align=False)
-    assert set(trace.devices["device"]) == {0}
-    by_rank = {trace.processes[row.process].rank: row.tensor_active for row in trace.counters.itertuples()}
+    assert set(trace.devices.to_frame()["device"]) == {0}
+    by_rank = {trace.processes[row.process].rank: row.tensor_active for row in trace.counters.to_frame().itertuples()}
     assert by_rank == {0: 10, 1: 11}
     assert any("GPU 7" in text for text in trace.captures[0].lacks)
 
@@ -102,7 +102,7 @@ def test_samples_that_are_missing_are_said_and_not_filled(tmp_path: Path) -> Non
         path, tmp_path / "gap.sqlite", f"DELETE FROM GPU_METRICS WHERE timestamp BETWEEN {times[100]} AND {times[139]}"
     )
     trace = read_sqlite(cut)
-    own = trace.counters[trace.counters["process"] == 0]
+    own = trace.counters.to_frame()[trace.counters.to_frame()["process"] == 0]
     after = own[own["start_ns"] == times[99]]
     assert int(after["end_ns"].iloc[0]) - times[99] in range(49_900, 50_100)
     assert any("samples of counters are missing" in text for text in trace.captures[0].lacks)
@@ -113,7 +113,7 @@ def test_a_metric_that_lacks_some_samples_is_unknown_there(tmp_path: Path) -> No
     path = raw.contend("after", tmp_path)
     at = sorted(raw.samples(path)[2])[7]
     cut = edited(path, tmp_path / "one.sqlite", f"DELETE FROM GPU_METRICS WHERE timestamp = {at} AND metricId = 5")
-    table = read_sqlite(cut).counters
+    table = read_sqlite(cut).counters.to_frame()
     row = table[(table["start_ns"] == at) & (table["process"] == 2)].iloc[0]
     assert row["tensor_active"] == -1
     assert row["sm_active"] >= 0
@@ -131,7 +131,7 @@ def test_many_samples_are_read_where_asked_and_the_cache_learns_them(
     asked = load([path], reading=Reading(counters=True))
     assert len(asked.counters) == 2989
     again = load([path])  # from the cache, which has them now
-    assert again.counters.equals(asked.counters)
+    assert again.counters.to_frame().equals(asked.counters.to_frame())
 
 
 def test_samples_move_with_their_devices_ops(tmp_path: Path) -> None:
@@ -140,8 +140,8 @@ def test_samples_move_with_their_devices_ops(tmp_path: Path) -> None:
     for process in range(4):
         moved = [
             set(
-                (getattr(after, name)["start_ns"] - getattr(before, name)["start_ns"])[
-                    getattr(before, name)["process"] == process
+                (getattr(after, name).to_frame()["start_ns"] - getattr(before, name).to_frame()["start_ns"])[
+                    getattr(before, name).to_frame()["process"] == process
                 ]
             )
             for name in ("ops", "counters")

@@ -86,7 +86,9 @@ def left_in(cache: Path) -> list[str]:
 def test_a_real_export_holds_what_the_shipped_one_holds(real_nsys: str) -> None:
     made, shipped = read_sqlite(exported(REPORT, real_nsys)), read_sqlite(EXPORT)
     for name in TABLES:
-        left, right = (getattr(trace, name).sort_values(list(TABLES[name])) for trace in (made, shipped))
+        left, right = (
+            getattr(trace, name).to_frame().sort_values(list(TABLES[name].schema)) for trace in (made, shipped)
+        )
         pd.testing.assert_frame_equal(
             left.reset_index(drop=True), right.reset_index(drop=True), check_categorical=False, obj=name
         )
@@ -127,7 +129,7 @@ def test_each_ranks_report_exports(rank: int, real_nsys: str) -> None:
     path = DATA / f"rowpar_s1.rank{rank}.nsys2023.nsys-rep"
     trace = read_sqlite(exported(path, real_nsys), report=path)
     assert trace.processes[-1].claims == {"environment": rank, "file-name": rank, "gpu": rank}
-    assert trace.ops["name"].str.startswith("ncclDevKernel_AllReduce").sum() == 5
+    assert trace.ops.to_frame()["name"].str.startswith("ncclDevKernel_AllReduce").sum() == 5
 
 
 def test_a_report_is_exported_once(report: Path, fake: Callable[..., Path], tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ QUICK = ("dpmp_hidden_sync.2gpu.nsys2023", "collectives.2gpu.pinned")  # an old 
 def assert_same(one: Trace, other: Trace, *, but: tuple[str, ...] = ()) -> None:
     for name in TABLES:
         if name not in but:
-            assert getattr(one, name).equals(getattr(other, name)), name
+            assert getattr(one, name).to_frame().equals(getattr(other, name).to_frame()), name
     assert one.processes == other.processes
     if not but:
         assert [replace(each, path="") for each in one.captures] == [replace(each, path="") for each in other.captures]

@@ -55,7 +55,7 @@ def test_ranges_of_a_table_with_a_version_are_read(tmp_path: Path) -> None:
     path = public(tmp_path, "suffixed-nvtx")
     trace = load([path])
     assert len(trace.ranges) == count(path, f"SELECT count(*) FROM {NVTX}_V2 WHERE eventType IN (59, 60)") == 10
-    assert set(trace.ranges["name"].astype(str)) == {"fwd"}
+    assert set(trace.ranges.to_frame()["name"].astype(str)) == {"fwd"}
     assert check_overlap(trace, "nvtx:fwd+comm", "nvtx:fwd+compute").ranks[0].a.ops == 10
 
 
@@ -85,7 +85,7 @@ def test_the_newest_version_with_rows_is_read_and_another_bars_a_verdict(tmp_pat
         f"CREATE TABLE {KERNEL}_V4 AS SELECT * FROM {KERNEL}_V3 LIMIT 0",
     ]
     trace = changed(tmp_path, *edits)
-    assert int((trace.ops["kind"] == "kernel").sum()) == rows
+    assert int((trace.ops.to_frame()["kind"] == "kernel").sum()) == rows
     assert info(trace).unused[f"{KERNEL}_V2"] == 5
     result = check_overlap(trace, *EMBEDDINGS)
     assert result.verdict == "inconclusive"

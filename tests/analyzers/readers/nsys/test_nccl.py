@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzers.readers.nsys.events import ROW
+from analyzers.readers.nsys.events import ExportedRanges
 from analyzers.readers.nsys.nccl import Payload, read_comms
 from analyzers.readers.nsys.read import read_sqlite
 from analyzers.trace.tables import Trace
@@ -41,11 +41,13 @@ def read_edited(tmp_path: Path, statement: str) -> Trace:
 def test_every_call_of_the_program_is_there_with_its_size_and_kernel() -> None:
     trace = read_sqlite(CAPTURE)
     for process in (0, 1):
-        comms = trace.comms[trace.comms["process"] == process]
+        comms = trace.comms.to_frame()[trace.comms.to_frame()["process"] == process]
         stated = list(zip(comms["operation"], comms["bytes"], strict=True))
         assert stated == [*STEP, *STEP, ("ncclAllReduce", 4)]
-        for operation, correlation in zip(comms["operation"], comms["correlation"], strict=True):
-            ops = trace.ops[(trace.ops["process"] == process) & (trace.ops["correlation"] == correlation)]
+        for operation, correlation in zip(comms.operation, comms.correlation, strict=True):
+            ops = trace.ops.to_frame()[
+                (trace.ops.to_frame()["process"] == process) & (trace.ops.to_frame()["correlation"] == correlation)
+            ]
             assert [name.startswith(KERNELS[operation]) for name in ops["name"]] == [True]
         sends = comms[comms["operation"].isin(["ncclSend", "ncclRecv"])]
         assert set(sends["peer"]) == {1 - process}
@@ -63,7 +65,7 @@ def test_payloads_agree_with_the_json_nsys_made_of_them() -> None:
         assert (communicator % 2**64, size) == (stated["NCCL communicator ID"], stated["Message size [bytes]"])
         expected[tid % 2**24, start] = (communicator, size, stated.get("Peer rank", -1))
     connection.close()
-    comms = read_sqlite(CAPTURE).comms
+    comms = read_sqlite(CAPTURE).comms.to_frame()
     columns = ["communicator", "bytes", "peer"]
     found = dict(
         zip(
@@ -76,18 +78,18 @@ def test_payloads_agree_with_the_json_nsys_made_of_them() -> None:
 
 
 def test_payloads_read_the_same_from_blobs_text_or_json(tmp_path: Path) -> None:
-    expected = read_sqlite(CAPTURE).comms
+    expected = read_sqlite(CAPTURE).comms.to_frame()
     for statement in (
         "UPDATE NVTX_EVENTS SET jsonText = NULL",
         "UPDATE NVTX_EVENTS SET binaryData = hex(binaryData), jsonText = NULL WHERE binaryData IS NOT NULL",
         "UPDATE NVTX_EVENTS SET binaryData = NULL",
     ):
-        pd.testing.assert_frame_equal(read_edited(tmp_path, statement).comms, expected)
+        pd.testing.assert_frame_equal(read_edited(tmp_path, statement).comms.to_frame(), expected)
 
 
 def test_without_payloads_calls_are_still_joined_to_their_kernels(tmp_path: Path) -> None:
-    expected = read_sqlite(CAPTURE).comms
-    found = read_edited(tmp_path, "UPDATE NVTX_EVENTS SET jsonText = NULL, binaryData = NULL").comms
+    expected = read_sqlite(CAPTURE).comms.to_frame()
+    found = read_edited(tmp_path, "UPDATE NVTX_EVENTS SET jsonText = NULL, binaryData = NULL").comms.to_frame()
     assert set(found["bytes"]) == set(found["communicator"]) == {-1}
     unsaid = ["bytes", "communicator", "peer"]
     pd.testing.assert_frame_equal(found.drop(columns=unsaid), expected.drop(columns=unsaid))
@@ -95,7 +97,7 @@ def test_without_payloads_calls_are_still_joined_to_their_kernels(tmp_path: Path
 
 @pytest.mark.parametrize("blob", ["x''", "x'00'", "zeroblob(20)", "zeroblob(400)", "'no hex'"])
 def test_a_payload_that_makes_no_sense_says_nothing(tmp_path: Path, blob: str) -> None:
-    comms = read_edited(tmp_path, f"UPDATE NVTX_EVENTS SET jsonText = NULL, binaryData = {blob}").comms
+    comms = read_edited(tmp_path, f"UPDATE NVTX_EVENTS SET jsonText = NULL, binaryData = {blob}").comms.to_frame()
     assert set(comms["bytes"]) == {-1}
     assert len(comms) == 34
 
@@ -121,12 +123,14 @@ class HostCalls:
         trace = self.run.trace()
         columns = np.array(self.payload, np.int64).reshape(-1, 4).T
         payload = Payload(columns[0], columns[1], columns[2], columns[3], np.full(columns.shape[1], -1, np.int64))
-        ranges = trace.ranges.assign(**{ROW: np.arange(len(trace.ranges))})
+        ranges = ExportedRanges({**trace.ranges.columns, "row": np.arange(len(trace.ranges))}, len(trace.ranges))
         comms = read_comms(ranges, payload, trace.ops, trace.api)
-        called: dict[Any, int] = dict(zip(trace.api["correlation"], trace.api["start_ns"], strict=True))
+        called: dict[Any, int] = dict(
+            zip(trace.api.to_frame()["correlation"], trace.api.to_frame()["start_ns"], strict=True)
+        )
         return [
             (operation, called.get(correlation, -1))
-            for operation, correlation in zip(comms["operation"], comms["correlation"], strict=True)
+            for operation, correlation in zip(comms.operation, comms.correlation, strict=True)
         ]
 
 

@@ -33,7 +33,7 @@ def export(tmp_path: Path) -> Path:
 
 
 def first_ns(path: Path) -> int:
-    return int(read_sqlite(path).ops["start_ns"].min())
+    return int(read_sqlite(path).ops.start_ns.min())
 
 
 def test_cards_and_ports_count_together_and_other_metrics_do_not(export: Path) -> None:
@@ -46,7 +46,7 @@ def test_cards_and_ports_count_together_and_other_metrics_do_not(export: Path) -
     for at in range(begin + MS // 2, begin + 10 * MS, MS):
         rows.append((1, 1, "Eth: Bytes sent", at, at + MS, 12.5e6))
     raw.with_nics(export, rows)
-    table = read_sqlite(export).counters
+    table = read_sqlite(export).counters.to_frame()
     own = table[table["process"] == 0].sort_values("start_ns")
     assert own["start_ns"].tolist() == list(range(begin, begin + 10 * MS, MS))
     assert (own["end_ns"] - own["start_ns"] == MS).all()
@@ -62,7 +62,7 @@ def test_what_was_not_sampled_is_not_zero(export: Path) -> None:
     rows += [(0, 1, "IB: Bytes sent", at, at + MS, 25e6) for at in range(begin, begin + 10 * MS, MS)]
     rows += [(1, 1, "IB: Bytes sent", at, at + MS, 25e6) for at in range(begin, begin + 4 * MS, MS)]
     raw.with_nics(export, rows)
-    own = read_sqlite(export).counters
+    own = read_sqlite(export).counters.to_frame()
     own = own[own["process"] == 0]
     assert own["nic_out"].tolist() == [400] * 4 + [-1] * 6
     assert own["nic_in"].tolist() == [-1] * 10
@@ -75,7 +75,7 @@ def test_a_folder_of_tables_gives_what_its_export_gives(kind: str, export: Path,
     raw.with_metrics(export, (0, 1), range(begin, begin + MS, MS // 10), lambda _, gpu, __: 10 + gpu)
     found = read_folder(as_folder(export, tmp_path / "folder", kind)).counters
     assert len(found) == 2 * 11
-    assert found.equals(read_sqlite(export).counters)
+    assert found.to_frame().equals(read_sqlite(export).counters.to_frame())
 
 
 def test_another_unit_is_said_and_not_guessed(export: Path) -> None:
@@ -111,7 +111,7 @@ def test_the_sum_over_cards_is_that_of_a_plain_loop(cards: list[tuple[int, list[
 def test_counters_of_cards_are_told_by_state(export: Path) -> None:
     """400 Gbit/s while communication runs, 8 elsewhere, sampled every 10 µs: as a plain loop weighs it."""
     trace = load([export], reading=Reading(cache=False), align=False)
-    ops = trace.ops[trace.ops["rank"] == 0]
+    ops = trace.ops.to_frame()[trace.ops.to_frame()["rank"] == 0]
     begin, end = int(ops["start_ns"].min()), int(ops["end_ns"].max())
     calls = ops[ops["name"].astype(str).str.contains("nccl")]
     spans = list(zip(calls["start_ns"], calls["end_ns"], strict=True))
@@ -155,7 +155,7 @@ def test_the_device_of_a_process_is_told_by_uuid_where_its_index_is_missing(tmp_
         database.execute("UPDATE TARGET_INFO_CUDA_DEVICE SET gpuId = NULL")
         database.commit()
     trace = load([path], reading=Reading(cache=False), align=False)
-    by_pid = {trace.processes[row.process].pid: row.tensor_active for row in trace.counters.itertuples()}
+    by_pid = {trace.processes[row.process].pid: row.tensor_active for row in trace.counters.to_frame().itertuples()}
     assert by_pid == {1070: 10, 1071: 11}
     with closing(sqlite3.connect(path)) as database:
         database.execute("UPDATE TARGET_INFO_CUDA_DEVICE SET uuid = NULL")

@@ -51,8 +51,8 @@ def test_texts_for_numbers_are_one_clear_error(tmp_path: Path, edit: str) -> Non
 
 def test_a_gpu_that_is_not_listed_has_no_name(tmp_path: Path) -> None:
     trace = read(tmp_path, "DELETE FROM TARGET_INFO_GPU")
-    assert trace.devices["name"].tolist() == [""]
-    assert trace.devices["sms"].tolist() == [-1]
+    assert trace.devices.name.tolist() == [""]
+    assert trace.devices.sms.tolist() == [-1]
 
 
 def test_row_ids_beyond_the_files_size_are_refused_before_any_memory_is_asked_for(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_ids_beyond_32_bits_are_kept_whole_wherever_they_come_first(
         ]
     assert beyond in expected
     trace = read_sqlite(path)
-    kernels = trace.ops["kind"] == "kernel"
+    kernels = trace.ops.to_frame()["kind"] == "kernel"
     assert ints(trace.ops, "stream")[kernels].tolist() == expected
 
 
@@ -132,7 +132,7 @@ def test_times_that_cannot_be_are_left_out_and_counted(tmp_path: Path, edit: str
     trace = read(tmp_path, edit)
     (message,) = [warning.message for warning in trace.warnings if warning.code == "absurd-times"]
     assert f"lie a day apart from the others: {left_out}." in message
-    assert int(trace.ops["end_ns"].max()) < 10**12
+    assert int(trace.ops.end_ns.max()) < 10**12
 
 
 def test_a_table_of_copies_that_is_gone_is_noticed_by_its_calls(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_calls_of_one_operator_under_emit_nvtx_are_one_range(tmp_path: Path) -> 
         "UPDATE NVTX_EVENTS SET textId = NULL, text = 'aten::mm, seq = ' || (45440 + rowid) || ', op_id = ' || "
         "(990760 + rowid) || ', sizes = [[2, 2], []]' WHERE eventType = 59"
     )
-    ranges = read(tmp_path, each_its_own).ranges
+    ranges = read(tmp_path, each_its_own).ranges.to_frame()
     assert len(ranges) > 3
     assert set(ranges["name"]) == {"aten::mm"}
     assert ranges["sizes"].unique().tolist() == [sizes_number([2, 2])]
@@ -172,7 +172,7 @@ def test_names_of_ranges_may_stand_in_two_places(tmp_path: Path, count: int) -> 
         f"INSERT INTO NVTX_EVENTS (start, end, eventType, globalTid, text) {numbers} "
         f"SELECT {first} + {count} + i, {first} + {count} + i + 1, 59, {tid}, 'literal ' || i FROM t",
     ).ranges
-    named = ranges.sort_values("start_ns")["name"].astype(str).tolist()
+    named = ranges.to_frame().sort_values("start_ns")["name"].astype(str).tolist()
     assert named == [f"{kind} {at}" for kind in ("registered", "literal") for at in range(count)]
 
 

@@ -71,7 +71,7 @@ def calls_by_id(path: Path) -> dict[tuple[int, int], tuple[int, int, int, str]]:
 
 
 def pids(trace: Trace, table: str) -> list[int]:
-    return [trace.processes[number].pid for number in getattr(trace, table)["process"]]
+    return [trace.processes[number].pid for number in getattr(trace, table).to_frame()["process"]]
 
 
 @every_export
@@ -96,7 +96,7 @@ def test_kernels_are_those_of_the_export(path: Path) -> None:
         for row in rows(path, "SELECT * FROM CUPTI_ACTIVITY_KIND_KERNEL")
     )
     trace = read_sqlite(path)
-    ops = trace.ops[trace.ops["kind"] == "kernel"]
+    ops = trace.ops.to_frame()[trace.ops.to_frame()["kind"] == "kernel"]
     columns = ["device", "context", "stream", "start_ns", "end_ns", "name", "grid", "block", "registers"]
     columns += ["shared_bytes", "correlation", "graph"]
     found = Counter(
@@ -116,7 +116,7 @@ def test_copies_memsets_and_graphs_are_those_of_the_export(path: Path) -> None:
         expected["memset", row["start"], row["end"], row["bytes"], "", "", MEMORY[row["memKind"]]] += 1
     for row in rows(path, "SELECT * FROM CUPTI_ACTIVITY_KIND_GRAPH_TRACE"):
         expected["graph", row["start"], row["end"], -1, "", "", ""] += 1
-    ops = read_sqlite(path).ops
+    ops = read_sqlite(path).ops.to_frame()
     columns = ["kind", "start_ns", "end_ns", "bytes", "copy", "source_memory", "target_memory"]
     assert Counter(ops.loc[ops["kind"] != "kernel", columns].itertuples(index=False, name=None)) == expected
 
@@ -126,7 +126,7 @@ def test_every_call_is_one_row(path: Path) -> None:
     expected = Counter((*key, *call) for key, call in calls_by_id(path).items())
     trace = read_sqlite(path)
     columns = ["correlation", "thread", "start_ns", "end_ns", "name"]
-    found = Counter(zip(pids(trace, "api"), *(trace.api[column] for column in columns), strict=True))
+    found = Counter(zip(pids(trace, "api"), *(trace.api.to_frame()[column] for column in columns), strict=True))
     assert found == expected
 
 
@@ -134,15 +134,17 @@ def test_every_call_is_one_row(path: Path) -> None:
 def test_work_is_joined_to_the_call_of_its_process_that_launched_it(path: Path) -> None:
     calls = calls_by_id(path)
     trace = read_sqlite(path)
-    for process, correlation, launch in trace.ops[["process", "correlation", "launch"]].itertuples(index=False):
+    for process, correlation, launch in trace.ops.to_frame()[["process", "correlation", "launch"]].itertuples(
+        index=False
+    ):
         expected = calls.get((trace.processes[process].pid, correlation))
         call = None
         if launch >= 0:
-            row = trace.api.iloc[launch]
+            row = trace.api.to_frame().iloc[launch]
             call = (row["thread"], row["start_ns"], row["end_ns"], row["name"])
             assert row["process"] == process
         assert call == expected
-    assert (trace.ops["launch"] >= 0).all()
+    assert (trace.ops.to_frame()["launch"] >= 0).all()
 
 
 @every_export
@@ -165,7 +167,7 @@ def test_ranges_have_their_names_domains_and_threads(path: Path) -> None:
     )
     trace = read_sqlite(path)
     columns = ["thread", "name", "domain", "start_ns", "end_ns"]
-    assert Counter(zip(pids(trace, "ranges"), *(trace.ranges[c] for c in columns), strict=True)) == expected
+    assert Counter(zip(pids(trace, "ranges"), *(trace.ranges.to_frame()[c] for c in columns), strict=True)) == expected
 
 
 @every_export
@@ -188,7 +190,7 @@ def test_syncs_are_named_by_their_call_and_belong_to_its_process(path: Path) -> 
         expected[pid, kind, row["contextId"], stream, event, row["start"], row["end"]] += 1
     trace = read_sqlite(path)
     columns = ["kind", "context", "stream", "event", "start_ns", "end_ns"]
-    assert Counter(zip(pids(trace, "syncs"), *(trace.syncs[c] for c in columns), strict=True)) == expected
+    assert Counter(zip(pids(trace, "syncs"), *(trace.syncs.to_frame()[c] for c in columns), strict=True)) == expected
 
 
 @every_export
@@ -201,7 +203,9 @@ def test_event_records_keep_the_id_that_links_them_to_waits(path: Path) -> None:
     )
     trace = read_sqlite(path)
     columns = ["stream", "correlation", "event_sync"]
-    assert Counter(zip(pids(trace, "records"), *(trace.records[c] for c in columns), strict=True)) == expected
+    assert (
+        Counter(zip(pids(trace, "records"), *(trace.records.to_frame()[c] for c in columns), strict=True)) == expected
+    )
 
 
 @every_export
@@ -212,8 +216,8 @@ def test_default_streams_block_and_created_ones_say_whether_they_do(path: Path) 
     contexts = rows(path, "SELECT * FROM TARGET_INFO_CUDA_CONTEXT_INFO")
     default = {(row["processId"], row["contextId"], row["nullStreamId"]) for row in contexts}
     trace = read_sqlite(path)
-    assert trace.streams["default"].sum() == len(default)
-    for row in trace.streams.itertuples():
+    assert trace.streams.to_frame()["default"].sum() == len(default)
+    for row in trace.streams.to_frame().itertuples():
         pid = trace.processes[row.process].pid
         assert ((pid, row.context, row.stream) in default) == (row.default == 1)
         assert row.blocking == (0 if flags.get((pid, row.stream)) == 2 else 1)
@@ -222,13 +226,13 @@ def test_default_streams_block_and_created_ones_say_whether_they_do(path: Path) 
 
 def test_a_pinned_process_calls_its_gpu_0_and_is_still_told_from_the_others() -> None:
     trace = assign_ranks(read_sqlite(DATA / "collectives.2gpu.pinned.sqlite"))
-    assert trace.ops["device"].unique().tolist() == [0]
-    assert trace.devices[["process", "device", "gpu"]].to_numpy().tolist() == [[0, 0, 0], [1, 0, 1]]
+    assert trace.ops.to_frame()["device"].unique().tolist() == [0]
+    assert trace.devices.to_frame()[["process", "device", "gpu"]].to_numpy().tolist() == [[0, 0, 0], [1, 0, 1]]
     assert [(process.rank, process.rule) for process in trace.processes] == [(0, "gpu"), (1, "gpu")]
 
 
 def test_gpus_have_the_size_the_export_states() -> None:
-    devices = read_sqlite(DATA / "dpmp_overlap.4gpu.sqlite").devices
+    devices = read_sqlite(DATA / "dpmp_overlap.4gpu.sqlite").devices.to_frame()
     first = devices.iloc[0].to_dict()
     assert first == {
         "process": 0, "device": 0, "gpu": 0, "name": "NVIDIA H200", "sms": 132, "threads_per_sm": 2048,
@@ -241,8 +245,8 @@ def test_gpus_have_the_size_the_export_states() -> None:
 def test_one_process_on_two_gpus_makes_no_claim_by_gpu() -> None:
     trace = read_sqlite(DATA / "peer_copies.1process.sqlite")
     assert trace.processes[0].claims == {}
-    assert sorted(trace.devices["gpu"]) == [0, 1]
-    assert (trace.ops["copy"] == "PtoP").sum() == 6
+    assert sorted(trace.devices.to_frame()["gpu"]) == [0, 1]
+    assert (trace.ops.to_frame()["copy"] == "PtoP").sum() == 6
 
 
 def test_a_report_a_rank_gives_the_rank_of_its_environment() -> None:
@@ -257,7 +261,7 @@ def test_reports_of_one_run_lie_on_one_clock() -> None:
     """Matched allreduces end within a tenth of a millisecond on all four reports; their sessions began 47 ms apart."""
     traces = [read_sqlite(DATA / f"rowpar_s1.rank{rank}.nsys2025.sqlite") for rank in range(4)]
     run = assign_ranks(merge(traces))
-    nccl = run.ops[run.ops["name"].str.startswith("ncclDevKernel")]
+    nccl = run.ops.to_frame()[run.ops.to_frame()["name"].str.startswith("ncclDevKernel")]
     ends = np.array([np.sort(nccl.loc[nccl["rank"] == rank, "end_ns"]) for rank in range(4)])
     assert ends.shape == (4, 5)
     assert np.ptp(ends, axis=0)[1:].max() < 100_000

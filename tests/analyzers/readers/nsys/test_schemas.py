@@ -70,8 +70,8 @@ def assert_same(found: Trace, source: Path, *but: str) -> None:
     expected = read_sqlite(source)
     for name in TABLES:
         if name not in but:
-            skipped = [column for column in but if column in getattr(found, name)]
-            left, right = (getattr(trace, name).drop(columns=skipped) for trace in (found, expected))
+            skipped = [column for column in but if column in getattr(found, name).to_frame()]
+            left, right = (getattr(trace, name).to_frame().drop(columns=skipped) for trace in (found, expected))
             pd.testing.assert_frame_equal(left, right, check_categorical=False, obj=name)
 
 
@@ -109,7 +109,7 @@ def test_without_event_sync_ids_records_and_waits_stay(read_edited: Callable[...
     edits = [drop_columns(f"CUPTI_ACTIVITY_KIND_{kind}", "eventSyncId") for kind in ("SYNCHRONIZATION", "CUDA_EVENT")]
     trace = read_edited(NEWER, *edits)
     assert_same(trace, NEWER, "event_sync")
-    assert (trace.syncs["event_sync"] == -1).all()
+    assert (trace.syncs.to_frame()["event_sync"] == -1).all()
     assert any("links from a recorded event" in lack for lack in trace.captures[0].lacks)
 
 
@@ -127,7 +127,7 @@ def test_range_names_may_all_stand_in_text_or_all_in_string_ids(read_edited: Cal
 def test_without_domains_every_range_is_in_the_default_one(read_edited: Callable[..., Trace]) -> None:
     trace = read_edited(NEWER, "DELETE FROM NVTX_EVENTS WHERE eventType = 75", drop_columns("NVTX_EVENTS", "domainId"))
     assert_same(trace, NEWER, "domain")
-    assert set(trace.ranges["domain"]) == {""}
+    assert set(trace.ranges.to_frame()["domain"]) == {""}
 
 
 def test_call_names_may_come_without_version(read_edited: Callable[..., Trace]) -> None:
@@ -153,7 +153,7 @@ def test_of_several_processes_the_correlation_id_tells_the_owner_or_the_export_i
     ]
     drop = [drop_columns(f"CUPTI_ACTIVITY_KIND_{kind}", "globalPid") for kind in ("KERNEL", "MEMCPY", "MEMSET")]
     trace = read_edited(ONE_REPORT, *apart, *drop)
-    pd.testing.assert_series_equal(trace.ops["process"], read_sqlite(ONE_REPORT).ops["process"])
+    pd.testing.assert_series_equal(trace.ops.to_frame()["process"], read_sqlite(ONE_REPORT).ops.to_frame()["process"])
     with pytest.raises(TracevizError, match="does not say whose"):
         read_edited(ONE_REPORT, *drop)
 
@@ -179,13 +179,13 @@ def test_the_oldest_exports_have_no_metadata_at_all(read_edited: Callable[..., T
     trace = read_edited(ONE_RANK, strip)
     assert_same(trace, ONE_RANK, "devices", "streams")
     assert (trace.origin_utc_ns, trace.captures[0].schema) == (None, "")
-    assert trace.devices[["process", "device", "gpu"]].to_numpy().tolist() == [[0, 1, 1]]
+    assert trace.devices.to_frame()[["process", "device", "gpu"]].to_numpy().tolist() == [[0, 1, 1]]
 
 
 def test_without_calls_work_has_no_launch_and_the_capture_says_so(read_edited: Callable[..., Trace]) -> None:
     trace = read_edited(NEWER, "DROP TABLE CUPTI_ACTIVITY_KIND_RUNTIME")
     assert len(trace.api) == 0
-    assert set(trace.ops["launch"]) == {-1}
+    assert set(trace.ops.to_frame()["launch"]) == {-1}
     assert any("CUDA calls" in lack for lack in trace.captures[0].lacks)
 
 
@@ -206,7 +206,7 @@ def test_each_table_may_be_missing(read_edited: Callable[..., Trace]) -> None:
 def test_a_capture_without_gpu_work_is_an_empty_trace(read_edited: Callable[..., Trace]) -> None:
     trace = read_edited(NEWER, "DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL")
     assert len(trace.ops) == 0
-    assert list(trace.ops.columns) == list(TABLES["ops"])
+    assert list(trace.ops.columns) == list(TABLES["ops"].schema)
 
 
 def test_null_reads_as_not_said_never_as_zero(read_edited: Callable[..., Trace]) -> None:
@@ -216,10 +216,10 @@ def test_null_reads_as_not_said_never_as_zero(read_edited: Callable[..., Trace])
         "UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET srcKind = NULL, dstKind = NULL",
         "UPDATE NVTX_EVENTS SET text = NULL WHERE text = 'merge'",
     )
-    kernels = trace.ops[trace.ops["kind"] == "kernel"]
+    kernels = trace.ops.to_frame()[trace.ops.to_frame()["kind"] == "kernel"]
     assert set(kernels["correlation"]) == set(kernels["launch"]) == {-1}
-    assert set(trace.ops["source_memory"]) == {""}
-    assert (trace.ranges["name"] == "").sum() == 6
+    assert set(trace.ops.to_frame()["source_memory"]) == {""}
+    assert (trace.ranges.to_frame()["name"] == "").sum() == 6
 
 
 @pytest.mark.parametrize("kind", ["INT", "BIGINT", "TEXT", "REAL", ""])
@@ -241,7 +241,9 @@ def test_a_range_that_was_never_closed_lasts_to_the_end(read_edited: Callable[..
         ONE_REPORT, "UPDATE NVTX_EVENTS SET eventType = 60, end = NULL WHERE text = 'step 0' AND eventType = 59"
     )
     assert_same(trace, ONE_REPORT, "end_ns")
-    assert set(trace.ranges.loc[trace.ranges["name"] == "step 0", "end_ns"]) == {trace.captures[0].last_ns}
+    assert set(trace.ranges.to_frame().loc[trace.ranges.to_frame()["name"] == "step 0", "end_ns"]) == {
+        trace.captures[0].last_ns
+    }
     assert {"unclosed-ranges"} <= {warning.code for warning in trace.warnings}
 
 
@@ -262,7 +264,7 @@ def test_sparse_correlation_ids_join_as_dense_ones_do(read_edited: Callable[...,
 
 
 def test_the_graph_of_a_kernel_comes_from_its_node_or_its_own_column(read_edited: Callable[..., Trace]) -> None:
-    assert set(read_sqlite(GRAPH_NODES).ops["graph"]) == {-1, 2}
+    assert set(read_sqlite(GRAPH_NODES).ops.to_frame()["graph"]) == {-1, 2}
     as_columns = [
         "ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL ADD COLUMN graphId INTEGER",
         "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET graphId = graphNodeId / 4294967296",
@@ -325,8 +327,10 @@ def test_big_tables_are_read_in_row_order_in_parts_by_several_readers(
     found = read_sqlite(ONE_REPORT)
     monkeypatch.undo()
     for name in TABLES:
-        pd.testing.assert_frame_equal(getattr(found, name), getattr(read_sqlite(ONE_REPORT), name))
-    assert np.array_equal(found.ops["correlation"].head(4), [376, 411, 446, 481])
+        pd.testing.assert_frame_equal(
+            getattr(found, name).to_frame(), getattr(read_sqlite(ONE_REPORT), name).to_frame()
+        )
+    assert np.array_equal(found.ops.to_frame()["correlation"].head(4), [376, 411, 446, 481])
 
 
 def test_rows_that_were_deleted_leave_no_holes(read_edited: Callable[..., Trace]) -> None:
@@ -336,4 +340,4 @@ def test_rows_that_were_deleted_leave_no_holes(read_edited: Callable[..., Trace]
         "DELETE FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE rowid BETWEEN 100 AND 200",
     )
     assert (len(trace.ops), len(trace.api)) == (145 - 45, 476 - 101)
-    assert trace.ops["start_ns"].min() > 0
+    assert trace.ops.start_ns.min() > 0

@@ -30,7 +30,7 @@ def written(folder: Path, text: str) -> Path:
 )
 def test_every_form_gives_the_same_ops(tmp_path: Path, text: str) -> None:
     trace = read(written(tmp_path, text))
-    ops = trace.ops
+    ops = trace.ops.to_frame()
     assert ints(ops, "start_ns").tolist() == [6482359, 6947703, 6966806, 7000000]
     assert (ints(ops, "end_ns") - ints(ops, "start_ns")).tolist() == [56096, 767, 2880, 1000]
     assert ints(ops, "correlation").tolist() == [376, 666, 686, 700]
@@ -45,12 +45,12 @@ def test_every_form_gives_the_same_ops(tmp_path: Path, text: str) -> None:
     assert list(ops["copy"]) == ["", "", "DtoH", ""]
     assert (ops["source_memory"].iloc[2], ops["target_memory"].iloc[2]) == ("device", "pinned")
     assert ops["name"].iloc[0] == "void at::native::<unnamed>::bag<float, long>(const T2 *, long (*)(int))"
-    assert set(trace.devices["name"]) == {"NVIDIA H200"}
+    assert set(trace.devices.to_frame()["name"]) == {"NVIDIA H200"}
 
 
 def test_units_of_the_header_are_honored(tmp_path: Path) -> None:
     text = "Start (us),Duration (us),CorrId,Bytes (KB),Device,Ctx,Strm,Name\n1.5,0.25,3,2.5,GPU (4),1,7,[CUDA memset]\n"
-    ops = read(written(tmp_path, text)).ops
+    ops = read(written(tmp_path, text)).ops.to_frame()
     assert (ints(ops, "start_ns")[0], ints(ops, "end_ns")[0], ints(ops, "bytes")[0]) == (1500, 1750, 2500)
 
 
@@ -63,7 +63,7 @@ def test_a_device_name_with_parentheses_keeps_them(tmp_path: Path) -> None:
     row = "10 5 1 1 1 1 32 1 1 8 0.000 0.000 Vendor GPU (TM) 9 (3) 1 7 ncclDevKernel_AllReduce(x)\n"
     trace = read(written(tmp_path, row))
     assert ints(trace.ops, "device").tolist() == [3]
-    assert list(trace.devices["name"]) == ["Vendor GPU (TM) 9"]
+    assert list(trace.devices.to_frame()["name"]) == ["Vendor GPU (TM) 9"]
 
 
 def test_rank_is_the_device_index() -> None:

@@ -119,7 +119,7 @@ def test_limits_are_declared_and_nothing_is_claimed(tmp_path: Path) -> None:
     assert "holds no CANN calls" in without_calls(trace)
     assert not re.search("nsys|CUDA|torch.profiler", without_calls(trace))
     kinds = {"MatMulV2": "kernel", "MEMCPY_ASYNC": "memcpy", "hcom_allReduce__339_0_1": "kernel"}
-    assert set(zip(trace.ops["name"], trace.ops["kind"], strict=True)) == set(kinds.items())
+    assert set(zip(trace.ops.to_frame()["name"], trace.ops.to_frame()["kind"], strict=True)) == set(kinds.items())
     assert not trace.captures[0].waits_logged
 
 
@@ -128,7 +128,7 @@ def test_times_count_from_1970(tmp_path: Path) -> None:
     trace = load([write(tmp_path, events)])
     first = min(start for name in ("MatMulV2", "MEMCPY_ASYNC") for start, _ in spans(events, name))
     assert trace.origin_utc_ns is not None
-    assert trace.origin_utc_ns + int(trace.ops["start_ns"].min()) == first
+    assert trace.origin_utc_ns + int(trace.ops.start_ns.min()) == first
 
 
 def test_ranks_are_those_of_the_info_beside_their_folders(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_names_of_processes_may_stand_at_the_end_of_a_trace_view(tmp_path: Path)
     events = made(1)
     whole = load([write(tmp_path, events)])
     late = load([write(tmp_path, [e for e in events if e["ph"] != "M"] + [e for e in events if e["ph"] == "M"])])
-    assert late.ops.equals(whole.ops)
+    assert late.ops.to_frame().equals(whole.ops.to_frame())
 
 
 @pytest.mark.parametrize("how", ["NaN", "no args", "no work", "no threads"])
@@ -155,14 +155,14 @@ def test_damage_is_said(tmp_path: Path, how: str) -> None:
     if how == "NaN":
         next(e for e in events if e["name"] == "MatMulV2")["ts"] = float("nan")
         trace = load([write(tmp_path, events)])
-        assert (trace.ops["name"] == "MatMulV2").sum() == 11
+        assert (trace.ops.to_frame()["name"] == "MatMulV2").sum() == 11
         assert {one.code for one in trace.warnings} == {"unreadable-events"}
     elif how == "no threads":
         with pytest.raises(TracevizError, match=r"no work of an NPU\. \d+ of its events have no readable"):
             load([write(tmp_path, [{**e, "tid": "five"} for e in events])])
     elif how == "no args":
         trace = load([write(tmp_path, [{**e, "args": {} if e["ph"] == "X" else e["args"]} for e in events])])
-        assert set(trace.ops["stream"]) == {2, 3, GROUPS_FROM}
+        assert set(trace.ops.to_frame()["stream"]) == {2, 3, GROUPS_FROM}
     else:
         with pytest.raises(TracevizError, match="no work of an NPU"):
             load([write(tmp_path, [e for e in events if e["ph"] == "M" or e["pid"] == PYTHON])])
@@ -215,4 +215,7 @@ def test_a_flag_is_no_work_however_it_is_spelled(tmp_path: Path, flag: str) -> N
     told_by_type = [{**one, "args": {"Task Type": flag}} if one["name"] == "MatMulV2" else one for one in events]
     told_by_name = [{**one, "name": flag, "args": {}} if one["name"] == "MatMulV2" else one for one in events]
     for changed in (told_by_type, told_by_name):
-        assert set(load([write(tmp_path, changed)]).ops["name"]) == {"MEMCPY_ASYNC", "hcom_allReduce__339_0_1"}
+        assert set(load([write(tmp_path, changed)]).ops.to_frame()["name"]) == {
+            "MEMCPY_ASYNC",
+            "hcom_allReduce__339_0_1",
+        }

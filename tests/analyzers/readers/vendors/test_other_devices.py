@@ -42,7 +42,7 @@ def test_busy_and_overlap_by_stream(tmp_path: Path, runtime: str, host: str, wor
     for one in events:
         if one["cat"] == work:
             spans[one["tid"]].append((ns(one["ts"]), ns(one["ts"]) + ns(one["dur"])))
-    trace = tv.load(path)
+    trace = tv.load(path).data
     (rank,) = tv.check_overlap(trace, "stream:0", "stream:1").ranks
     assert (rank.a.busy_ns, rank.b.busy_ns, rank.overlap_ns) == busy_and_overlap(spans[0], spans[1])
     assert trace.captures[0].runtime == runtime

@@ -53,7 +53,9 @@ def test_torchs_pftrace_has_the_tables_and_answers_of_its_json(tmp_path: Path, n
     one, other = pair(tmp_path, name)
     from_json, from_pftrace = load([one]), load([other])
     for table in TABLES:
-        assert getattr(from_json, table).astype(str).equals(getattr(from_pftrace, table).astype(str)), table
+        assert (
+            getattr(from_json, table).to_frame().astype(str).equals(getattr(from_pftrace, table).to_frame().astype(str))
+        ), table
     assert from_json.warnings == from_pftrace.warnings
     assert from_json.captures[0].start_utc_ns == from_pftrace.captures[0].start_utc_ns
     first, second = (contract.overlap(tv.check_overlap(path, "comm", "compute")) for path in (one, other))
@@ -71,7 +73,7 @@ def test_slices_that_touch_stay_beside_each_other(tmp_path: Path) -> None:
         one["args"] = {}
     base = 1_700_000_000_000_000_000
     path = written(tmp_path / "x.pftrace", pftrace.torch({"baseTimeNanoseconds": base, "traceEvents": events}))
-    ranges = read(path, silent).ranges
+    ranges = read(path, silent).ranges.to_frame()
     found = list(zip(ranges["start_ns"], ranges["end_ns"], ranges["name"], strict=True))
     assert found == [(start * 1000, end * 1000, name) for start, end, name in spans]
 
@@ -90,10 +92,11 @@ def test_rocprofv3s_pftrace_has_the_tables_of_its_json(tmp_path: Path, seed: int
     one = written(tmp_path / "1_results.json", text.encode())
     other = written(tmp_path / "1_results.pftrace", pftrace.rocprofv3(text, **how))
     from_json, from_pftrace = load([one]), load([other])
-    assert (from_pftrace.ops["device"] == from_json.ops["device"] + 1).all()
+    assert (from_pftrace.ops.to_frame()["device"] == from_json.ops.to_frame()["device"] + 1).all()
     for table in set(TABLES) - {"devices"}:
         first, second = (
-            getattr(each, table).drop(columns="device", errors="ignore") for each in (from_json, from_pftrace)
+            getattr(each, table).to_frame().drop(columns="device", errors="ignore")
+            for each in (from_json, from_pftrace)
         )
         assert first.astype(str).equals(second.astype(str)), table
     assert from_pftrace.processes[0].pid == 4711
@@ -102,7 +105,7 @@ def test_rocprofv3s_pftrace_has_the_tables_of_its_json(tmp_path: Path, seed: int
 def test_streams_that_no_version_says_are_queues_and_that_is_said(tmp_path: Path) -> None:
     content = pftrace.rocprofv3(rocprof.capture(), by_queue=True, untold=True)
     trace = load([written(tmp_path / "1_results.pftrace", content)])
-    kernels = trace.ops[trace.ops["block"] >= 0]
+    kernels = trace.ops.to_frame()[trace.ops.to_frame()["block"] >= 0]
     assert set(kernels["stream"]) == {rocprof.MAIN - 1, rocprof.SIDE - 1}  # queues, as they are numbered in the file
     assert any("which HIP stream" in text for text in trace.captures[0].lacks)
     told = load([written(tmp_path / "2_results.pftrace", pftrace.rocprofv3(rocprof.capture()))])

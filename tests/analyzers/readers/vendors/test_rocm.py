@@ -82,7 +82,7 @@ def made(folder: Path, seed: int, **how: Any) -> Path:
 def test_ops_are_what_their_events_and_calls_say(name: str) -> None:
     path = DATA / f"{name}.json.gz"
     expected = ops_of(json.loads(gzip.decompress(path.read_bytes()))["traceEvents"])
-    ops = read(path).ops
+    ops = read(path).ops.to_frame()
     zero = min(op["start"] for op in expected) - int(ops["start_ns"].min())
     for column in ("name", "kind", "copy", "bytes", "grid", "stream"):
         assert ops[column].tolist() == [op[column] for op in expected], column
@@ -106,7 +106,7 @@ def test_a_block_that_is_not_full_counts(tmp_path: Path) -> None:
         call["args"]["grid"][0] += 1
     path.write_text(json.dumps(content))
     assert calls
-    assert read(path).ops["grid"].tolist() == [op["grid"] for op in ops_of(content["traceEvents"])]
+    assert read(path).ops.grid.tolist() == [op["grid"] for op in ops_of(content["traceEvents"])]
 
 
 def test_copies_and_fills_that_run_as_kernels_are_no_compute() -> None:
@@ -126,7 +126,7 @@ def test_no_race_and_no_wait_is_claimed(tmp_path: Path, waits: bool) -> None:
         content = json.loads(path.read_text())
         content["traceEvents"] = [e for e in content["traceEvents"] if e["name"] != "hipStreamWaitEvent"]
         path.write_text(json.dumps(content))
-    trace = tv.load(path)
+    trace = tv.load(path).data
     found = order_report(trace)
     assert not found.crossings.missing
     result = tv.check_overlap(trace, "comm", "compute")
@@ -144,7 +144,7 @@ def test_a_cu_is_full_by_its_wavefronts(tmp_path: Path) -> None:
     beside 608 for none; a grid of 609 has one block waiting itself.
     """
     trace = read(made(tmp_path, 0))
-    columns = dict(occupancy_columns(trace.ops.head(2)))
+    columns = dict(occupancy_columns(trace.ops.take(slice(0, 2))))
     limits = limits_of(trace, 0, rocm.AGENT)
     assert limits is not None
     assert (limits.sms, limits.threads, limits.warp, limits.registers) == (304, 2048, 64, -1)
@@ -162,14 +162,14 @@ def test_a_device_has_the_limits_that_all_listed_ones_share(tmp_path: Path) -> N
     content["deviceProperties"][3]["numSms"] = 110
     (tmp_path / "trace.json").write_text(json.dumps(content))
     trace = read(tmp_path / "trace.json")
-    assert trace.devices[["device", "name", "sms", "warp"]].to_numpy().tolist() == [
+    assert trace.devices.to_frame()[["device", "name", "sms", "warp"]].to_numpy().tolist() == [
         [rocm.AGENT, "AMD Instinct MI300X", -1, 64]
     ]
     assert limits_of(trace, 0, rocm.AGENT) is None
 
 
 def test_ranks_keep_their_devices() -> None:
-    trace = tv.load([DATA / "roctracer.rank0.json.gz", DATA / "roctracer.rank1.json.gz"])
+    trace = tv.load([DATA / "roctracer.rank0.json.gz", DATA / "roctracer.rank1.json.gz"]).data
     assert [(one.rank, one.devices) for one in info(trace).ranks] == [(0, (2,)), (1, (3,))]
     assert set(tv.collectives(trace).table["operation"]) == {"all_reduce"}
 
@@ -195,13 +195,15 @@ def test_what_events_do_not_say_stays_unknown(tmp_path: Path, how: str) -> None:
     whole = read(path)
     path.write_text(damaged(rocm.capture(), how))
     hurt = read(path)
-    assert Counter(hurt.ops["stream"]) == Counter(whole.ops["stream"])
-    assert (hurt.ops["end_ns"] - hurt.ops["start_ns"]).sum() == (whole.ops["end_ns"] - whole.ops["start_ns"]).sum()
+    assert Counter(hurt.ops.to_frame()["stream"]) == Counter(whole.ops.to_frame()["stream"])
+    assert (hurt.ops.to_frame()["end_ns"] - hurt.ops.to_frame()["start_ns"]).sum() == (
+        whole.ops.to_frame()["end_ns"] - whole.ops.to_frame()["start_ns"]
+    ).sum()
     assert_known(hurt, whole)
 
 
 def assert_known(hurt: Trace, whole: Trace) -> None:
     """What is said of an op is true or unknown."""
     for column, unknown in (("grid", -1), ("bytes", -1), ("copy", "unknown")):
-        pairs = zip(hurt.ops[column], whole.ops[column], strict=True)
+        pairs = zip(hurt.ops.to_frame()[column], whole.ops.to_frame()[column], strict=True)
         assert all(found in (true, unknown, "", "DtoD") for found, true in pairs), column

@@ -47,16 +47,17 @@ def test_ops_are_what_their_records_say(tmp_path: Path) -> None:
     path, records = made(tmp_path)
     trace = load([path])
     every = [*records["kernel_dispatch"], *records["memory_copy"]]
-    assert trace.ops["stream"].tolist() == [one["stream_id"]["handle"] for one in every]
-    assert set(trace.ops["device"]) == {0}
-    zero = every[0]["start_timestamp"] - int(trace.ops["start_ns"].iloc[0])
+    assert trace.ops.stream.tolist() == [one["stream_id"]["handle"] for one in every]
+    assert set(trace.ops.to_frame()["device"]) == {0}
+    zero = every[0]["start_timestamp"] - int(trace.ops.to_frame()["start_ns"].iloc[0])
     assert [
-        (low + zero, high + zero) for low, high in zip(trace.ops["start_ns"], trace.ops["end_ns"], strict=True)
+        (low + zero, high + zero)
+        for low, high in zip(trace.ops.to_frame()["start_ns"], trace.ops.to_frame()["end_ns"], strict=True)
     ] == [span(one) for one in every]
     calls = {one["correlation_id"]["internal"]: one for one in records["hip_api"]}
-    for row, one in zip(trace.ops.itertuples(), every, strict=True):
+    for row, one in zip(trace.ops.to_frame().itertuples(), every, strict=True):
         call = calls[one["correlation_id"]["internal"]]
-        assert trace.api["name"].iloc[row.launch] == rocprof.HIP[call["operation"]]
+        assert trace.api.to_frame()["name"].iloc[row.launch] == rocprof.HIP[call["operation"]]
         if info := one.get("dispatch_info"):
             grid, block = info["grid_size"], info["workgroup_size"]
             assert row.grid == -(-grid["x"] // block["x"]) * grid["y"]
@@ -80,14 +81,14 @@ def test_ranges_collectives_and_devices(tmp_path: Path) -> None:
         ]
         from analyzers.select.select import select
 
-        assert sorted(trace.ops["correlation"][select(trace, f"nvtx:{name}").picked]) == sorted(inside)
-    assert set(trace.comms["operation"]) == {"all_reduce"}
+        assert sorted(trace.ops.to_frame()["correlation"][select(trace, f"nvtx:{name}").picked]) == sorted(inside)
+    assert set(trace.comms.to_frame()["operation"]) == {"all_reduce"}
     rccl = {
         one["correlation_id"]["internal"]
         for one in records["kernel_dispatch"]
         if one["dispatch_info"]["kernel_id"] == 11
     }
-    assert set(trace.comms["correlation"]) == rccl
+    assert set(trace.comms.to_frame()["correlation"]) == rccl
     limits = limits_of(trace, 0, 0)
     assert limits is not None
     assert (limits.sms, limits.threads, limits.warp) == (304, 2048, 64)
@@ -121,10 +122,10 @@ def test_what_records_do_not_say_stays_unknown(tmp_path: Path) -> None:
         tool |= {"agents": [], "strings": {}}
 
     trace = load([changed(tmp_path, forget)])
-    assert set(trace.ops["device"]) == {-1}
-    kernels = trace.ops[trace.ops["kind"] == "kernel"]
+    assert set(trace.ops.to_frame()["device"]) == {-1}
+    kernels = trace.ops.to_frame()[trace.ops.to_frame()["kind"] == "kernel"]
     assert set(kernels["name"]) == {"unknown kernel"}
-    assert set(trace.ops["copy"][trace.ops["kind"] == "memcpy"]) == {"unknown"}
+    assert set(trace.ops.to_frame()["copy"][trace.ops.to_frame()["kind"] == "memcpy"]) == {"unknown"}
     assert "absurd-times" in {one.code for one in trace.warnings}
     assert not len(trace.ranges)
 
@@ -147,7 +148,7 @@ def test_streams_have_the_hardware_queue_that_all_their_kernels_ran_in(tmp_path:
         for at, kernel in enumerate(tool["buffer_records"]["kernel_dispatch"]):
             kernel["dispatch_info"]["queue_id"]["handle"] = 6 if at == of_stream[moved] else 5
 
-    streams = load([changed(tmp_path, queued)]).streams
+    streams = load([changed(tmp_path, queued)]).streams.to_frame()
     found = dict(zip(streams["stream"].tolist(), streams["queue"].tolist(), strict=True))
     assert found == dict.fromkeys(set(of_stream) - {moved}, 5)
 
@@ -158,7 +159,7 @@ def test_copies_within_the_host_are_no_work_of_a_gpu(tmp_path: Path) -> None:
         tool["buffer_records"]["memory_copy"][0] |= {"operation": 3, "dst_agent_id": {"handle": 4000}}
 
     _, records = made(tmp_path)
-    ops = load([changed(tmp_path, within)]).ops
+    ops = load([changed(tmp_path, within)]).ops.to_frame()
     assert set(ops["device"]) == {0}
     assert (ops["bytes"] >= 0).sum() == len(records["memory_copy"]) - 1
 
@@ -174,7 +175,7 @@ def test_a_copy_within_a_gpu_is_none_between_gpus(tmp_path: Path) -> None:
         copy = tool["buffer_records"]["memory_copy"][1]
         copy["dst_agent_id"] = copy["src_agent_id"]
 
-    found = load([changed(tmp_path, same_end)]).ops
+    found = load([changed(tmp_path, same_end)]).ops.to_frame()
     copies = found.iloc[len(made(tmp_path)[1]["kernel_dispatch"]) :]["copy"]
     assert copies.tolist()[:4] == ["HtoD", "DtoD", "HtoD", "PtoP"]
 
@@ -185,7 +186,7 @@ def test_a_call_of_rccl_that_launched_nothing_is_a_call(tmp_path: Path) -> None:
         start = calls[-1]["end_timestamp"] + 10**9
         calls.append({**calls[-1], "start_timestamp": start, "end_timestamp": start + 5, "operation": 0})
 
-    comms = load([changed(tmp_path, late)], align=False).comms
+    comms = load([changed(tmp_path, late)], align=False).comms.to_frame()
     assert comms[["correlation", "operation"]].astype(str).to_numpy().tolist()[-1] == ["-1", "all_gather"]
 
 
@@ -195,7 +196,7 @@ def test_handles_beyond_63_bits_stay_apart(tmp_path: Path) -> None:
             one["stream_id"] = {"handle": 2**63 + at % 2}
 
     trace = load([changed(tmp_path, large)])
-    assert set(trace.ops["stream"][trace.ops["grid"] >= 0]) == {-(2**63), 1 - 2**63}
+    assert set(trace.ops.to_frame()["stream"][trace.ops.to_frame()["grid"] >= 0]) == {-(2**63), 1 - 2**63}
 
 
 def test_records_of_other_kinds_are_counted(tmp_path: Path) -> None:

@@ -38,9 +38,9 @@ def test_the_public_file() -> None:
     assert (rank.a.busy_ns, rank.b.busy_ns, rank.overlap_ns) == busy_and_overlap(spans["nccl"], spans["gemm"])
     trace = load([PUBLIC])
     assert (trace.captures[0].format, trace.captures[0].runtime) == ("rocprof", "HIP")
-    assert set(trace.ops["device"]) == {4}
-    assert set(trace.ops["stream"]) == {1, 2}
-    assert (set(trace.ops["grid"]), set(trace.ops["block"])) == ({4}, {256})
+    assert set(trace.ops.to_frame()["device"]) == {4}
+    assert set(trace.ops.to_frame()["stream"]) == {1, 2}
+    assert (set(trace.ops.to_frame()["grid"]), set(trace.ops.to_frame()["block"])) == ({4}, {256})
     (lacking,) = [text for text in tv.info(trace).cannot if text.startswith("copies, ranges")]
     assert "who launched what" in lacking
 
@@ -65,8 +65,8 @@ def test_older_and_newer_columns(tmp_path: Path, header: str, queue: bool) -> No
             csv.writer(file).writerow([said.get(one, "64") for one in names])
     trace = load([path])
     assert trace.processes[0].pid == 4711
-    assert trace.ops["stream"].tolist() == [1, 2, 1, 1]
-    assert trace.ops["kind"].tolist() == ["kernel"] * 3 + ["memcpy"]
+    assert trace.ops.stream.tolist() == [1, 2, 1, 1]
+    assert trace.ops.kind.tolist() == ["kernel"] * 3 + ["memcpy"]
     assert any("hardware queues" in text for text in trace.captures[0].lacks) is queue
     (rank,) = tv.check_overlap(path).ranks
     assert (rank.a.busy_ns, rank.b.busy_ns, rank.overlap_ns) == busy_and_overlap(

@@ -20,6 +20,7 @@ from analyzers.load import load
 from analyzers.readers.xla import profile, xplane
 from analyzers.readers.xla.profile import Profile
 from analyzers.syncs.report import order_report
+from analyzers.trace.columns import ints
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 from tests.support.brute import busy_and_overlap
@@ -78,11 +79,11 @@ def test_ops_are_what_their_events_say() -> None:
     text = gzip.decompress((DATA / "gpu4.trace.json.gz").read_bytes()).decode()
     expected, trace = ops_of(text), load([DATA / "gpu4.trace.json.gz"], align=False)
     for column in ("device", "stream", "name"):
-        assert trace.ops[column].tolist() == [op[column] for op in expected], column
-    zero = expected[0]["start"] - int(trace.ops["start_ns"].iloc[0])
-    assert trace.ops["start_ns"].tolist() == [op["start"] - zero for op in expected]
-    assert trace.ops["end_ns"].tolist() == [op["end"] - zero for op in expected]
-    for row, op in zip(trace.ops.itertuples(), expected, strict=True):
+        assert trace.ops.to_frame()[column].tolist() == [op[column] for op in expected], column
+    zero = expected[0]["start"] - int(trace.ops.to_frame()["start_ns"].iloc[0])
+    assert trace.ops.start_ns.tolist() == [op["start"] - zero for op in expected]
+    assert trace.ops.end_ns.tolist() == [op["end"] - zero for op in expected]
+    for row, op in zip(trace.ops.to_frame().itertuples(), expected, strict=True):
         if kernel := op.get("kernel_details"):
             said = dict(part.split(":") for part in kernel.split())
             grid = [int(size) for size in said["grid"].split(",")]
@@ -94,7 +95,7 @@ def test_ops_are_what_their_events_say() -> None:
             said = dict(part.split(":") for part in op["memcpy_details"].split())
             assert (row.kind, row.copy, row.bytes) == ("memcpy", "HtoD", int(said["size"]))
             assert (row.source_memory, row.target_memory) == ("pinned", "device")
-        call = trace.api.iloc[row.launch]
+        call = trace.api.to_frame().iloc[row.launch]
         assert (call["name"], call["correlation"]) == (
             "cuLaunchKernel" if kernel else "cuMemcpyHtoDAsync",
             int(op["correlation_id"]),
@@ -106,7 +107,7 @@ def test_three_files_of_one_profile_make_one_trace() -> None:
     traces = [load([DATA / name]) for name in ("gpu4.trace.json.gz", "perfetto_trace.json.gz", "gpu4.xplane.pb")]
     for trace in traces[1:]:
         for name in TABLES:
-            mine, first = getattr(trace, name), getattr(traces[0], name)
+            mine, first = getattr(trace, name).to_frame(), getattr(traces[0], name).to_frame()
             if name == "ranges" or (name == "comms" and trace is traces[2]):
                 columns = ["kind", "name", "start_ns", "end_ns"] if name == "ranges" else ["operation", "group"]
                 rows = [Counter(map(tuple, each[columns].astype(str).to_numpy().tolist())) for each in (mine, first)]
@@ -135,7 +136,7 @@ def test_an_op_belongs_to_its_hlo_op_and_module() -> None:
     ):
         rows = [row for row, op in enumerate(expected) if wanted(op)]
         assert rows
-        assert sorted(trace.ops.index[select_mask(trace, text)].tolist()) == rows, text
+        assert sorted(trace.ops.to_frame().index[select_mask(trace, text)].tolist()) == rows, text
     listed = {(one.word, one.name): (one.occurrences, one.launches) for one in info(trace).ranges}
     assert listed["hlo", "jit_train_step"] == (12, 60)  # 3 steps on 4 devices, 5 kernels each
     assert listed["hlo", "fusion.1"] == (12, 12)
@@ -230,14 +231,14 @@ def test_lines_that_xla_derives_do_not_count(tmp_path: Path) -> None:
     with_lines = load([write(tmp_path, xla.viewer_json(program), "a.trace.json.gz")])
     program.derived = []
     without = load([write(tmp_path, xla.viewer_json(program), "b.trace.json.gz")])
-    assert with_lines.ops.drop(columns="hlo").equals(without.ops.drop(columns="hlo"))
+    assert with_lines.ops.to_frame().drop(columns="hlo").equals(without.ops.to_frame().drop(columns="hlo"))
 
 
 def test_a_line_without_name_whose_events_tell_is_a_stream(tmp_path: Path) -> None:
     text = xla.viewer_json(xla.made(2), nameless=True)
     named = xla.viewer_json(xla.made(2))
     traces = [load([write(tmp_path, each, f"{at}.trace.json.gz")]) for at, each in enumerate((text, named))]
-    assert traces[0].ops.equals(traces[1].ops)
+    assert traces[0].ops.to_frame().equals(traces[1].ops.to_frame())
 
 
 def test_no_race_no_wait_and_no_full_gpu_is_claimed(tmp_path: Path) -> None:
@@ -330,7 +331,7 @@ def test_what_events_do_not_say_stays_unknown(tmp_path: Path, how: str) -> None:
     assert bool(missing) == bool({one.code for one in hurt.warnings} & {"unreadable-events", "absurd-times"})
     if how in ("no args", "odd args"):
         for column in ("grid", "bytes", "launch", "shared_bytes"):
-            assert hurt.ops[column].max() == -1, column
+            assert ints(hurt.ops, column).max() == -1, column
         assert not len(hurt.comms)
 
 

@@ -52,7 +52,7 @@ def linked(trace: Trace) -> dict[int, str]:
     """By number of each op that has its launch, the launch's name."""
     launch = ints(trace.ops, "launch")
     assert (ints(trace.api, "correlation")[launch[launch >= 0]] == ints(trace.ops, "correlation")[launch >= 0]).all()
-    calls = trace.api["name"].astype(str).to_numpy()
+    calls = trace.api.to_frame()["name"].astype(str).to_numpy()
     ops = ints(trace.ops, "correlation")
     return {int(ops[row]): str(calls[launch[row]]) for row in np.flatnonzero(launch >= 0)}
 
@@ -95,7 +95,7 @@ def copied(call: dict[str, Any], ops: dict[int, dict[str, Any]]) -> None:
 
 def test_copies_on_host_lines_are_launches_in_json(tmp_path: Path) -> None:
     before, after = load([MADE / "gpu4.trace.json.gz"]), load([json_with(tmp_path, copied)])
-    copies = int((before.ops["kind"] == "memcpy").sum())
+    copies = int((before.ops.to_frame()["kind"] == "memcpy").sum())
     names = list(linked(after).values())
     assert len(linked(after)) == len(linked(before)) == len(before.ops)
     assert sum(name.startswith("Memcpy") for name in names) == copies > 0
@@ -136,6 +136,6 @@ def test_launches_without_numbers_are_counted(tmp_path: Path) -> None:
             del call["args"]["correlation_id"]
 
     trace, plain = load([json_with(tmp_path, without)]), load([MADE / "gpu4.trace.json.gz"])
-    copies = int((plain.ops["kind"] == "memcpy").sum())
+    copies = int((plain.ops.to_frame()["kind"] == "memcpy").sum())
     assert info(trace).unused["launches on host lines without a correlation id"] == copies
     assert len(linked(trace)) == len(plain.ops) - copies

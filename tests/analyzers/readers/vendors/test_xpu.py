@@ -44,20 +44,20 @@ def test_busy_and_overlap_of_queues_to_the_ns(tmp_path: Path, seed: int) -> None
 def test_ops_are_what_their_events_say(tmp_path: Path) -> None:
     path, events = made(tmp_path)
     work, trace = [e for e in events if e["cat"] in DEVICE_WORK], read(path)
-    assert trace.ops["name"].tolist() == [e["name"] for e in work]
-    assert trace.ops["device"].tolist() == [0] * len(work)
-    assert trace.ops["stream"].tolist() == [e["tid"] for e in work]
-    assert trace.ops["bytes"].tolist() == [e["args"].get("bytes", -1) for e in work]
+    assert trace.ops.name.tolist() == [e["name"] for e in work]
+    assert trace.ops.device.tolist() == [0] * len(work)
+    assert trace.ops.stream.tolist() == [e["tid"] for e in work]
+    assert trace.ops.bytes.tolist() == [e["args"].get("bytes", -1) for e in work]
     copies = {
         "Memcpy M2D (System -> Device)": ["HtoD", "pageable", "device"],
         "Memcpy D2H (Device -> Host)": ["DtoH", "device", "pinned"],
         "Memcpy D2D (Device -> Device)": ["DtoD", "device", "device"],
     }
-    found = trace.ops[["copy", "source_memory", "target_memory"]].astype(str).to_numpy().tolist()
+    found = trace.ops.to_frame()[["copy", "source_memory", "target_memory"]].astype(str).to_numpy().tolist()
     assert found == [copies.get(e["name"], ["", "", ""]) for e in work]
     runtime = {e["args"]["correlation"]: e for e in events if e["cat"] == "xpu_runtime"}
-    for row, event in zip(trace.ops.itertuples(), work, strict=True):
-        assert trace.api["name"].iloc[row.launch] == runtime[event["args"]["correlation"]]["name"]
+    for row, event in zip(trace.ops.to_frame().itertuples(), work, strict=True):
+        assert trace.api.to_frame()["name"].iloc[row.launch] == runtime[event["args"]["correlation"]]["name"]
 
 
 def test_queueing_time_runs_from_submission_to_start(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_an_xccl_call_that_launched_nothing_is_a_call(tmp_path: Path) -> None:
     path.write_text(json.dumps(content))
     before, comms = read(made(tmp_path / "same")[0]).comms, read(path).comms
     assert len(comms) == len(before) + 1
-    assert comms["correlation"].tolist()[-1] == -1
+    assert comms.correlation.tolist()[-1] == -1
 
 
 def test_xccl_calls_of_the_host_are_communication_calls(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_xccl_calls_of_the_host_are_communication_calls(tmp_path: Path) -> None:
         for c in calls
         if e["cat"] == "xpu_runtime" and c["ts"] <= e["ts"] <= c["ts"] + c["dur"]
     }
-    comms = read(path).comms
+    comms = read(path).comms.to_frame()
     assert set(comms["correlation"]) == inside
     assert set(comms["operation"]) == {"all_reduce"}
     assert len(comms) == len(calls)
@@ -115,14 +115,14 @@ def test_what_torch_states_of_its_calls_comes_before_the_names_of_xccl(tmp_path:
     told = {"Collective name": "allreduce", "Process Group Name": "7", "In msg nelems": 5, "Group size": 2}
     content["traceEvents"].append({**call, "cat": "cpu_op", "name": "record_param_comms", "args": told})
     path.write_text(json.dumps(content))
-    comms = read(path).comms
+    comms = read(path).comms.to_frame()
     assert comms[["group", "in_elements", "group_size"]].astype(str).to_numpy().tolist() == [["7", "5", "2"]]
 
 
 def test_host_syncs_are_named_and_barriers_claim_nothing(tmp_path: Path) -> None:
     path, _ = made(tmp_path)
-    trace = tv.load(path)
-    assert set(trace.syncs["kind"]) == {"event"}
+    trace = tv.load(path).data
+    assert set(trace.syncs.to_frame()["kind"]) == {"event"}
     found = order_report(trace)
     assert set(found.syncs.table["api"]) == {"zeEventHostSynchronize"}
     assert not found.crossings.missing
@@ -145,7 +145,7 @@ def test_what_events_do_not_say_stays_unknown(tmp_path: Path, how: str) -> None:
             event["args"] = {key: str(value) for key, value in event["args"].items()}
     path.write_text(json.dumps(content))
     hurt = read(path)
-    assert hurt.ops["stream"].tolist() == read(made(tmp_path)[0]).ops["stream"].tolist()
+    assert hurt.ops.stream.tolist() == read(made(tmp_path)[0]).ops.stream.tolist()
     if how != "numbers as texts":
         assert QUEUED not in hurt.captures[0].metadata
         assert not len(hurt.syncs)

@@ -16,11 +16,9 @@ from analyzers.common.errors import TracevizError
 from analyzers.load import load
 from analyzers.scale import answers
 from analyzers.syncs.report import OrderReport, order_of
-from analyzers.trace import by_process as splitting
-from analyzers.trace.by_process import ProcessesRun, by_process, taken_apart
-from analyzers.trace.columns import stored
+from analyzers.trace import run as runs_of
 from analyzers.trace.narrow import Narrowing
-from analyzers.trace.run import OnePart, PartitionedRun
+from analyzers.trace.run import Run, of_processes
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
@@ -53,20 +51,20 @@ SOME = {
 
 
 def pairs(trace: Trace) -> list[tuple[str, str]]:
-    ranges = trace.ranges[trace.ranges["kind"].isin(["nvtx", "annotation"])]
+    ranges = trace.ranges.take(trace.ranges.kind.is_one_of(["nvtx", "annotation"])).to_frame()
     named = [f"nvtx:{name}" for name in ranges["name"].astype(str).value_counts().index]
     found = [("comm", "compute"), ("memcpy", "compute")]
     return [*found, (named[0], named[1])] if len(named) > 1 else found
 
 
-def said(run: Trace | PartitionedRun, pair: tuple[str, str], narrowing: Narrowing) -> str:
+def said(run: Trace | Run, pair: tuple[str, str], narrowing: Narrowing) -> str:
     try:
         return json.dumps(contract.overlap(check_overlap(run, *pair, narrowing=narrowing)))
     except TracevizError as error:
         return str(error)
 
 
-def order(run: PartitionedRun, narrowing: Narrowing, *, missing_only: bool) -> OrderReport | str:
+def order(run: Run, narrowing: Narrowing, *, missing_only: bool) -> OrderReport | str:
     try:
         return order_of(run, narrowing, missing_only=missing_only)
     except TracevizError as error:
@@ -74,7 +72,7 @@ def order(run: PartitionedRun, narrowing: Narrowing, *, missing_only: bool) -> O
 
 
 def narrowings(trace: Trace) -> dict[str, Narrowing]:
-    begin, end = int(trace.ops["start_ns"].min()), int(trace.ops["end_ns"].max())
+    begin, end = int(trace.ops.start_ns.min()), int(trace.ops.end_ns.max())
     return {
         "all": Narrowing(),
         "a rank": Narrowing(ranks=(trace.rank_ids[-1],)),
@@ -95,9 +93,9 @@ def test_answers_are_those_of_the_whole(name: str, of: tuple[str, ...], monkeypa
     parts = [narrowings(trace)[one] for one in of]
     asked = [(pair, part) for pair in pairs(trace) for part in parts]
     whole = [said(trace, *question) for question in asked]
-    orders = [order(OnePart(trace), part, missing_only=only) for part in parts for only in (True, False)]
-    monkeypatch.setattr(splitting, "MANY", 0)
-    for run in (OnePart(trace), taken_apart(load(runs()[name]))):
+    orders = [order(Run.of(trace), part, missing_only=only) for part in parts for only in (True, False)]
+    monkeypatch.setattr(runs_of, "LARGE_PROCESS", 0)
+    for run in (Run.of(trace),):
         assert [said(run, *question) for question in asked] == whole
         for found, expected in zip(
             [order(run, part, missing_only=only) for part in parts for only in (True, False)], orders, strict=True
@@ -110,53 +108,37 @@ def test_answers_are_those_of_the_whole(name: str, of: tuple[str, ...], monkeypa
                 pd.testing.assert_frame_equal(getattr(found, table).table, getattr(expected, table).table)
 
 
-@pytest.mark.parametrize("apart", [False, True])
-def test_a_part_holds_the_rows_of_its_process_and_its_launches(apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(splitting, "MANY", 0)
-    path = DATA / "nsys" / "dpmp_overlap.4gpu.sqlite"
-    trace = load([path])
-    run = taken_apart(load([path])) if apart else ProcessesRun(trace, np.arange(4))
-    assert isinstance(run, ProcessesRun)
-    found = run.ask(lambda part: part)
+def test_a_part_holds_the_rows_of_its_process_and_its_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs_of, "LARGE_PROCESS", 0)
+    trace = load([DATA / "nsys" / "dpmp_overlap.4gpu.sqlite"])
+    run = Run.of(trace).by_process()
+    found = run.map(lambda part: part)
     assert list(found) == [0, 1, 2, 3]
+    ops, api = trace.ops.to_frame(), trace.api.to_frame()
     for number, part in found.items():
         for name in TABLES:
-            frame = getattr(trace, name)
+            frame = getattr(trace, name).to_frame()
             expected = frame[frame["process"] == number].drop(columns="launch", errors="ignore").reset_index(drop=True)
-            held = getattr(part, name).drop(columns="launch", errors="ignore")
-            pd.testing.assert_frame_equal(held.astype(expected.dtypes), expected)  # some take fewer bytes
-        rows = np.flatnonzero(trace.ops["process"] == number)
-        assert run.rows(number, "ops", np.append(-1, np.arange(len(part.ops)))).tolist() == [-1, *rows]
-        calls = np.flatnonzero(trace.api["process"] == number)
-        assert run.rows(number, "api", np.arange(len(part.api))).tolist() == calls.tolist()
-        launched = part.ops["launch"].to_numpy() >= 0
-        here = part.api[LAUNCHED].iloc[part.ops["launch"][launched]].to_numpy().tolist()
-        assert here == trace.api[LAUNCHED].iloc[trace.ops["launch"].iloc[rows[launched]]].to_numpy().tolist()
-        in_place = np.shares_memory(stored(part.api, "start_ns"), stored(run.trace.api, "start_ns"))
-        assert in_place == apart, "no second copy of what was taken apart"
-    firsts = [(first.process, first.op, first.call) for first in run.firsts]
+            held = getattr(part, name).to_frame().drop(columns="launch", errors="ignore")
+            pd.testing.assert_frame_equal(held, expected)
+        rows, calls = np.flatnonzero(ops["process"] == number), np.flatnonzero(api["process"] == number)
+        handle = run.handles[number]
+        assert handle.rows("ops", np.append(-1, np.arange(len(part.ops)))).tolist() == [-1, *rows]
+        assert handle.rows("api", np.arange(len(part.api))).tolist() == calls.tolist()
+        launched = part.ops.launch >= 0
+        here = part.api.to_frame(LAUNCHED).iloc[part.ops.launch[launched]].to_numpy().tolist()
+        assert here == api[LAUNCHED].iloc[ops["launch"].iloc[rows[launched]]].to_numpy().tolist()
+    firsts = [tuple(handle.first) for handle in run.handles]
     assert firsts[0] == (0, 0, 0)
     assert firsts[3] == (0, *(sum(len(getattr(found[part], name)) for part in range(3)) for name in ("ops", "api")))
 
 
-def test_a_trace_taken_apart_keeps_what_32_bits_do_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(splitting, "MANY", 0)
+def test_a_run_by_process_keeps_what_concerns_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs_of, "LARGE_PROCESS", 0)
     trace = load([DATA / "nsys" / "dpmp_overlap.4gpu.sqlite"])
-    size, process = trace.ops["bytes"].to_numpy().copy(), trace.ops["process"].to_numpy().copy()
-    size[::7] = 1 << 40
-    trace.ops["bytes"] = size
-    run = taken_apart(trace)
-    assert isinstance(run, ProcessesRun)
-    for number, part in run.ask(lambda part: part).items():
-        assert part.ops["bytes"].tolist() == size[process == number].tolist()
-
-
-def test_a_trace_taken_apart_keeps_what_concerns_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(splitting, "MANY", 0)
-    path = DATA / "nsys" / "dpmp_overlap.4gpu.sqlite"
-    trace, run = load([path]), taken_apart(load([path]))
+    run = Run.of(trace).by_process()
     assert (run.size, run.trace.rank_ids, run.trace.clocks) == (len(trace.ops), trace.rank_ids, trace.clocks)
-    expected, found = answers.collectives(OnePart(trace)), answers.collectives(run)
+    expected, found = answers.collectives(Run.of(trace)), answers.collectives(run)
     assert contract.collectives(found) == contract.collectives(expected)
     narrow = Narrowing(ranks=(1,))
     parts = list(run.parts(narrow))
@@ -166,7 +148,8 @@ def test_a_trace_taken_apart_keeps_what_concerns_all_of_it(monkeypatch: pytest.M
 
 def test_a_process_without_gpu_work_goes_with_the_first() -> None:
     trace = two_processes()
-    parts = ProcessesRun(trace, np.array([0, 1])).ask(lambda part: sorted(set(part.api["process"])))
+    run = Run(trace, of_processes(trace, np.array([0, 1])))
+    parts = run.map(lambda part: sorted(set(part.api.process.tolist())))
     assert parts == {0: [0, 2], 1: [1]}
 
 
@@ -179,18 +162,18 @@ def test_ops_behind_causes_are_named_as_in_the_run_and_none_stays_none() -> None
     assert [one.op for one in found.ranks[0].missed] == [rank.missed[0].op + 1000, -1]
 
 
-def test_only_long_traces_of_several_processes_are_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_long_traces_of_several_processes_go_by_process(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = two_processes()
-    whole = OnePart(trace)
-    assert by_process(whole) is whole, "too short"
-    monkeypatch.setattr(splitting, "MANY", 0)
-    assert isinstance(by_process(whole), ProcessesRun)
-    part = OnePart(Narrowing(ranks=(0,)).of(trace))
-    assert by_process(part) is part
-    counted = OnePart(load([DATA / "counters" / "nvlink.sqlite.gz"]))
-    assert by_process(counted) is counted
-    alone = OnePart(load([DATA / "torch" / "ddp.rank0.json.gz"]))
-    assert by_process(alone) is alone
+    whole = Run.of(trace)
+    assert whole.by_process() is whole, "too short"
+    monkeypatch.setattr(runs_of, "LARGE_PROCESS", 0)
+    assert len(whole.by_process().handles) == 2
+    part = Run.of(Narrowing(ranks=(0,)).of(trace))
+    assert part.by_process() is part
+    counted = Run.of(load([DATA / "counters" / "nvlink.sqlite.gz"]))
+    assert counted.by_process() is counted
+    alone = Run.of(load([DATA / "torch" / "ddp.rank0.json.gz"]))
+    assert alone.by_process() is alone
 
 
 def two_processes() -> Trace:
