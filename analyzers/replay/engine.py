@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heappop, heappush
+from operator import add, ge, sub
 
 import msgspec
 import numpy as np
@@ -97,6 +98,7 @@ class Program:
         others. until, kept : as `until` and `rest` of `Occupancy`.
         """
         self._work_ns, self._until, self._kept = work_ns.tolist(), until.tolist(), _as_tuples(kept)
+        self._given_back = _as_tuples(self.tasks.occupancy.taken - kept)  # before their ends
         self._slower = [*slower.T.tolist(), [0.0] * work_ns.size]  # the last, at -1, where nothing is beside a unit
         self._reset()
         handlers = self._begin, self._start, self._drain, self._end
@@ -124,11 +126,11 @@ class Program:
         self._drains_ns, self._ends_ns = [-1] * units, [-1] * units
         self._start_ns, self._began_ns, self._end_ns = [-1] * units, [-1] * units, [-1] * units
         # Of teams, how many have not started. Of GPUs, the units there, those that were released and have no room,
-        # what of a multiprocessor is used, and how many kernels have more blocks than fit.
+        # what of a multiprocessor is free, and how many kernels have more blocks than fit.
         self._absent = list(map(len, self._members))
         self._present: list[list[int]] = [[] for _ in range(gpus)]
         self._held: list[list[int]] = [[] for _ in range(gpus)]
-        self._used, self._filling = [[0] * len(limits) for limits in self._limits], [0] * gpus
+        self._free, self._filling = self._limits.copy(), [0] * gpus
         for call in np.flatnonzero(self._calls_before == 0).tolist():
             heappush(self._events, (self._before_ns[call], BEGIN, 0, call))
         for unit in np.flatnonzero(self.tasks.units.call < 0).tolist():
@@ -171,7 +173,7 @@ class Program:
             if not self._has_room(gpu, unit):
                 self._held[gpu].append(unit)
                 return
-            self._use(gpu, self._taken[unit])
+            self._free[gpu] = list(map(sub, self._free[gpu], self._taken[unit]))
             self._filling[gpu] += self._fills[unit]
         self._start_ns[unit] = now
         for other in self._early[unit]:
@@ -191,13 +193,7 @@ class Program:
 
     def _has_room(self, gpu: int, unit: int) -> bool:
         """Whether a block of a unit fits on a multiprocessor, and none wait."""
-        if self._filling[gpu]:
-            return False
-        in_use = zip(self._used[gpu], self._needed[unit], self._limits[gpu], strict=True)
-        return all(used + needed <= limit for used, needed, limit in in_use)
-
-    def _use(self, gpu: int, amounts: tuple[int, ...], sign: int = 1) -> None:
-        self._used[gpu] = [used + sign * amount for used, amount in zip(self._used[gpu], amounts, strict=True)]
+        return not self._filling[gpu] and all(map(ge, self._free[gpu], self._needed[unit]))
 
     def _join(self, team: int, unit: int, now: int) -> None:
         """Add a unit to those of its team that started: once all did, they move; until then they wait."""
@@ -211,7 +207,9 @@ class Program:
         for member in members:
             self._began_ns[member] = self._since_ns[member] = now
             self._load[member] = self._own_load[member]
-        if len(members) == 1:
+        if len(members) == 1 and len(self._present[self._gpu[unit]]) == 1:  # as mostly: alone, at its own pace
+            self._set_pace(unit, 1.0, now)
+        elif len(members) == 1:
             self._repace(self._teams_on(self._gpu[unit]), now)
         else:
             self._repace({team for member in members for team in self._teams_on(self._gpu[member])}, now)
@@ -255,14 +253,14 @@ class Program:
         if self._drains_ns[unit] != now:  # its pace has changed
             return
         self._drains_ns[unit] = -1
-        gpu = self._gpu[unit]
-        if not self._drained[unit]:
+        gpu, ended = self._gpu[unit], self._end_ns[unit] >= 0
+        if self._drained[unit]:
+            more = self._kept[unit]
+        else:
             self._drained[unit] = True
             self._filling[gpu] -= self._fills[unit]
-            self._use(gpu, self._taken[unit], -1)
-            self._use(gpu, self._kept[unit])
-        if self._end_ns[unit] >= 0:
-            self._use(gpu, self._kept[unit], -1)
+            more = self._taken[unit] if ended else self._given_back[unit]
+        self._free[gpu] = list(map(add, self._free[gpu], more))
         start, held, self._held[gpu] = now, self._held[gpu], []
         for place, other in enumerate(held):
             start = max(start, now + self._room_ns[other])  # none begins before one that was released before it
@@ -286,7 +284,8 @@ class Program:
             self._done_ns[call] = now
             if not self._awaited[call] and self._launched_ns[call] >= 0:
                 self._return(call)
-        self._repace(self._teams_on(gpu), now)
+        if self._present[gpu]:
+            self._repace(self._teams_on(gpu), now)
         if len(self._members[team]) > 1:  # it may go on elsewhere
             self._repace([team], now)
 
