@@ -27,8 +27,7 @@ from analyzers.readers.inputs import PARQUET_EXPORT, Input, find_inputs
 from analyzers.readers.reading import Reading
 from analyzers.scale.summaries import IN_CONTEXT, CaptureContext, CaptureSummary, apply_context, contexts, summary_of
 from analyzers.select.select import declare
-from analyzers.trace.narrow import Narrowing
-from analyzers.trace.run import First, Question, Run, Task, ask
+from analyzers.trace.run import First, Run, Task, ask
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 from analyzers.workers.dask import dask_workers
@@ -39,7 +38,6 @@ class CaptureHandle(msgspec.Struct, frozen=True):
     """A capture that is read when it is asked for, from its tables where they lie in a folder.
 
     context : ranks, clocks and collectives of the run, as far as they are its own. size : ops.
-    communication : rows of its communication kernels, as the run's trace has them.
     """
 
     source: Input
@@ -48,7 +46,6 @@ class CaptureHandle(msgspec.Struct, frozen=True):
     context: CaptureContext
     first: First
     size: int
-    communication: Ints
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -76,15 +73,11 @@ def in_workers(tasks: Sequence[Task], workers: Workers, progress: Progress) -> l
     """Ask captures side by side."""
     handles: list[Any] = [handle for handle, _, _ in tasks]
     overall = Overall(progress, "looking at captures", [handle.size + 1 for handle in handles], bytes=False)
-    answers = workers.map(_ask, tasks, overall)
+    answers = workers.map(ask, tasks, overall)
     for handle, answer in zip(handles, answers, strict=True):
         if isinstance(answer, TracevizError):
             answer.path = answer.path or str(handle.source.path)
     return answers
-
-
-def _ask(handle: CaptureHandle, narrowing: Narrowing, question: Question, progress: Progress) -> Any:
-    return ask(handle, narrowing, question)
 
 
 @contextlib.contextmanager
@@ -163,10 +156,11 @@ def open_run(
     )
     handles, first = [], First()
     for one, (summary, folder), context in zip(good, read, contexts(summaries, trace), strict=True):
-        handles.append(CaptureHandle(one, for_tasks, folder, context, first, summary.size, summary.rows))
+        handles.append(CaptureHandle(one, for_tasks, folder, context, first, summary.size))
         processes = first.process + len(summary.trace.processes)
         first = First(processes, first.op + summary.size, first.call + summary.calls)
-    return Run(trace, handles, partial(in_workers, workers=workers, progress=progress), merged=False)
+    mapper = partial(in_workers, workers=workers, progress=progress)
+    return Run(trace, handles, mapper, kept=[summary.rows for summary, _ in read])
 
 
 def summarize_one(

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from analyzers.arrays.groups import distinct
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError
+from analyzers.common.progress import Progress, silent
 from analyzers.trace.groups import communicators_of
 from analyzers.trace.merge import among_others
 from analyzers.trace.narrow import Narrowing, check_ranks, only_ops
@@ -57,7 +58,11 @@ class Handle(Protocol):
     def first(self) -> First:
         """Where it begins in the run."""
 
-    def read(self, tables: Collection[str] | None = None) -> Trace:
+    @property
+    def size(self) -> int:
+        """How many GPU ops it has."""
+
+    def read(self, tables: Collection[str] | None = None, progress: Progress = silent) -> Trace:
         """The part's trace: all tables, or at least those named."""
 
     def rows(self, table: str, rows: Ints) -> Ints:
@@ -74,10 +79,10 @@ Task = tuple[Handle, Narrowing, Question]
 Mapper = Callable[[Sequence[Task]], list[Any]]
 
 
-def ask(handle: Handle, narrowing: Narrowing, question: Question) -> Any:
+def ask(handle: Handle, narrowing: Narrowing, question: Question, progress: Progress = silent) -> Any:
     """Read a part and ask it; `Nothing` where it lacks what is asked for."""
     try:
-        part = narrowing.of_capture(handle.read())
+        part = narrowing.of_capture(handle.read(progress=progress))
     except TracevizError as why:
         return Nothing(why)
     return question(part)
@@ -93,13 +98,13 @@ class Run(msgspec.Struct, frozen=True):
 
     trace : what concerns the run as a whole: its ranks, clocks, collectives and warnings.
     handles : of its parts. mapper : asks some of them; a TracevizError among the answers is raised.
-    merged : whether `trace` holds all ops, so that what needs these at once can be asked of it.
+    kept : where `trace` holds communication kernels alone, as it has them: their rows in each part.
     """
 
     trace: Trace
     handles: Sequence[Handle]
     mapper: Mapper = one_by_one
-    merged: bool = True
+    kept: Sequence[Ints] | None = None
 
     @classmethod
     def of(cls, run: Trace | Run) -> Run:
@@ -122,11 +127,14 @@ class Run(msgspec.Struct, frozen=True):
         return replace(self, handles=of_processes(trace, working))
 
     @property
+    def merged(self) -> bool:
+        """Whether `trace` holds all ops, so that what needs these at once can be asked of it."""
+        return self.kept is None
+
+    @property
     def size(self) -> int:
         """How many GPU ops it has."""
-        if self.merged:
-            return len((self.trace.whole or self.trace).ops)
-        return sum(handle.size for handle in self.handles)  # type: ignore[attr-defined]
+        return sum(handle.size for handle in self.handles)
 
     def map(self, question: Question, narrowing: Narrowing = ALL, only: Sequence[int] | None = None) -> dict[int, Any]:
         """The answers of the parts that hold what is asked for, by their number.
@@ -150,6 +158,8 @@ class Run(msgspec.Struct, frozen=True):
                 raise answer
         found = {i: answer for i, answer in answers.items() if not isinstance(answer, Nothing)}
         if not found:
+            if self.merged:  # says what all of it has, not the first part
+                narrowing.of(self.trace)
             raise next(answer.why for answer in answers.values())
         return found
 
@@ -163,17 +173,15 @@ class Run(msgspec.Struct, frozen=True):
 
     def communication(self, narrowing: Narrowing = ALL) -> Trace:
         """The run's communication kernels, as far as they belong to what is asked for."""
-        if self.merged:
+        if self.kept is None:
             return narrowing.of(self.trace)
         if narrowing == ALL:
             return self.trace
-        kept, rows, first = self.map(_rows_kept, narrowing), [], 0
-        for i, handle in enumerate(self.handles):
-            here: Ints = handle.communication  # type: ignore[attr-defined]
-            if i in kept:
-                rows.append(
-                    first + np.flatnonzero(np.ones(here.size, bool) if kept[i] is None else np.isin(here, kept[i]))
-                )
+        asked, rows, first = self.map(_rows, narrowing), [], 0
+        for part, here in enumerate(self.kept):
+            if part in asked:
+                is_asked = np.ones(here.size, bool) if asked[part] is None else np.isin(here, asked[part])
+                rows.append(first + np.flatnonzero(is_asked))
             first += here.size
         return replace(self.trace, whole=self.trace, rows=np.concatenate(rows))
 
@@ -210,7 +218,7 @@ def _both(trace: Trace, first: Question, second: Question) -> tuple[Any, Any]:
     return first(trace), second(trace)
 
 
-def _rows_kept(trace: Trace) -> Ints | None:
+def _rows(trace: Trace) -> Ints | None:
     return trace.rows
 
 
@@ -221,7 +229,12 @@ class Whole(msgspec.Struct, frozen=True):
     ranks: tuple[int, ...]
     first: First = First()
 
-    def read(self, tables: Collection[str] | None = None) -> Trace:
+    @property
+    def size(self) -> int:
+        """How many GPU ops it has."""
+        return len((self.trace.whole or self.trace).ops)
+
+    def read(self, tables: Collection[str] | None = None, progress: Progress = silent) -> Trace:
         """The trace."""
         return self.trace
 
@@ -237,8 +250,9 @@ class OfProcess(msgspec.Struct, frozen=True):
     processes: tuple[int, ...]
     ranks: tuple[int, ...]
     first: First
+    size: int
 
-    def read(self, tables: Collection[str] | None = None) -> Trace:
+    def read(self, tables: Collection[str] | None = None, progress: Progress = silent) -> Trace:
         """The tables' rows of these processes."""
         rows = {name: _as_slice(self._is_own(name)) for name in TABLES}
         own: dict[str, Any] = {name: getattr(self.trace, name).take(rows[name]) for name in TABLES}
@@ -265,9 +279,9 @@ def of_processes(trace: Trace, working: Ints) -> list[Handle]:
     first = First()
     for processes in owners:
         ranks = tuple({trace.processes[one].rank for one in processes if one >= 0})
-        found.append(OfProcess(trace, processes, ranks, first))
-        sizes = [int(np.count_nonzero(np.isin(table.process, processes))) for table in (trace.ops, trace.api)]
-        first = First(0, first.op + sizes[0], first.call + sizes[1])
+        ops, calls = [int(np.count_nonzero(np.isin(table.process, processes))) for table in (trace.ops, trace.api)]
+        found.append(OfProcess(trace, processes, ranks, first, ops))
+        first = First(0, first.op + ops, first.call + calls)
     return found
 
 

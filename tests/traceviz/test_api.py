@@ -270,8 +270,12 @@ def test_whatever_names_a_run_gets_the_same_answer(name: str, trace: Trace) -> N
 def test_what_comes_apart_by_process_gets_the_same_answer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ask, report = getattr(tv, name), DATA / "nsys" / "dpmp_overlap.4gpu.sqlite"
     whole = ask(tv.load(report))
+    made: list[int] = []
+    apart = runs.of_processes
     monkeypatch.setattr(runs, "LARGE_PROCESS", 0)
+    monkeypatch.setattr(runs, "of_processes", lambda *given: made.append(len(apart(*given))) or apart(*given))
     by_process = ask(report)
+    assert set(made) == {4}
     assert without_replay(as_json(name, by_process)) == without_replay(as_json(name, whole))
     pd.testing.assert_frame_equal(by_process.to_frame(), whole.to_frame())
 

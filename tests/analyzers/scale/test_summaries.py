@@ -8,6 +8,7 @@ from __future__ import annotations
 import pickle
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -21,6 +22,7 @@ from analyzers.scale.summaries import CaptureSummary, summary_of
 from analyzers.trace.columns import ints, stored
 from analyzers.trace.communication import Declared
 from analyzers.trace.schemas import TABLES
+from analyzers.trace.table import Table
 from analyzers.trace.tables import Trace
 from analyzers.workers.local import LocalWorkers
 from tests.support import counters as raw
@@ -88,6 +90,29 @@ def test_a_run_leaves_out_when_communication_was_called_and_its_captures_do_not(
     assert not ints(run.trace.comms, "end_ns").any()
     assert {("comms", "start_ns"), ("comms", "end_ns")} <= of_one_value(run.trace)
     assert all((ints(part.comms, "end_ns") > ints(part.comms, "start_ns")).all() for part in run.parts())
+
+
+def test_a_run_holds_no_table_of_its_captures(tmp_path: Path) -> None:
+    run = open_run(map(str, RUNS["torch"]), READING, LocalWorkers(1, tmp_path))
+    for handle in run.handles:
+        held = [getattr(handle, name) for name in handle.__struct_fields__]
+        held += [getattr(handle.context, name) for name in handle.context.__struct_fields__]
+        assert not [one for one in held if isinstance(one, Trace | Table | CaptureSummary)]
+
+
+def test_progress_moves_within_a_capture_that_is_read_again(tmp_path: Path) -> None:
+    calls: list[tuple[int, int]] = []
+
+    def progress(what: str, done: int, of: int) -> None:
+        if "looking at captures" in what:
+            calls.append((done, of))
+
+    run = open_run(map(str, RUNS["nsys"]), READING, LocalWorkers(1, tmp_path), progress=progress)
+    again = [msgspec.structs.replace(handle, folder=None) for handle in run.handles]  # as where Dask reads them
+    msgspec.structs.replace(run, handles=again).map(repr)
+    ends = {0, *np.cumsum([handle.size + 1 for handle in run.handles]).tolist()}
+    assert calls[-1][0] == calls[-1][1]
+    assert {done for done, _ in calls} - ends
 
 
 @pytest.mark.parametrize("comm", [(), (Declared("kernel:*", "a test"),)], ids=["", "declared"])

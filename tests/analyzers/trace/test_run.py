@@ -95,17 +95,18 @@ def test_answers_are_those_of_the_whole(name: str, of: tuple[str, ...], monkeypa
     whole = [said(trace, *question) for question in asked]
     orders = [order(Run.of(trace), part, missing_only=only) for part in parts for only in (True, False)]
     monkeypatch.setattr(runs_of, "LARGE_PROCESS", 0)
-    for run in (Run.of(trace),):
-        assert [said(run, *question) for question in asked] == whole
-        for found, expected in zip(
-            [order(run, part, missing_only=only) for part in parts for only in (True, False)], orders, strict=True
-        ):
-            if isinstance(found, str) or isinstance(expected, str):
-                assert found == expected
-                continue
-            assert json.dumps(contract.syncs(found)) == json.dumps(contract.syncs(expected))
-            for table in ("syncs", "copies", "crossings", "plan"):  # with the rows that they name
-                pd.testing.assert_frame_equal(getattr(found, table).table, getattr(expected, table).table)
+    run = Run.of(trace)
+    assert len(run.by_process().handles) == len(set(trace.ops.process.tolist()))
+    assert [said(run, *question) for question in asked] == whole
+    for found, expected in zip(
+        [order(run, part, missing_only=only) for part in parts for only in (True, False)], orders, strict=True
+    ):
+        if isinstance(found, str) or isinstance(expected, str):
+            assert found == expected
+            continue
+        assert json.dumps(contract.syncs(found)) == json.dumps(contract.syncs(expected))
+        for table in ("syncs", "copies", "crossings", "plan"):  # with the rows that they name
+            pd.testing.assert_frame_equal(getattr(found, table).table, getattr(expected, table).table)
 
 
 def test_a_part_holds_the_rows_of_its_process_and_its_launches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,6 +132,47 @@ def test_a_part_holds_the_rows_of_its_process_and_its_launches(monkeypatch: pyte
     firsts = [tuple(handle.first) for handle in run.handles]
     assert firsts[0] == (0, 0, 0)
     assert firsts[3] == (0, *(sum(len(getattr(found[part], name)) for part in range(3)) for name in ("ops", "api")))
+
+
+def test_a_process_whose_rows_stand_together_has_no_second_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs_of, "LARGE_PROCESS", 0)
+    trace = load(sorted((DATA / "torch").glob("dpmp_overlap.rank?.json.gz")))
+    parts = Run.of(trace).by_process().map(lambda part: part)
+    assert len(parts) == len(trace.processes) > 1
+    for part in parts.values():
+        assert len(part.ops) and len(part.api)
+        for own, whole in ((part.ops, trace.ops), (part.api, trace.api)):
+            assert np.shares_memory(own.start_ns, whole.start_ns)
+            assert np.shares_memory(own.name.codes, whole.name.codes)
+
+
+def test_a_part_keeps_what_32_bits_do_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs_of, "LARGE_PROCESS", 0)
+    trace = load([DATA / "nsys" / "dpmp_overlap.4gpu.sqlite"])
+    size, correlation = trace.ops.bytes.copy(), trace.ops.correlation.astype(np.int64)
+    size[::7] = 1 << 40
+    correlation[::5] += 1 << 41
+    wide = replace(trace, ops=trace.ops.having(bytes=size, correlation=correlation))
+    for number, part in Run.of(wide).by_process().map(lambda part: part).items():
+        own = trace.ops.process == number
+        assert part.ops.bytes.tolist() == size[own].tolist()
+        assert part.ops.correlation.tolist() == correlation[own].tolist()
+
+
+def test_what_no_part_has_is_said_of_the_whole_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Builder()
+    for number, start in ((0, 1_000), (1, 5_000)):
+        run.rank(number).kernel("gemm", stream=7, start=start, end=start + 500, launch=(start - 5, start - 1))
+    trace, outside = run.trace(), Narrowing(window=(50_000, 60_000))
+    said = []
+    for large in (runs_of.LARGE_PROCESS, 0):
+        monkeypatch.setattr(runs_of, "LARGE_PROCESS", large)
+        with pytest.raises(TracevizError) as error:
+            Run.of(trace).by_process().map(repr, outside)
+        said.append(str(error.value))
+    assert len(Run.of(trace).by_process().handles) == 2
+    assert said[0] == said[1]
+    assert "from 1 µs to 5.5 µs" in said[0].replace("1.00", "1").replace("5.50", "5.5")
 
 
 def test_a_run_by_process_keeps_what_concerns_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
