@@ -85,9 +85,23 @@ class Names:
             return self
         number = np.full(occurs.size, -1, self.codes.dtype)
         number[kept] = np.arange(kept.size)
-        codes = self.codes
-        moved = np.broadcast_to(number[codes[:1]], codes.size) if codes.size and is_repeated(codes) else number[codes]
-        return Names(moved, (self.texts[each] for each in kept.tolist()))
+        return self._renumbered(number, tuple(self.texts[each] for each in kept.tolist()))
+
+    def among(self, texts: tuple[str, ...]) -> Names:
+        """The same rows numbered by other texts; a row has none where its own is not among them.
+
+        >>> Names(np.array([1, 0, -1]), ("a", "b")).among(("b",)).codes.tolist()
+        [0, -1, -1]
+        """
+        number = {text: code for code, text in enumerate(texts)}
+        found = np.array([*(number.get(text, -1) for text in self.texts), -1], np.min_scalar_type(-len(texts)))
+        return self._renumbered(found, texts)
+
+    def _renumbered(self, number: Ids, texts: tuple[str, ...]) -> Names:
+        """With another number for each text, the last one for none."""
+        if self.codes.size and is_repeated(self.codes):
+            return Names(np.broadcast_to(number[self.codes[:1]], self.codes.size), texts)
+        return Names(at_codes(number, self.codes), texts)
 
     def squeezed(self) -> Names:
         """The same rows; where all have one text they take no room."""
@@ -110,7 +124,7 @@ def stacked(parts: Sequence[Names]) -> Names:
         return Names(stacked_numbers([part.codes for part in parts]), parts[0].texts)
     number = {text: code for code, text in enumerate(dict.fromkeys(text for part in parts for text in part.texts))}
     moved = [at_codes(np.array([*map(number.get, part.texts), -1], np.int64), part.codes) for part in parts]
-    return Names(narrowest(np.concatenate(moved), len(number)), number)
+    return Names(_in_few_bytes(np.concatenate(moved), len(number)), number)
 
 
 def stacked_numbers(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
@@ -121,7 +135,7 @@ def stacked_numbers(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return np.concatenate(parts)
 
 
-def narrowest(codes: npt.NDArray[Any], texts: int) -> Ids:
+def _in_few_bytes(codes: npt.NDArray[Any], texts: int) -> Ids:
     """Codes of so many texts in as few bytes as hold them."""
     return codes.astype(np.min_scalar_type(-max(texts, 1)), copy=False)
 

@@ -31,6 +31,7 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
+from analyzers.arrays.columns import squeezed
 from analyzers.arrays.groups import run_heads, runs
 from analyzers.arrays.intervals import (
     EMPTY,
@@ -47,7 +48,7 @@ from analyzers.arrays.intervals import (
 from analyzers.arrays.search import search, search_on
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.overlap.pairing import Pairing, in_both
-from analyzers.trace.columns import ints, ints_at, squeezed
+from analyzers.trace.columns import ints, ints_at
 from analyzers.trace.tables import Trace
 
 TRIVIAL_OP, TRIVIAL_TIME = 100, 20  # one in so many: of the side's longest op, and of its time

@@ -20,12 +20,13 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 import numpy as np
 
+from analyzers.arrays.columns import repeated
 from analyzers.arrays.groups import first_row_of, rows_by_key
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.causes.queues import NEVER
 from analyzers.ordering.lanes import take_or
-from analyzers.trace.columns import ints, ints_at, is_one_of, repeated, stored
+from analyzers.trace.columns import ints, ints_at, is_one_of, stored
 from analyzers.trace.settings import ONE_QUEUE, setting_of
 from analyzers.trace.tables import Trace
 

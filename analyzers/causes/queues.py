@@ -23,11 +23,12 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
+from analyzers.arrays.columns import repeated
 from analyzers.arrays.groups import run_heads
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.lanes import Lanes, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.trace.columns import ints, ints_at, repeated, stored
+from analyzers.trace.columns import ints, ints_at, stored
 from analyzers.trace.tables import Trace
 from analyzers.trace.times import may_begin_early
 

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
+from analyzers.arrays.columns import FilledInParts, narrowed, repeated, squeezed
 from analyzers.arrays.groups import alike, is_repeated, rows_by_key, slices, slices_by_key
 from analyzers.arrays.types import Floats, Ids, Ints, Mask
 from analyzers.clocks.ahead import AheadByHosts
@@ -25,17 +26,7 @@ from analyzers.common.wording import count_of, duration, ranks_in_words
 from analyzers.matching.match import match
 from analyzers.matching.peers import ranks_known, states_ranks, waits_seen
 from analyzers.trace.alignment import Clock, Clocks, Matches
-from analyzers.trace.columns import (
-    FilledInParts,
-    assigned,
-    ints,
-    ints_at,
-    is_one_of,
-    narrowed,
-    repeated,
-    squeezed,
-    stored,
-)
+from analyzers.trace.columns import ints, ints_at, is_one_of, stored
 from analyzers.trace.devices import DeviceLabels, count_devices
 from analyzers.trace.kernels import is_declared
 from analyzers.trace.merge import TIME_COLUMNS, times_stated
@@ -167,7 +158,7 @@ def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
         least.put(op, np.where(has_several, np.floor(np.clip(low, 0, length)), 0).astype(np.int64))
         most.put(op, np.where(has_several, np.ceil(np.clip(high, 0, length)), 0).astype(np.int64))
     waits = {"wait_ns": wait.values, "wait_low_ns": least.values, "wait_high_ns": most.values}
-    return replace(trace, ops=assigned(trace.ops, {column: squeezed(values) for column, values in waits.items()}))
+    return replace(trace, ops=trace.ops.having(**{column: squeezed(values) for column, values in waits.items()}))
 
 
 def _parts(calls: pd.DataFrame) -> Iterator[tuple[slice, Ints, Ints]]:
@@ -235,7 +226,7 @@ def with_collectives(trace: Trace) -> Trace:
         for name in found.keys() - same:
             columns[name][op] = found[name][collective]
     columns = {name: squeezed(values) for name, values in columns.items()}
-    return _waits_unseen(replace(trace, ops=assigned(trace.ops, columns)), unmatched)
+    return _waits_unseen(replace(trace, ops=trace.ops.having(**columns)), unmatched)
 
 
 def _waits_unseen(trace: Trace, ops: Mask) -> Trace:
@@ -243,7 +234,7 @@ def _waits_unseen(trace: Trace, ops: Mask) -> Trace:
     if not ops.any() or ranks_known(trace) == 1:
         return trace
     seen = np.where(ops, 0, ints(trace.ops, "wait_seen")).astype(np.int8)
-    return replace(trace, ops=assigned(trace.ops, {"wait_seen": seen}))
+    return replace(trace, ops=trace.ops.having(wait_seen=seen))
 
 
 def _warnings(clocks: Clocks) -> list[TraceWarning]:
@@ -347,7 +338,7 @@ FAR_NS = 1_000_000  # an op this long before its launch is a broken record, not 
 def move(trace: Trace, clocks: Clocks) -> Trace:
     """Return the trace with all times on the reference's clock, and nothing else changed."""
     frames: dict[str, Any] = {
-        name: assigned(frame, _gpu_times(frame, trace, clocks))
+        name: frame.having(**_gpu_times(frame, trace, clocks))
         for name, frame in (("ops", trace.ops), ("counters", trace.counters))
     }
     hosts, capture = host_clocks(trace, clocks, ints(frames["ops"], "start_ns")), _capture_of(trace)
@@ -359,7 +350,7 @@ def move(trace: Trace, clocks: Clocks) -> Trace:
             here = {column: values[part] for column, values in times.items()}
             for one, rows in _by_capture(capture, process[part]).items():
                 _shift(here, rows, hosts[one], clocks.at_ns)
-        frames[name] = assigned(frame, times)
+        frames[name] = frame.having(**times)
     captures = tuple(
         replace(
             one, first_ns=_instant(one.first_ns, host, clocks.at_ns), last_ns=_instant(one.last_ns, host, clocks.at_ns)

@@ -16,12 +16,13 @@ from msgspec.structs import replace
 
 from analyzers.arrays.groups import label, rows_by_key
 from analyzers.arrays.intervals import union
+from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TraceWarning
 from analyzers.common.records import Record
 from analyzers.common.wording import count_of, duration, size
 from analyzers.matching.match import match
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, of_codes, table
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, table
 from analyzers.trace.communication import BOOKKEEPING, known
 from analyzers.trace.kernels import is_peer_copy
 from analyzers.trace.tables import Trace
@@ -86,7 +87,7 @@ def peer_copies(trace: Trace, kept: Ints | None = None) -> PeerCopies:
 def _is_barrier(trace: Trace) -> Mask:
     code, texts = codes(trace.ops, "name")
     found = [known(text) for text in texts]
-    barrier = of_codes(code, [one.kind == BOOKKEEPING and one.operation == "barrier" for one in found])
+    barrier = rows_of_codes(code, [one.kind == BOOKKEEPING and one.operation == "barrier" for one in found])
     return barrier & is_one_of(trace.ops, "kind", ("kernel",))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
+from analyzers.arrays.columns import FilledInParts, squeezed, taken
 from analyzers.arrays.groups import alike, parts_of, slices
 from analyzers.arrays.types import Ids, Ints
 from analyzers.clocks.align import Aligned
@@ -22,7 +23,7 @@ from analyzers.common.notebook import card
 from analyzers.common.records import Record
 from analyzers.common.wording import duration, percent, size
 from analyzers.trace.alignment import Clocks
-from analyzers.trace.columns import FilledInParts, codes, framed, ints, ints_at, squeezed, stored, taken
+from analyzers.trace.columns import codes, framed, ints, ints_at, stored
 from analyzers.trace.groups import groups_of
 from analyzers.trace.step_table import StepsUsed
 from analyzers.trace.tables import Trace

@@ -15,10 +15,11 @@ import numpy as np
 import pandas as pd
 
 from analyzers.arrays.intervals import overlap_by_group
+from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
 from analyzers.compare.steps import StepGroups, join_values
 from analyzers.syncs.context import enclosing
-from analyzers.trace.columns import codes, ints, of_codes
+from analyzers.trace.columns import codes, ints
 from analyzers.trace.ranges import launched_in, range_classes
 from analyzers.trace.steps import STEP
 from analyzers.trace.tables import Trace
@@ -137,5 +138,5 @@ def nested(trace: Trace) -> Nested:
 def _of_the_user(trace: Trace) -> Mask:
     code, texts = codes(trace.ranges, "name")
     _, ranged, _ = trace.once(range_classes)
-    step = of_codes(code, [STEP.match(text) is not None for text in texts])
+    step = rows_of_codes(code, [STEP.match(text) is not None for text in texts])
     return ranged & ~step

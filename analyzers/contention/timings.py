@@ -18,21 +18,12 @@ import numpy.typing as npt
 import pandas as pd
 from msgspec.structs import replace
 
+from analyzers.arrays.columns import narrowed, repeated, squeezed, taken
 from analyzers.arrays.groups import first_of_each, is_repeated, label, ordered, rows_by_key
 from analyzers.arrays.intervals import coverage, union
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.matching.calls import calls
-from analyzers.trace.columns import (
-    codes,
-    ints,
-    ints_at,
-    lanes,
-    narrowed,
-    repeated,
-    squeezed,
-    stored,
-    taken,
-)
+from analyzers.trace.columns import codes, ints, ints_at, lanes, stored
 from analyzers.trace.op_rows import ops_by_start, those
 from analyzers.trace.ranges import launched_in
 from analyzers.trace.ranks import ops_of_devices

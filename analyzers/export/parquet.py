@@ -18,6 +18,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from analyzers.arrays.columns import narrowed
 from analyzers.clocks.align import with_collectives
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress, silent
@@ -26,7 +27,7 @@ from analyzers.export.run import RunAsFiles, texts_of
 from analyzers.readers.inputs import bounded
 from analyzers.trace.about import about, restored
 from analyzers.trace.alignment import IDS_OF_CALLS, Matches
-from analyzers.trace.columns import ints, narrowed, table
+from analyzers.trace.columns import ints, table
 from analyzers.trace.merge import concat
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, Run

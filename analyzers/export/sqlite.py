@@ -16,12 +16,13 @@ import numpy as np
 import pandas as pd
 from sqlite_utils import Database
 
+from analyzers.arrays.names import at_codes
 from analyzers.collectives.report import collectives_of
 from analyzers.common.errors import TracevizError
 from analyzers.common.records import values
 from analyzers.common.writing import refuse_existing, replacing
 from analyzers.export.run import RunAsFiles, filed_columns
-from analyzers.trace.columns import at_codes, codes, ints, stored
+from analyzers.trace.columns import codes, ints, stored
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, Run
 from analyzers.trace.schemas import TABLES

@@ -12,20 +12,11 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api.types import union_categoricals
 
+from analyzers.arrays.columns import narrowed, repeated
 from analyzers.arrays.groups import WIDEST, alike, ascend, first_row, first_row_of, is_repeated, label, rows_by_key
+from analyzers.arrays.names import at_codes, rows_of_codes
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.trace.columns import (
-    at_codes,
-    codes,
-    framed,
-    ints,
-    ints_at,
-    is_one_of,
-    narrowed,
-    of_codes,
-    repeated,
-    stored,
-)
+from analyzers.trace.columns import codes, framed, ints, ints_at, is_one_of, stored
 from analyzers.trace.communication import function, known, operation_of
 from analyzers.trace.kernels import is_communication, is_declared
 from analyzers.trace.merge import concat
@@ -166,7 +157,7 @@ def _adopt_groups(columns: dict[str, Any], launched: Mask, *, one_host: bool) ->
 def _transfers(table: pd.DataFrame, ops: pd.DataFrame, comms: pd.DataFrame) -> pd.DataFrame:
     """`Calls.transfers`. A communicator counts its ranks by itself: whom it means by a peer is not known."""
     code, names = codes(comms, "operation")
-    sends, receives = (of_codes(code, [operation_of(name) == one for name in names]) for one in ("send", "recv"))
+    sends, receives = (rows_of_codes(code, [operation_of(name) == one for name in names]) for one in ("send", "recv"))
     has_peer = (ints(comms, "correlation") >= 0) & (ints(comms, "peer") >= 0) & (ints(comms, "communicator") == -1)
     stated = np.flatnonzero((sends | receives) & has_peer)
     if not stated.size or not len(ops):
@@ -208,7 +199,7 @@ def _windows(trace: Trace, members: pd.DataFrame, member: Ids) -> Ids:
 
 def _kernel(code: npt.NDArray[np.signedinteger[Any]], names: list[str], grid: Ints) -> Ids:
     functions = [function(name) for name in names]
-    pairwise = of_codes(code, ["sendrecv" in name.lower() for name in functions])
+    pairwise = rows_of_codes(code, ["sendrecv" in name.lower() for name in functions])
     return narrowed(label(_texts(code, functions), np.where(pairwise, -1, grid) if pairwise.any() else grid), "id")
 
 
@@ -310,7 +301,7 @@ def _message_bytes(operations: pd.Categorical, about_calls: dict[str, Any]) -> t
     whole buffer. NCCL's own annotation states a share of those: the second result says where it is still a share.
     """
     stated = about_calls["bytes"]
-    is_per_rank = of_codes(operations.codes, [text in _PER_RANK for text in operations.categories])
+    is_per_rank = rows_of_codes(operations.codes, [text in _PER_RANK for text in operations.categories])
     share = is_per_rank & (stated >= 0) if is_per_rank.any() else is_per_rank
     if (about_calls["in_elements"].max(initial=-1), about_calls["out_elements"].max(initial=-1)) == (-1, -1):
         return stated, share

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
+from analyzers.arrays.columns import repeated, squeezed, taken
 from analyzers.arrays.groups import (
     distinct,
     group_numbers,
@@ -36,7 +37,7 @@ from analyzers.matching.merging import Merged, merge_sequences
 from analyzers.matching.order import CLEAR, Ahead, CallSequence, by_order
 from analyzers.matching.transfers import match_transfers, uneven
 from analyzers.trace.alignment import Matches
-from analyzers.trace.columns import codes, framed, ints, is_one_of, repeated, squeezed, stored, taken
+from analyzers.trace.columns import codes, framed, ints, is_one_of, stored
 from analyzers.trace.steps import find_steps, steps_of
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before

@@ -8,12 +8,14 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
+from analyzers.arrays.columns import narrowed, squeezed
 from analyzers.arrays.groups import as_slice, first_row_of, ordered, rows_by_key
+from analyzers.arrays.names import at_codes
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.columns import Columns
 from analyzers.ordering.lanes import UNSEEN, Lanes, find_lanes, take_or
-from analyzers.trace.columns import at_codes, codes, ints, ints_at, is_one_of, narrowed, squeezed, stored
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, stored
 from analyzers.trace.schemas import Records, Syncs
 from analyzers.trace.tables import Trace
 

@@ -14,10 +14,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from analyzers.arrays.columns import squeezed
 from analyzers.arrays.groups import group_numbers, is_repeated, ordered, rows_by_key, run_heads
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.trace.columns import ints, ints_at, is_one_of, squeezed, stored
+from analyzers.trace.columns import ints, ints_at, is_one_of, stored
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.schemas import Streams
 from analyzers.trace.tables import Trace

@@ -7,13 +7,14 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
+from analyzers.arrays.columns import narrowed
 from analyzers.arrays.groups import first_row_of
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.calls import Calls, HostCalls, communication_around, home_streams
 from analyzers.ordering.inference import Inference
 from analyzers.ordering.lanes import MAX_NS, take_or
 from analyzers.ordering.places import Places, find_places
-from analyzers.trace.columns import ints, narrowed
+from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 
 

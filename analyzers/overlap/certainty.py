@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from analyzers.arrays.columns import taken
 from analyzers.arrays.groups import label, rows_by_key
 from analyzers.arrays.intervals import Union, coverage, intersect, measure, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.matching.calls import calls
-from analyzers.trace.columns import codes, ints, ints_at, stored, taken
+from analyzers.trace.columns import codes, ints, ints_at, stored
 from analyzers.trace.kernels import is_compute
 from analyzers.trace.tables import Trace
 

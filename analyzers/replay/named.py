@@ -9,13 +9,14 @@ import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import Union, union
+from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.lanes import take_or
 from analyzers.replay.model import HostCalls, Tasks
 from analyzers.select.language import Atom, Or, Selector
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.select.select import Selection, select
-from analyzers.trace.columns import codes, ints, of_codes
+from analyzers.trace.columns import codes, ints
 from analyzers.trace.numbered import CALL, plain_call
 from analyzers.trace.ranges import RangeIndex
 from analyzers.trace.schemas import Calls, Ranges
@@ -35,7 +36,7 @@ def host_call(where: str) -> str:
 def calls_named(trace: Trace, name: str) -> Mask:
     """Rows of `Trace.api` that are calls of this name, whatever version of it."""
     code, names = codes(trace.api, "name")
-    return of_codes(code, [plain_call(one) == name for one in names])
+    return rows_of_codes(code, [plain_call(one) == name for one in names])
 
 
 def selection_of(trace: Trace, where: str) -> Selection:

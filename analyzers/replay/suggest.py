@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import values
 from analyzers.ordering.lanes import take_or
@@ -25,7 +26,7 @@ from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream, Split
 from analyzers.select.language import Atom, parse
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.syncs.of_steps import groups_by_rank, step_syncs
-from analyzers.trace.columns import codes, ints, is_one_of, of_codes
+from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.kernels import is_communication, is_compute, operations
 from analyzers.trace.ranges import RangeIndex, launched_in
 from analyzers.trace.settings import BLOCKING_LAUNCHES, setting_of
@@ -166,7 +167,7 @@ def _marks(trace: Trace) -> Mask:
     own = [
         bool(one.strip()) and not (STEP.match(one) or "::" in one or one.lower().startswith("nccl")) for one in texts
     ]
-    return is_one_of(trace.ranges, "kind", ("nvtx", "annotation")) & of_codes(code, own)
+    return is_one_of(trace.ranges, "kind", ("nvtx", "annotation")) & rows_of_codes(code, own)
 
 
 def _syncing(trace: Trace, result: OverlapResult) -> list[Change]:

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
+from analyzers.arrays.columns import repeated
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ints
@@ -25,13 +26,13 @@ from analyzers.clocks.hosts import witnesses
 from analyzers.counters.plateau import waits_by_traffic
 from analyzers.steps.candidates import Candidates, candidates
 from analyzers.trace.alignment import Clocks
-from analyzers.trace.columns import SomeTable, assigned, ints, repeated, table
+from analyzers.trace.columns import SomeTable, ints, table
 from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.groups import communicators_of
 from analyzers.trace.kernels import is_bookkeeping, is_communication
 from analyzers.trace.merge import TIME_COLUMNS, at_origin
 from analyzers.trace.ranks import labels_of
-from analyzers.trace.schemas import OF_COLLECTIVES, TABLES, Ops
+from analyzers.trace.schemas import OF_COLLECTIVES, Ops
 from analyzers.trace.step_table import Steps
 from analyzers.trace.steps import bounding_ranges
 from analyzers.trace.tables import Trace
@@ -54,15 +55,6 @@ class CaptureSummary(msgspec.Struct, frozen=True):
     size: int
     calls: int
     steps: Candidates
-
-    def without_tables(self) -> CaptureSummary:
-        """What is still asked of it once the run's trace was made of its tables: those of many ranks are large."""
-        return replace(self, trace=_without_tables(self.trace))
-
-
-def _without_tables(trace: Trace) -> Trace:
-    tables: dict[str, Any] = {name: table(name) for name in TABLES}
-    return replace(trace, **tables)
 
 
 class CaptureContext(msgspec.Struct, frozen=True):
@@ -106,7 +98,7 @@ def summary_of(trace: Trace, step_by: str | None = None) -> CaptureSummary:
         pd.MultiIndex.from_frame(ops.to_frame(_KEYS).drop_duplicates())
     )
     comms = _of_their_own(trace.comms.take(has_op))
-    comms = assigned(comms, {column: repeated(0, np.int64, len(comms)) for column in TIME_COLUMNS})
+    comms = comms.having(**{column: repeated(0, np.int64, len(comms)) for column in TIME_COLUMNS})
     marks = _of_their_own(trace.ranges.take(bounding_ranges(trace)))
     hosts: dict[str, Any] = {name: _of_their_own(getattr(trace, name).take(kept[name])) for name in _OF_HOSTS}
     tables: dict[str, Any] = {"ops": ops, "comms": comms, "ranges": marks, "memory": table("memory"), **hosts}

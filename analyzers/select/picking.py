@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Mask
 from analyzers.select.language import And, Atom, Not, Or, Selector
 from analyzers.trace import kernels
 from analyzers.trace.advice import is_migration
-from analyzers.trace.columns import codes, ints, is_one_of, of_codes
+from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.groups import groups_of
 from analyzers.trace.kernels import is_communication, is_compute, operation_codes
 from analyzers.trace.ranges import launched_in
@@ -31,7 +32,7 @@ def named_ranges(trace: Trace, atom: Atom) -> Mask:
 
 def _fitting(trace: Trace, fits: Callable[[str], bool]) -> Mask:
     code, texts = codes(trace.ranges, "name")
-    return of_codes(code, [fits(text) for text in texts])
+    return rows_of_codes(code, [fits(text) for text in texts])
 
 
 def evaluate(trace: Trace, selector: Selector, known: Mapping[Atom, Mask] | None = None) -> Mask:
@@ -54,7 +55,7 @@ def _pick_range(trace: Trace, atom: Atom) -> Mask:
 def _pick_kernel(trace: Trace, atom: Atom) -> Mask:
     fits = atom.matcher(whole=False)
     code, texts = codes(trace.ops, "name")
-    fitting = of_codes(code, [fits(text) or fits(kernels.function(text)) for text in texts])
+    fitting = rows_of_codes(code, [fits(text) or fits(kernels.function(text)) for text in texts])
     return fitting & is_one_of(trace.ops, "kind", ("kernel",))
 
 
@@ -70,7 +71,7 @@ def _pick_copy(trace: Trace, atom: Atom) -> Mask:
         return copies
     fits = atom.matcher(whole=True)
     code, texts = codes(trace.ops, "copy")
-    return copies & of_codes(code, [fits(text) for text in texts])
+    return copies & rows_of_codes(code, [fits(text) for text in texts])
 
 
 def _pick_migration(trace: Trace, atom: Atom) -> Mask:
@@ -79,7 +80,7 @@ def _pick_migration(trace: Trace, atom: Atom) -> Mask:
         return migrations
     fits = atom.matcher(whole=False)
     code, texts = codes(trace.ops, "name")
-    return migrations & of_codes(code, [fits(text) for text in texts])
+    return migrations & rows_of_codes(code, [fits(text) for text in texts])
 
 
 def _pick_collective(trace: Trace, atom: Atom) -> Mask:

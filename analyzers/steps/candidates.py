@@ -23,8 +23,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import label, rows_by_key
+from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, of_codes
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of
 from analyzers.trace.numbered import family
 from analyzers.trace.ranges import launches, range_classes
 from analyzers.trace.steps import marked_steps
@@ -129,7 +130,7 @@ class _Work:
         """Ranges of a process that recur, by what they are called: kind, name, start, end, label and number of each."""
         wanted = self.trace.once(range_classes)[1] & (ints(self.trace.ranges, "process") == process)
         if given is not None:
-            wanted = wanted & of_codes(
+            wanted = wanted & rows_of_codes(
                 self.code, [given in (text, of) for text, of in zip(self.texts, self.families, strict=True)]
             )
         rows = np.flatnonzero(wanted)

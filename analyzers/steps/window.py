@@ -19,12 +19,13 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from analyzers.arrays.columns import repeated
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Ints
 from analyzers.common.wording import percent, ranks_in_words
 from analyzers.steps.choose import whole_by_window
-from analyzers.trace.columns import ints, ints_at, repeated
+from analyzers.trace.columns import ints, ints_at
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.lost import unrecorded
 from analyzers.trace.overhead import overhead_in_steps

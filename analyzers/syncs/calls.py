@@ -6,14 +6,16 @@ import re
 
 import numpy as np
 
+from analyzers.arrays.columns import narrowed
 from analyzers.arrays.groups import first_row_of, ordered, rows_by_key
+from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ids, Ints
 from analyzers.ordering.calls import BLOCKING, calls_of_kind
 from analyzers.ordering.columns import Columns
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import around
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, narrowed, of_codes, stored
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, stored
 from analyzers.trace.op_rows import call_rows
 from analyzers.trace.tables import Trace
 
@@ -127,7 +129,7 @@ def _of_the_program(trace: Trace, queries: Ints) -> Ints:
         return queries
     where = around(trace, *(ints_at(trace.api, column, queries) for column in ("process", "thread", "start_ns")))
     code, names = codes(trace.ranges, "name")
-    in_torch = of_codes(code, [name.startswith("aten::") for name in names])
+    in_torch = rows_of_codes(code, [name.startswith("aten::") for name in names])
     return queries[~np.append(in_torch, False)[where.caller]]
 
 
@@ -159,9 +161,9 @@ def _copies(trace: Trace, ordering: Ordering) -> Blocking:
     code, names = codes(trace.api, "name")
     launch = ints(trace.ops, "launch")
     copies = np.flatnonzero(is_one_of(trace.ops, "kind", ["memcpy"]) & (launch >= 0))
-    is_copy = of_codes(code, [_COPY.match(name) is not None for name in names])
+    is_copy = rows_of_codes(code, [_COPY.match(name) is not None for name in names])
     copies = copies[is_copy[launch[copies]]]  # of others, such as a graph's or SYCL's, it is not said
-    asynchronous = of_codes(code, ["Async" in name for name in names])[launch[copies]]
+    asynchronous = rows_of_codes(code, ["Async" in name for name in names])[launch[copies]]
     pageable = is_one_of(trace.ops, "source_memory", ["pageable"]) | is_one_of(trace.ops, "target_memory", ["pageable"])
     small = is_one_of(trace.ops, "copy", ["HtoD"])[copies] & (ints_at(trace.ops, "bytes", copies) <= SMALL_COPY_BYTES)
     between_devices = is_one_of(trace.ops, "copy", ["DtoD", "PtoP"])[copies]
@@ -203,4 +205,4 @@ def _launches(trace: Trace, ordering: Ordering) -> Blocking:
 
 def _named(trace: Trace, pattern: re.Pattern[str]) -> Ints:
     code, names = codes(trace.api, "name")
-    return np.flatnonzero(of_codes(code, [pattern.match(name) is not None for name in names]))
+    return np.flatnonzero(rows_of_codes(code, [pattern.match(name) is not None for name in names]))

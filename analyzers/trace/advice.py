@@ -8,10 +8,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Mask
 from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import count_of
-from analyzers.trace.columns import codes, ints, is_one_of, of_codes
+from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.schemas import Ops, Ranges
 from analyzers.trace.tables import WSL, Trace
 
@@ -110,7 +111,7 @@ def torch_seen(trace: Trace) -> Mask:
 
 def _owners(table: Ranges | Ops, also: Mask | None, processes: int) -> Mask:
     code, names = codes(table, "name")
-    rows = of_codes(code, [_NAME.search(name) is not None for name in names])
+    rows = rows_of_codes(code, [_NAME.search(name) is not None for name in names])
     rows = rows if also is None else rows | also
     return np.bincount(ints(table, "process")[rows], minlength=processes)[:processes] > 0
 
@@ -145,7 +146,7 @@ def is_migration(trace: Trace) -> Mask:
 def may_hold_kernels(trace: Trace) -> Mask:
     """Migrations that the program did not ask for: a kernel may stand still for each."""
     code, names = codes(trace.ops, "name")
-    asked = of_codes(code, [f"({CAUSES[BY_PROGRAM]})" in name for name in names])
+    asked = rows_of_codes(code, [f"({CAUSES[BY_PROGRAM]})" in name for name in names])
     return is_migration(trace) & ~asked
 
 

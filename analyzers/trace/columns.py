@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analyzers.arrays.columns import FilledInParts as FilledInParts
-from analyzers.arrays.columns import narrowed as narrowed
-from analyzers.arrays.columns import narrowest as narrowest
-from analyzers.arrays.columns import repeated as repeated
-from analyzers.arrays.columns import squeezed as squeezed
-from analyzers.arrays.columns import taken as taken
+from analyzers.arrays.columns import repeated, taken
 from analyzers.arrays.groups import is_repeated, label
-from analyzers.arrays.names import Names
-from analyzers.arrays.names import at_codes as at_codes
-from analyzers.arrays.names import rows_of_codes as of_codes
+from analyzers.arrays.names import Names, rows_of_codes
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.table import Table
 
-__all__ = ["of_codes"]
 Tabular = Table | pd.DataFrame
 SomeTable = TypeVar("SomeTable", bound=Table)
 
@@ -37,16 +29,6 @@ def framed(columns: Mapping[str, Any]) -> pd.DataFrame:
     """A frame of columns as they are, which are not copied."""
     shown = {name: one.to_pandas() if isinstance(one, Names) else one for name, one in columns.items()}
     return pd.DataFrame(shown, copy=False)
-
-
-def assigned(table: SomeTable, columns: Mapping[str, Any]) -> SomeTable:
-    """A table with other values in some columns."""
-    return table.having(**columns)
-
-
-def categorical(code: npt.NDArray[Any], texts: Iterable[str]) -> Names:
-    """A column of texts from the number of each row's among different ones, -1 for none."""
-    return Names(code, texts)
 
 
 def as_int64(values: npt.NDArray[Any]) -> Ints:
@@ -98,4 +80,4 @@ def codes(table: Tabular, column: str) -> tuple[Ids, list[str]]:
 def is_one_of(table: Tabular, column: str, texts: Sequence[str]) -> Mask:
     """Rows whose text is one of `texts`; works on the few different ones, not the many rows."""
     code, names = codes(table, column)
-    return of_codes(code, [text in texts for text in names])
+    return rows_of_codes(code, [text in texts for text in names])

@@ -9,12 +9,14 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from analyzers.arrays.columns import taken
 from analyzers.arrays.groups import label, rows_by_key
+from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TraceWarning
 from analyzers.common.records import Record
 from analyzers.common.wording import count_of, duration
-from analyzers.trace.columns import codes, ints, is_one_of, of_codes, stored, taken
+from analyzers.trace.columns import codes, ints, is_one_of, stored
 from analyzers.trace.communication import BOOKKEEPING, COMMUNICATION, COMPUTE, FUSED, function, known
 from analyzers.trace.kernels import is_compute, is_declared, is_peer_copy, operation_codes
 from analyzers.trace.tables import Trace
@@ -121,7 +123,7 @@ def _by_rule(trace: Trace, took: Ints) -> tuple[Counter[Rule], Counter[Rule]]:
     name, texts = codes(trace.ops, "name")
     declared, rules = codes(trace.ops, "declared")
     by_name = [known(text) for text in texts]
-    has_rule = of_codes(name, [one.kind != COMPUTE for one in by_name])
+    has_rule = rows_of_codes(name, [one.kind != COMPUTE for one in by_name])
     has_rule &= is_one_of(trace.ops, "kind", ("kernel",))
     copies, own = is_peer_copy(trace), is_declared(trace)
     rows = np.flatnonzero(has_rule | copies | own)

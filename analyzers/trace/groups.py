@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from analyzers.arrays.groups import first_of_each, first_row_of, label, rows_by_key
+from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ids, Ints
 from analyzers.common.records import Record
-from analyzers.trace.columns import codes, ints, ints_at, of_codes, stored
+from analyzers.trace.columns import codes, ints, ints_at, stored
 from analyzers.trace.communication import operation_of
 from analyzers.trace.tables import Trace
 
@@ -74,7 +75,7 @@ def groups_of(trace: Trace, ops: Ints | None = None) -> tuple[list[Group], Ints]
     size, communicator = stored(comms, "group_size"), stored(comms, "communicator")
     is_stated = (size > 0) | (communicator != -1)
     for code, names in texts:
-        is_stated |= of_codes(code, [name != "" for name in names])
+        is_stated |= rows_of_codes(code, [name != "" for name in names])
     is_stated &= stored(comms, "correlation") >= 0
     if not is_stated.any():
         return [], np.full(rows.size, -1, np.int64)
@@ -114,7 +115,7 @@ def communicators_of(trace: Trace) -> Mapping[int, list[int]]:
         return {}
     communicator = ints(trace.comms, "communicator")
     code, names = codes(trace.comms, "operation")
-    by_all = of_codes(code, [operation_of(name) not in ("", "send", "recv", "send_recv") for name in names])
+    by_all = rows_of_codes(code, [operation_of(name) not in ("", "send", "recv", "send_recv") for name in names])
     calls = np.flatnonzero((communicator != -1) & by_all)
     rank_of = ranks[ints(trace.comms, "process")[calls]]
     return {key: np.unique(rank_of[at]).tolist() for (key,), at in rows_by_key(communicator[calls]).items()}

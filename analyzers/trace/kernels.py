@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from analyzers.arrays.groups import first_row_of
+from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import codes, ints, is_one_of, of_codes
+from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.communication import BOOKKEEPING, COMMUNICATION, FUSED, function, known, operation_of
 from analyzers.trace.tables import Trace
 
@@ -41,7 +42,7 @@ def is_communication_kernel(name: str) -> bool:
 def is_declared(trace: Trace) -> Mask:
     """Ops that the user said are communication (`analyzers.select.select`)."""
     code, texts = codes(trace.ops, "declared")
-    return of_codes(code, [text != "" for text in texts])
+    return rows_of_codes(code, [text != "" for text in texts])
 
 
 def is_peer_copy(trace: Trace) -> Mask:
@@ -67,13 +68,13 @@ def is_bookkeeping(trace: Trace) -> Mask:
 def is_compute(trace: Trace) -> Mask:
     """Kernels that are neither communication nor fused with it nor its bookkeeping; copies and memsets are none."""
     code, texts = codes(trace.ops, "name")
-    has_a_part = of_codes(code, [known(text).kind in (COMMUNICATION, FUSED, BOOKKEEPING) for text in texts])
+    has_a_part = rows_of_codes(code, [known(text).kind in (COMMUNICATION, FUSED, BOOKKEEPING) for text in texts])
     return is_one_of(trace.ops, "kind", ("kernel",)) & ~has_a_part & ~is_declared(trace)
 
 
 def _kernels_that_are(trace: Trace, kind: str) -> Mask:
     code, texts = codes(trace.ops, "name")
-    return of_codes(code, [known(text).kind == kind for text in texts]) & is_one_of(trace.ops, "kind", ("kernel",))
+    return rows_of_codes(code, [known(text).kind == kind for text in texts]) & is_one_of(trace.ops, "kind", ("kernel",))
 
 
 def operation_codes(trace: Trace) -> tuple[Ints, list[str]]:

@@ -9,11 +9,13 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from analyzers.arrays.columns import narrowed, taken
 from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.wording import count_of
 from analyzers.trace.advice import is_migration
-from analyzers.trace.columns import assigned, codes, ints, ints_at, is_one_of, lanes, narrowed, of_codes, stored, taken
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, lanes, stored
 from analyzers.trace.schemas import Calls, Ops
 from analyzers.trace.tables import Process, Trace
 from analyzers.trace.unread import noted
@@ -178,7 +180,7 @@ def about_lost_work(trace: Trace) -> Trace:
 def launching(api: Calls) -> Mask:
     """Calls that run a kernel, a copy or a memset."""
     code, texts = codes(api, "name")
-    is_launch = of_codes(code, [_LAUNCH.fullmatch(text) is not None for text in texts])
+    is_launch = rows_of_codes(code, [_LAUNCH.fullmatch(text) is not None for text in texts])
     begins, ends = is_one_of(api, "name", _BEGIN), is_one_of(api, "name", _END)
     if begins.any():
         is_launch &= ~_captured(api, begins, ends)
@@ -228,7 +230,7 @@ def linked_by_order(ops: Ops, api: Calls) -> tuple[Ops, Ints]:
     called, lane, calls = ints(api, "start_ns"), lanes(ops), _without_op(ops, api)
     code, names = codes(api, "name")
     for kind, pattern in _CALLS.items():
-        ours = calls[of_codes(code[calls], [pattern.fullmatch(name) is not None for name in names])]
+        ours = calls[rows_of_codes(code[calls], [pattern.fullmatch(name) is not None for name in names])]
         those = np.flatnonzero(alone & is_one_of(ops, "kind", (kind,)))
         of_process = rows_by_key(ints_at(api, "process", ours))
         for process, rows in rows_by_key(ints_at(ops, "process", those)).items():
@@ -240,7 +242,7 @@ def linked_by_order(ops: Ops, api: Calls) -> tuple[Ops, Ints]:
         return ops, linked
     correlation = ints(ops, "correlation").copy()
     correlation[linked] = ints_at(api, "correlation", launch[linked])
-    return assigned(ops, {"launch": narrowed(launch, "id"), "correlation": narrowed(correlation, "id")}), linked
+    return ops.having(launch=narrowed(launch, "id"), correlation=narrowed(correlation, "id")), linked
 
 
 def with_linked(trace: Trace, linked: Ints) -> Trace:

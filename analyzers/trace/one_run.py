@@ -9,9 +9,10 @@ import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import distinct, rows_by_key
+from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, of_codes, stored
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, stored
 from analyzers.trace.communication import operation_of
 from analyzers.trace.kernels import function, is_bookkeeping, is_communication
 from analyzers.trace.numbered import family
@@ -150,7 +151,7 @@ def _programs(trace: Trace) -> dict[int, _Program]:
     kernels = _names(trace, "ops", np.flatnonzero(computing), function)
     told = is_one_of(trace.ranges, "kind", ("nvtx", "annotation", "op"))
     code, texts = codes(trace.ranges, "name")
-    told &= ~of_codes(code, [STEP.match(text) is not None for text in texts])
+    told &= ~rows_of_codes(code, [STEP.match(text) is not None for text in texts])
     names = _names(trace, "ranges", np.flatnonzero(told), family)
     none: Names = frozenset()
     return {rank: _Program(kernels.get(rank, none), names.get(rank, none)) for rank in trace.rank_ids}

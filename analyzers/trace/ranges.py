@@ -9,9 +9,11 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
+from analyzers.arrays.columns import squeezed
 from analyzers.arrays.groups import as_slice, first_row_of, rows_by_key, slices_by_key
+from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, of_codes, squeezed, stored
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, stored
 from analyzers.trace.schemas import Ranges
 from analyzers.trace.tables import Trace
 
@@ -166,7 +168,7 @@ def range_classes(trace: Trace) -> tuple[Mask, Mask, Mask]:
     others = np.flatnonzero(~operator)  # fewer by far, mostly: theirs are the names that are looked at
 
     def named(wanted: list[bool]) -> Mask:
-        return of_codes(code[others], wanted)
+        return rows_of_codes(code[others], wanted)
 
     by_name = named([name.startswith("aten::") for name in names])
     library = is_one_of(trace.ranges, "domain", ["NCCL"])[others] | named([name.startswith("nccl:") for name in names])
@@ -178,7 +180,7 @@ def range_classes(trace: Trace) -> tuple[Mask, Mask, Mask]:
     ranged[others] = (kind["nvtx"] | kind["annotation"]) & ~by_name & ~library
     frame[others] = kind["python"] & ~named(is_library_frame)
     operator[others] = by_name
-    operator &= ~of_codes(code, [name.startswith(_ENGINE) for name in names])
+    operator &= ~rows_of_codes(code, [name.startswith(_ENGINE) for name in names])
     return operator, ranged, frame
 
 
@@ -323,7 +325,7 @@ def _of_hlo(trace: Trace, wanted: Mask) -> tuple[Ints, Ints]:
 
 def _engine(trace: Trace) -> RangeIndex:
     code, texts = codes(trace.ranges, "name")
-    return RangeIndex(trace.ranges, np.flatnonzero(of_codes(code, [text.startswith(ENGINE) for text in texts])))
+    return RangeIndex(trace.ranges, np.flatnonzero(rows_of_codes(code, [text.startswith(ENGINE) for text in texts])))
 
 
 def _forward_threads(trace: Trace) -> dict[tuple[int, int], int]:

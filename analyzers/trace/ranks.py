@@ -10,16 +10,15 @@ from pathlib import PurePath
 import numpy as np
 from msgspec.structs import replace
 
+from analyzers.arrays.columns import repeated, squeezed
 from analyzers.arrays.groups import alike, distinct, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
-from analyzers.trace.columns import assigned, ints, repeated, squeezed, stored
+from analyzers.trace.columns import ints, stored
 from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.step_table import Steps
 from analyzers.trace.tables import Process, Trace
 from analyzers.trace.windows import process_group
-
-# Which rank each process is: rules in order of trust, the rank in a file's name among them.
 
 RANKS = range(2**31)  # what `ops.rank` holds
 _RANK_IN_NAME = re.compile(r"(?<![a-z0-9])rank[-_.=]?(\d+)(?!\d)", re.IGNORECASE)
@@ -90,7 +89,7 @@ def assign_ranks(trace: Trace) -> Trace:
     else:
         by_process = np.array([process.rank for process in processes] or [-1], np.int32)
         rank_of_op = squeezed(by_process[stored(trace.ops, "process")])
-    ops = assigned(trace.ops, {"rank": rank_of_op})
+    ops = trace.ops.having(rank=rank_of_op)
     trace = replace(trace, ops=ops, processes=tuple(processes))
     for index in working:
         trace = _warn_of_conflict(trace, processes[index])

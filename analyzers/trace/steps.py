@@ -11,9 +11,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from analyzers.arrays.columns import repeated
 from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, of_codes, repeated
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of
 from analyzers.trace.numbered import family
 from analyzers.trace.ranges import RangeIndex, launches
 from analyzers.trace.schemas import Ranges
@@ -42,7 +44,7 @@ def marked_steps(trace: Trace) -> Steps:
     code, texts = codes(trace.ranges, "name")
     marks = [STEP.match(text) for text in texts]
     rows = np.flatnonzero(is_one_of(trace.ranges, "kind", ("nvtx", "annotation")))  # operators are more by far
-    rows = rows[of_codes(code[rows], [mark is not None for mark in marks])]
+    rows = rows[rows_of_codes(code[rows], [mark is not None for mark in marks])]
     number = np.array([int(mark[1]) if mark else -1 for mark in marks], np.int64)
     by_profiler = np.array([text.startswith("ProfilerStep#") for text in texts], dtype=bool)[code[rows]]
     process = ints_at(trace.ranges, "process", rows)
@@ -75,7 +77,7 @@ def bounding_ranges(trace: Trace) -> Mask:
     code, texts = codes(trace.ranges, "name")
     by = find_steps(trace).by
     bounds = [STEP.match(text) is not None or (bool(by) and family(text) == by) for text in texts]
-    return is_one_of(trace.ranges, "kind", ("nvtx", "annotation")) & of_codes(code, bounds)
+    return is_one_of(trace.ranges, "kind", ("nvtx", "annotation")) & rows_of_codes(code, bounds)
 
 
 def _to_the_next(process: Ints, thread: Ints, start: Ints, end: Ints, numbers: Ints) -> Ints:

@@ -1,10 +1,12 @@
 """A table: typed columns of equal length as numpy arrays, and texts as `Names`. pandas appears in `to_frame` alone.
 
-class Streams(Table):
-    stream: Ids = id_(-1)
-    name: Names = text()
+    class Streams(Table):
+        stream: Ids = id_(-1)
+        name: Names = text()
 
-Streams.of({"stream": [7, 20]}).stream      # array([7, 20]); every name is ""
+    Streams.of({"stream": [7, 20]}).stream      # array([7, 20]); every name is ""
+
+A column that is not given has its default throughout, which takes no room.
 """
 
 from __future__ import annotations
@@ -40,17 +42,12 @@ class Column(msgspec.Struct, frozen=True):
         if isinstance(self.kind, tuple):
             if np.isscalar(values):
                 return Names.repeated(str(values), length, self.kind)
-            known = values if isinstance(values, Names) else _among(values, self.kind)
-            return known if known.texts == self.kind else _among(known.tolist(), self.kind)
+            known = Names.of(values)
+            return known if known.texts == self.kind else known.among(self.kind)
         if self.kind == "text":
             return Names.repeated(str(values), length) if np.isscalar(values) else Names.of(values)
         numbers = narrowed(np.asarray(values), self.kind)
         return repeated(numbers, numbers.dtype, length) if np.isscalar(values) else squeezed(numbers)
-
-
-def _among(values: Any, texts: tuple[str, ...]) -> Names:
-    known = pd.Categorical(values, categories=pd.Index(texts, dtype="str"))
-    return Names(known.codes, texts)
 
 
 def key(default: int) -> Any:

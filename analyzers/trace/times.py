@@ -9,9 +9,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import label, rows_by_key
+from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.wording import count_of, duration
-from analyzers.trace.columns import assigned, codes, ints, ints_at, is_one_of, lanes, of_codes
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, lanes
 from analyzers.trace.tables import Process, Trace
 from analyzers.trace.unread import noted
 
@@ -138,7 +139,7 @@ def _idles(lane: Ints, start: Ints, end: Ints, returned: Ints) -> bool:
 def _last_waits(trace: Trace) -> dict[tuple[int, ...], tuple[int, int]]:
     """Of each process's last host call that waits for all of a device: begin and end."""
     code, names = codes(trace.api, "name")
-    waits = np.flatnonzero(of_codes(code, [_WAIT.fullmatch(name) is not None for name in names]))
+    waits = np.flatnonzero(rows_of_codes(code, [_WAIT.fullmatch(name) is not None for name in names]))
     start, end = (ints_at(trace.api, column, waits) for column in ("start_ns", "end_ns"))
     last = {
         key: rows[int(np.argmax(start[rows]))]
@@ -223,7 +224,7 @@ def cut_spoiled(trace: Trace) -> Trace:
     cut = _past_the_next(trace)
     if not cut.any():
         return trace
-    ops = assigned(trace.ops, {"end_ns": ints(trace.ops, "end_ns") - cut, "cut_ns": cut})
+    ops = trace.ops.having(end_ns=ints(trace.ops, "end_ns") - cut, cut_ns=cut)
     process = ints(trace.ops, "process")
     count = np.bincount(process[cut > 0], minlength=len(trace.processes)).tolist()
     total = np.bincount(process, weights=cut, minlength=len(trace.processes)).tolist()
@@ -270,7 +271,7 @@ def _launched_by_itself(trace: Trace) -> Mask:
 def may_begin_early(trace: Trace, ops: Ints) -> Mask:
     """Which ops are kernels whose launch has attributes; one may be that they begin before the one before them ends."""
     code, names = codes(trace.api, "name")
-    with_attributes = np.append(of_codes(code, ["LaunchKernelEx" in name for name in names]), False)
+    with_attributes = np.append(rows_of_codes(code, ["LaunchKernelEx" in name for name in names]), False)
     return with_attributes[ints_at(trace.ops, "launch", ops)]
 
 

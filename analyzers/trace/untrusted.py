@@ -14,8 +14,9 @@ from functools import partial
 
 import numpy as np
 
+from analyzers.arrays.columns import repeated
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import ints, ints_at, is_one_of, repeated
+from analyzers.trace.columns import ints, ints_at, is_one_of
 from analyzers.trace.lost import launching, unrecorded
 from analyzers.trace.narrow import Narrowing, speaks_by_step, steps_used
 from analyzers.trace.one_run import DOUBTED

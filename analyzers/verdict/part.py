@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
+from analyzers.arrays.columns import repeated
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.evidence import EvidenceWriter
 from analyzers.causes.explain import Explainer
@@ -48,7 +49,7 @@ from analyzers.syncs.groups import SyncGroup
 from analyzers.syncs.of_steps import groups_by_rank
 from analyzers.syncs.rests import RestingOrder
 from analyzers.trace.advice import may_hold_kernels
-from analyzers.trace.columns import ints, repeated
+from analyzers.trace.columns import ints
 from analyzers.trace.counted import CommunicationFacts, communication_facts
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.kernels import is_communication, is_peer_copy

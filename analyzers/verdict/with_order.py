@@ -18,8 +18,6 @@ from analyzers.verdict import check
 from analyzers.verdict.part import explaining
 from analyzers.verdict.result import OverlapResult
 
-# The verdict and the order of a run's work together, as pictures and exports show both.
-
 
 def check_with_order(
     run: Run, a: str, b: str, *, narrowing: Narrowing = ALL, missing_only: bool = False, **how: Any

@@ -18,7 +18,6 @@ from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ints, Mask
 from analyzers.readers.json_stream import RAWS, typed
 from analyzers.readers.kineto.times import nanoseconds
-from analyzers.trace.columns import categorical
 from analyzers.trace.sizes import MOST, sizes_number
 
 # Category, as printed by Kineto (capitalized before 2022) -> which table its rows go to; "span" is kept for its times.
@@ -196,7 +195,7 @@ class Rows(msgspec.Struct, frozen=True):
         code_of = {text: code for code, text in enumerate(texts)}
         found = np.zeros(max(heads, default=0) + 1, np.int64)
         found[[*heads]] = [code_of[text] for text in text_of.values()]
-        return categorical(found[self.head], texts)
+        return Names(found[self.head], texts)
 
 
 class Batch(msgspec.Struct):

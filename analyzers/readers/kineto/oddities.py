@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 from msgspec.structs import replace
 
+from analyzers.arrays.names import rows_of_codes
 from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import count_of
 from analyzers.ordering.calls import call_kind
@@ -17,7 +18,7 @@ from analyzers.readers.kineto.header import number
 from analyzers.readers.kineto.mend import Broken, FileEvents
 from analyzers.readers.kineto.tables import SYNC_KINDS_OF
 from analyzers.readers.kineto.vendor import Raw, Vendor
-from analyzers.trace.columns import codes, ints, is_one_of, of_codes
+from analyzers.trace.columns import codes, ints, is_one_of
 from analyzers.trace.overhead import KINETO, with_overhead
 from analyzers.trace.tables import Trace
 from analyzers.trace.unread import UnreadWork, noted, with_unread
@@ -147,7 +148,7 @@ def _not_used(phases: Counter[str], spans: Rows) -> dict[str, int]:
 def _nameless(trace: Trace) -> Trace:
     """Warn of kernels without a name: what they are can't be told, nor on which side they belong."""
     code, names = codes(trace.ops, "name")
-    nameless = is_one_of(trace.ops, "kind", ("kernel",)) & of_codes(code, [not _is_name(name) for name in names])
+    nameless = is_one_of(trace.ops, "kind", ("kernel",)) & rows_of_codes(code, [not _is_name(name) for name in names])
     if not nameless.any():
         return trace
     found = count_of(int(np.count_nonzero(nameless)), "kernel")
@@ -204,7 +205,7 @@ def _unrecorded_waits(trace: Trace, vendor: Vendor) -> Trace:
     if is_one_of(trace.syncs, "kind", ["stream_wait"]).any():
         return trace
     code, names = codes(trace.api, "name")
-    if not of_codes(code, ["StreamWaitEvent" in name for name in names]).any():
+    if not rows_of_codes(code, ["StreamWaitEvent" in name for name in names]).any():
         return _only_launches(trace) if vendor.records_waits else trace
     if not vendor.records_waits:
         return trace.warn(

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ints, Mask
 from analyzers.readers.amd import kind_of_kernel
 from analyzers.readers.kineto.vendor import Raw, Vendor
-from analyzers.trace.columns import categorical, codes, ints, is_one_of, table
+from analyzers.trace.columns import codes, ints, is_one_of, table
 from analyzers.trace.schemas import COPY_KINDS, OP_KINDS, Devices, Ops
 from analyzers.trace.tables import Trace
 
@@ -42,7 +43,7 @@ def _kinds(ops: Ops) -> Any:
     code, names = codes(ops, "name")
     stands_for = np.array([OP_KINDS.index(kind_of_kernel(name)) for name in (*names, "")])[code]
     own, _ = codes(ops, "kind")
-    return categorical(np.where(stands_for != OP_KINDS.index("kernel"), stands_for, own), OP_KINDS)
+    return Names(np.where(stands_for != OP_KINDS.index("kernel"), stands_for, own), OP_KINDS)
 
 
 def _told_by_calls(trace: Trace, raw: Raw) -> Ops:
@@ -76,7 +77,7 @@ def _copies(trace: Trace, direction: Ints) -> Any:
     known = (direction >= 0) & (direction < len(_DIRECTIONS))
     own = np.where(untold, stated[np.where(known, direction, -1)], own)
     own[is_copy & _launched_by(trace, PEER_COPY)] = COPY_KINDS.index("PtoP")
-    return categorical(own, COPY_KINDS)
+    return Names(own, COPY_KINDS)
 
 
 def _launched_by(trace: Trace, start: str) -> Mask:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from analyzers.arrays.groups import first_row, grouped, rows_by_key
-from analyzers.arrays.names import Names
+from analyzers.arrays.names import Names, rows_of_codes
 from analyzers.arrays.types import Ints, Mask
 from analyzers.readers.kineto.events import Args, Head, Rows, whole
-from analyzers.trace.columns import categorical, codes, ints, ints_at, is_one_of, of_codes, table
+from analyzers.trace.columns import codes, ints, ints_at, is_one_of, table
 from analyzers.trace.communication import operation_of
 from analyzers.trace.kernels import is_communication_kernel
 from analyzers.trace.ranges import RangeIndex
@@ -330,7 +330,7 @@ def name_by_sync(api: Calls, syncs: Syncs) -> Calls:
         sure = [pair in pairs for pair in zip(*(each.tolist() for each in ids), strict=True)]
         names = names if name in names else [*names, name]
         code[invalid[np.array(sure)]] = names.index(name)
-    return api.having(name=categorical(code, names))
+    return api.having(name=Names(code, names))
 
 
 # What a Kineto trace says about communication calls: args of NCCL kernels and of record_param_comms operators.
@@ -388,13 +388,13 @@ def comms(
         distinct, position = np.unique(np.array(texts, object), return_inverse=True)
         first, empty = position[own + 1], position[0]
         code = np.where(first != empty, first, position[range_args + 1])
-        columns[column] = categorical(code, distinct.tolist())
+        columns[column] = Names(code, distinct.tolist())
     return table("comms", columns)
 
 
 def _named_communication(ops: Ops) -> Mask:
     code, names = codes(ops, "name")
-    return of_codes(code, [*map(is_communication_kernel, names)])
+    return rows_of_codes(code, [*map(is_communication_kernel, names)])
 
 
 def _calls_around(process: Ints, api: Calls, calls: RangeIndex, launch: Ints) -> Ints:

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from analyzers.arrays.names import Names, rows_of_codes
 from analyzers.common.wording import duration
 from analyzers.readers.host_comms import comms_of_calls
 from analyzers.readers.kineto.events import SYNC_TYPES
 from analyzers.readers.kineto.vendor import Raw, Vendor
-from analyzers.trace.columns import categorical, codes, ints, is_one_of, of_codes, table
+from analyzers.trace.columns import codes, ints, is_one_of, table
 from analyzers.trace.kernels import operation_of
 from analyzers.trace.schemas import COPY_KINDS, MEMORY_KINDS, SYNC_KINDS, CommunicationCalls, Ops, Syncs
 from analyzers.trace.tables import QUEUED, Trace
@@ -51,7 +52,7 @@ def _copies(ops: Ops) -> dict[str, Any]:
 
     def column(own: str, values: list[str], known: tuple[str, ...]) -> Any:
         new = np.array([known.index(value) for value in (*values, "")])[code]
-        return categorical(np.where(is_copy & (new > 0), new, codes(ops, own)[0]), known)
+        return Names(np.where(is_copy & (new > 0), new, codes(ops, own)[0]), known)
 
     return {
         "copy": column("copy", kinds, COPY_KINDS),
@@ -79,7 +80,7 @@ def _syncs(raw: Raw) -> Syncs:
         "syncs",
         {
             "stream": rows.fields["stream"],
-            "kind": categorical(kinds, SYNC_KINDS),
+            "kind": Names(kinds, SYNC_KINDS),
             "start_ns": rows.start - raw.zero,
             "end_ns": rows.start - raw.zero + rows.duration,
             "correlation": rows.fields["correlation"],
@@ -102,7 +103,7 @@ def _queued(trace: Trace, raw: Raw) -> str:
 def _comms(trace: Trace) -> CommunicationCalls:
     """What torch states of its calls (`record_param_comms`), which says more, else those of the host."""
     code, names = codes(trace.ranges, "name")
-    calls = np.flatnonzero(of_codes(code, [name.startswith(CALL) for name in names]))
+    calls = np.flatnonzero(rows_of_codes(code, [name.startswith(CALL) for name in names]))
     if len(trace.comms) or not calls.size:
         return trace.comms
     operations = [operation_of(names[name].removeprefix(CALL)) for name in code[calls]]

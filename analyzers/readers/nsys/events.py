@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ints
 from analyzers.readers.nsys.about import THREAD_BITS, Processes, thread
 from analyzers.readers.nsys.file import NO_TIME, NsysFile
-from analyzers.trace.columns import categorical, codes, ints, is_one_of, table
+from analyzers.trace.columns import codes, ints, is_one_of, table
 from analyzers.trace.schemas import SYNC_KINDS, Calls, Ranges, Records, Syncs
 from analyzers.trace.sizes import MOST, sizes_number
 from analyzers.trace.table import number
@@ -29,7 +30,7 @@ SYNC_CALLS = {
     "device": ("cudaDeviceSynchronize", "cuCtxSynchronize"),
     "stream_wait": ("cudaStreamWaitEvent", "cuStreamWaitEvent"),
 }
-CALLS, KERNELS, RANGES = "CUDA calls", "kernels", "NVTX ranges"  # what has names in `Names`
+CALLS, KERNELS, RANGES = "CUDA calls", "kernels", "NVTX ranges"  # what has names in `StringIds`
 CODED_AT_ONCE = 1_000_000  # rows of which the texts are numbered at a time: the numbers take 8 times as much as codes
 QUERIES = ("cudaEventQuery", "cuEventQuery", "cudaStreamQuery", "cuStreamQuery")
 
@@ -44,7 +45,7 @@ class ExportedRanges(Ranges):
         return Ranges({name: values for name, values in self.columns.items() if name != "row"}, len(self))
 
 
-def read_ranges(file: NsysFile, names: Names, processes: Processes) -> ExportedRanges:
+def read_ranges(file: NsysFile, names: StringIds, processes: Processes) -> ExportedRanges:
     """NVTX push/pop and start/end ranges; one never closed ends at `NO_TIME`."""
     raw = file.ints(
         NVTX,
@@ -66,9 +67,9 @@ def read_ranges(file: NsysFile, names: Names, processes: Processes) -> ExportedR
     return ExportedRanges.of({**ranges, "sizes": sizes, "row": rows})
 
 
-def _range_texts(file: NsysFile, names: Names, numbers: Ints, rows: Ints) -> tuple[Any, Ints]:
+def _range_texts(file: NsysFile, names: StringIds, numbers: Ints, rows: Ints) -> tuple[Any, Ints]:
     """Each range's name, and the number of the sizes in its text."""
-    registered = names.categorical(numbers, what=RANGES, may_lack=True)
+    registered = names.column(numbers, what=RANGES, may_lack=True)
     code, texts = registered.codes, list(registered.texts)
     if file.has(NVTX, "text"):
         where, literals = file.texts(NVTX, '"text"', '"text" IS NOT NULL')
@@ -82,7 +83,7 @@ def _range_texts(file: NsysFile, names: Names, numbers: Ints, rows: Ints) -> tup
     return merged(code, [range_name(text) for text in texts]).used(), of_text[code]
 
 
-def _domains(file: NsysFile, names: Names, process: Ints, domain: Ints) -> Any:
+def _domains(file: NsysFile, names: StringIds, process: Ints, domain: Ints) -> Any:
     known: dict[tuple[int, int], str] = {}
     if file.has(NVTX, "eventType", "domainId", "globalTid"):
         text = '"text"' if file.has(NVTX, "text") else "NULL"
@@ -127,7 +128,7 @@ def read_syncs(file: NsysFile, processes: Processes) -> Syncs:
             "stream": stream,
             "event": event,
             "event_sync": _id(raw["event_sync"]),
-            "kind": categorical(kind, SYNC_KINDS),
+            "kind": Names(kind, SYNC_KINDS),
         },
     )
 
@@ -146,7 +147,7 @@ def name_syncs(syncs: Syncs, calls: Ints, api: Calls) -> Syncs:
         kind[np.flatnonzero(seen)[is_one_of(made, "name", texts)]] = SYNC_KINDS.index(name)
     poll = np.zeros(len(syncs), bool)
     poll[np.flatnonzero(seen)[is_one_of(made, "name", QUERIES)]] = True
-    named = syncs.having(kind=categorical(kind, SYNC_KINDS))
+    named = syncs.having(kind=Names(kind, SYNC_KINDS))
     return named.take(~poll)
 
 
@@ -224,7 +225,7 @@ def merged(codes: Any, texts: Sequence[str]) -> Any:
     """A categorical of codes into texts of which some may be alike."""
     categories = list(dict.fromkeys(texts))
     code_of = {text: code for code, text in enumerate(categories)}
-    return categorical(np.array([code_of[text] for text in texts], np.int32)[codes], categories)
+    return Names(np.array([code_of[text] for text in texts], np.int32)[codes], categories)
 
 
 def kernel_name(name: str) -> str:
@@ -236,8 +237,8 @@ def kernel_name(name: str) -> str:
     return name.replace("<unnamed>", "(anonymous namespace)")
 
 
-class Names:
-    """StringIds as a table from number to text."""
+class StringIds:
+    """The texts of an export by their number."""
 
     def __init__(self, file: NsysFile) -> None:
         self._texts = {int(number): str(text) for number, text in file.select("StringIds", "id", "value")}
@@ -247,7 +248,7 @@ class Names:
         """The text of one number, "" where there is none."""
         return self._texts.get(number, "")
 
-    def categorical(
+    def column(
         self,
         numbers: Any,
         change: Callable[[str], str] = str,
@@ -255,7 +256,7 @@ class Names:
         *,
         what: str,
         may_lack: bool = False,
-    ) -> Any:
+    ) -> Names:
         """The texts of many numbers, each first put through `change`; a number without text is "", and counted.
 
         Parameters
@@ -276,4 +277,4 @@ class Names:
                 self.lost[what] += int(np.count_nonzero(np.array(nowhere)[codes]))
             of_text = [code_of.setdefault(text, len(code_of)) for text in texts]
             parts.append(np.array(of_text, np.min_scalar_type(-len(code_of)))[codes])
-        return categorical(np.concatenate(parts), list(code_of))
+        return Names(np.concatenate(parts), list(code_of))

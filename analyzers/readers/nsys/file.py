@@ -21,9 +21,9 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from analyzers.arrays.columns import narrowed, narrowest, repeated
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
-from analyzers.trace.columns import narrowed, narrowest, repeated
 from analyzers.trace.schemas import NOT_READ, TABLES
 
 MAGIC = b"SQLite format 3\0"

@@ -14,10 +14,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key, runs
+from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
 from analyzers.readers.nsys.events import ExportedRanges
 from analyzers.readers.nsys.file import NsysFile
-from analyzers.trace.columns import codes, ints, is_one_of, of_codes, table
+from analyzers.trace.columns import codes, ints, is_one_of, table
 from analyzers.trace.kernels import is_communication_kernel, operation_of
 from analyzers.trace.schemas import Calls, CommunicationCalls, Ops, Ranges
 
@@ -102,7 +103,7 @@ def _launches(ops: Ops, api: Calls) -> dict[tuple[int, ...], tuple[Ints, Ints]]:
 
 def _communicates(ops: Ops) -> Mask:
     code, names = codes(ops, "name")
-    return of_codes(code, [*map(is_communication_kernel, names)])
+    return rows_of_codes(code, [*map(is_communication_kernel, names)])
 
 
 def _inside(at: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:

@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 
 from analyzers.arrays.groups import first_row_of, rows_by_key
+from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ids, Ints
 from analyzers.readers.nsys.about import Processes, thread
-from analyzers.readers.nsys.events import CALLS, KERNELS, Names, call_name, kernel_name
+from analyzers.readers.nsys.events import CALLS, KERNELS, StringIds, call_name, kernel_name
 from analyzers.readers.nsys.file import MISSING, NO_TIME, Batch, Filled, NsysFile, Source, fill
 from analyzers.trace.advice import CAUSES, KIND, NO_STREAM, migration_name
-from analyzers.trace.columns import categorical, stored, table
+from analyzers.trace.columns import stored, table
 from analyzers.trace.schemas import COPY_KINDS, MEMORY_KINDS, MEMORY_SOURCES, OP_KINDS, Calls, Memory, Ops
 
 API = "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -47,7 +48,7 @@ NAMES = {
 }
 
 
-def read_api(file: NsysFile, names: Names, processes: Processes) -> Calls:
+def read_api(file: NsysFile, names: StringIds, processes: Processes) -> Calls:
     """CUDA runtime and driver calls, one row a call."""
 
     def make(batch: Batch) -> Filled:
@@ -64,10 +65,10 @@ def read_api(file: NsysFile, names: Names, processes: Processes) -> Calls:
         "name": file.column(API, "nameId"),
     }
     filled = fill(file, "api", [Source(API, columns, make)])
-    return table("api", {**filled, "name": names.categorical(filled["name"], call_name, what=CALLS)})
+    return table("api", {**filled, "name": names.column(filled["name"], call_name, what=CALLS)})
 
 
-def read_ops(file: NsysFile, names: Names, processes: Processes) -> Ops:
+def read_ops(file: NsysFile, names: StringIds, processes: Processes) -> Ops:
     """Kernels, copies, memsets and graphs traced as one row; `launch` is not filled yet."""
 
     def source(name: str, columns: dict[str, str], make: Callable[[Batch], Filled]) -> Source:
@@ -86,8 +87,8 @@ def read_ops(file: NsysFile, names: Names, processes: Processes) -> Ops:
     filled = fill(file, "ops", sources)
     for column, kind in ((name, kept.kind) for name, kept in Ops.schema.items()):
         if isinstance(kind, tuple):
-            filled[column] = categorical(filled[column], kind)
-    return table("ops", {**filled, "name": names.categorical(filled["name"], kernel_name, NAMES, what=KERNELS)})
+            filled[column] = Names(filled[column], kind)
+    return table("ops", {**filled, "name": names.column(filled["name"], kernel_name, NAMES, what=KERNELS)})
 
 
 def _place(file: NsysFile, source: str) -> dict[str, str]:
@@ -251,7 +252,7 @@ def read_memory(file: NsysFile, processes: Processes, shift_ns: int) -> Memory:
             "process": process,
             "device": device,
             "start_ns": raw["start_ns"][rows] - shift_ns,
-            "source": categorical(sources, MEMORY_SOURCES),
+            "source": Names(sources, MEMORY_SOURCES),
             "bytes": level,
         },
         length=rows.size,

@@ -34,7 +34,7 @@ from analyzers.readers.nsys.about import (
 from analyzers.readers.nsys.counters import read_counters
 from analyzers.readers.nsys.events import (
     ExportedRanges,
-    Names,
+    StringIds,
     close_ranges,
     name_syncs,
     read_ranges,
@@ -199,7 +199,7 @@ def _tables(
     file: NsysFile, about: About, progress: Progress
 ) -> tuple[dict[str, Any], CommunicationCalls, list[int], list[Loss], Ints]:
     """Events by table, communication calls, processes' global ids, what was left out or assumed, ops linked."""
-    names, numbering, lost, absurd = Names(file), Processes(), Counter[str](), Counter[str]()
+    names, numbering, lost, absurd = StringIds(file), Processes(), Counter[str](), Counter[str]()
     # SQLite steps through rows outside Python's lock: one table's rows are read while another's columns are made.
     with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
         progress("reading CUDA calls", 0, STEPS)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from analyzers.arrays.groups import first_row, run_heads
+from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress
@@ -26,7 +27,7 @@ from analyzers.readers.json_events import MOST_NS, nanoseconds
 from analyzers.readers.reading import Reading
 from analyzers.readers.xla.profile import HOST, NO_STREAM, Profile, profile_of_json
 from analyzers.readers.xla.xplane import profile_of_planes
-from analyzers.trace.columns import codes, ints, of_codes, span, table
+from analyzers.trace.columns import codes, ints, span, table
 from analyzers.trace.kernels import is_communication_kernel
 from analyzers.trace.ranks import claim_of_name
 from analyzers.trace.schemas import COPY_KINDS, Calls, CommunicationCalls, Ops, Ranges
@@ -356,7 +357,7 @@ def _range_kind(name: str) -> str:
 def _comms(rows: _Rows, ops: Ops, api: Calls) -> CommunicationCalls:
     """A row for each kernel of a collective's HLO op that its correlation id tells from others."""
     code, names = codes(ops, "name")
-    communicates = of_codes(code, [*map(is_communication_kernel, names)])
+    communicates = rows_of_codes(code, [*map(is_communication_kernel, names)])
     ids, counts = np.unique(rows.correlation[rows.op], return_counts=True)
     known = np.isin(rows.correlation[rows.op], ids[(counts == 1) & (ids >= 0)])
     told = [collective_of(text) for text in rows.texts("hlo_op", rows.op)]
