@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import signal
 import tempfile
 import warnings
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from analyzers.common.errors import TracevizError
+from analyzers.common.memory import give_back_freed
 from analyzers.common.progress import Overall, Progress, silent
 
 IDLE_SECONDS = 10  # after which a worker without a task ends; also one whose caller was killed
@@ -144,5 +144,4 @@ def attempt(function: Callable[..., Any], task: tuple[Any, ...], progress: Progr
     except TracevizError as error:
         return error
     finally:
-        with contextlib.suppress(AttributeError):  # of another C library
-            ctypes.CDLL(None).malloc_trim(0)  # glibc keeps what was freed in pieces, and the next peak would add to it
+        give_back_freed()

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from analyzers.arrays.groups import first_row_of
 from analyzers.common.errors import TracevizError, TraceWarning
+from analyzers.common.memory import give_back_freed
 from analyzers.common.progress import Progress, silent
 from analyzers.readers.json_mend import HINT_ESCAPE
 from analyzers.readers.json_stream import HINT_AGAIN, EventStream, Malformed, decoded
@@ -83,7 +84,9 @@ def _events(path: Path, progress: Progress) -> FileEvents:
 def events_by_bytes(path: Path, progress: Progress) -> FileEvents:
     """All events of a file that is written as torch or json.dumps does; any error says that it may be otherwise."""
     stream, decoder = EventStream(path, progress, exact=False), QuickDecoder()
-    return _with_events(stream, join(in_threads(stream.pieces(), decoder.decode), decoder.heads))
+    batch = join(in_threads(stream.pieces(), decoder.decode), decoder.heads)
+    give_back_freed()
+    return _with_events(stream, batch)
 
 
 def events_exactly(path: Path, progress: Progress) -> FileEvents:
