@@ -23,7 +23,7 @@ from analyzers.clocks.align import with_collectives
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress, silent
 from analyzers.common.writing import refuse_existing, replacing
-from analyzers.export.run import RunAsFiles, texts_of
+from analyzers.export.run import RunAsFiles, filed_columns, texts_of
 from analyzers.readers.inputs import bounded
 from analyzers.trace.about import about, restored
 from analyzers.trace.alignment import IDS_OF_CALLS, Matches
@@ -130,6 +130,12 @@ def read(path: Path, progress: Progress = silent) -> Trace:
         for done, (name, length) in enumerate(lengths.items()):
             frames[name] = _frame(path.parent / f"{name}.parquet", length)
             progress(f"reading {path.parent.name}", done + 1, len(lengths))
+        columns = {**{name: filed_columns(name) for name in TABLES}, **MATCHED}
+        for name, frame in frames.items():
+            if missing := sorted(
+                {*columns.get(name, ())} - {*frame}
+            ):  # the default would be taken for what was recorded
+                raise ValueError(f"{name}.parquet has no column {', '.join(missing)}")
         read: dict[str, Any] = {
             name: table(name, {str(key): frames[name][key] for key in frames[name]}) for name in TABLES
         }
@@ -143,8 +149,9 @@ def read(path: Path, progress: Progress = silent) -> Trace:
         *(OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError),
         *(msgspec.ValidationError, pa.ArrowException),
     ) as error:
+        said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         raise TracevizError(
-            f"is no whole {SCHEMA} ({type(error).__name__}: {error}).", path=path, hint=_HINT
+            f"is no whole export of this version of traceviz ({said}).", path=path, hint=_HINT
         ) from error
 
 

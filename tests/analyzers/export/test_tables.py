@@ -97,6 +97,16 @@ def test_a_damaged_folder_is_refused_in_one_line(damage: str, trace: Trace, tmp_
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("name", ["ops", "match_calls"])
+def test_a_table_without_a_column_is_refused_not_filled_with_defaults(name: str, trace: Trace, tmp_path: Path) -> None:
+    path = to_parquet(trace, tmp_path / "x") / f"{name}.parquet"
+    frame = pd.read_parquet(path)
+    lacking = "stream" if name == "ops" else "member"
+    frame.drop(columns=lacking).to_parquet(path)
+    with pytest.raises(tv.TracevizError, match=f"{name}.parquet has no column {lacking}"):
+        tv.load(path.parent)
+
+
 def test_sqlite_has_every_row_and_value(trace: Trace, database: sqlite3.Connection) -> None:
     for name in TABLES:
         assert database.execute(f"select count(*) from {name}").fetchone()[0] == len(getattr(trace, name).to_frame())
