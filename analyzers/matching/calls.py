@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -20,7 +20,6 @@ from analyzers.trace.columns import (
     framed,
     ints,
     ints_at,
-    is_one_of,
     narrowed,
     of_codes,
     repeated,
@@ -83,8 +82,8 @@ def calls(trace: Trace) -> Calls:
     What the user alone calls communication is no call of a collective where nothing tells its operation: in the same
     order on every rank runs all that they compute, too, and waits would be claimed of it.
     """
-    code, names = codes(trace.ops, "name")
-    is_call = is_communication(trace) & is_one_of(trace.ops, "kind", ("kernel",))
+    code, names = trace.ops.name.codes, trace.ops.name.texts
+    is_call = is_communication(trace) & trace.ops.kind.is_one_of(("kernel",))
     # Where all ops are calls, as of summaries, their columns are taken as they are: of many ranks they are large.
     rows = slice(None) if is_call.all() else np.flatnonzero(is_call)
     ops, comms = trace.ops.to_frame(_OP_COLUMNS), trace.comms.to_frame()
@@ -206,7 +205,7 @@ def _windows(trace: Trace, members: pd.DataFrame, member: Ids) -> Ids:
     return window[ints(members, "process")][member]
 
 
-def _kernel(code: npt.NDArray[np.signedinteger[Any]], names: list[str], grid: Ints) -> Ids:
+def _kernel(code: npt.NDArray[np.signedinteger[Any]], names: Sequence[str], grid: Ints) -> Ids:
     functions = [function(name) for name in names]
     pairwise = of_codes(code, ["sendrecv" in name.lower() for name in functions])
     return narrowed(label(_texts(code, functions), np.where(pairwise, -1, grid) if pairwise.any() else grid), "id")

@@ -19,7 +19,7 @@ from analyzers.common.wording import count_of, duration, ranks_in_words
 from analyzers.ordering.lanes import MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.calls import units_of
-from analyzers.trace.columns import codes, ints, is_one_of, of_codes
+from analyzers.trace.columns import as_int64, of_codes
 from analyzers.trace.tables import Trace
 
 OUTLASTS_NS = 1_000_000  # a call returns within some 0.1 ms of the end of what it waited for, but where the host stalls
@@ -99,10 +99,10 @@ def behind_graphs(trace: Trace, ordering: Ordering, process: Ints, lane: Ints, s
 
 def _graphs(trace: Trace, lanes: Lanes) -> Mask:
     """Which units are a graph's launch that is not one row, which would end when all in it ends; and False for -1."""
-    code, names = codes(trace.api, "name")
+    code, names = trace.api.name.codes, trace.api.name.texts
     launches = of_codes(code, [_GRAPH_LAUNCH.match(name) is not None for name in names])
-    one_row = is_one_of(trace.ops, "kind", ["graph"])
-    launch = take_or(ints(trace.ops, "launch"), lanes.op)
+    one_row = trace.ops.kind.is_one_of(["graph"])
+    launch = take_or(as_int64(trace.ops.launch), lanes.op)
     return np.append(np.append(launches, False)[launch] & ~one_row[lanes.op], False)
 
 

@@ -33,7 +33,7 @@ from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import Findings, around, enclosing, launched_at, made_at, ranks_of, table_of, text_of
 from analyzers.syncs.crossings import Visits, find_visits, from_host, in_graph, waits_for_memory
 from analyzers.syncs.points import host_syncs
-from analyzers.trace.columns import codes, ints, ints_at, of_codes
+from analyzers.trace.columns import ints, ints_at, of_codes
 from analyzers.trace.kernels import function
 from analyzers.trace.numbered import plain_call
 from analyzers.trace.ranges import range_classes
@@ -247,7 +247,7 @@ def _outermost(trace: Trace, ordering: Ordering, units: Ints, without: Ints | No
     ----------
     without : for each another unit, which was launched outside of it; -1 for none.
     """
-    code, names = codes(trace.ranges, "name")
+    code, names = trace.ranges.name.codes, trace.ranges.name.texts
     no_step = of_codes(code, [STEP.match(name) is None for name in names])
     is_own = trace.once(range_classes)[1] & no_step
     point, row = enclosing(trace.ranges, *launched_at(trace, take_or(ordering.lanes.op, units)))

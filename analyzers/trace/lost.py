@@ -93,7 +93,7 @@ def count_unlinked(trace: Trace, process: int, without: Ints) -> int:
     """
     if not without.size:
         return 0
-    ops, of_process = trace.ops, stored(trace.ops, "process") == process
+    ops, of_process = trace.ops, trace.ops.process == process
     rows = np.flatnonzero(of_process & (stored(ops, "launch") < 0) & (stored(ops, "correlation") <= 0))
     rows = rows[~is_migration(trace)[rows]]
     if rows.size != without.size:
@@ -142,9 +142,9 @@ class _Launches:
     def __init__(self, trace: Trace) -> None:
         self._api = trace.api
         self._has_op = np.zeros(len(trace.api) + 1, bool)
-        self._has_op[stored(trace.ops, "launch")] = True  # the last is for ops without a launch
+        self._has_op[trace.ops.launch] = True  # the last is for ops without a launch
         self._has_op = self._has_op[:-1]
-        self._is_launch, self._process = launching(trace.api), stored(trace.api, "process")
+        self._is_launch, self._process = launching(trace.api), trace.api.process
         of = np.bincount(taken(self._process, np.flatnonzero(self._is_launch)), minlength=len(trace.processes))
         self.count: list[int] = of.tolist()
         self._without = np.flatnonzero(self._is_launch & ~self._has_op)
