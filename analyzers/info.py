@@ -19,7 +19,7 @@ from analyzers.common.notebook import card
 from analyzers.common.records import Record, values
 from analyzers.common.wording import duration
 from analyzers.trace.advice import but_rows, is_migration
-from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.columns import as_int64, ints, is_one_of
 from analyzers.trace.counted import CommunicationFacts, Counted, Suggested, communication_facts
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.narrow import Narrowing, only_ops
@@ -187,7 +187,7 @@ def facts_of(trace: Trace) -> Facts:
     occurrences, launches = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     family_launches = Counter[tuple[str, ...]]()
     for word, kinds in RANGE_KINDS.items():
-        rows = is_one_of(trace.ranges, "kind", kinds)
+        rows = trace.ranges.kind.is_one_of(kinds)
         of_word, inside = _names(trace, rows), launched_in_all(trace, rows)
         launched = _launched(trace, inside, {name: name for name in of_word})
         for name, times in of_word.items():
@@ -200,9 +200,9 @@ def facts_of(trace: Trace) -> Facts:
         steps=frozenset(find_steps(trace).present),
         ops=len(trace.ops) - int(np.count_nonzero(is_migration(trace))),
         unknown=int(np.count_nonzero(lacks_launch(trace))),
-        graphs=int(np.count_nonzero(is_one_of(trace.ops, "kind", ("graph",)))),
+        graphs=int(np.count_nonzero(trace.ops.kind.is_one_of(("graph",)))),
         ranges=len(trace.ranges),
-        operators=int(np.count_nonzero(is_one_of(trace.ranges, "kind", ("op",)))),
+        operators=int(np.count_nonzero(trace.ranges.kind.is_one_of(("op",)))),
         syncs=len(trace.syncs),
         occurrences=occurrences,
         launches=launches,
@@ -213,7 +213,7 @@ def facts_of(trace: Trace) -> Facts:
 
 def _names(trace: Trace, rows: Mask) -> dict[str, int]:
     """How often each name of some ranges occurs."""
-    code, texts = codes(trace.ranges, "name")
+    code, texts = trace.ranges.name.codes, trace.ranges.name.texts
     names, occurrences = np.unique(code[rows & (code >= 0)], return_counts=True)
     return {texts[name]: int(times) for name, times in zip(names, occurrences, strict=True)}
 
@@ -224,7 +224,7 @@ def _launched(trace: Trace, inside: Sequence[Ints], group_of: Mapping[str, Group
     inside : what `launched_in_all` gives: for every op a range around its launch, in each.
     """
     number = {group: at for at, group in enumerate(dict.fromkeys(group_of.values()))}
-    code, texts = codes(trace.ranges, "name")
+    code, texts = trace.ranges.name.codes, trace.ranges.name.texts
     group_of_code = np.array([number[group_of[text]] if text in group_of else -1 for text in texts] + [-1], np.int64)
     launched = np.zeros(len(number), np.int64)
     seen: list[Ints] = []
@@ -382,6 +382,6 @@ def _sampled(trace: Trace, process: int) -> tuple[int, int, tuple[str, ...]]:
 
 
 def _gpu_name(trace: Trace, process: int) -> str:
-    used = np.unique(ints(trace.ops, "device")[ints(trace.ops, "process") == process])
-    rows = (ints(trace.devices, "process") == process) & np.isin(ints(trace.devices, "device"), used)
+    used = np.unique(as_int64(trace.ops.device)[as_int64(trace.ops.process) == process])
+    rows = (as_int64(trace.devices.process) == process) & np.isin(as_int64(trace.devices.device), used)
     return ", ".join(dict.fromkeys(map(str, trace.devices.name.take(rows))))

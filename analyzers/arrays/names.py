@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -74,7 +74,15 @@ class Names:
 
     def is_one_of(self, wanted: Sequence[str]) -> Mask:
         """Rows whose text is one of those wanted."""
-        return rows_of_codes(self.codes, [text in wanted for text in self.texts])
+        return self.matching(wanted.__contains__)
+
+    def matching(self, fits: Callable[[str], object]) -> Mask:
+        """Rows whose text fits; each different text is asked once.
+
+        >>> Names(np.array([0, 1, -1]), ("gemm", "copy")).matching(lambda text: "g" in text).tolist()
+        [True, False, False]
+        """
+        return rows_of_codes(self.codes, [bool(fits(text)) for text in self.texts])
 
     def used(self) -> Names:
         """The same rows without texts that none of them has, the others in their order."""

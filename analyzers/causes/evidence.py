@@ -12,7 +12,7 @@ from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.causes.explain import Explained, Explainer
 from analyzers.ordering.ordering import Step
 from analyzers.syncs.context import Around, around
-from analyzers.trace.columns import codes, ints_at, stored
+from analyzers.trace.columns import ints_at, stored
 from analyzers.trace.kernels import function
 from analyzers.trace.op_rows import op_rows
 from analyzers.trace.ranks import labels_of
@@ -28,8 +28,8 @@ class TraceNames:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self._op_code, self._op_names = codes(trace.ops, "name")
-        self._api_code, self._api_names = codes(trace.api, "name")
+        self._op_code, self._op_names = trace.ops.name.codes, trace.ops.name.texts
+        self._api_code, self._api_names = trace.api.name.codes, trace.api.name.texts
 
     def op_name(self, op: int) -> str:
         """An op's function without its namespaces, shortened."""

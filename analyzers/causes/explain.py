@@ -32,7 +32,7 @@ from analyzers.causes.occupancy import DeviceRoom, RoomPieces
 from analyzers.causes.queues import LAUNCH, LaunchBounds, PredecessorIndex
 from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.pairing import Pairing, in_both
-from analyzers.trace.columns import ints, ints_at, stored
+from analyzers.trace.columns import ints_at
 from analyzers.trace.op_rows import ops_by_start, those
 from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.tables import Trace
@@ -103,7 +103,7 @@ class Explainer:
 
     def _queue_order(self) -> QueueOrder:
         """Which ops a hardware queue held that several streams share."""
-        process, devices = stored(self.trace.ops, "process"), {}
+        process, devices = self.trace.ops.process, {}
         for (_, device), rows in ops_of_devices(self.trace).items():
             for (number,), own in rows_by_key(process[rows]).items():  # mostly one
                 devices[number, device] = rows if own.size == rows.size else rows[own]
@@ -121,7 +121,7 @@ class Explainer:
         held = self.ordering.after_unrecorded_wait(ops) | self.queues.nodes.hidden[ops]
         of_device = rows_by_key(*(ints_at(self.trace.ops, name, ops) for name in ("process", "device")))
         for at in of_device.values():
-            start = ints(self.trace.ops, "start_ns")[ops[at]]
+            start = self.trace.ops.start_ns[ops[at]]
             pieces = self.room.of_ops(ops[at], released_ns[at], start)
             held[at[pieces.row[pieces.full]]] = True
         return held

@@ -48,7 +48,7 @@ from analyzers.arrays.intervals import (
 from analyzers.arrays.search import search, search_on
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.overlap.pairing import Pairing, in_both
-from analyzers.trace.columns import ints, ints_at
+from analyzers.trace.columns import ints_at
 from analyzers.trace.tables import Trace
 
 TRIVIAL_OP, TRIVIAL_TIME = 100, 20  # one in so many: of the side's longest op, and of its time
@@ -134,7 +134,7 @@ def find_gaps(trace: Trace, a: Ints, b: Ints, pairing: Pairing) -> Iterator[Gaps
     if not shared.size:
         return
     a, b = (rows[np.isin(owner[rows], shared)] for rows, owner in ((a, pairing.a), (b, pairing.b)))
-    starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    starts, ends = trace.ops.start_ns, trace.ops.end_ns
     span = int(max(ends[a].max(), ends[b].max()) - min(starts[a].min(), starts[b].min())) + 1
     lots = -(-(a.size + b.size) // OPS_AT_ONCE)
     size = max(min(int(LIMIT // span), -(-shared.size // lots)), 1)

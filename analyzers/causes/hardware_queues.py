@@ -26,7 +26,7 @@ from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.causes.queues import NEVER
 from analyzers.ordering.lanes import take_or
-from analyzers.trace.columns import ints, ints_at, is_one_of, stored
+from analyzers.trace.columns import ints, ints_at, stored
 from analyzers.trace.settings import ONE_QUEUE, setting_of
 from analyzers.trace.tables import Trace
 
@@ -105,13 +105,13 @@ def queue_order(
 
 def _shared(trace: Trace, devices: Mapping[tuple[int, ...], Ints]) -> Iterator[tuple[int, str, Ints]]:
     """Kernels of several streams that may share a hardware queue: their process, what says that they do, their rows."""
-    launched = (stored(trace.ops, "launch") >= 0) & (stored(trace.ops, "graph") < 0)
-    is_kernel = launched & is_one_of(trace.ops, "kind", ("kernel",))
+    launched = (trace.ops.launch >= 0) & (trace.ops.graph < 0)
+    is_kernel = launched & trace.ops.kind.is_one_of(("kernel",))
     for (process, _), ops in devices.items():
         kernels = ops[is_kernel[ops]]
         for (number,), at in rows_by_key(_queues(trace, kernels)).items():
             rows = kernels if at.size == kernels.size else kernels[at]
-            streams = stored(trace.ops, "stream")[rows]
+            streams = trace.ops.stream[rows]
             if (streams != streams[0]).any():
                 on_record = f"hardware queue {number}" if number >= 0 else setting_of(trace, process, ONE_QUEUE)
                 yield process, on_record, rows
@@ -161,7 +161,7 @@ def _tested(trace: Trace, rows: Ids, launches: tuple[Ints, Ints], released_ns: I
 
 def _held(trace: Trace, tested: _Tested, released_ns: Ints, unsure: Callable[[Ids], Mask], *, on_record: bool) -> Ints:
     """Which kernels the queue held, none where times don't bear out that it is shared: one began before it could."""
-    start, rows, until, behind = ints(trace.ops, "start_ns"), tested.rows, tested.until_ns, tested.behind
+    start, rows, until, behind = trace.ops.start_ns, tested.rows, tested.until_ns, tested.behind
     close, nothing = start[rows] <= until + MAX_START_DELAY_NS, rows[:0]
     if tested.refuted:
         return nothing

@@ -15,7 +15,7 @@ from analyzers.causes.queues import NEVER
 from analyzers.ordering.lanes import take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.calls import KINDS, blocking_calls
-from analyzers.trace.columns import ints, ints_at, stored
+from analyzers.trace.columns import ints_at, stored
 from analyzers.trace.op_rows import op_rows
 from analyzers.trace.ranges import launches, ops_by_launcher
 from analyzers.trace.tables import Trace
@@ -76,15 +76,15 @@ class HostThreads:
         A call that blocks until its own copy is done queues the copy as it begins.
         """
         queued = np.where(self.copies_itself, self.launch_start_ns, self.launch_end_ns)
-        launched = np.minimum(queued, ints(self.trace.ops, "start_ns"))
-        return np.where(stored(self.trace.ops, "launch") >= 0, launched, NEVER)
+        launched = np.minimum(queued, self.trace.ops.start_ns)
+        return np.where(self.trace.ops.launch >= 0, launched, NEVER)
 
     def is_same(self, op: int, other: int) -> bool:
         """Whether one thread launched both ops."""
         return self._launcher(op) == self._launcher(other)
 
     def _launcher(self, op: int) -> tuple[int, int]:
-        return int(stored(self.trace.ops, "process")[op]), int(self.thread[op])
+        return int(self.trace.ops.process[op]), int(self.thread[op])
 
     def _by_launcher(self, ops: Ints) -> dict[tuple[int, ...], Ints]:
         """Positions among some ops, by the process and thread that launched them."""
@@ -156,7 +156,7 @@ class HostThreads:
         if launcher not in self._ahead_of:
             rows = ops_by_launcher(self.trace).get(launcher, slice(0))
             returned = self.launch_end_ns[rows]
-            is_ahead = stored(self.trace.ops, "start_ns")[rows] > returned + DISPATCH_NS
+            is_ahead = self.trace.ops.start_ns[rows] > returned + DISPATCH_NS
             self._ahead_of[launcher] = np.sort(returned[is_ahead])
         return self._ahead_of[launcher]
 
@@ -189,4 +189,4 @@ class HostThreads:
         rows = near.start + np.flatnonzero((began > low) & (began < high) & (self.thread[near] == thread))
         rows = rows[ints_at(self.trace.ops, "launch", rows) >= 0]
         rows = rows[ints_at(self.trace.ops, "process", rows) == process]
-        return rows[take_or(ints(self.trace.ops, "start_ns"), self.leaves_place(rows), NEVER) > low]
+        return rows[take_or(self.trace.ops.start_ns, self.leaves_place(rows), NEVER) > low]

@@ -74,7 +74,7 @@ def _why_launch_blocks(gap: ToldGap, call: int) -> str:
     if gap.explainer.hosts.blocks_as[call] != KINDS.index("launch"):
         return ""
     trace = gap.writer.trace
-    setting = setting_of(trace, int(stored(trace.api, "process")[call]), BLOCKING_LAUNCHES)
+    setting = setting_of(trace, int(trace.api.process[call]), BLOCKING_LAUNCHES)
     name = BLOCKING_LAUNCHES[trace.runtime == "HIP"]
     return f": launches return only once their kernels are done ({setting or f'as with {name}=1'})"
 
@@ -101,7 +101,7 @@ def _pattern(gap: ToldGap, call: int) -> str:
         return ""
     (code, names), copy = codes(trace.ops, "copy"), int(copies[0])
     direction, size_bytes = [*names, ""][code[copy]], gap.writer.op_column("bytes", copy)
-    by_torch = bool(trace.once(torch_seen)[int(stored(trace.api, "process")[call])])
+    by_torch = bool(trace.once(torch_seen)[int(trace.api.process[call])])
     return f", as {written_as(direction, size_bytes, by_torch)} does ({direction}, {size_bytes:,} B),"
 
 
@@ -208,8 +208,8 @@ def _calls_in(gap: ToldGap) -> Ints:
 
 def _launching_call(gap: ToldGap, call: int) -> str:
     trace = gap.writer.trace
-    near = op_rows(trace, int(stored(trace.api, "process")[call]))
-    launched = np.flatnonzero(stored(trace.ops, "launch")[near] == call)
+    near = op_rows(trace, int(trace.api.process[call]))
+    launched = np.flatnonzero(trace.ops.launch[near] == call)
     name = gap.writer.api_name(call)
     return f"{name} of {gap.writer.op_name(near.start + int(launched[0]))}" if launched.size else name
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from analyzers.arrays.groups import as_slice, rows_by_key, run_heads, runs
 from analyzers.arrays.search import search, search_on
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.op_rows import ops_by_start
 from analyzers.trace.schemas import Ops
 from analyzers.trace.tables import Trace
@@ -47,7 +47,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 def limits_of(trace: Trace, process: int, device: int) -> Limits | None:
     """A device's limits as the capture states them."""
-    found = np.flatnonzero((ints(trace.devices, "process") == process) & (ints(trace.devices, "device") == device))
+    found = np.flatnonzero((as_int64(trace.devices.process) == process) & (as_int64(trace.devices.device) == device))
     if not found.size:
         return None
     columns = ("sms", "threads_per_sm", "blocks_per_sm", "registers_per_sm", "shared_bytes_per_sm", "warp")

@@ -21,7 +21,7 @@ from analyzers.common.records import Record
 from analyzers.common.wording import duration
 from analyzers.ordering.lanes import take_or
 from analyzers.syncs.context import Texts, around, ranges_around
-from analyzers.trace.columns import codes, ints, ints_at
+from analyzers.trace.columns import as_int64, codes, ints, ints_at
 from analyzers.trace.ranges import launch_span, range_classes
 from analyzers.trace.ranks import devices_of
 from analyzers.trace.steps import STEP, find_steps, step_index
@@ -80,7 +80,7 @@ def host_gaps(trace: Trace, of_steps: Collection[int] | None = None) -> pd.DataF
     of_steps : numbers of the steps that count; all where not given.
     """
     whole, ranks = trace.whole or trace, {rank for rank, _ in devices_of(trace)}
-    launch = ints(whole.ops, "launch")
+    launch = as_int64(whole.ops.launch)
     process, thread = (ints(whole.api, column) for column in ("process", "thread"))
     launches = np.unique(np.stack([process, thread])[:, launch[launch >= 0]], axis=1)
     found = [pd.DataFrame({name: [] for name in (*GAP_COLUMNS, "at")})]
@@ -117,7 +117,7 @@ def _of_process(trace: Trace, process: int, calls: Ints) -> pd.DataFrame:
     long = np.flatnonzero(gap >= MIN_GAP_NS)
     calls, start, gap = calls[long], start[long], gap[long]
     of, thread = np.full(long.size, process), ints_at(trace.api, "thread", calls)
-    code, names = codes(trace.api, "name")
+    code, names = trace.api.name.codes, trace.api.name.texts
     behind = around(trace, of, thread, start)
     before = np.where(behind.op != "", behind.op, np.array([*names, ""], object)[code[calls]])
     piece, low, high = _cut_at_ranges(trace, process, thread, start - gap, start)
@@ -141,10 +141,10 @@ def _of_process(trace: Trace, process: int, calls: Ints) -> pd.DataFrame:
 
 def _cut_at_ranges(trace: Trace, process: int, thread: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
     """Gaps cut where ranges of their threads begin and end: which gap each piece is of, and from when to when it is."""
-    ranged = trace.once(range_classes)[1] & (ints(trace.ranges, "process") == process)
+    ranged = trace.once(range_classes)[1] & (as_int64(trace.ranges.process) == process)
     gap, begins = [np.arange(low.size)], [low]
     for (one,), rows in rows_by_key(thread).items():
-        of_thread = np.flatnonzero(ranged & (ints(trace.ranges, "thread") == one))
+        of_thread = np.flatnonzero(ranged & (as_int64(trace.ranges.thread) == one))
         edges = np.sort(np.concatenate([ints_at(trace.ranges, name, of_thread) for name in ("start_ns", "end_ns")]))
         first = np.searchsorted(edges, low[rows], side="right")
         at, which = runs(first, np.searchsorted(edges, high[rows]) - first)

@@ -22,7 +22,7 @@ from analyzers.causes.evidence import EvidenceWriter, ToldGap
 from analyzers.causes.explain import HOST_BLOCKED, NOT_LAUNCHED, PEER_WAITS, Explained
 from analyzers.causes.queues import LAUNCH
 from analyzers.causes.table import TABLE, cause_of_parts
-from analyzers.trace.columns import ints, stored
+from analyzers.trace.columns import stored
 
 
 class Link(msgspec.Struct, frozen=True):
@@ -131,9 +131,9 @@ def _pieces(explained: Explained, wanted: Ints, gaps_before: int) -> dict[str, I
 def links_of(gap: ToldGap) -> tuple[Link, ...]:
     """How the op that ended a gap got there: its launch, what it was queued behind, and through which event."""
     trace, hosts, found = gap.writer.trace, gap.explainer.hosts, []
-    start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    start, end = trace.ops.start_ns, trace.ops.end_ns
     for op in dict.fromkeys((gap.late_op, gap.op)):
-        if stored(trace.ops, "launch")[op] >= 0:
+        if trace.ops.launch[op] >= 0:
             ends = int(hosts.launch_start_ns[op]), int(hosts.thread[op]), -1, int(start[op]), -1, op
             found.append(Link("launch", *ends))
     behind = gap.holder if gap.holder >= 0 else gap.last

@@ -28,7 +28,7 @@ from analyzers.arrays.groups import run_heads
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.lanes import Lanes, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.trace.columns import ints, ints_at, stored
+from analyzers.trace.columns import ints_at
 from analyzers.trace.tables import Trace
 from analyzers.trace.times import may_begin_early
 
@@ -74,7 +74,7 @@ class PredecessorIndex:
         self._trace, self.ordering, self.sides = trace, ordering, sides
         found = ordering.released_by(np.arange(len(trace.ops)))
         self.nodes = find_nodes(trace, ordering.lanes)
-        self.start_ns, self.end_ns = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+        self.start_ns, self.end_ns = trace.ops.start_ns, trace.ops.end_ns
         # Of millions of ops rows are held as 32 bits: half the room.
         self.previous: Ids = self._last(found.previous).astype(np.int32, copy=False)
         self.waited: Ids = self._last(found.waited).astype(np.int32, copy=False)
@@ -234,7 +234,7 @@ def find_nodes(trace: Trace, lanes: Lanes) -> Nodes:
     """Find the nodes of graph launches, and what they were behind."""
     size = len(trace.ops)
     none, no = repeated(-1, np.int64, size), repeated(False, bool, size)  # which take no room
-    rows = np.flatnonzero((stored(trace.ops, "graph") >= 0) & (stored(trace.ops, "launch") >= 0))
+    rows = np.flatnonzero((trace.ops.graph >= 0) & (trace.ops.launch >= 0))
     start, end, stream = (ints_at(trace.ops, column, rows) for column in ("start_ns", "end_ns", "stream"))
     unit = lanes.unit_of_op[rows]
     order = np.lexsort((start, stream, unit))

@@ -37,7 +37,7 @@ from analyzers.causes.not_launched import HOST_SYNC, LATE_LAUNCH
 from analyzers.causes.queued import EVENT_DEPENDENCY, SAME_STREAM, SHARED_QUEUE, STREAM_BUSY, wait_issued
 from analyzers.causes.queues import EVENT, LAUNCH, NEVER, NODE, STREAM
 from analyzers.common.wording import duration
-from analyzers.trace.columns import ints, stored
+from analyzers.trace.columns import stored
 
 LEAST_DISPATCH_NS = 1_000  # the way to the GPU of an op of which only its wait for room is seen
 MOST_OPS = 20_000  # a gap's op with more ops before it within the gap gets no number
@@ -197,7 +197,7 @@ class _Replay:
 
     def _before(self, ops: list[int]) -> list[int]:
         """These ops, what they are behind and what runs beside them, if it started within the gap; as launched."""
-        start, began = ints(self.explainer.trace.ops, "start_ns"), self.hosts.launch_start_ns
+        start, began = self.explainer.trace.ops.start_ns, self.hosts.launch_start_ns
         beside = self.room.started_beside(self.op, self.low, self.high)
         found = set(beside.tolist() if beside.size <= MOST_BESIDE else [])
         found.discard(self.op)

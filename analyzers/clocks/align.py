@@ -26,7 +26,7 @@ from analyzers.common.wording import count_of, duration, ranks_in_words
 from analyzers.matching.match import match
 from analyzers.matching.peers import ranks_known, states_ranks, waits_seen
 from analyzers.trace.alignment import Clock, Clocks, Matches
-from analyzers.trace.columns import ints, ints_at, is_one_of, stored
+from analyzers.trace.columns import as_int64, ints, ints_at, stored
 from analyzers.trace.devices import DeviceLabels, count_devices
 from analyzers.trace.kernels import is_declared
 from analyzers.trace.merge import TIME_COLUMNS, times_stated
@@ -66,7 +66,7 @@ def align(trace: Trace, *, enabled: bool = True) -> Aligned:
     clocks = solution.clocks
     matches = matches.doubt(np.array(clocks.doubtful, np.int64))
     moved = move(trace, clocks) if clocks.aligned else trace
-    matches, clocks = _in_order(matches, clocks, ints(moved.ops, "end_ns"))
+    matches, clocks = _in_order(matches, clocks, moved.ops.end_ns)
     moved = replace(moved, clocks=clocks, matches=matches)
     moved = with_collectives(with_waits(moved, solution.apart_ns))
     for warning in (
@@ -137,7 +137,7 @@ def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
         return replace(trace, ops=trace.ops.having(**dict.fromkeys(("wait_ns", *WAIT_RANGE), 0)))
     wait, least, most = FilledInParts(size), FilledInParts(size), FilledInParts(size)
     calls, collectives = trace.matches.calls, trace.matches.collectives
-    starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    starts, ends = trace.ops.start_ns, trace.ops.end_ns
     is_unsure = ~collectives["sure"].to_numpy(bool)  # its calls may be another collective's
     clock_of_member, apart = _clock_of_members(trace.clocks, trace.matches.members), apart_ns
     if (clock_of_member == len(apart)).any():
@@ -190,10 +190,10 @@ def with_collectives(trace: Trace) -> Trace:
     Fills `schemas.OF_COLLECTIVES` but for waits. Of several that came last at once, the lowest rank and device did.
     Nobody came last to a collective that was seen once.
     """
-    unmatched = is_declared(trace) & is_one_of(trace.ops, "kind", ("kernel",))
+    unmatched = is_declared(trace) & trace.ops.kind.is_one_of(("kernel",))
     if trace.matches is None or not len(trace.matches.calls):
         return _waits_unseen(trace, unmatched)
-    calls, starts = trace.matches.calls, ints(trace.ops, "start_ns")
+    calls, starts = trace.matches.calls, trace.ops.start_ns
     count = trace.matches.calls_of_each
     last_rank, last_device = np.full(count.size, -1), np.full(count.size, -1)
     for _, op, collective in _parts(calls):
@@ -233,7 +233,7 @@ def _waits_unseen(trace: Trace, ops: Mask) -> Trace:
     """The trace where nothing tells whether these ops waited, unless it is of a single rank's job."""
     if not ops.any() or ranks_known(trace) == 1:
         return trace
-    seen = np.where(ops, 0, ints(trace.ops, "wait_seen")).astype(np.int8)
+    seen = np.where(ops, 0, as_int64(trace.ops.wait_seen)).astype(np.int8)
     return replace(trace, ops=trace.ops.having(wait_seen=seen))
 
 
@@ -387,7 +387,7 @@ def host_clocks(trace: Trace, clocks: Clocks, started: Ints | None = None) -> li
         drift = float(np.median([clock.drift for clock in gpus])) if gpus else 0.0
         hosts.append(Clock(-1, -1, -1, middle(gpus) if gpus else 0, drift))
     late = [0] * len(hosts)  # how much later than an op its launch seems
-    launch, process = stored(trace.ops, "launch"), stored(trace.ops, "process")
+    launch, process = trace.ops.launch, trace.ops.process
     for part in slices(started.size):
         rows = np.flatnonzero(launch[part] >= 0)
         called, began = ints_at(trace.api, "start_ns", launch[part][rows]), started[part][rows]

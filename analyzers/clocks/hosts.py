@@ -18,7 +18,7 @@ from analyzers.arrays.groups import first_row_of, group_numbers, ordered, rows_b
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.calls import calls_of_kind, match_calls
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, stored
+from analyzers.trace.columns import as_int64, ints, ints_at, stored
 from analyzers.trace.tables import Trace
 
 FAR_NS = 1_000_000  # an op this long before its launch, or after what waited for it, is a broken record, not a clock
@@ -49,8 +49,8 @@ class HostBounds(msgspec.Struct, frozen=True):
 
 def host_bounds(trace: Trace) -> HostBounds:
     """All bounds of a trace: of each device the tightest in every window of `WINDOW_NS`."""
-    launched = np.flatnonzero((stored(trace.ops, "launch") >= 0) & ~is_one_of(trace.ops, "copy", ["PtoP"]))
-    launch = stored(trace.ops, "launch").take(launched)  # but for copies between GPUs, which would be two clocks
+    launched = np.flatnonzero((trace.ops.launch >= 0) & ~trace.ops.copy.is_one_of(["PtoP"]))
+    launch = trace.ops.launch.take(launched)  # but for copies between GPUs, which would be two clocks
     most = _bounds(trace, launched, launch, at_most=True)
     least = _bounds(trace, *_waited(trace, launched), at_most=False)
     op, call, at, ahead = (np.concatenate(both) for both in zip(most, least, strict=True))
@@ -72,7 +72,7 @@ def witnesses(trace: Trace) -> dict[str, Ints]:
     found = host_bounds(trace)
     syncs = match_calls(trace, found.call, trace.syncs) >= 0
     columns = ("process", "event_sync")
-    waited_for = [ints_at(trace.syncs, column, syncs & is_one_of(trace.syncs, "kind", ["event"])) for column in columns]
+    waited_for = [ints_at(trace.syncs, column, syncs & trace.syncs.kind.is_one_of(["event"])) for column in columns]
     records = first_row_of(*waited_for, *(ints(trace.records, column) for column in columns)) >= 0
     calls = calls_of_kind(trace, "record")
     record_calls = match_calls(trace, calls, trace.records.take(records))
@@ -111,9 +111,9 @@ def shared_hosts(trace: Trace) -> Ints:
 
 def _on_a_gpu_each(trace: Trace) -> bool:
     capture = np.array([process.capture for process in trace.processes], np.int64)
-    used = rows_by_key(capture[ints(trace.ops, "process")], ints(trace.ops, "device"))
+    used = rows_by_key(capture[as_int64(trace.ops.process)], as_int64(trace.ops.device))
     devices = [device for _, device in used]
-    listed = rows_by_key(capture[ints(trace.devices, "process")])
+    listed = rows_by_key(capture[as_int64(trace.devices.process)])
     count = len(trace.captures)
     enough = all(one.world_size == count <= len(listed.get((i,), ())) for i, one in enumerate(trace.captures))
     return enough and len(set(devices)) == len(devices)
@@ -172,7 +172,7 @@ def _synchronized(trace: Trace, launched: Ints) -> list[tuple[Ints, Ints]]:
         its = [one for known in (key, key[:2], key[:1]) for one in asked.get(known, ())]
         if its:
             ops = launched.take(rows)
-            returned = ints_at(trace.api, "end_ns", stored(trace.ops, "launch").take(ops))
+            returned = ints_at(trace.api, "end_ns", trace.ops.launch.take(ops))
             end = ints_at(trace.ops, "end_ns", ops)
             for one in its:
                 one.look_at(ops, returned, end)
@@ -188,7 +188,7 @@ def _asked(
     ----------
     contexts : processes and contexts that launched anything.
     """
-    called = stored(trace.api, "start_ns")
+    called = trace.api.start_ns
     recorded = first_row_of(
         *(ints(trace.records, column) for column in ("process", "event_sync")),
         *(ints(trace.syncs, column) for column in ("process", "event_sync")),
@@ -196,7 +196,7 @@ def _asked(
     records = calls_of_kind(trace, "record")
     record_call = np.append(records, -1)[match_calls(trace, records, trace.records)]
     call = np.append(calls, -1)[match_calls(trace, calls, trace.syncs)]
-    kind = {one: is_one_of(trace.syncs, "kind", [one]) & (call >= 0) for one in ("device", "stream", "event")}
+    kind = {one: trace.syncs.kind.is_one_of([one]) & (call >= 0) for one in ("device", "stream", "event")}
     kind["event"] &= (recorded >= 0) & (np.append(record_call, -1)[recorded] >= 0)
     found: dict[tuple[int, ...], list[_Last]] = {}
 
@@ -265,9 +265,9 @@ class _Last:
 
 def _copied(trace: Trace, launched: Ints) -> tuple[Ints, Ints]:
     """Copies to the host whose call returns when they are done: those not Async, and those to pageable memory."""
-    copies = launched[is_one_of(trace.ops, "copy", ["DtoH"])[launched]]
+    copies = launched[trace.ops.copy.is_one_of(["DtoH"])[launched]]
     call = ints_at(trace.ops, "launch", copies)
-    code, names = codes(trace.api, "name")
+    code, names = trace.api.name.codes, trace.api.name.texts
     asynchronous = np.array(["Async" in name for name in names] + [True], dtype=bool)[code[call]]
-    blocking = ~asynchronous | is_one_of(trace.ops, "target_memory", ["pageable"])[copies]
+    blocking = ~asynchronous | trace.ops.target_memory.is_one_of(["pageable"])[copies]
     return copies[blocking], call[blocking]

@@ -22,7 +22,7 @@ from analyzers.common.errors import TraceWarning
 from analyzers.common.records import Record
 from analyzers.common.wording import count_of, duration, size
 from analyzers.matching.match import match
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, table
+from analyzers.trace.columns import as_int64, ints, ints_at, table
 from analyzers.trace.communication import BOOKKEEPING, known
 from analyzers.trace.kernels import is_peer_copy
 from analyzers.trace.tables import Trace
@@ -85,10 +85,10 @@ def peer_copies(trace: Trace, kept: Ints | None = None) -> PeerCopies:
 
 
 def _is_barrier(trace: Trace) -> Mask:
-    code, texts = codes(trace.ops, "name")
+    code, texts = trace.ops.name.codes, trace.ops.name.texts
     found = [known(text) for text in texts]
     barrier = rows_of_codes(code, [one.kind == BOOKKEEPING and one.operation == "barrier" for one in found])
-    return barrier & is_one_of(trace.ops, "kind", ("kernel",))
+    return barrier & trace.ops.kind.is_one_of(("kernel",))
 
 
 def _matched(trace: Trace, barriers: Ints) -> tuple[Ints, Ints]:
@@ -124,7 +124,7 @@ def _parts(trace: Trace, copies: Ints, number: Ints, heads: Ints) -> pd.DataFram
     return pd.DataFrame(
         {
             "rank": ints_at(trace.ops, "rank", copies[heads]),
-            "device": ints(trace.ops, "device")[copies[heads]],
+            "device": as_int64(trace.ops.device)[copies[heads]],
             "copies": np.bincount(number, minlength=count),
             "bytes": total,
             "start_ns": first,

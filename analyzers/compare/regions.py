@@ -15,11 +15,10 @@ import numpy as np
 import pandas as pd
 
 from analyzers.arrays.intervals import overlap_by_group
-from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
 from analyzers.compare.steps import StepGroups, join_values
 from analyzers.syncs.context import enclosing
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.ranges import launched_in, range_classes
 from analyzers.trace.steps import STEP
 from analyzers.trace.tables import Trace
@@ -57,14 +56,14 @@ def join_regions(
 def region_figures(trace: Trace, groups: StepGroups, twins: Mapping[str, str]) -> RegionFigures:
     """Measure every region on every device and step; `twins` names the region that stands for another, too."""
     region, names, used = regions_of_ops(trace, twins)
-    starts, ends = ints(trace.ops, "start_ns") + ints(trace.ops, "wait_ns"), ints(trace.ops, "end_ns")
+    starts, ends = trace.ops.start_ns + as_int64(trace.ops.wait_ns), trace.ops.end_ns
     inside = groups.group >= 0
     group = region[inside] * groups.size + groups.group[inside]
     nothing = np.empty(0, np.int64)
     busy = overlap_by_group(
         (starts[inside], ends[inside], group), (nothing, nothing, nothing), len(names) * groups.size
     ).a
-    texts = tuple(codes(trace.ranges, "name")[1])
+    texts = tuple(trace.ranges.name.texts)
     return RegionFigures(names, busy.reshape(len(names), len(groups.lanes), groups.numbers.size), texts, used)
 
 
@@ -73,7 +72,7 @@ def regions_of_ops(trace: Trace, twins: Mapping[str, str]) -> tuple[Ints, tuple[
     region = np.zeros(len(trace.ops), np.int64)
     row, _ = launched_in(trace, _of_the_user(trace))
     launched = np.flatnonzero(row >= 0)
-    code, texts = codes(trace.ranges, "name")
+    code, texts = trace.ranges.name.codes, trace.ranges.name.texts
     ids = {OUTSIDE: 0}
     number = np.zeros(len(texts), np.int64)
     used = np.unique(code[row[launched]]).tolist()
@@ -116,7 +115,7 @@ def nested(trace: Trace) -> Nested:
     wanted = _of_the_user(trace)
     row, _ = launched_in(trace, wanted)
     used, count = np.unique(row[row >= 0], return_counts=True)
-    code, texts = codes(trace.ranges, "name")
+    code, texts = trace.ranges.name.codes, trace.ranges.name.texts
     rows = np.flatnonzero(wanted)
     process, thread, start = (ints(trace.ranges, column)[used] for column in ("process", "thread", "start_ns"))
     point, around = enclosing(trace.ranges.take(rows), process, thread, start)
@@ -136,7 +135,6 @@ def nested(trace: Trace) -> Nested:
 
 
 def _of_the_user(trace: Trace) -> Mask:
-    code, texts = codes(trace.ranges, "name")
     _, ranged, _ = trace.once(range_classes)
-    step = rows_of_codes(code, [STEP.match(text) is not None for text in texts])
+    step = trace.ranges.name.matching(STEP.match)
     return ranged & ~step

@@ -114,7 +114,7 @@ def group_steps(trace: Trace, marks: StepMarks | None = None) -> StepGroups:
     there = np.zeros(len(names) * found.size, dtype=bool)
     there[group[inside]] = True
     early, before = launched_before(trace), np.full(len(names), _LIMITS.min)
-    np.maximum.at(before, lane[early], ints(trace.ops, "end_ns")[early])
+    np.maximum.at(before, lane[early], trace.ops.end_ns[early])
     return StepGroups(names, devices, found, group, there.reshape(len(names), found.size), before, marks.repeated)
 
 
@@ -265,7 +265,7 @@ def step_times_of(run: Run, narrowing: Narrowing = ALL) -> StepTimes:
 def timed(trace: Trace, groups: StepGroups | None = None, marks: StepMarks | None = None) -> StepTimes:
     """The steps of a trace, grouped as `group_steps` does, with their times."""
     groups = group_steps(trace, marks) if groups is None else groups
-    times = step_times(groups, ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns"))
+    times = step_times(groups, trace.ops.start_ns, trace.ops.end_ns)
     return StepTimes(groups, times.reshape(groups.there.shape))
 
 

@@ -27,7 +27,6 @@ from analyzers.contention.timings import (
     timings_of_streams,
     transfer_begin,
 )
-from analyzers.trace.columns import codes, ints
 from analyzers.trace.kernels import function
 from analyzers.trace.tables import Trace
 
@@ -110,9 +109,9 @@ class StreamContention(Record, frozen=True):
 
 def neighbours(trace: Trace) -> Neighbours:
     """What ran beside each op of a trace on other streams of its device."""
-    start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    start, end = trace.ops.start_ns, trace.ops.end_ns
     begin, lane = transfer_begin(trace), lanes_of_ops(trace)
-    code, names = codes(trace.ops, "name")
+    code, names = trace.ops.name.codes, trace.ops.name.texts
     found: list[tuple[Ints, Ints, Ints]] = []
     for rows in on_devices(trace):
         by_lane = [rows[mine] for mine in rows_by_key(lane[rows]).values()]

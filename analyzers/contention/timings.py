@@ -23,7 +23,7 @@ from analyzers.arrays.groups import first_of_each, is_repeated, label, ordered, 
 from analyzers.arrays.intervals import coverage, union
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.matching.calls import calls
-from analyzers.trace.columns import codes, ints, ints_at, lanes, stored
+from analyzers.trace.columns import as_int64, codes, ints, ints_at, lanes, stored
 from analyzers.trace.op_rows import ops_by_start, those
 from analyzers.trace.ranges import launched_in
 from analyzers.trace.ranks import ops_of_devices
@@ -74,7 +74,7 @@ def timings(trace: Trace, a: Mask, b: Mask) -> tuple[Timings, Timings]:
     a, b : masks over `trace.ops`; an op is of one of them at most.
     """
     beside, crowded = np.zeros(len(trace.ops), np.int64), np.zeros(len(trace.ops), np.int64)
-    start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    start, end = trace.ops.start_ns, trace.ops.end_ns
     begin, lane = transfer_begin(trace), lanes_of_ops(trace)
     for rows in ops_by_start(trace).values():
         for mine, others in ((a, b), (b, a)):
@@ -94,7 +94,7 @@ def timings(trace: Trace, a: Mask, b: Mask) -> tuple[Timings, Timings]:
 def timings_of_streams(trace: Trace) -> Timings:
     """All ops of a trace, beside those of other streams."""
     beside = np.zeros(len(trace.ops), np.int64)
-    start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    start, end = trace.ops.start_ns, trace.ops.end_ns
     begin, lane = transfer_begin(trace), lanes_of_ops(trace)
     for on_device in on_devices(trace):
         for (one,), on_lane in rows_by_key(lane[on_device]).items():
@@ -106,7 +106,7 @@ def timings_of_streams(trace: Trace) -> Timings:
 
 def transfer_begin(trace: Trace) -> Ints:
     """When each op begins to do something: a collective when its last rank is there."""
-    return np.minimum(ints(trace.ops, "start_ns") + ints(trace.ops, "wait_ns"), ints(trace.ops, "end_ns"))
+    return np.minimum(trace.ops.start_ns + as_int64(trace.ops.wait_ns), trace.ops.end_ns)
 
 
 def on_devices(trace: Trace) -> Iterable[Ints]:
@@ -184,9 +184,9 @@ def over_all_ranks(found: Timings) -> Timings:
 
 def _usual(trace: Trace) -> Mask:
     """Ops of known waits that no window cut, that follow no long idle time, and not of the first step, a warm-up."""
-    start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    start, end = trace.ops.start_ns, trace.ops.end_ns
     least, most = (ints(trace.ops, column) for column in WAIT_RANGE)
-    usual = ints(trace.ops, "wait_seen") > 0
+    usual = as_int64(trace.ops.wait_seen) > 0
     unsure = np.flatnonzero(most > least)
     usual[unsure] &= (most - least)[unsure] <= WAIT_KNOWN * (end - start)[unsure]
     if trace.whole is not None:
@@ -204,7 +204,7 @@ def _in_first_steps(trace: Trace) -> Mask:
     first, last = np.full(count, _LIMITS.max), np.full(count, _LIMITS.min)
     np.minimum.at(first, steps.process, steps.numbers)
     np.maximum.at(last, steps.process, steps.numbers)
-    number, process = numbers_of_ops(trace), ints(trace.ops, "process")
+    number, process = numbers_of_ops(trace), as_int64(trace.ops.process)
     return (number == first[process]) & (last > first)[process]
 
 
@@ -264,7 +264,7 @@ def _told(trace: Trace, rows: Ints, crowded: Mask, is_call: Mask, called: pd.Dat
 
 def _sizes(trace: Trace) -> Ints:
     """Sizes of the inputs of the operator that launched each op, as a number; -1 where they are not known."""
-    of_range = ints(trace.ranges, "sizes")
+    of_range = as_int64(trace.ranges.sizes)
     if not ((of_range[:1] if is_repeated(of_range) else of_range) >= 0).any():
         return repeated(-1, np.int64, len(trace.ops))
     operator, _ = launched_in(trace, of_range >= 0)
@@ -273,7 +273,7 @@ def _sizes(trace: Trace) -> Ints:
 
 def _previous(trace: Trace) -> npt.NDArray[np.signedinteger[Any]]:
     """The name of the op before each on its stream, as a code; -1 before the first."""
-    start, (code, _) = ints(trace.ops, "start_ns"), codes(trace.ops, "name")
+    start, (code, _) = trace.ops.start_ns, codes(trace.ops, "name")
     found = np.full(code.size, -1, code.dtype)
     for rows in rows_by_key(lanes_of_ops(trace)).values():
         order = rows[ordered(start[rows])]

@@ -20,7 +20,7 @@ from analyzers.select.language import Atom
 from analyzers.select.picking import named_ranges
 from analyzers.syncs.context import enclosing
 from analyzers.syncs.points import host_syncs
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.ranges import launched_in, launches, range_classes
 from analyzers.trace.tables import Trace
 from analyzers.trace.untrusted import names_lost
@@ -59,8 +59,8 @@ def blocked_in(trace: Trace, rule: NoHostSync) -> BlockedIn:
     if not named.any():
         return BlockedIn(reason=f"the capture has no range '{atom}'")
     rows = np.flatnonzero(named)
-    owner = ints(whole.ranges, "process")
-    unknown = np.setdiff1d(owner[rows], ints(whole.api, "process"))
+    owner = as_int64(whole.ranges.process)
+    unknown = np.setdiff1d(owner[rows], as_int64(whole.api.process))
     if unknown.size:
         ranks = ranks_in_words(whole.processes[process].rank for process in unknown.tolist())
         calls = f"no {whole.runtime} calls of {ranks} were recorded"
@@ -79,11 +79,11 @@ def blocked_in(trace: Trace, rule: NoHostSync) -> BlockedIn:
     inside = np.where(inside >= 0, inside, tied)
     excepted = _excepted(whole, rule.excepted, call, point, around, inside)
     found = np.flatnonzero((inside >= 0) & ~excepted)
-    code, names = codes(whole.ranges, "name")
+    code, names = whole.ranges.name.codes, whole.ranges.name.texts
     number = np.full(len(whole.ranges), -1, np.int64)
     for of_process in rows_by_key(owner[rows]).values():
         mine = rows[of_process]
-        number[mine[np.argsort(ints(whole.ranges, "start_ns")[mine], kind="stable")]] = np.arange(mine.size)
+        number[mine[np.argsort(whole.ranges.start_ns[mine], kind="stable")]] = np.arange(mine.size)
     blocked = tuple(
         Blocked(
             whole.processes[int(process[at])].rank,
@@ -104,10 +104,10 @@ def blocked_in(trace: Trace, rule: NoHostSync) -> BlockedIn:
 def _of_part(trace: Trace, whole: Trace, named: Mask) -> Mask:
     """Ranges of the part's ranks, from its first launch to its last."""
     ranks = np.array([one.rank for one in whole.processes])
-    kept = named & np.isin(ranks[ints(whole.ranges, "process")], trace.rank_ids)
-    launched = launches(trace)[1][ints(trace.ops, "launch") >= 0]
+    kept = named & np.isin(ranks[as_int64(whole.ranges.process)], trace.rank_ids)
+    launched = launches(trace)[1][as_int64(trace.ops.launch) >= 0]
     if trace.whole is not None and launched.size:
-        kept &= (ints(whole.ranges, "end_ns") >= launched.min()) & (ints(whole.ranges, "start_ns") <= launched.max())
+        kept &= (whole.ranges.end_ns >= launched.min()) & (whole.ranges.start_ns <= launched.max())
     return kept
 
 
@@ -116,8 +116,8 @@ def _other_threads(whole: Trace, rows: Ints, process: Ints, thread: Ints, start:
     wanted = np.zeros(len(whole.ranges), dtype=bool)
     wanted[rows] = True
     occurrence, _ = launched_in(whole, wanted)
-    op_thread, op_process = launches(whole)[0], ints(whole.ops, "process")
-    launched = ints(whole.ops, "launch") >= 0
+    op_thread, op_process = launches(whole)[0], as_int64(whole.ops.process)
+    launched = as_int64(whole.ops.launch) >= 0
     low, high, owner, own = (ints(whole.ranges, c) for c in ("start_ns", "end_ns", "process", "thread"))
     tied, elsewhere = np.full(process.size, -1, np.int64), np.full(process.size, -1, np.int64)
     of_call = rows_by_key(process, thread)
@@ -140,10 +140,10 @@ def _other_threads(whole: Trace, rows: Ints, process: Ints, thread: Ints, start:
 def _excepted(whole: Trace, texts: tuple[str, ...], call: Ints, point: Ints, around: Ints, inside: Ints) -> Mask:
     """Which calls a text excepts: by their own name, or by an operator or a range around them within the range."""
     found = np.zeros(call.size, dtype=bool)
-    api_code, api_names = codes(whole.api, "name")
-    range_code, range_names = codes(whole.ranges, "name")
+    api_code, api_names = whole.api.name.codes, whole.api.name.texts
+    range_code, range_names = whole.ranges.name.codes, whole.ranges.name.texts
     is_op, is_range, _ = whole.once(range_classes)
-    start = ints(whole.ranges, "start_ns")
+    start = whole.ranges.start_ns
     within = (inside[point] >= 0) & (around != inside[point]) & (start[around] >= start[inside[point]])
     for text in texts:
         kind, _, name = text.partition(":")

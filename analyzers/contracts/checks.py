@@ -159,13 +159,13 @@ class Checker:
         """The op of an instance that first had to wait for one of the other side, and for which; and a remedy."""
         a, b = (side.take(side.instance == instance) for side in (found.a, found.b))
         best: tuple[int, int, int] | None = None
-        start = ints(self.whole.ops, "start_ns")
+        start = self.whole.ops.start_ns
         for first, second in ((a, b), (b, a)):
             late = np.flatnonzero(self.order.before(first, second) > 0)
             if late.size:
                 row = late[[np.argmin(start[second.op[late]])]]
                 before = self.order.last_before(first, second.take(row))
-                last = int(before[np.argmax(ints(self.whole.ops, "end_ns")[before])])
+                last = int(before[np.argmax(self.whole.ops.end_ns[before])])
                 op = int(second.op[row[0]])
                 if best is None or start[op] < start[best[1]]:
                     best = last, op, int(start[op])
@@ -411,7 +411,7 @@ class Words(TraceNames):
 
     def range_of(self, op: int) -> str:
         """The innermost range that launched an op, "" where there is none."""
-        call = int(stored(self.trace.ops, "launch")[op])
+        call = int(self.trace.ops.launch[op])
         return str(self.around(call).range[0]) if call >= 0 else ""
 
     def call(self, call: int) -> str:

@@ -30,7 +30,7 @@ from analyzers.ordering.lanes import MIN_NS, take_or
 from analyzers.ordering.links import Links
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.calls import KINDS, blocking_calls
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import as_int64
 from analyzers.trace.lost import cut_off_at
 from analyzers.trace.tables import Trace
 
@@ -144,7 +144,7 @@ class Order:
     def _ended(self, lane: int, second: PlacedOps) -> Ints:
         """How many of a lane's first units had ended when each op began."""
         ends = np.maximum.accumulate(self.lanes.end_ns[self.lanes.first[lane] : self.lanes.first[lane + 1]])
-        return np.searchsorted(ends, ints(self.trace.ops, "start_ns")[second.op], side="right")
+        return np.searchsorted(ends, self.trace.ops.start_ns[second.op], side="right")
 
     def _known_to_hosts(self, lane: int, instant: Ints) -> Ints:
         """How many of a lane's first units any thread of its process knew to be complete at host instants."""
@@ -191,14 +191,14 @@ class Order:
         open_syncs = np.flatnonzero(~told & (syncs.call >= 0))
         blocking = self.trace.once(blocking_calls)
         unclear = np.isin(blocking.kind, [KINDS.index("spin"), KINDS.index("memory")])
-        start, end = ints(self.trace.api, "start_ns"), ints(self.trace.api, "end_ns")
+        start, end = self.trace.api.start_ns, self.trace.api.end_ns
         call, last = blocking.call[unclear], blocking.last[unclear]
         on_values = calls_of_kind(self.trace, "memory")
         parts = [
             (waits.process[open_waits], waits.start_ns[open_waits], waits.start_ns[open_waits]),
             (syncs.process[open_syncs], syncs.end_ns[open_syncs], syncs.start_ns[open_syncs]),
-            (ints(self.trace.api, "process")[call], end[last], start[last]),
-            (ints(self.trace.api, "process")[on_values], start[on_values], start[on_values]),
+            (as_int64(self.trace.api.process)[call], end[last], start[last]),
+            (as_int64(self.trace.api.process)[on_values], start[on_values], start[on_values]),
         ]
         process, until, since = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         return process, until, since

@@ -13,7 +13,7 @@ from analyzers.ordering.lanes import MAX_NS
 from analyzers.overlap.pairing import pair_by, pairing_method, possible_pairing
 from analyzers.select.select import MOST_THREADS, Selection, select
 from analyzers.select.sides import without_shared
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import as_int64
 from analyzers.trace.narrow import in_whole
 from analyzers.trace.tables import Trace
 
@@ -151,4 +151,4 @@ def untied_of(selection: Selection) -> str:
 
 def unlaunched_of(trace: Trace, picked: Mask) -> Mask:
     """Picked ops whose launch the capture does not name."""
-    return picked & (ints(trace.ops, "launch") < 0)
+    return picked & (as_int64(trace.ops.launch) < 0)

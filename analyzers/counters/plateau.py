@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TraceWarning
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.op_rows import of_nics
 from analyzers.trace.tables import Trace
@@ -55,7 +55,7 @@ def waits_by_traffic(trace: Trace) -> Trace:
     Such an op counts as one whose waits are seen. Left as they are: ops beside other communication on their device,
     of few samples, or without a plateau.
     """
-    lone = np.flatnonzero(is_communication(trace) & (ints(trace.ops, "wait_seen") == 0))
+    lone = np.flatnonzero(is_communication(trace) & (as_int64(trace.ops.wait_seen) == 0))
     if not lone.size or not len(trace.counters):
         return trace
     found = {column: ints(trace.ops, column).copy() for column in _FILLED}
@@ -87,7 +87,7 @@ def waits_by_traffic(trace: Trace) -> Trace:
 
 def told_by_traffic(trace: Trace) -> Mask:
     """Ops whose waits traffic told: they have some, and no other rank came to them."""
-    return (ints(trace.ops, "wait_high_ns") > 0) & (ints(trace.ops, "last_rank") < 0)
+    return (as_int64(trace.ops.wait_high_ns) > 0) & (as_int64(trace.ops.last_rank) < 0)
 
 
 def _of_calls(trace: Trace, lone: Ints) -> Iterator[tuple[int, tuple[Ints, Ints, Ints], str]]:
@@ -101,7 +101,7 @@ def _of_calls(trace: Trace, lone: Ints) -> Iterator[tuple[int, tuple[Ints, Ints,
     for device, rows in rows_by_key(*(key[lone] for key in keys)).items():
         if device not in by_device:
             continue
-        own = by_device[device][np.argsort(ints(trace.counters, "start_ns")[by_device[device]], kind="stable")]
+        own = by_device[device][np.argsort(trace.counters.start_ns[by_device[device]], kind="stable")]
         ops = _by_themselves(trace, lone[rows], communication[of_device[device]])
         among = (
             ("NVLink", own[~nics[own]], ("nvlink_in", "nvlink_out"), ops),
@@ -150,9 +150,9 @@ def _alone_on_host(trace: Trace, ops: Ints, communication: Ints) -> Ints:
     if not ops.size:
         return ops
     capture_of = np.array([process.capture for process in trace.processes], np.int64)
-    capture = int(capture_of[ints(trace.ops, "process")[ops[0]]])
-    on_host = capture_of[ints(trace.devices, "process")] == capture
-    if np.unique(ints(trace.devices, "gpu")[on_host]).size != trace.captures[capture].host_gpus:
+    capture = int(capture_of[as_int64(trace.ops.process)[ops[0]]])
+    on_host = capture_of[as_int64(trace.devices.process)] == capture
+    if np.unique(as_int64(trace.devices.gpu)[on_host]).size != trace.captures[capture].host_gpus:
         return ops[:0]
     start, end, collective = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "collective"))
     process, device = (ints(trace.ops, column)[communication] for column in ("process", "device"))

@@ -20,7 +20,7 @@ from analyzers.counters.vocabulary import COUNTERS
 from analyzers.select.language import names_of, parse
 from analyzers.select.select import select
 from analyzers.select.sides import Shared, SharedOps, about_shared, count_shared, share_out
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import as_int64
 from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.narrow import Narrowing, counted, steps_used
@@ -127,15 +127,15 @@ def _shared(trace: Trace, a: str, b: str) -> Shared:
 def _joined(trace: Trace, a: str, b: str, given_to: SharedOps) -> _Part:
     first, second = share_out(trace, select(trace, a), select(trace, b), given_to)
     ranks = device_states(trace, first.picked, second.picked)
-    worked = np.unique(np.stack([ints(trace.ops, "rank"), ints(trace.ops, "device")]), axis=1).T.tolist()
+    worked = np.unique(np.stack([as_int64(trace.ops.rank), as_int64(trace.ops.device)]), axis=1).T.tolist()
     sampled = {(one.rank, one.device) for one in ranks}
-    length = ints(trace.ops, "end_ns") - ints(trace.ops, "start_ns")
+    length = trace.ops.end_ns - trace.ops.start_ns
     ops = first.picked | second.picked
     return _Part(
         ranks,
         (first.reason, second.reason),
         tuple((rank, device) for rank, device in worked if (rank, device) not in sampled),
-        int(length[ops & (ints(trace.ops, "wait_seen") == 0)].sum()),
+        int(length[ops & (as_int64(trace.ops.wait_seen) == 0)].sum()),
         int(length[ops & is_communication(trace)].sum()),
         sum(one.unread_counters for one in trace.captures),
         trace.captures[0].path,

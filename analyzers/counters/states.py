@@ -26,7 +26,7 @@ from analyzers.arrays.intervals import Union, clip, coverage, either, intersect,
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.common.records import Record
 from analyzers.counters.vocabulary import COUNTERS
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.op_rows import of_nics
 from analyzers.trace.schemas import Counters
 from analyzers.trace.tables import Trace
@@ -146,7 +146,7 @@ def device_states(trace: Trace, a: Mask, b: Mask) -> tuple[DeviceStates, ...]:
         return ()
     ops = rows_by_key(*(ints(trace.ops, column) for column in ("process", "device")))
     samples = rows_by_key(*(ints(trace.counters, column) for column in ("process", "device")))
-    rank, device = ints(trace.ops, "rank"), ints(trace.ops, "device")
+    rank, device = as_int64(trace.ops.rank), as_int64(trace.ops.device)
     found = [
         _weighed(trace, int(rank[rows[0]]), int(device[rows[0]]), samples[key], rows, (a, b))
         for key, rows in ops.items()
@@ -184,7 +184,7 @@ def _weighed(trace: Trace, rank: int, device: int, rows: Ints, ops: Ints, sides:
                 weights[counter] = np.bincount(value[known], weights=weight[known]).astype(np.float64)
         whole = int(weight[counted & (weight == length)].sum())
         found[name] = State(measure(state), int(weight[counted].sum()), whole, weights)
-    inside = (start >= ints(trace.ops, "start_ns")[ops].min()) & (end <= ints(trace.ops, "end_ns")[ops].max())
+    inside = (start >= trace.ops.start_ns[ops].min()) & (end <= trace.ops.end_ns[ops].max())
     unrecorded = inside & (values["sm_active"] >= WORKING) & (coverage(start, end, _any_op(trace, ops[0])) == 0)
     mixtures = {
         name: _mixture(shares[:, known], value[known])
@@ -224,7 +224,7 @@ def mixed(devices: Sequence[DeviceStates]) -> Mapping[str, Mixture]:
 
 def mean_within(trace: Trace, process: int, device: int, low: int, high: int) -> dict[str, float]:
     """Means of a device's counters over [low, high), by how much of it each sample covers, of those sampled."""
-    rows = np.flatnonzero((ints(trace.counters, "process") == process) & (ints(trace.counters, "device") == device))
+    rows = np.flatnonzero((as_int64(trace.counters.process) == process) & (as_int64(trace.counters.device) == device))
     start, end = (ints(trace.counters, column)[rows] for column in ("start_ns", "end_ns"))
     near = np.flatnonzero((end > low) & (start < high))
     inside = clip(Union(start[near], end[near]), low, high)

@@ -30,7 +30,7 @@ from analyzers.export.perfetto_findings import collective_events, finding_events
 from analyzers.export.perfetto_lines import Events, Tracks, lines, text
 from analyzers.export.run import RunAsFiles, with_launches_from
 from analyzers.trace.about import about
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, Run
 from analyzers.trace.schemas import TABLES
@@ -231,14 +231,14 @@ def _recorded_at(trace: Trace, first_op_ns: int) -> Ints:
 
 def _flow(phase: str, trace: Trace, placed: Placed, begin: int) -> Iterator[Events]:
     """One end of the arrow from each launch ("s") to its op ("f"); its number is the op's row."""
-    rows = np.flatnonzero(ints(trace.ops, "launch") >= 0)
+    rows = np.flatnonzero(as_int64(trace.ops.launch) >= 0)
     if rows.size:
         head = {"id": rows + begin}
         if phase == "s":
-            at, start = ints(trace.ops, "launch")[rows], ints(trace.api, "start_ns")
+            at, start = as_int64(trace.ops.launch)[rows], trace.api.start_ns
             yield Events("s", FLOW, FLOW, placed[0][at], placed[1][at], start[at], head=head)
         else:
-            start = ints(trace.ops, "start_ns")[rows]
+            start = trace.ops.start_ns[rows]
             yield Events("f", FLOW, FLOW, placed[0][rows], placed[1][rows], start, head={**head, "bp": "e"})
 
 

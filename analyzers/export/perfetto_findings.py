@@ -17,7 +17,7 @@ from analyzers.collectives.report import Collectives
 from analyzers.export.perfetto_lines import Column, Events, Tracks
 from analyzers.overlap.measure import RankOverlap
 from analyzers.syncs.report import OrderReport
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import as_int64, codes, ints
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult
 from analyzers.verdict.part import sides_of
@@ -126,7 +126,7 @@ _NOTHING = {"evidence": "", "range": "", "op": "", "chain": "", "copy": "", "del
 
 
 def _waits(trace: Trace, tracks: Tracks, pid: int, rows: Ints) -> Iterator[Events]:
-    start, wait = ints(trace.ops, "start_ns")[rows], ints(trace.ops, "wait_ns")[rows]
+    start, wait = trace.ops.start_ns[rows], as_int64(trace.ops.wait_ns)[rows]
     waited = np.flatnonzero(wait > 0)
     name = trace.ops.name.take(rows[waited]).to_pandas()
     args = {"of": name, "wait_ns": wait[waited]}

@@ -18,7 +18,7 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.syncs.report import Span
 from analyzers.trace.alignment import Clocks, Matches
-from analyzers.trace.columns import SomeTable, codes, ints
+from analyzers.trace.columns import SomeTable, as_int64, codes, ints
 from analyzers.trace.narrow import Narrowing, clip, only_ops, whole_with_cuts
 from analyzers.trace.ranges import launch_span
 from analyzers.trace.run import ALL, Run
@@ -167,9 +167,9 @@ class RunAsFiles:
             {name: len(getattr(part, name)) for name in TABLES},
             frozenset(devices),
             len(set(devices)) < len(devices),
-            np.flatnonzero(ints(part.ops, "collective") >= 0),
+            np.flatnonzero(as_int64(part.ops.collective) >= 0),
             min(firsts, default=None),
-            int(ints(part.ops, "start_ns").min()) if len(part.ops) else None,
+            int(part.ops.start_ns.min()) if len(part.ops) else None,
         )
 
     def _with_texts(self, name: str, frame: pd.DataFrame) -> pd.DataFrame:
@@ -190,7 +190,7 @@ class RunAsFiles:
             return trace.matches
         row = np.full(len(trace.ops), -1, np.int64)
         matched = [part.matched + begins["ops"] for part, begins in zip(self._parts, self._begins(), strict=True)]
-        row[ints(trace.ops, "collective") >= 0] = np.concatenate(matched)
+        row[as_int64(trace.ops.collective) >= 0] = np.concatenate(matched)
         calls = trace.matches.calls.assign(op=row[ints(trace.matches.calls, "op")])
         return replace(trace.matches, calls=calls)
 
@@ -217,7 +217,7 @@ def _numbers(part: Trace, alone: Trace) -> Ints | None:
     if part.matches is None:
         return None
     number = np.full(len(part.matches.collectives), -1, np.int64)
-    old, new = ints(part.ops, "collective"), ints(alone.ops, "collective")
+    old, new = as_int64(part.ops.collective), as_int64(alone.ops.collective)
     number[old[old >= 0]] = new[old >= 0]
     return number
 
@@ -243,10 +243,10 @@ def standalone(trace: Trace, span: Span | None = None, number: Ints | None = Non
     """
     if trace.whole is None or trace.rows is None:
         return trace
-    launch = ints(trace.ops, "launch")
+    launch = as_int64(trace.ops.launch)
     launches = np.unique(launch[launch >= 0])
     low, high = span or launch_span(trace)
-    processes = np.unique(ints(trace.ops, "process"))
+    processes = np.unique(as_int64(trace.ops.process))
     calls = _within(trace.api, low, high, processes)
     calls[launches] = True
     position = np.append(np.cumsum(calls) - 1, -1)
@@ -264,7 +264,7 @@ def standalone(trace: Trace, span: Span | None = None, number: Ints | None = Non
     if matches is not None:
         matches, number = _matches_of(matches, trace.rows)
         clocks = clocks and _renumbered(clocks, number)
-    collective = -1 if number is None else np.append(number, -1)[ints(trace.ops, "collective")]
+    collective = -1 if number is None else np.append(number, -1)[as_int64(trace.ops.collective)]
     return replace(
         trace,
         ops=trace.ops.having(launch=np.where(launch >= 0, position[launch], -1), collective=collective),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -14,9 +14,9 @@ from pandas.api.types import union_categoricals
 
 from analyzers.arrays.columns import narrowed, repeated
 from analyzers.arrays.groups import WIDEST, alike, ascend, first_row, first_row_of, is_repeated, label, rows_by_key
-from analyzers.arrays.names import at_codes, rows_of_codes
+from analyzers.arrays.names import Names, at_codes, rows_of_codes
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.trace.columns import codes, framed, ints, ints_at, is_one_of, stored
+from analyzers.trace.columns import codes, framed, ints, ints_at, stored
 from analyzers.trace.communication import function, known, operation_of
 from analyzers.trace.kernels import is_communication, is_declared
 from analyzers.trace.merge import concat
@@ -74,8 +74,8 @@ def calls(trace: Trace) -> Calls:
     What the user alone calls communication is no call of a collective where nothing tells its operation: in the same
     order on every rank runs all that they compute, too, and waits would be claimed of it.
     """
-    code, names = codes(trace.ops, "name")
-    is_call = is_communication(trace) & is_one_of(trace.ops, "kind", ("kernel",))
+    code, names = trace.ops.name.codes, trace.ops.name.texts
+    is_call = is_communication(trace) & trace.ops.kind.is_one_of(("kernel",))
     # Where all ops are calls, as of summaries, their columns are taken as they are: of many ranks they are large.
     rows = slice(None) if is_call.all() else np.flatnonzero(is_call)
     ops, comms = trace.ops.to_frame(_OP_COLUMNS), trace.comms.to_frame()
@@ -156,8 +156,9 @@ def _adopt_groups(columns: dict[str, Any], launched: Mask, *, one_host: bool) ->
 
 def _transfers(table: pd.DataFrame, ops: pd.DataFrame, comms: pd.DataFrame) -> pd.DataFrame:
     """`Calls.transfers`. A communicator counts its ranks by itself: whom it means by a peer is not known."""
-    code, names = codes(comms, "operation")
-    sends, receives = (rows_of_codes(code, [operation_of(name) == one for name in names]) for one in ("send", "recv"))
+    operations = Names.of(comms["operation"])
+    sends = operations.matching(lambda name: operation_of(name) == "send")
+    receives = operations.matching(lambda name: operation_of(name) == "recv")
     has_peer = (ints(comms, "correlation") >= 0) & (ints(comms, "peer") >= 0) & (ints(comms, "communicator") == -1)
     stated = np.flatnonzero((sends | receives) & has_peer)
     if not stated.size or not len(ops):
@@ -197,7 +198,7 @@ def _windows(trace: Trace, members: pd.DataFrame, member: Ids) -> Ids:
     return window[ints(members, "process")][member]
 
 
-def _kernel(code: npt.NDArray[np.signedinteger[Any]], names: list[str], grid: Ints) -> Ids:
+def _kernel(code: npt.NDArray[np.signedinteger[Any]], names: Sequence[str], grid: Ints) -> Ids:
     functions = [function(name) for name in names]
     pairwise = rows_of_codes(code, ["sendrecv" in name.lower() for name in functions])
     return narrowed(label(_texts(code, functions), np.where(pairwise, -1, grid) if pairwise.any() else grid), "id")

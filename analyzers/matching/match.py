@@ -37,7 +37,7 @@ from analyzers.matching.merging import Merged, merge_sequences
 from analyzers.matching.order import CLEAR, Ahead, CallSequence, by_order
 from analyzers.matching.transfers import match_transfers, uneven
 from analyzers.trace.alignment import Matches
-from analyzers.trace.columns import codes, framed, ints, is_one_of, stored
+from analyzers.trace.columns import as_int64, codes, framed, ints, is_one_of, stored
 from analyzers.trace.steps import find_steps, steps_of
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before
@@ -94,7 +94,7 @@ def _assigned(trace: Trace, found: Calls, ahead: Ahead | None, overruled: Collec
         assignment.put(np.flatnonzero(by_key), *_by_key(table.loc[by_key]), "sequence")
     if len(members) > 1:  # what one member alone calls is aligned with nothing
         assignment.step = _named_steps(trace, ints(table, "op"))
-        begun_amid = np.unique(ints(trace.ops, "process")[launched_before(trace)])
+        begun_amid = np.unique(as_int64(trace.ops.process)[launched_before(trace)])
         assignment.headless = np.isin(ints(members, "process"), begun_amid)
         assignment.hosts_say = ahead if not overruled or ahead is None else _but_for(ahead, overruled)
     stated = table["stated"].to_numpy(bool)

@@ -15,7 +15,7 @@ from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.columns import Columns
 from analyzers.ordering.lanes import UNSEEN, Lanes, find_lanes, take_or
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, stored
+from analyzers.trace.columns import ints, ints_at, stored
 from analyzers.trace.schemas import Records, Syncs
 from analyzers.trace.tables import Trace
 
@@ -53,7 +53,7 @@ def calls_of_kind(trace: Trace, *kinds: str) -> Ids:
 
 def _ordering_calls(trace: Trace) -> tuple[Ids, dict[str, Ints]]:
     """Rows of `Trace.api` that are calls of any kind, in order of time, and where those of each kind are among them."""
-    code, names = codes(trace.api, "name")
+    code, names = trace.api.name.codes, trace.api.name.texts
     number = {"": -1} | {kind: index for index, kind in enumerate(_CALLS)}
     kind = at_codes(np.array([*(number[call_kind(name)] for name in names), -1], np.int8), code)
     rows = np.flatnonzero(kind >= 0)
@@ -127,7 +127,7 @@ def host_calls(trace: Trace) -> HostCalls:
     blocking = calls_of_kind(trace, *BLOCKING)
     every = np.concatenate([records, waits, blocking])
     lanes = find_lanes(trace, *(ints_at(trace.api, column, every) for column in ("process", "thread")))
-    code, names = codes(trace.api, "name")
+    code, names = trace.api.name.codes, trace.api.name.texts
     kinds = np.array([BLOCKING.index(kind) if (kind := call_kind(name)) in BLOCKING else -1 for name in names], np.int8)
     return HostCalls(
         lanes=lanes,
@@ -186,7 +186,7 @@ def communication_around(trace: Trace, lanes: Lanes, host: Ints, instant: Ints) 
     What a communication library does for itself lies inside one of its calls, and says nothing of its caller's streams.
     """
     around = np.full(host.size, -1, np.int64)
-    in_library = np.flatnonzero(is_one_of(trace.ranges, "domain", ["NCCL"]))
+    in_library = np.flatnonzero(trace.ranges.domain.is_one_of(["NCCL"]))
     columns = ("process", "thread", "start_ns", "end_ns")
     process, thread, starts, ends = (
         np.concatenate([ints(trace.comms, column), ints_at(trace.ranges, column, in_library)]) for column in columns

@@ -26,7 +26,7 @@ from analyzers.ordering.calls import Calls, Launches
 from analyzers.ordering.columns import Columns
 from analyzers.ordering.lanes import Lanes, take_or
 from analyzers.ordering.links import LinkedCalls, Links
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of
+from analyzers.trace.columns import as_int64, ints_at
 from analyzers.trace.schemas import Streams
 from analyzers.trace.tables import Trace
 
@@ -268,15 +268,15 @@ def _host(lanes: Lanes, syncs: Calls, rows: Ints, source: Ints) -> Edges:
 
 def _blocking_copies(trace: Trace, lanes: Lanes) -> Edges:
     """Copies that are done when their call returns: to the host, unless asynchronous and pinned; from pinned memory."""
-    code, names = codes(trace.api, "name")
+    code, names = trace.api.name.codes, trace.api.name.texts
     is_synchronous = np.array(
         ["Memcpy" in name and "Async" not in name and not name.startswith("ur") for name in names] + [False], dtype=bool
     )
-    to_host = is_one_of(trace.ops, "copy", ["DtoH", "HtoH"])
-    pageable = is_one_of(trace.ops, "target_memory", ["pageable"])
-    pinned = is_one_of(trace.ops, "source_memory", ["pinned"])
-    launch = ints(trace.ops, "launch")
-    copies = np.flatnonzero(is_one_of(trace.ops, "kind", ["memcpy"]) & (launch >= 0))
+    to_host = trace.ops.copy.is_one_of(["DtoH", "HtoH"])
+    pageable = trace.ops.target_memory.is_one_of(["pageable"])
+    pinned = trace.ops.source_memory.is_one_of(["pinned"])
+    launch = as_int64(trace.ops.launch)
+    copies = np.flatnonzero(trace.ops.kind.is_one_of(["memcpy"]) & (launch >= 0))
     done_on_return = is_synchronous[code[launch[copies]]] & (to_host | pinned)[copies] | (to_host & pageable)[copies]
     copies = copies[done_on_return]
     call = launch[copies]

@@ -36,7 +36,6 @@ from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.calls import Calls, HostCalls, communication_around
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.places import Places
-from analyzers.trace.columns import codes
 from analyzers.trace.tables import Trace
 
 AT_ONCE_NS = 10_000  # from the end of the work that a stream waited for to the begin of its own
@@ -75,7 +74,7 @@ class Inference:
         self.wait_lane, self.wait_position = waiting
         self.around, self.stated = around, stated
         self.around_record = communication_around(trace, calls.lanes, calls.records.host, calls.records.start_ns)
-        self.record_name = codes(trace.api, "name")[0][calls.records.call]
+        self.record_name = trace.api.name.codes[calls.records.call]
         self.pair = self._pairs()
         self.place, self.number, self.records_there = self._numbers()
         self.claimed = np.zeros(self.records.size, dtype=bool)

@@ -18,7 +18,7 @@ from analyzers.arrays.columns import squeezed
 from analyzers.arrays.groups import group_numbers, is_repeated, ordered, rows_by_key, run_heads
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.trace.columns import ints, ints_at, is_one_of, stored
+from analyzers.trace.columns import ints, ints_at, stored
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.schemas import Streams
 from analyzers.trace.tables import Trace
@@ -150,7 +150,7 @@ def find_lanes(trace: Trace, process: Ints, thread: Ints) -> Lanes:
     ops = trace.ops
     lane_key, keys = _op_lanes(trace)
     launch = ints(ops, "launch")
-    caller, callers = _numbered(stored(ops, "process"), take_or(stored(trace.api, "thread"), launch))
+    caller, callers = _numbered(stored(ops, "process"), take_or(trace.api.thread, launch))
     hosts = {(p, t) for p, t in {*callers, *_numbered(process, thread)[1]} if t != -1}
     every = sorted(
         {(p, 0, c, s, d, -1) for p, d, c, s in keys}
@@ -162,7 +162,7 @@ def find_lanes(trace: Trace, process: Ints, thread: Ints) -> Lanes:
     columns = np.array(every, np.int64).reshape(-1, 6)
     lane = np.array([number[p, 0, c, s, d, -1] for p, d, c, s in keys], np.int64)[lane_key]
     host = np.array([number.get((p, 2, -1, -1, -1, t), -1) for p, t in callers], np.int64)[caller]
-    queued = np.where(launch >= 0, take_or(ints(trace.api, "start_ns"), launch), ints(ops, "start_ns"))
+    queued = np.where(launch >= 0, take_or(trace.api.start_ns, launch), ints(ops, "start_ns"))
     units = _units(trace, lane, queued, host, len(every))
     return Lanes(
         process=columns[:, 0],
@@ -215,7 +215,7 @@ def _streams_without_work(trace: Trace, keys: list[tuple[int, ...]]) -> set[tupl
 
 
 def _units(trace: Trace, lane: Ints, queued: Ints, host: Ints, count: int) -> dict[str, Ints]:
-    start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    start, end = trace.ops.start_ns, trace.ops.end_ns
     head, start, end = _graph_heads(trace, lane, start, end)
     ops = np.arange(start.size) if head is None else np.flatnonzero(head == np.arange(start.size))
     lane_of, start_of = lane[ops], start[ops]
@@ -228,11 +228,11 @@ def _units(trace: Trace, lane: Ints, queued: Ints, host: Ints, count: int) -> di
     if head is not None:
         unit_of_op = unit_of_op[head]
     enqueue_ns = queued[ops]
-    is_launched, first_call = stored(trace.ops, "launch")[ops] >= 0, _first_calls(trace)
+    is_launched, first_call = trace.ops.launch[ops] >= 0, _first_calls(trace)
     for low, high in pairwise(first):
         if is_launched[low:high].any():  # what runs before all that the capture launched was queued before the capture
             ahead = low + int(is_launched[low:high].argmax())
-            began = first_call[stored(trace.ops, "process")[ops[low]]]
+            began = first_call[trace.ops.process[ops[low]]]
             enqueue_ns[low:ahead] = np.minimum(enqueue_ns[low:ahead], began - 1)
         # What runs earlier was queued no later.
         enqueue_ns[low:high] = np.minimum.accumulate(enqueue_ns[low:high][::-1])[::-1]
@@ -249,9 +249,9 @@ def _units(trace: Trace, lane: Ints, queued: Ints, host: Ints, count: int) -> di
 
 def _first_calls(trace: Trace) -> Ints:
     """When each process made its first call on record; MAX_NS where it made none."""
-    process = stored(trace.api, "process")
+    process = trace.api.process
     first = np.full(int(process.max(initial=-1)) + 1, MAX_NS)
-    np.minimum.at(first, process, ints(trace.api, "start_ns"))
+    np.minimum.at(first, process, trace.api.start_ns)
     return first
 
 
@@ -261,7 +261,7 @@ def _graph_heads(trace: Trace, lane: Ints, start: Ints, end: Ints) -> tuple[Ints
     That is the first on the stream that the graph was launched on: streams inside it run nothing else, and no call
     names them.
     """
-    graph, launch = stored(trace.ops, "graph"), stored(trace.ops, "launch")
+    graph, launch = trace.ops.graph, trace.ops.launch
     inside = np.flatnonzero((graph >= 0) & (launch >= 0))
     if inside.size == 0:
         return None, start, end
@@ -289,7 +289,7 @@ def _named(trace: Trace, ops: Ints) -> Mask:
 
 def _communication(trace: Trace, lane: Ints, count: int) -> Mask:
     """Lanes that ran kernels, all of them communication."""
-    kernel = is_one_of(trace.ops, "kind", ("kernel",))
+    kernel = trace.ops.kind.is_one_of(("kernel",))
     communicates = is_communication(trace) & kernel
     others = np.bincount(lane[kernel & ~communicates], minlength=count)
     return (np.bincount(lane[communicates], minlength=count) > 0) & (others == 0)

@@ -19,7 +19,6 @@ from analyzers.ordering.calls import host_calls
 from analyzers.ordering.graph import EDGE_KINDS, Graph, Known, LatestWaits, Released, all_edges, known_streams
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.links import link
-from analyzers.trace.columns import stored
 from analyzers.trace.tables import Trace
 
 MAX_LONE_RECORDS = (
@@ -53,7 +52,7 @@ class Ordering:
     """The order that a trace's events prove; ops are rows of `Trace.ops`. `trace.once(Ordering)` makes it once."""
 
     def __init__(self, trace: Trace) -> None:
-        self._streams, self._launch = trace.streams, stored(trace.ops, "launch")
+        self._streams, self._launch = trace.streams, trace.ops.launch
         self._logged = np.array([trace.captures[each.capture].waits_logged for each in trace.processes] or [True])
         self.linked = link(trace, host_calls(trace))
         self.lanes = self.linked.calls.lanes

@@ -22,7 +22,7 @@ from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.calls import Launches
 from analyzers.ordering.lanes import Lanes, take_or
-from analyzers.trace.columns import codes, ints, ints_at
+from analyzers.trace.columns import codes, ints_at
 from analyzers.trace.ranges import range_classes
 from analyzers.trace.tables import Trace
 
@@ -139,8 +139,8 @@ def _turns_by_period(token: Ints) -> Ints:
 
 def step_starts(trace: Trace, rows: Ints) -> Ints:
     """When the steps of a process began: its outermost ranges, of these rows, that repeat but for a number."""
-    code, names = codes(trace.ranges, "name")
-    start, end = ints(trace.ranges, "start_ns"), ints(trace.ranges, "end_ns")
+    code, names = trace.ranges.name.codes, trace.ranges.name.texts
+    start, end = trace.ranges.start_ns, trace.ranges.end_ns
     plain: dict[str, int] = {}
     number = np.zeros(len(names), np.int64)  # of each name, but for its numbers
     for index in np.unique(code[rows]).tolist():

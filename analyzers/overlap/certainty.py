@@ -134,6 +134,6 @@ def _beside_others(trace: Trace, ops: Ints, start: Ints, end: Ints) -> Ints:
     compute_by_device = rows_by_key(*(taken(key, compute) for key in keys))
     for device, rows in rows_by_key(*(taken(key, ops) for key in keys)).items():
         others = compute[compute_by_device.get(device, np.empty(0, np.int64))]
-        runs = union(ints(trace.ops, "start_ns")[others], ints(trace.ops, "end_ns")[others])
+        runs = union(trace.ops.start_ns[others], trace.ops.end_ns[others])
         found[rows] = coverage(start[rows], end[rows], runs) > MOSTLY * (end[rows] - start[rows])
     return found

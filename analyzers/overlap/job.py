@@ -26,7 +26,7 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.overlap.certainty import RealRange, real_range
 from analyzers.overlap.measure import LostWork, RankOverlap
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.schemas import Ops
@@ -208,7 +208,7 @@ class Arrivals(msgspec.Struct, frozen=True):
 
 def arrivals(trace: Trace, side: Mask, other: Mask) -> Arrivals:
     """Measure one side of a pair on the ranks that arrived last, where it is all communication."""
-    matched = side & is_matched(trace.ops) & (ints(trace.ops, "wait_seen") > 0)
+    matched = side & is_matched(trace.ops) & (as_int64(trace.ops.wait_seen) > 0)
     ops, others = int(np.count_nonzero(side)), int(np.count_nonzero(side & ~is_communication(trace)))
     if others or not matched.any():
         return Arrivals(ops, others)
@@ -243,7 +243,7 @@ def came_last(ops: Ops) -> Mask:
 def _open(trace: Trace, matched: Mask) -> int:
     """How many of some calls came last and may not have, or did not and may have."""
     least, most = (ints(trace.ops, column) for column in ("wait_low_ns", "wait_high_ns"))
-    last, collective = came_last(trace.ops), ints(trace.ops, "collective")
+    last, collective = came_last(trace.ops), as_int64(trace.ops.collective)
     last_is_elsewhere = ~np.isin(collective, collective[matched & last])
     may_not = np.where(last, most > 0, last_is_elsewhere & (least == 0) & (most > 0))
     return int(np.count_nonzero(matched & may_not))
@@ -271,6 +271,6 @@ def _by_last_arrival(trace: Trace, critical: Ints, other: Mask) -> tuple[int, in
 
 def _busy(trace: Trace, wanted: Mask) -> dict[tuple[int, ...], int]:
     """How long some ops run on each (rank, device, process), ns."""
-    rows, starts, ends = np.flatnonzero(wanted), ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    rows, starts, ends = np.flatnonzero(wanted), trace.ops.start_ns, trace.ops.end_ns
     by_device = rows_by_key(*(ints(trace.ops, column)[rows] for column in ("rank", "device", "process")))
     return {key: measure(union(starts[rows[own]], ends[rows[own]])) for key, own in by_device.items()}

@@ -23,7 +23,7 @@ from analyzers.common.records import Record
 from analyzers.overlap.certainty import RealRange, real_range, waiting_share
 from analyzers.overlap.pairing import Instances, Pairing, in_both
 from analyzers.overlap.per_step import PerStep, lower_median, per_step
-from analyzers.trace.columns import ints, ints_at
+from analyzers.trace.columns import as_int64, ints, ints_at
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.op_rows import those, wanted_by_start
 from analyzers.trace.tables import Trace
@@ -339,7 +339,7 @@ def measure_ranks(
     by_window = rows_by_key(*keys)
     for rank, device, process in by_window:
         windows.setdefault((rank, device), []).append(process)
-    absent = ints(trace.ops, "wait_seen") == 0 if by_step else None
+    absent = as_int64(trace.ops.wait_seen) == 0 if by_step else None
     in_doubt = np.flatnonzero(unaccounted[0] | unaccounted[1]) if unaccounted else np.empty(0, np.int64)
     in_doubt_by_key = rows_by_key(*(ints_at(trace.ops, column, in_doubt) for column in ("rank", "device", "process")))
 
@@ -383,7 +383,7 @@ def _with_doubt(
 
 
 def _beside(trace: Trace, ops: Ints, others: Ints) -> Union:
-    starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    starts, ends = trace.ops.start_ns, trace.ops.end_ns
     return intersect(union(starts[ops], ends[ops]), union(starts[others], ends[others]))
 
 
@@ -396,8 +396,8 @@ def with_unaccounted(
         return list(ranks)
 
     def times(trace: Trace, mask: Mask, rank: RankOverlap) -> Union:
-        here = mask & (ints(trace.ops, "rank") == rank.rank) & (ints(trace.ops, "device") == rank.device)
-        return union(ints(trace.ops, "start_ns")[here], ints(trace.ops, "end_ns")[here])
+        here = mask & (as_int64(trace.ops.rank) == rank.rank) & (as_int64(trace.ops.device) == rank.device)
+        return union(trace.ops.start_ns[here], trace.ops.end_ns[here])
 
     found = []
     for rank in ranks:
@@ -413,7 +413,7 @@ def with_left_out(part: Trace, ranks: Sequence[RankOverlap]) -> list[RankOverlap
     """Count on each rank's device what was launched before the capture began, whichever part of it is looked at."""
     trace = part.whole or part
     early = np.flatnonzero(launched_before(trace))
-    starts, ends = ints(trace.ops, "start_ns")[early], ints(trace.ops, "end_ns")[early]
+    starts, ends = trace.ops.start_ns[early], trace.ops.end_ns[early]
     by_device = rows_by_key(*(ints(trace.ops, column)[early] for column in ("rank", "device")))
     return [
         replace(rank, launched_before=LeftOut(rows.size, measure(union(starts[rows], ends[rows]))))
@@ -432,7 +432,7 @@ def _measure_rank(trace: Trace, rank: int, device: int, a: Ints, b: Ints, pairin
         real_overlap = measure(intersect(*real))
     else:
         real, real_overlap = unions, overlap
-    stream = ints(trace.ops, "stream")
+    stream = as_int64(trace.ops.stream)
     sides = [
         Side(measure(busy), measure(real_busy), rows.size, tuple(n for n in distinct(stream[rows]).tolist() if n != -1))
         for busy, real_busy, rows in zip(unions, real, (a, b), strict=True)
@@ -467,7 +467,7 @@ def _unseen(trace: Trace, a: Ints, b: Ints, busy: tuple[Union, Union]) -> Unseen
     its end, nothing overlapped and nothing could; if it never waited, 40 of 60 did: so 40 ns are apparent.
     """
     starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
-    absent = ints(trace.ops, "wait_seen") == 0
+    absent = as_int64(trace.ops.wait_seen) == 0
     without_peers = [rows[np.flatnonzero(absent[rows])] for rows in (a, b)]
     if not any(rows.size for rows in without_peers):
         return None

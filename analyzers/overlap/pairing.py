@@ -15,7 +15,7 @@ from analyzers.common.records import Record
 from analyzers.select.language import atoms
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.select.select import Selection
-from analyzers.trace.columns import codes, ints, stored
+from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.op_rows import wanted_by_start
 from analyzers.trace.step_table import Steps
 from analyzers.trace.steps import find_steps, step_of_ops
@@ -49,8 +49,8 @@ def numbered_ranges(trace: Trace, a: Selection, b: Selection) -> NumberedRanges 
     of_a, of_b = _numbers_of(trace, a, known), _numbers_of(trace, b, known)
     if of_a is None or of_b is None or len({len(numbers) for numbers in known}) > 1:
         return None
-    owner, count = ints(trace.ranges, "process"), max(len(known), 1)
-    working = distinct(stored(trace.ops, "process")[a.picked | b.picked])
+    owner, count = as_int64(trace.ranges.process), max(len(known), 1)
+    working = distinct(trace.ops.process[a.picked | b.picked])
     (row_a, number_a), (row_b, number_b) = ([one[np.isin(owner[of[0]], working)] for one in of] for of in (of_a, of_b))
     key_a, key_b = owner[row_a] * count + number_a, owner[row_b] * count + number_b
     if distinct(key_a).size < key_a.size or distinct(key_b).size < key_b.size:
@@ -59,7 +59,7 @@ def numbered_ranges(trace: Trace, a: Selection, b: Selection) -> NumberedRanges 
     if not np.isin(of_both, np.intersect1d(key_a, key_b) // count).all():
         return None
     row, key = np.append(row_a, row_b), np.append(key_a, key_b)
-    by_start = np.argsort(ints(trace.ranges, "start_ns")[row], kind="stable")
+    by_start = np.argsort(trace.ranges.start_ns[row], kind="stable")
     found, first = np.unique(key[by_start], return_index=True)
     found = found[np.lexsort((first, found // count))]
     by_key = np.argsort(found)
@@ -74,7 +74,7 @@ def _numbers_of(trace: Trace, side: Selection, known: dict[Numbers, int]) -> tup
     named = [atom for atom in atoms(side.selector) if atom.kind in RANGE_ATOMS]
     if len(named) != 1 or not named[0].of_numbers:
         return None
-    code, texts = codes(trace.ranges, "name")
+    code, texts = trace.ranges.name.codes, trace.ranges.name.texts
     rows = np.flatnonzero(side.ranges)
     of_code = np.full(len(texts), -1, np.int64)
     for each in distinct(code[rows]).tolist():
@@ -273,7 +273,7 @@ def moves(trace: Trace, pairing: Pairing) -> Moves:
     """Try what moving B by an instance does; without a neighbour to move to, nothing overlaps then."""
     several = np.unique(pairing.process).size < pairing.process.size
     # Lanes of several devices in one process never meet.
-    device = label(ints(trace.ops, "device"))
+    device = label(as_int64(trace.ops.device))
     devices = int(device.max(initial=0)) + 1
     starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
     sides = []
@@ -304,11 +304,11 @@ def best_shift(parts: Sequence[Moves]) -> int:
 
 def _ranges_by_process(trace: Trace, a: Selection, b: Selection, method: str) -> dict[int, tuple[Ints, Ints]] | None:
     """Rows of one side's ranges and of the other's in each process; None where one has unequally many."""
-    owner = ints(trace.ranges, "process")
+    owner = as_int64(trace.ranges.process)
     named = [np.flatnonzero(_used(side) if method == "used" else side.ranges) for side in (a, b)]
     by_process = [rows_by_key(owner[rows]) for rows in named]
     found: dict[int, tuple[Ints, Ints]] = {}
-    for number in distinct(stored(trace.ops, "process")[a.picked | b.picked]).tolist():
+    for number in distinct(trace.ops.process[a.picked | b.picked]).tolist():
         of_a, of_b = (
             rows[rows_here.get((number,), _NO_ROWS)] for rows, rows_here in zip(named, by_process, strict=True)
         )
@@ -341,7 +341,7 @@ def _numbered(trace: Trace, a: Selection, b: Selection, method: str) -> Pairing 
     by_process = _ranges_by_process(trace, a, b, method)
     if by_process is None:
         return None
-    starts = ints(trace.ranges, "start_ns")
+    starts = trace.ranges.start_ns
     instance = np.full((2, starts.size + 1), -1, np.int32)
     process: list[int] = []
     labels: list[str] = []
@@ -356,7 +356,7 @@ def _numbered(trace: Trace, a: Selection, b: Selection, method: str) -> Pairing 
 
 
 def _by_step(trace: Trace, a: Selection, b: Selection, *, marked: bool) -> Pairing:
-    process = ints(trace.ops, "process")
+    process = as_int64(trace.ops.process)
     steps = find_steps(trace)
     step = step_of_ops(trace)
     per_process = steps.size + 1  # the last is for work outside steps

@@ -19,7 +19,7 @@ from analyzers.arrays.groups import as_slice, rows_by_key
 from analyzers.arrays.intervals import Union, either, intersect, measure, subtract, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
-from analyzers.trace.columns import ints, is_one_of
+from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.op_rows import ops_by_start, those
@@ -81,15 +81,15 @@ class DeviceTime(Record, frozen=True):
 
 def device_times(trace: Trace, a: Mask, b: Mask, steps_of_rank: dict[int, int]) -> tuple[DeviceTime, ...]:
     """Measure every (rank, device), in that order; waits for late ranks count as running, as for those tools."""
-    starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
-    kernels = is_one_of(trace.ops, "kind", ("kernel",))
+    starts, ends = trace.ops.start_ns, trace.ops.end_ns
+    kernels = trace.ops.kind.is_one_of(("kernel",))
     communication = is_communication(trace) & kernels
     computes = kernels & ~communication
     classes = {
         "communication": communication,
         "computes": computes,
-        "memset": is_one_of(trace.ops, "kind", ("memset", "graph")),
-        "memcpy": is_one_of(trace.ops, "kind", ("memcpy",)),
+        "memset": trace.ops.kind.is_one_of(("memset", "graph")),
+        "memcpy": trace.ops.kind.is_one_of(("memcpy",)),
     }
     found = []
     for (rank, device), rows in ops_of_devices(trace).items():

@@ -20,7 +20,7 @@ from analyzers.replay.hosts import COST_NS
 from analyzers.replay.model import HostCalls, Tasks, Units
 from analyzers.replay.named import host_call, issued, occurrences, step_of_calls, stretches
 from analyzers.syncs.rests import rests_on
-from analyzers.trace.columns import ints, is_one_of
+from analyzers.trace.columns import as_int64, is_one_of
 from analyzers.trace.tables import Trace
 
 _MEMORY = re.compile(r"Alloc|Malloc|Free|Register")  # which wait for the GPU without being asked to
@@ -104,7 +104,7 @@ class Pin(Change, frozen=True):
         units = tasks.units
         mine = self._pageable(trace, units) & take_or(issued(trace, tasks, self.where), units.call, False)
         submitted = np.where(mine, np.minimum(units.submitted_ns, COST_NS), units.submitted_ns)
-        needs_ns = np.maximum(ints(trace.ops, "bytes")[units.op], 0) / PINNED_GB_S
+        needs_ns = np.maximum(trace.ops.bytes[units.op], 0) / PINNED_GB_S
         quicker = np.where(mine & self.full_speed, np.minimum(units.transfer_ns, needs_ns), units.transfer_ns)
         tasks = replace(tasks, units=replace(units, submitted_ns=submitted, transfer_ns=quicker))
         return returning_at_once(tasks, blocking)
@@ -171,7 +171,7 @@ class Level(Change, frozen=True):
         for (thread,), rows in rows_by_key(calls.thread).items():
             if thread in named:
                 inside[rows] = coverage(calls.start_ns[rows] - gaps[rows], calls.start_ns[rows], named[thread])
-        rank = np.array([one.rank for one in trace.processes], np.int64)[ints(trace.api, "process")[calls.call]]
+        rank = np.array([one.rank for one in trace.processes], np.int64)[as_int64(trace.api.process)[calls.call]]
         less = longer_than_others(rank, step_of_calls(trace, calls), inside)
         require(less > 0, self, "no rank's host takes longer there than the others'")
         return replace(tasks, calls=calls.with_gaps(gaps - less))

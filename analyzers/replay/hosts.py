@@ -12,7 +12,7 @@ from analyzers.ordering.ordering import Ordering
 from analyzers.replay.model import TOLERANCE_NS, HostCalls, Lists
 from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
 from analyzers.syncs.points import copies_waited_for
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.tables import Trace
 
 RETURN_NS = 5_000  # from the end of work to the return of the call that waits for it, where none was seen
@@ -35,12 +35,12 @@ def host_calls(trace: Trace, queue: int) -> tuple[HostCalls, Ints, int]:
     """
     ordering = trace.once(Ordering)
     blocking = trace.once(blocking_calls)
-    launch = ints(trace.ops, "launch")[ordering.lanes.op]
+    launch = as_int64(trace.ops.launch)[ordering.lanes.op]
     row, last, blocked, holder = _outer_calls(trace, blocking, np.unique(launch[launch >= 0]))
     start, end, process = (
         ints(trace.api, name)[rows] for name, rows in (("start_ns", row), ("end_ns", last), ("process", row))
     )
-    thread = group_numbers(process, ints(trace.api, "thread")[row])
+    thread = group_numbers(process, as_int64(trace.api.thread)[row])
     waits = _waited_for(trace, ordering, blocking, blocked)
     done = np.full(row.size, MIN_NS)
     np.maximum.at(done, waits.owner, ordering.lanes.end_ns[waits.items])
@@ -95,7 +95,7 @@ def _outer_calls(trace: Trace, blocking: Blocking, launching: Ints) -> tuple[Int
     row, last = np.concatenate([blocking.call, launching]), np.concatenate([blocking.last, launching])
     blocked = np.append(np.arange(blocking.size), np.full(launching.size, -1))
     process, thread, start = (ints(trace.api, name)[row] for name in ("process", "thread", "start_ns"))
-    end = ints(trace.api, "end_ns")[last]
+    end = trace.api.end_ns[last]
     order = np.lexsort((blocked < 0, -end, start, thread, process))
     row, last, blocked, start, end = row[order], last[order], blocked[order], start[order], end[order]
     inner = np.zeros(row.size, dtype=bool)
@@ -107,11 +107,11 @@ def _outer_calls(trace: Trace, blocking: Blocking, launching: Ints) -> tuple[Int
 
 def _soonest(trace: Trace, lanes: Lanes) -> Ints:
     """How long after its launch call began the soonest unit of each process started, on the clocks of the capture."""
-    launch = ints(trace.ops, "launch")[lanes.op]
+    launch = as_int64(trace.ops.launch)[lanes.op]
     found = np.full(len(trace.processes), np.iinfo(np.int64).max)
     unit = np.flatnonzero(launch >= 0)
-    after = lanes.start_ns[unit] - ints(trace.api, "start_ns")[launch[unit]]
-    np.minimum.at(found, ints(trace.ops, "process")[lanes.op[unit]], after)
+    after = lanes.start_ns[unit] - trace.api.start_ns[launch[unit]]
+    np.minimum.at(found, as_int64(trace.ops.process)[lanes.op[unit]], after)
     return found
 
 
@@ -160,11 +160,11 @@ def _waited_for(trace: Trace, ordering: Ordering, blocking: Blocking, blocked: I
     )
     owner, items = [rows, rows], [unit, copy]
     for lane in np.flatnonzero((lanes.thread == -1) & (np.diff(lanes.first) > 0)):
-        here = np.flatnonzero(is_device & (ints(trace.api, "process")[blocking.call[of]] == lanes.process[lane]))
+        here = np.flatnonzero(is_device & (as_int64(trace.api.process)[blocking.call[of]] == lanes.process[lane]))
         which = np.full(here.size, lane)
-        began = ints(trace.api, "start_ns")[blocking.call[of[here]]]
+        began = trace.api.start_ns[blocking.call[of[here]]]
         last = lanes.unit(which, lanes.queued_before(which, began) - 1)
-        in_time = take_or(lanes.end_ns, last, MIN_NS) <= ints(trace.api, "end_ns")[blocking.last[of[here]]]
+        in_time = take_or(lanes.end_ns, last, MIN_NS) <= trace.api.end_ns[blocking.last[of[here]]]
         owner.append(rows[here[in_time]])
         items.append(last[in_time])
     pairs = np.stack([np.concatenate(owner), np.concatenate(items)])

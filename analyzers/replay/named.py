@@ -9,14 +9,13 @@ import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import Union, union
-from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.lanes import take_or
 from analyzers.replay.model import HostCalls, Tasks
 from analyzers.select.language import Atom, Or, Selector
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.select.select import Selection, select
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.numbered import CALL, plain_call
 from analyzers.trace.ranges import RangeIndex
 from analyzers.trace.schemas import Calls, Ranges
@@ -35,8 +34,7 @@ def host_call(where: str) -> str:
 
 def calls_named(trace: Trace, name: str) -> Mask:
     """Rows of `Trace.api` that are calls of this name, whatever version of it."""
-    code, names = codes(trace.api, "name")
-    return rows_of_codes(code, [plain_call(one) == name for one in names])
+    return trace.api.name.matching(lambda one: plain_call(one) == name)
 
 
 def selection_of(trace: Trace, where: str) -> Selection:
@@ -86,8 +84,8 @@ def stretches(trace: Trace, tasks: Tasks, where: str) -> dict[int, Union]:
         named = np.flatnonzero(selection.ranges)
         table, start, end = (
             trace.ranges.take(named),
-            ints(trace.ranges, "start_ns")[named],
-            ints(trace.ranges, "end_ns")[named],
+            trace.ranges.start_ns[named],
+            trace.ranges.end_ns[named],
         )
     else:
         made = np.flatnonzero(issued(trace, tasks, where))
@@ -118,6 +116,6 @@ def units_of(trace: Trace, tasks: Tasks, where: str) -> Mask:
 
 def step_of_calls(trace: Trace, calls: HostCalls) -> Ints:
     """The number of the step that each call is in, -1 where in none."""
-    process = ints(trace.api, "process")[calls.call]
+    process = as_int64(trace.api.process)[calls.call]
     at = step_index(trace).innermost(process, np.zeros(process.size, np.int64), calls.start_ns)
     return np.append(find_steps(trace).numbers, -1)[at]

@@ -19,7 +19,7 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.queues import BEHIND_NS, find_nodes
 from analyzers.ordering.lanes import Lanes, take_or
 from analyzers.replay.model import Lists
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.tables import Trace
 
 
@@ -57,7 +57,7 @@ def each_of(lists: Lists, which: Ints, other: Ints) -> tuple[Ints, Ints]:
 def ops_in_order(trace: Trace, lanes: Lanes) -> OpsInOrder:
     """Find them."""
     count, launch = lanes.op.size, lanes.unit_of_op
-    start, stream = ints(trace.ops, "start_ns"), ints(trace.ops, "stream")
+    start, stream = trace.ops.start_ns, as_int64(trace.ops.stream)
     lane, inside = lanes.lane_of_unit()[launch], stream != stream[lanes.op[launch]]
     lane[inside] = lanes.size + label(lane[inside], stream[inside])
     op = lanes.op if launch.size == count else np.lexsort((start, launch, lane))

@@ -9,7 +9,7 @@ from analyzers.common.wording import percent
 from analyzers.matching.peers import ranks_given, ranks_known, waits_seen
 from analyzers.replay.model import Tasks
 from analyzers.trace.advice import recording_waits
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import as_int64
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, Run
@@ -34,8 +34,8 @@ def not_on_record(trace: Trace, tasks: Tasks, inside: Mask) -> str:
     inside : the ops of the steps that count.
     """
     communication = is_communication(trace) & inside
-    took = (ints(trace.ops, "end_ns") - ints(trace.ops, "start_ns"))[communication]
-    absent = ~_peers_given(trace)[communication] & (ints(trace.ops, "wait_seen")[communication] == 0)
+    took = (trace.ops.end_ns - trace.ops.start_ns)[communication]
+    absent = ~_peers_given(trace)[communication] & (as_int64(trace.ops.wait_seen)[communication] == 0)
     unseen = float(took[absent].sum() / max(int(took.sum()), 1))
     if unseen > MOST_OFF:
         return (
@@ -57,7 +57,7 @@ def _peers_given(trace: Trace) -> Mask:
     if matches is None or not len(matches.collectives):
         return np.zeros(len(trace.ops), bool)
     given = ranks_given(matches, ranks_known(trace), trace.rank_ids)
-    return np.append(given, False)[ints(trace.ops, "collective")]
+    return np.append(given, False)[as_int64(trace.ops.collective)]
 
 
 def collectives_lacking_ranks(trace: Trace) -> list[str]:

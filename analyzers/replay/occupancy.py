@@ -11,7 +11,7 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.occupancy import block_needs, blocks_per_sm, limits_of, occupancy_columns, room
 from analyzers.ordering.lanes import MIN_NS
 from analyzers.replay.model import COPYING, LARGE, SMALL, TALKING, TOLERANCE_NS, Occupancy, Units
-from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.columns import ints, is_one_of
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.tables import Trace
 
@@ -89,7 +89,7 @@ def _loads(trace: Trace, op: Ints, takes_most: Mask) -> Ints:
 
 def _kinds(trace: Trace, op: Ints) -> Ints:
     """Which ops are alike: one function, grid and block."""
-    code, _ = codes(trace.ops, "name")
+    code, _ = trace.ops.name.codes, trace.ops.name.texts
     return label(code[op].astype(np.int64), *(ints(trace.ops, one)[op] for one in ("grid", "block")))
 
 

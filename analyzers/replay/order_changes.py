@@ -16,7 +16,7 @@ from analyzers.ordering.lanes import take_or
 from analyzers.replay.change import Change, require
 from analyzers.replay.model import HostCalls, Lists, Tasks
 from analyzers.replay.named import stretches
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import as_int64
 from analyzers.trace.steps import step_index
 from analyzers.trace.tables import Trace
 
@@ -63,7 +63,7 @@ class MoveWait(Change, frozen=True):
         """Of each thread with any its calls, and what of it moves."""
         calls = tasks.calls
         of_a, of_b = stretches(trace, tasks, self.a), stretches(trace, tasks, self.b)
-        process = ints(trace.api, "process")[calls.call]
+        process = as_int64(trace.api.process)[calls.call]
         for (thread,), rows in rows_by_key(calls.thread).items():
             if thread in of_a and thread in of_b:
                 blocks = _ahead(trace, int(process[rows[0]]), of_a[thread], of_b[thread])

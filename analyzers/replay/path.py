@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from analyzers.common.records import Record
 from analyzers.replay.engine import Times
 from analyzers.replay.model import Lists, Tasks
-from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.kernels import function, is_communication
 from analyzers.trace.ranges import RangeIndex
 from analyzers.trace.tables import Trace
@@ -81,11 +81,11 @@ def by_kind(path: list[Segment]) -> dict[str, int]:
 
 def _back(trace: Trace, tasks: Tasks, times: Times, begin_ns: int) -> Iterator[Segment]:
     calls, units = tasks.calls, tasks.units
-    code, names = codes(trace.ops, "name")
+    code, names = trace.ops.name.codes, trace.ops.name.texts
     range_of_call = trace.once(_range_of_call)
-    api_code, api_names = codes(trace.api, "name")
+    api_code, api_names = trace.api.name.codes, trace.api.name.texts
     is_comm, rank_of_process = is_communication(trace), _ranks(trace)
-    process = ints(trace.api, "process")
+    process = as_int64(trace.api.process)
     rows = np.flatnonzero(units.collective >= 0)
     of_collective = Lists.of(units.collective[rows], rows, int(units.collective.max()) + 1)
     unit, call, until = int(np.argmax(times.unit_end)), -1, int(times.unit_end.max())
@@ -157,10 +157,10 @@ def _released(tasks: Tasks, times: Times, unit: int) -> tuple[int, int, int, int
 
 def _range_of_call(trace: Trace) -> list[str]:
     """The name of the range that a program marked around each call, "" where there is none."""
-    rows = np.flatnonzero(is_one_of(trace.ranges, "kind", ("nvtx", "annotation")))
+    rows = np.flatnonzero(trace.ranges.kind.is_one_of(("nvtx", "annotation")))
     process, thread, start = (ints(trace.api, name) for name in ("process", "thread", "start_ns"))
     found = RangeIndex(trace.ranges, rows).innermost(process, thread, start)
-    code, names = codes(trace.ranges, "name")
+    code, names = trace.ranges.name.codes, trace.ranges.name.texts
     return [names[code[rows[one]]] if one >= 0 else "" for one in found.tolist()]
 
 

@@ -34,7 +34,7 @@ from analyzers.replay.tasks import tasks
 from analyzers.select.select import select
 from analyzers.select.sides import without_shared
 from analyzers.trace.advice import recording_waits, without_calls
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.kernels import is_communication, is_compute
 from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.steps import numbers_of_ops
@@ -69,7 +69,7 @@ class Replayed:
         most_units: int | None = None,
     ) -> None:
         part, trace = trace, trace.whole or trace
-        if not len(trace.api) or not (ints(trace.ops, "launch") >= 0).any():
+        if not len(trace.api) or not (as_int64(trace.ops.launch) >= 0).any():
             raise CantReplayError(without_calls(trace))
         self.trace, self.tasks = trace, tasks(trace)
         self.stretch: Stretch | None = None
@@ -85,12 +85,12 @@ class Replayed:
         self.slowdown: Slowdown = slowdown(trace, self.tasks.units, self.tasks.occupancy)
         groups = group_steps(trace)
         self.groups = _of_launched(groups, self.tasks)
-        no_launch = (groups.group >= 0) & (ints(trace.ops, "launch") < 0)
+        no_launch = (groups.group >= 0) & (as_int64(trace.ops.launch) < 0)
         self.not_launched = int(np.count_nonzero(no_launch))  # ops of steps
         self.looked_at, self.counted = self._counted(here)
         if not self.counted.any():
             raise CantReplayError("nothing that is looked at was launched in the capture")
-        self.measured = self.steps(ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns"))
+        self.measured = self.steps(trace.ops.start_ns, trace.ops.end_ns)
         self.by_step = by_step
         self._program = Program(self.tasks)  # of the tasks that ran last
         self.now = self.runs(self.tasks)
@@ -220,8 +220,8 @@ class Replayed:
     @cached_property
     def _captured(self) -> dict[tuple[int, ...], tuple[int, int]]:
         """`_typical` of the capture itself."""
-        began = ints(self.trace.ops, "start_ns") + ints(self.trace.ops, "wait_ns")
-        return self._typical(began, ints(self.trace.ops, "end_ns"))
+        began = self.trace.ops.start_ns + as_int64(self.trace.ops.wait_ns)
+        return self._typical(began, self.trace.ops.end_ns)
 
     @cached_property
     def _rows_of_sides(self) -> dict[tuple[int, ...], list[Ints]]:
@@ -238,8 +238,8 @@ class Replayed:
     @cached_property
     def fidelity(self) -> Fidelity:
         """How well the replay does."""
-        begin = ints(self.trace.ops, "start_ns") + ints(self.trace.ops, "wait_ns")
-        captured = self._overlap(begin, ints(self.trace.ops, "end_ns"))
+        begin = self.trace.ops.start_ns + as_int64(self.trace.ops.wait_ns)
+        captured = self._overlap(begin, self.trace.ops.end_ns)
         error = max(
             float(np.abs(one.steps - self.measured).mean() / max(self.measured.mean(), 1.0)) for one in self.now.all
         )

@@ -18,7 +18,7 @@ from analyzers.arrays.types import Ints
 from analyzers.replay.change import Change
 from analyzers.replay.predict import Replayed
 from analyzers.replay.scenarios import Outcome
-from analyzers.trace.columns import ints, table
+from analyzers.trace.columns import as_int64, ints, table
 from analyzers.trace.schemas import WAIT_RANGE, Calls, Syncs
 from analyzers.trace.tables import Trace
 
@@ -40,10 +40,10 @@ def predicted_trace(replayed: Replayed, changes: Sequence[Change]) -> Trace:
     )
     calls = outcome.tasks.calls
     row = calls.call
-    api_start, api_end = ints(trace.api, "start_ns").copy(), ints(trace.api, "end_ns").copy()
-    ranges_start, ranges_end = ints(trace.ranges, "start_ns").copy(), ints(trace.ranges, "end_ns").copy()
+    api_start, api_end = trace.api.start_ns.copy(), trace.api.end_ns.copy()
+    ranges_start, ranges_end = trace.ranges.start_ns.copy(), trace.ranges.end_ns.copy()
     threads = {}
-    for key, of_thread in rows_by_key(ints(trace.api, "process")[row], ints(trace.api, "thread")[row]).items():
+    for key, of_thread in rows_by_key(as_int64(trace.api.process)[row], as_int64(trace.api.thread)[row]).items():
         order = of_thread[np.argsort(calls.start_ns[of_thread], kind="stable")]
         begun = outcome.times.call_start[order]
         threads[key] = calls.start_ns[order], calls.end_ns[order], begun, outcome.times.call_end[order]
@@ -86,7 +86,7 @@ def _moved(start: Ints, end: Ints, first: Ints, last: Ints, new_first: Ints, new
 
 def _streams(replayed: Replayed, outcome: Outcome) -> Ints:
     """The stream of each op; those of a lane that the capture does not have get a number that it does not have."""
-    stream = ints(replayed.trace.ops, "stream").copy()
+    stream = as_int64(replayed.trace.ops.stream).copy()
     before, after = replayed.tasks.units, outcome.tasks.units
     moved = after.lane[: before.lane.size] != before.lane
     if moved.any():

@@ -27,7 +27,7 @@ from analyzers.replay.model import Tasks, Units
 from analyzers.replay.named import units_of
 from analyzers.replay.order_changes import MoveWait
 from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream
-from analyzers.trace.columns import ints, is_one_of
+from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.kernels import operations
 from analyzers.trace.ranges import RangeIndex
 from analyzers.trace.steps import numbers_of_ops
@@ -112,16 +112,16 @@ def _of_pin(change: Pin, trace: Trace, tasks: Tasks) -> Safety:
     calls, units = tasks.calls, tasks.units
     blocking = change.dropped(trace, tasks)
     mine = np.flatnonzero(units.call >= 0)
-    to_host = is_one_of(trace.ops, "copy", ("DtoH",))[units.op[mine]] & blocking[units.call[mine]]
+    to_host = trace.ops.copy.is_one_of(("DtoH",))[units.op[mine]] & blocking[units.call[mine]]
     waits = blocking[calls.waits.owner]
-    read = is_one_of(trace.ops, "copy", ("DtoH",))[units.op[calls.waits.items[waits]]]
+    read = trace.ops.copy.is_one_of(("DtoH",))[units.op[calls.waits.items[waits]]]
     return Safety.LIKELY if to_host.any() or read.any() else Safety.SAFE
 
 
 def _waits_for_copies(trace: Trace, tasks: Tasks, dropped: Mask) -> bool:
     """Whether a call that is dropped waits for a copy, or its thread copied to the host since it waited before."""
     calls, units = tasks.calls, tasks.units
-    to_host, copies = (is_one_of(trace.ops, "copy", kinds)[units.op] for kinds in (("DtoH",), ("DtoH", "HtoD")))
+    to_host, copies = (trace.ops.copy.is_one_of(kinds)[units.op] for kinds in (("DtoH",), ("DtoH", "HtoD")))
     if copies[calls.waits.items[dropped[calls.waits.owner]]].any():
         return True
     launched = np.flatnonzero(units.call >= 0)
@@ -143,7 +143,7 @@ def _of_wait(change: DropWait, trace: Trace, tasks: Tasks) -> Safety:
     owner, item = units.waits.owner[rows], units.waits.items[rows]
     held = np.maximum(held_by_waits(tasks)[rows], 1)
     of_collective, by_collective = units.collective[item] >= 0, units.collective[owner] >= 0
-    copied = is_one_of(trace.ops, "kind", ("memcpy",))[units.op[item]]
+    copied = trace.ops.kind.is_one_of(("memcpy",))[units.op[item]]
     flows = _brings_data(trace, tasks)[item] | (by_collective & ~of_collective) | (~of_collective & ~copied)
     again = waited_for_again(trace, tasks)[owner].all()
     if again and not _brings_data(trace, tasks)[item].any():
@@ -152,7 +152,7 @@ def _of_wait(change: DropWait, trace: Trace, tasks: Tasks) -> Safety:
         return Safety.UNSAFE
     if phase_of(change.a) >= UPDATE_PHASE:  # of gradients that were reduced
         return Safety.UNSAFE
-    to_host = is_one_of(trace.ops, "copy", ("DtoH",))[units.op[item]]
+    to_host = trace.ops.copy.is_one_of(("DtoH",))[units.op[item]]
     if held[to_host].sum() > held.sum() / 2:  # only what writes to their source has to wait for such copies
         return Safety.LIKELY
     asked = of_collective & _waits_at_once(trace, tasks)[item]
@@ -179,7 +179,7 @@ def _of_move(change: MoveWait, trace: Trace, tasks: Tasks) -> Safety:
 def _brings_data(trace: Trace, tasks: Tasks) -> Mask:
     """Units that bring what others then read: receives, and copies from the host."""
     op = tasks.units.op
-    found: Mask = np.isin(operations(trace), ("recv",))[op] | is_one_of(trace.ops, "copy", ("HtoD",))[op]
+    found: Mask = np.isin(operations(trace), ("recv",))[op] | trace.ops.copy.is_one_of(("HtoD",))[op]
     return found
 
 
@@ -193,7 +193,7 @@ def _of_stream(change: OwnStream, trace: Trace, tasks: Tasks) -> Safety:
         return Safety.UNSAFE
     units = tasks.units
     moved = units_of(trace, tasks, change.where)
-    copies = (units.collective >= 0) | is_one_of(trace.ops, "kind", ("memcpy",))[units.op]
+    copies = (units.collective >= 0) | trace.ops.kind.is_one_of(("memcpy",))[units.op]
     behind = (units.previous >= 0) & ~moved & take_or(moved, units.previous, False)
     ends = np.unique(units.previous[behind])
     sends = behind & (units.collective >= 0) & ~np.isin(operations(trace), ("recv",))[units.op]
@@ -266,7 +266,7 @@ def _waits_at_once(trace: Trace, tasks: Tasks) -> Mask:
     found = np.zeros(units.op.size, dtype=bool)
     if not linked.wait_lane.size:
         return found
-    marked = np.flatnonzero(is_one_of(trace.ranges, "kind", ("nvtx", "annotation")))
+    marked = np.flatnonzero(trace.ranges.kind.is_one_of(("nvtx", "annotation")))
     marks = RangeIndex(trace.ranges, marked)
     launched = np.flatnonzero(units.call >= 0)
     for (lane,), rows in rows_by_key(units.lane[launched]).items():
@@ -280,7 +280,7 @@ def _waits_at_once(trace: Trace, tasks: Tasks) -> Mask:
             then = np.where(same, calls.start_ns[following], MAX_NS)
             process, thread = (ints(trace.api, name)[calls.call[call]] for name in ("process", "thread"))
             around = marks.innermost(process, thread, np.minimum(waited, calls.end_ns.max()))
-            before = (around < 0) | (take_or(ints(trace.ranges, "start_ns")[marked], around) <= calls.start_ns[call])
+            before = (around < 0) | (take_or(trace.ranges.start_ns[marked], around) <= calls.start_ns[call])
             found[launched[rows]] = (waited < then) & before
     return found
 
@@ -297,7 +297,7 @@ def waited_for_again(trace: Trace, tasks: Tasks) -> Mask:
     unit = lanes.unit(lane, lanes.queued_before(lane, linked.calls.waits.start_ns[known]))
     sent = lanes.queued_before(source, linked.calls.records.start_ns[linked.waits.record[known]])
     awaited = lanes.unit(source, sent - 1)
-    collective = ints(trace.ops, "collective")[lanes.op]
+    collective = as_int64(trace.ops.collective)[lanes.op]
     # Of work that is no collective only what the capture states: what is inferred there may be for the next step's.
     found_both = (unit >= 0) & (awaited >= 0) & (exact | (take_or(collective, awaited) >= 0))
     found = np.zeros(lanes.op.size, dtype=bool)

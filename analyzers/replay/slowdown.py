@@ -29,7 +29,6 @@ from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.contention.alone import ALONE, alone
 from analyzers.contention.timings import join, over_all_ranks, timings_of_streams
 from analyzers.replay.model import COPYING, LOADS, TALKING, WAITING, Occupancy, Units
-from analyzers.trace.columns import codes
 from analyzers.trace.kernels import function, is_compute
 from analyzers.trace.tables import Trace
 
@@ -184,7 +183,7 @@ _ON_TENSOR_CORES = re.compile(
 
 def on_tensor_cores(trace: Trace) -> Mask:
     """Ops that are matmuls, convolutions or attention, by their names."""
-    code, names = codes(trace.ops, "name")
+    code, names = trace.ops.name.codes, trace.ops.name.texts
     by_name = np.array([bool(_ON_TENSOR_CORES.search(function(name))) for name in names] + [False])
     return by_name[code] & is_compute(trace)
 

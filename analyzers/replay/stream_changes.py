@@ -14,7 +14,7 @@ from analyzers.replay.change import Change, in_words, require
 from analyzers.replay.model import Lists, Tasks, Units
 from analyzers.replay.named import selection_of, units_of
 from analyzers.select.picking import RANGE_ATOMS
-from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.columns import ints
 from analyzers.trace.ranges import RangeIndex, launched_in
 from analyzers.trace.steps import bounding_ranges, numbers_of_ops, step_of_ops
 from analyzers.trace.tables import Trace
@@ -47,7 +47,7 @@ class DropWait(Change, frozen=True):
         """Which items of `tasks.units.waits` go."""
         units, of_a, of_b = tasks.units, units_of(trace, tasks, self.a), units_of(trace, tasks, self.b)
         # A wait may stand before the memset or copy that comes right before A on its stream.
-        behind = right_before(units, of_a) & ~is_one_of(trace.ops, "kind", ("kernel",))[units.op]
+        behind = right_before(units, of_a) & ~trace.ops.kind.is_one_of(("kernel",))[units.op]
         owner, item = units.waits.owner, units.waits.items
         found: Mask = (of_a[owner] | (behind[owner] & ~of_b[owner])) & of_b[item]
         return found
@@ -119,7 +119,7 @@ class OwnStream(Change, frozen=True):
     def _ends(self, trace: Trace, units: Units, moved: Mask) -> Mask:
         """Units at which the ranges around `where` end, and steps."""
         selection = selection_of(trace, self.where)
-        around = is_one_of(trace.ranges, "kind", RANGE_ATOMS["nvtx"]) & ~selection.ranges & ~bounding_ranges(trace)
+        around = trace.ranges.kind.is_one_of(RANGE_ATOMS["nvtx"]) & ~selection.ranges & ~bounding_ranges(trace)
         rows = np.flatnonzero(around)
         process, thread, start = (
             ints(trace.ranges, name)[selection.ranges] for name in ("process", "thread", "start_ns")
@@ -185,8 +185,8 @@ class Split(Change, frozen=True):
         require(chosen, self, "no collective there waits for work of its rank")
         behind = np.full((feeds.size, self.pieces), -1)
         if self.behind_alike:
-            alike = label(codes(trace.ops, "name")[0].astype(np.int64), step_of_ops(trace))
-            kind = np.where(is_one_of(trace.ops, "kind", ("kernel",)), alike, -1)[units.op]
+            alike = label(trace.ops.name.codes.astype(np.int64), step_of_ops(trace))
+            kind = np.where(trace.ops.kind.is_one_of(("kernel",)), alike, -1)[units.op]
             of_others = feeding(units, np.flatnonzero(units.collective >= 0))
             behind = shares_of_alike(units.lane, feeds, kind, self.pieces, np.append(of_others, feeds))
         cut = behind[:, 0] < 0

@@ -26,7 +26,7 @@ from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream, Split
 from analyzers.select.language import Atom, parse
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.syncs.of_steps import groups_by_rank, step_syncs
-from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.kernels import is_communication, is_compute, operations
 from analyzers.trace.ranges import RangeIndex, launched_in
 from analyzers.trace.settings import BLOCKING_LAUNCHES, setting_of
@@ -149,7 +149,7 @@ def _places_of_syncs(result: OverlapResult) -> dict[str, str]:
 def _places(trace: Trace, tasks: Tasks) -> _Places:
     units, calls = tasks.units, tasks.calls
     marks = np.flatnonzero(_marks(trace))
-    code, names = codes(trace.ranges, "name")
+    code, names = trace.ranges.name.codes, trace.ranges.name.texts
     row = launched_in(trace, _marks(trace))[0][units.op]
     process, thread, start = (ints(trace.api, name)[calls.call] for name in ("process", "thread", "start_ns"))
     occurrence = take_or(marks, RangeIndex(trace.ranges, marks).innermost(process, thread, start))
@@ -163,11 +163,11 @@ def _places(trace: Trace, tasks: Tasks) -> _Places:
 
 def _marks(trace: Trace) -> Mask:
     """Ranges that a program marks: no steps, and none of operators, of autograd or of a communication library."""
-    code, texts = codes(trace.ranges, "name")
+    code, texts = trace.ranges.name.codes, trace.ranges.name.texts
     own = [
         bool(one.strip()) and not (STEP.match(one) or "::" in one or one.lower().startswith("nccl")) for one in texts
     ]
-    return is_one_of(trace.ranges, "kind", ("nvtx", "annotation")) & rows_of_codes(code, own)
+    return trace.ranges.kind.is_one_of(("nvtx", "annotation")) & rows_of_codes(code, own)
 
 
 def _syncing(trace: Trace, result: OverlapResult) -> list[Change]:
@@ -272,7 +272,7 @@ def _own_streams(trace: Trace, tasks: Tasks, places: _Places) -> list[Change]:
         worth[rows[heads]] = np.minimum(of_run, of_run[::-1].cumsum()[::-1] - of_run)
     ranked = places.ranked(places.of_unit, worth)
     placed = np.flatnonzero(places.of_unit >= 0)
-    to_host = is_one_of(trace.ops, "copy", ("DtoH",))[units.op[placed]]
+    to_host = trace.ops.copy.is_one_of(("DtoH",))[units.op[placed]]
     others = np.unique(places.of_unit[placed[~to_host]])
     sure = [one for one in ranked if one not in others]
     rest = [one for one in ranked if one in others]
@@ -310,7 +310,7 @@ def _launch_bound(tasks: Tasks, places: _Places) -> list[str]:
 
 def _last(trace: Trace) -> int | None:
     """The rank that the others wait for longest."""
-    wait, last = ints(trace.ops, "wait_ns"), ints(trace.ops, "last_rank")
+    wait, last = as_int64(trace.ops.wait_ns), as_int64(trace.ops.last_rank)
     rows = np.flatnonzero((wait > 0) & (last >= 0))
     if not rows.size:
         return None

@@ -17,7 +17,7 @@ from analyzers.replay.hosts import host_calls
 from analyzers.replay.model import RELEASES, TOLERANCE_NS, HostCalls, Lists, Tasks, Units
 from analyzers.replay.nodes import OpsInOrder, each_of, ops_in_order
 from analyzers.replay.occupancy import DISPATCH_NS, PROMPT_NS, no_room, occupancy_of
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.ranges import launches
 from analyzers.trace.tables import Trace
@@ -149,17 +149,17 @@ def _units(trace: Trace, found: OpsInOrder, host: HostCalls, call: Ints, waits: 
     room_ns = np.where(held, dispatch, round(float(np.median(dispatch[held]))) if held.any() else ROOM_NS)
     dispatch[held] = np.clip(held_from - ready + 1, 0, longest)[held]  # what then took the room was there first
     # Kernels of a communication library take longer to begin than others, and nodes of graphs less.
-    kind = codes(trace.ops, "kind")[0][op] + 8 * is_communication(trace)[op] + 16 * found.is_node
+    kind = trace.ops.kind.codes[op] + 8 * is_communication(trace)[op] + 16 * found.is_node
     dispatch_ns = _dispatches(dispatch, released_by, kind, ~held & (ready > MIN_NS))
-    collective = ints(trace.ops, "collective")[op]
-    wait = np.where(collective >= 0, ints(trace.ops, "wait_ns")[op], 0)
+    collective = as_int64(trace.ops.collective)[op]
+    wait = np.where(collective >= 0, as_int64(trace.ops.wait_ns)[op], 0)
     moving = np.minimum(start + wait, end)
     idle = np.where(previous >= 0, np.maximum(start - before, 0), 0)
     return Units(
         op=op,
         lane=found.lane,
-        rank=ints(trace.ops, "rank")[op],
-        device=ints(trace.ops, "device")[op],
+        rank=as_int64(trace.ops.rank)[op],
+        device=as_int64(trace.ops.device)[op],
         start_ns=start,
         end_ns=end,
         ready_ns=ready_ns,

@@ -26,7 +26,7 @@ from analyzers.clocks.hosts import witnesses
 from analyzers.counters.plateau import waits_by_traffic
 from analyzers.steps.candidates import Candidates, candidates
 from analyzers.trace.alignment import Clocks
-from analyzers.trace.columns import SomeTable, ints, table
+from analyzers.trace.columns import SomeTable, as_int64, table
 from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.groups import communicators_of
 from analyzers.trace.kernels import is_bookkeeping, is_communication
@@ -86,11 +86,11 @@ def summary_of(trace: Trace, step_by: str | None = None) -> CaptureSummary:
     step_by : the range by which the user wants steps.
     """
     communication = is_communication(trace)
-    firsts = [rows[0] for rows in rows_by_key(ints(trace.ops, "process"), ints(trace.ops, "device")).values()]
+    firsts = [rows[0] for rows in rows_by_key(as_int64(trace.ops.process), as_int64(trace.ops.device)).values()]
     kept = witnesses(trace)
     communication |= is_bookkeeping(trace)  # barriers tell which copies belong together
     rows = np.unique(np.concatenate([np.flatnonzero(communication), np.array(firsts, np.int64), kept["ops"]]))
-    launch = ints(trace.ops, "launch")[rows]
+    launch = as_int64(trace.ops.launch)[rows]
     kept["api"] = np.union1d(kept["api"], launch[launch >= 0])
     launch = np.where(launch >= 0, np.searchsorted(kept["api"], launch), -1)
     ops = _of_their_own(trace.ops.take(rows).having(launch=launch))
@@ -111,7 +111,7 @@ def contexts(summaries: Sequence[CaptureSummary], run: Trace) -> list[CaptureCon
     """The context of each capture, from the run that was loaded from their summaries."""
     found: list[CaptureContext] = []
     collective_columns = run.ops.to_frame(["wait_ns", *OF_COLLECTIVES])
-    matched = ints(run.ops, "collective") >= 0
+    matched = as_int64(run.ops.collective) >= 0
     device_labels, communicators = labels_of(run), communicators_of(run)
     processes = ops = 0
     for summary in summaries:
@@ -144,7 +144,7 @@ def apply_context(trace: Trace, context: CaptureContext) -> Trace:
         replace(process, rank=rank, rule=rule)
         for process, (rank, rule) in zip(trace.processes, context.ranks, strict=True)
     )
-    rank = np.array([process.rank for process in processes] or [-1], np.int32)[ints(trace.ops, "process")]
+    rank = np.array([process.rank for process in processes] or [-1], np.int32)[as_int64(trace.ops.process)]
     trace = replace(trace, processes=processes, ops=trace.ops.having(rank=rank))
     if context.own is not None and context.own.aligned:
         trace = move(trace, context.own)

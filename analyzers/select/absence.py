@@ -17,7 +17,7 @@ from analyzers.select.language import And, Atom, Not, Or, Selector, atoms
 from analyzers.select.picking import RANGE_ATOMS, evaluate, named_ranges
 from analyzers.trace import kernels as names
 from analyzers.trace.advice import is_migration
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, table
+from analyzers.trace.columns import as_int64, codes, ints_at, table
 from analyzers.trace.groups import groups_of, named
 from analyzers.trace.kernels import operations
 from analyzers.trace.numbered import Family, between_numbers, families
@@ -78,10 +78,10 @@ def work_of(trace: Trace, selector: Selector) -> Work:
     return Work(
         len(trace.ops),
         frozenset(atom for atom in every if evaluate(trace, atom).any()),
-        _texts(trace, "name", is_one_of(trace.ops, "kind", ("kernel",))) if "kernel" in kinds else frozenset(),
-        frozenset(np.unique(ints(trace.ops, "stream")).tolist()) if "stream" in kinds else frozenset(),
+        _texts(trace, "name", trace.ops.kind.is_one_of(("kernel",))) if "kernel" in kinds else frozenset(),
+        frozenset(np.unique(as_int64(trace.ops.stream)).tolist()) if "stream" in kinds else frozenset(),
         frozenset(operations(trace)) if "collective" in kinds else frozenset(),
-        _texts(trace, "copy", is_one_of(trace.ops, "kind", ("memcpy",))) if "memcpy" in kinds else frozenset(),
+        _texts(trace, "copy", trace.ops.kind.is_one_of(("memcpy",))) if "memcpy" in kinds else frozenset(),
         frozenset(named(groups_of(trace)[0])) if "group" in kinds else frozenset(),
         _kernel_times(trace) if kinds & {"comm", "collective", "group"} else Counter(),
         int(np.count_nonzero(is_migration(trace))),
@@ -89,19 +89,19 @@ def work_of(trace: Trace, selector: Selector) -> Work:
 
 
 def _kernel_times(trace: Trace) -> Counter[int]:
-    kernels = np.flatnonzero(is_one_of(trace.ops, "kind", ("kernel",)))
-    took = ints(trace.ops, "end_ns")[kernels] - ints(trace.ops, "start_ns")[kernels]
-    streams = rows_by_key(ints(trace.ops, "stream")[kernels])
+    kernels = np.flatnonzero(trace.ops.kind.is_one_of(("kernel",)))
+    took = trace.ops.end_ns[kernels] - trace.ops.start_ns[kernels]
+    streams = rows_by_key(as_int64(trace.ops.stream)[kernels])
     return Counter({stream: int(took[rows].sum()) for (stream,), rows in streams.items()})
 
 
 def ranges_of(trace: Trace, selector: Selector) -> Ranges:
     """Look at a trace's ranges."""
     wanted = [atom for atom in atoms(selector) if atom.kind in RANGE_ATOMS]
-    code, texts = codes(trace.ranges, "name")
+    code, texts = trace.ranges.name.codes, trace.ranges.name.texts
     found = {}
     for kind in {atom.kind for atom in wanted}:
-        present = np.unique(code[is_one_of(trace.ranges, "kind", RANGE_ATOMS[kind])])
+        present = np.unique(code[trace.ranges.kind.is_one_of(RANGE_ATOMS[kind])])
         found[kind] = frozenset(texts[index] for index in present if index >= 0)
     return Ranges(frozenset(atom for atom in wanted if named_ranges(trace, atom).any()), found)
 
@@ -237,15 +237,15 @@ def _picks(work: Trace, selector: Selector, *, surely: bool) -> Mask:
     nothing = np.zeros(len(work.ops), dtype=bool)
     if selector.meaning in ("memcpy", "memset"):
         is_sure = not (surely and selector.text)
-        return is_one_of(work.ops, "kind", (selector.meaning,)) if is_sure else nothing
+        return work.ops.kind.is_one_of((selector.meaning,)) if is_sure else nothing
     if surely or selector.meaning == "graph":
         return nothing
-    return ~nothing if selector.meaning == "stream" else is_one_of(work.ops, "kind", ("kernel",))
+    return ~nothing if selector.meaning == "stream" else work.ops.kind.is_one_of(("kernel",))
 
 
 def _as_ops(trace: Trace, calls: Ints) -> Trace:
     """A trace whose ops are what some calls launched, as far as these say."""
-    code, names = codes(trace.api, "name")
+    code, names = trace.api.name.codes, trace.api.name.texts
     kinds = np.array([_kind(name) for name in names] or [""])
     start = ints_at(trace.api, "start_ns", calls)
     columns = {

@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Mask
 from analyzers.select.language import And, Atom, Not, Or, Selector
 from analyzers.trace import kernels
 from analyzers.trace.advice import is_migration
-from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.columns import as_int64
 from analyzers.trace.groups import groups_of
 from analyzers.trace.kernels import is_communication, is_compute, operation_codes
 from analyzers.trace.ranges import launched_in
@@ -24,15 +23,14 @@ def named_ranges(trace: Trace, atom: Atom) -> Mask:
     """Rows of `trace.ranges` an `nvtx:`, `op:` or `hlo:` atom names; with no operators in it, NVTX's stand in."""
     fits = atom.matcher(whole=True)
     kinds = RANGE_ATOMS[atom.kind]
-    of_kind = is_one_of(trace.ranges, "kind", kinds)
+    of_kind = trace.ranges.kind.is_one_of(kinds)
     if atom.kind == "op" and not of_kind.any():  # nsys: torch.autograd.profiler.emit_nvtx makes ranges of operators
-        of_kind = is_one_of(trace.ranges, "kind", ("nvtx",))
+        of_kind = trace.ranges.kind.is_one_of(("nvtx",))
     return _fitting(trace, fits) & of_kind
 
 
 def _fitting(trace: Trace, fits: Callable[[str], bool]) -> Mask:
-    code, texts = codes(trace.ranges, "name")
-    return rows_of_codes(code, [fits(text) for text in texts])
+    return trace.ranges.name.matching(fits)
 
 
 def evaluate(trace: Trace, selector: Selector, known: Mapping[Atom, Mask] | None = None) -> Mask:
@@ -54,9 +52,8 @@ def _pick_range(trace: Trace, atom: Atom) -> Mask:
 
 def _pick_kernel(trace: Trace, atom: Atom) -> Mask:
     fits = atom.matcher(whole=False)
-    code, texts = codes(trace.ops, "name")
-    fitting = rows_of_codes(code, [fits(text) or fits(kernels.function(text)) for text in texts])
-    return fitting & is_one_of(trace.ops, "kind", ("kernel",))
+    fitting = trace.ops.name.matching(lambda text: fits(text) or fits(kernels.function(text)))
+    return fitting & trace.ops.kind.is_one_of(("kernel",))
 
 
 def _pick_group(trace: Trace, atom: Atom) -> Mask:
@@ -66,12 +63,11 @@ def _pick_group(trace: Trace, atom: Atom) -> Mask:
 
 
 def _pick_copy(trace: Trace, atom: Atom) -> Mask:
-    copies = is_one_of(trace.ops, "kind", ("memcpy",))
+    copies = trace.ops.kind.is_one_of(("memcpy",))
     if not atom.text:
         return copies
     fits = atom.matcher(whole=True)
-    code, texts = codes(trace.ops, "copy")
-    return copies & rows_of_codes(code, [fits(text) for text in texts])
+    return copies & trace.ops.copy.matching(fits)
 
 
 def _pick_migration(trace: Trace, atom: Atom) -> Mask:
@@ -79,8 +75,7 @@ def _pick_migration(trace: Trace, atom: Atom) -> Mask:
     if not atom.text:
         return migrations
     fits = atom.matcher(whole=False)
-    code, texts = codes(trace.ops, "name")
-    return migrations & rows_of_codes(code, [fits(text) for text in texts])
+    return migrations & trace.ops.name.matching(fits)
 
 
 def _pick_collective(trace: Trace, atom: Atom) -> Mask:
@@ -94,13 +89,13 @@ _PICK: dict[str, Callable[[Trace, Atom], Mask]] = {
     "op": _pick_range,
     "hlo": _pick_range,
     "kernel": _pick_kernel,
-    "stream": lambda trace, atom: ints(trace.ops, "stream") == int(atom.text),
+    "stream": lambda trace, atom: as_int64(trace.ops.stream) == int(atom.text),
     "collective": _pick_collective,
     "group": _pick_group,
     "comm": lambda trace, _: is_communication(trace),
     "compute": lambda trace, _: is_compute(trace),
     "memcpy": _pick_copy,
     "migration": _pick_migration,
-    "memset": lambda trace, _: is_one_of(trace.ops, "kind", ("memset",)),
-    "graph": lambda trace, _: is_one_of(trace.ops, "kind", ("graph",)),
+    "memset": lambda trace, _: trace.ops.kind.is_one_of(("memset",)),
+    "graph": lambda trace, _: trace.ops.kind.is_one_of(("graph",)),
 }

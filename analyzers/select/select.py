@@ -18,7 +18,6 @@ from analyzers.select import language
 from analyzers.select.absence import explain_nothing, launches_in, ranges_of, work_of
 from analyzers.select.language import Atom, Selector, parse
 from analyzers.select.picking import RANGE_ATOMS, evaluate, named_ranges
-from analyzers.trace.columns import codes
 from analyzers.trace.communication import Declared
 from analyzers.trace.ranges import launched_by_others, launched_in
 from analyzers.trace.tables import Trace
@@ -162,7 +161,7 @@ def in_ranges(trace: Trace, text: str) -> pd.DataFrame:
         raise TracevizError(f"{text!r} names no ranges.", hint="Write it as nvtx:NAME or op:NAME; NAME may hold *.")
     occurrence, _ = launched_in(trace, named_ranges(trace, atom))
     rows = np.flatnonzero(occurrence >= 0)
-    code, names = codes(trace.ranges, "name")
+    code, names = trace.ranges.name.codes, trace.ranges.name.texts
     used, position = np.unique(code[occurrence[rows]], return_inverse=True)
     name = pd.Categorical.from_codes(position, categories=pd.Index([names[each] for each in used], dtype="str"))
     return trace.ops.take(rows).to_frame().set_axis(rows).assign(range=name, occurrence=occurrence[rows])

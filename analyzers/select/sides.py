@@ -12,7 +12,6 @@ from msgspec.structs import astuple, replace
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.select.select import Selection
-from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 
 ALL_SHARED = "all its ops belong to the other side, which lies inside it"
@@ -122,7 +121,7 @@ def _inside(trace: Trace, inner: Ints, outer: Ints) -> Mask:
     """Ops whose range on one side lies strictly inside the other side's."""
     if not len(trace.ranges):
         return np.zeros(inner.size, dtype=bool)
-    starts, ends = ints(trace.ranges, "start_ns"), ints(trace.ranges, "end_ns")
+    starts, ends = trace.ranges.start_ns, trace.ranges.end_ns
     contained = (starts[inner] >= starts[outer]) & (ends[inner] <= ends[outer])
     return (inner >= 0) & (outer >= 0) & (inner != outer) & contained
 

@@ -16,7 +16,7 @@ against each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from analyzers.arrays.groups import label, rows_by_key
 from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of
+from analyzers.trace.columns import as_int64, ints_at
 from analyzers.trace.numbered import family
 from analyzers.trace.ranges import launches, range_classes
 from analyzers.trace.steps import marked_steps
@@ -78,7 +78,7 @@ def candidates(trace: Trace, given: str | None = None) -> Candidates:
         return {}
     found: Candidates = {}
     work = _Work(trace)
-    for (process,), ops in rows_by_key(ints(trace.ops, "process")[work.launched]).items():
+    for (process,), ops in rows_by_key(as_int64(trace.ops.process)[work.launched]).items():
         one = work.of(process, work.launched[ops])
         named = [_by_ranges(one, *ranges, is_given=given is not None) for ranges in work.named(process, given)]
         fitting = [each for each in named if each is not None]
@@ -98,7 +98,7 @@ class _Process(msgspec.Struct, frozen=True):
     what: Ints
     kernel: Mask
     code: Ints
-    names: list[str]
+    names: Sequence[str]
     first_ns: int
     last_ns: int
 
@@ -112,23 +112,23 @@ class _Work:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.launched = np.flatnonzero((ints(trace.ops, "launch") >= 0) & ~launched_before(trace))
+        self.launched = np.flatnonzero((as_int64(trace.ops.launch) >= 0) & ~launched_before(trace))
         _, self.started, _ = launches(trace)
-        self.code, self.texts = codes(trace.ranges, "name")
+        self.code, self.texts = trace.ranges.name.codes, trace.ranges.name.texts
         self.families = [family(text) for text in self.texts]
 
     def of(self, process: int, ops: Ints) -> _Process:
         order = ops[np.argsort(self.started[ops], kind="stable")]
-        code, names = codes(self.trace.ops, "name")
+        code, names = self.trace.ops.name.codes, self.trace.ops.name.texts
         what = label(code[order].astype(np.int64), ints_at(self.trace.ops, "grid", order))
-        kernel = is_one_of(self.trace.ops, "kind", ("kernel",))[order]
-        calls = np.flatnonzero(ints(self.trace.api, "process") == process)
+        kernel = self.trace.ops.kind.is_one_of(("kernel",))[order]
+        calls = np.flatnonzero(as_int64(self.trace.api.process) == process)
         first, last = ints_at(self.trace.api, "start_ns", calls).min(), ints_at(self.trace.api, "end_ns", calls).max()
         return _Process(self.started[order], what, kernel, code[order], names, int(first), int(last))
 
     def named(self, process: int, given: str | None) -> Iterator[tuple[str, str, Ints, Ints, Ints, Ints]]:
         """Ranges of a process that recur, by what they are called: kind, name, start, end, label and number of each."""
-        wanted = self.trace.once(range_classes)[1] & (ints(self.trace.ranges, "process") == process)
+        wanted = self.trace.once(range_classes)[1] & (as_int64(self.trace.ranges.process) == process)
         if given is not None:
             wanted = wanted & rows_of_codes(
                 self.code, [given in (text, of) for text, of in zip(self.texts, self.families, strict=True)]

@@ -22,7 +22,7 @@ from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.common.wording import ranks_in_words
 from analyzers.steps.candidates import LAUNCHES, OPTIMIZER, RANGE, Candidate, Candidates, candidates
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import as_int64
 from analyzers.trace.numbered import family
 from analyzers.trace.ranks import captured
 from analyzers.trace.step_table import GIVEN, INFERRED, NO_STEPS, UNMARKED, Steps, whole_on
@@ -42,10 +42,10 @@ def steps_of_run(trace: Trace, found: Candidates, given: str | None = None) -> S
     ----------
     trace : of the run, its ranks named. found : candidates of all its processes, on the run's clock.
     """
-    working = set(distinct(ints(trace.ops, "process")).tolist())
+    working = set(distinct(as_int64(trace.ops.process)).tolist())
     if lost := without_links(trace.processes):
         return replace(NO_STEPS, unknown=lost)
-    unlaunched = sorted(working - set(distinct(ints(trace.ops, "process")[ints(trace.ops, "launch") >= 0]).tolist()))
+    unlaunched = sorted(working - set(distinct(as_int64(trace.ops.process)[as_int64(trace.ops.launch) >= 0]).tolist()))
     if unlaunched:
         ranks = ranks_in_words([trace.processes[process].rank for process in unlaunched])
         return replace(NO_STEPS, unknown=f"no launches of {ranks} are on record, so what ran in which step is unknown")
@@ -295,7 +295,7 @@ def _moved(one: Candidate, shift: int) -> Candidate:
 
 
 def _hint(trace: Trace) -> str:
-    code, texts = codes(trace.ranges, "name")
+    code, texts = trace.ranges.name.codes, trace.ranges.name.texts
     names = sorted({family(texts[one]) for one in set(code.tolist()) if not texts[one].startswith(("aten::", "nccl"))})
     listed = ", ".join(names[:MOST_NAMES])
     return f"There are {listed}{' …' if len(names) > MOST_NAMES else ''}." if names else "The captures have no ranges."

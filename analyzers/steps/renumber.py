@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from analyzers.arrays.groups import rows_by_key
 from analyzers.common.wording import ranks_in_words
 from analyzers.steps.choose import numbered_on, whole_in_windows
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.step_table import NO_STEPS, Steps
 from analyzers.trace.steps import numbers_of_ops
 from analyzers.trace.tables import Trace
@@ -122,7 +122,7 @@ def _apart(trace: Trace) -> dict[tuple[int, int], Counter[int]]:
         return {}
     calls, sure = trace.matches.calls, trace.matches.collectives["sure"].to_numpy(bool)
     op, collective = ints(calls, "op"), ints(calls, "collective")
-    number, process = numbers_of_ops(trace)[op], ints(trace.ops, "process")[op]
+    number, process = numbers_of_ops(trace)[op], as_int64(trace.ops.process)[op]
     kept = sure[collective] & (number >= 0)
     number, process, collective = number[kept], process[kept], collective[kept]
     own = rows_by_key(process)

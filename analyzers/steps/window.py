@@ -25,7 +25,7 @@ from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Ints
 from analyzers.common.wording import percent, ranks_in_words
 from analyzers.steps.choose import whole_by_window
-from analyzers.trace.columns import ints, ints_at
+from analyzers.trace.columns import as_int64, ints_at
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.lost import unrecorded
 from analyzers.trace.overhead import overhead_in_steps
@@ -155,7 +155,7 @@ def _lanes(trace: Trace, steps: Steps) -> Iterator[_Lane]:
     wanted, number = np.array(steps.whole, np.int64), numbers_of_ops(trace)
     if wanted.size < FEWEST:
         return
-    rows = np.flatnonzero(is_communication(trace) & (ints(trace.ops, "collective") >= 0) & np.isin(number, wanted))
+    rows = np.flatnonzero(is_communication(trace) & (as_int64(trace.ops.collective) >= 0) & np.isin(number, wanted))
     keys = [ints_at(trace.ops, column, rows) for column in ("rank", "device")]
     for (rank, device), own in rows_by_key(*keys).items():
         by_step = rows_by_key(number[rows[own]])

@@ -8,14 +8,13 @@ import numpy as np
 
 from analyzers.arrays.columns import narrowed
 from analyzers.arrays.groups import first_row_of, ordered, rows_by_key
-from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ids, Ints
 from analyzers.ordering.calls import BLOCKING, calls_of_kind
 from analyzers.ordering.columns import Columns
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import around
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, stored
+from analyzers.trace.columns import as_int64, ints_at, stored
 from analyzers.trace.op_rows import call_rows
 from analyzers.trace.tables import Trace
 
@@ -128,8 +127,7 @@ def _of_the_program(trace: Trace, queries: Ints) -> Ints:
     if queries.size < SPIN_QUERIES:
         return queries
     where = around(trace, *(ints_at(trace.api, column, queries) for column in ("process", "thread", "start_ns")))
-    code, names = codes(trace.ranges, "name")
-    in_torch = rows_of_codes(code, [name.startswith("aten::") for name in names])
+    in_torch = trace.ranges.name.matching(lambda name: name.startswith("aten::"))
     return queries[~np.append(in_torch, False)[where.caller]]
 
 
@@ -158,15 +156,14 @@ def units_of(lanes: Lanes, process: int) -> Ints:
 
 def _copies(trace: Trace, ordering: Ordering) -> Blocking:
     """Copies whose call waits for the copy: the ones not Async, and those to or from pageable memory."""
-    code, names = codes(trace.api, "name")
-    launch = ints(trace.ops, "launch")
-    copies = np.flatnonzero(is_one_of(trace.ops, "kind", ["memcpy"]) & (launch >= 0))
-    is_copy = rows_of_codes(code, [_COPY.match(name) is not None for name in names])
+    launch = as_int64(trace.ops.launch)
+    copies = np.flatnonzero(trace.ops.kind.is_one_of(["memcpy"]) & (launch >= 0))
+    is_copy = trace.api.name.matching(_COPY.match)
     copies = copies[is_copy[launch[copies]]]  # of others, such as a graph's or SYCL's, it is not said
-    asynchronous = rows_of_codes(code, ["Async" in name for name in names])[launch[copies]]
-    pageable = is_one_of(trace.ops, "source_memory", ["pageable"]) | is_one_of(trace.ops, "target_memory", ["pageable"])
-    small = is_one_of(trace.ops, "copy", ["HtoD"])[copies] & (ints_at(trace.ops, "bytes", copies) <= SMALL_COPY_BYTES)
-    between_devices = is_one_of(trace.ops, "copy", ["DtoD", "PtoP"])[copies]
+    asynchronous = trace.api.name.matching(lambda name: "Async" in name)[launch[copies]]
+    pageable = trace.ops.source_memory.is_one_of(["pageable"]) | trace.ops.target_memory.is_one_of(["pageable"])
+    small = trace.ops.copy.is_one_of(["HtoD"])[copies] & (ints_at(trace.ops, "bytes", copies) <= SMALL_COPY_BYTES)
+    between_devices = trace.ops.copy.is_one_of(["DtoD", "PtoP"])[copies]
     waits = np.where(asynchronous, pageable[copies], ~between_devices & ~small)
     kind = np.where(asynchronous, KINDS.index("pageable"), KINDS.index("copy"))[waits]
     op = copies[waits]
@@ -193,8 +190,8 @@ def _launches(trace: Trace, ordering: Ordering) -> Blocking:
 
     Elsewhere a call may be slow while its short kernel runs.
     """
-    launch, ends = ints(trace.ops, "launch"), ints(trace.ops, "end_ns")
-    op = np.flatnonzero(is_one_of(trace.ops, "kind", ["kernel"]) & (launch >= 0) & (ints(trace.ops, "graph") < 0))
+    launch, ends = as_int64(trace.ops.launch), trace.ops.end_ns
+    op = np.flatnonzero(trace.ops.kind.is_one_of(["kernel"]) & (launch >= 0) & (as_int64(trace.ops.graph) < 0))
     after = ints_at(trace.api, "end_ns", launch[op]) >= ends[op]
     for rows in rows_by_key(ints_at(trace.ops, "process", op)).values():
         if rows.size < MIN_LAUNCHES or np.count_nonzero(after[rows]) < MIN_RETURNED_AFTER * rows.size:
@@ -204,5 +201,4 @@ def _launches(trace: Trace, ordering: Ordering) -> Blocking:
 
 
 def _named(trace: Trace, pattern: re.Pattern[str]) -> Ints:
-    code, names = codes(trace.api, "name")
-    return np.flatnonzero(rows_of_codes(code, [pattern.match(name) is not None for name in names]))
+    return np.flatnonzero(trace.api.name.matching(pattern.match))

@@ -15,7 +15,7 @@ from analyzers.arrays.groups import rows_by_key, run_heads, runs
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
-from analyzers.trace.columns import codes, ints, ints_at, stored
+from analyzers.trace.columns import as_int64, codes, ints, ints_at, stored
 from analyzers.trace.ranges import range_classes
 from analyzers.trace.schemas import Calls, Ops, Ranges
 from analyzers.trace.tables import Trace
@@ -53,7 +53,7 @@ def made_at(trace: Trace, call: Ints) -> tuple[Ints, Ints, Ints]:
 
 def launched_at(trace: Trace, op: Ints) -> tuple[Ints, Ints, Ints]:
     """Process, thread and start of the launches of ops, rows of `Trace.ops`; -1 where that is not on record."""
-    return made_at(trace, take_or(stored(trace.ops, "launch"), op))
+    return made_at(trace, take_or(trace.ops.launch, op))
 
 
 class Findings(Record, frozen=True):
@@ -94,7 +94,7 @@ def around(trace: Trace, process: Ints, thread: Ints, instant: Ints) -> Around:
     point, row = enclosing(trace.ranges, process, thread, instant, trace.once(_by_thread))
     code, texts = trace.once(_names)
     is_op, is_range, is_user_frame = trace.once(range_classes)
-    start = ints(trace.ranges, "start_ns")
+    start = trace.ranges.start_ns
     innermost = _last(point, row, is_range, instant.size)
     since = take_or(start, innermost, MIN_NS)
     callers = is_op[row] & (start[row] >= since[point])
@@ -124,12 +124,12 @@ def _texts(texts: Texts, code: npt.NDArray[np.signedinteger[Any]], row: Ints) ->
 
 def _names(trace: Trace) -> tuple[npt.NDArray[np.signedinteger[Any]], Texts]:
     """A code for each range, and a text for each code and for -1."""
-    code, names = codes(trace.ranges, "name")
+    code, names = trace.ranges.name.codes, trace.ranges.name.texts
     return code, np.array([*names, ""], object)
 
 
 def _by_thread(trace: Trace) -> dict[tuple[int, ...], Ints]:
-    return rows_by_key(ints(trace.ranges, "process"), ints(trace.ranges, "thread"))
+    return rows_by_key(as_int64(trace.ranges.process), as_int64(trace.ranges.thread))
 
 
 def _ranges_by_thread(trace: Trace) -> dict[tuple[int, ...], Ints]:

@@ -18,7 +18,7 @@ from analyzers.common.records import Record
 from analyzers.ordering.lanes import MAX_NS
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import Findings, ranges_around, table_of
-from analyzers.trace.columns import ints, ints_at, is_one_of, stored
+from analyzers.trace.columns import as_int64, ints_at
 from analyzers.trace.steps import step_index
 from analyzers.trace.tables import Trace
 
@@ -69,8 +69,8 @@ def unwaited_copies(trace: Trace) -> UnwaitedCopies:
     """
     ordering = trace.once(Ordering)
     lanes = ordering.lanes
-    wanted = is_one_of(trace.ops, "copy", ["DtoH"]) & is_one_of(trace.ops, "target_memory", ["pinned"])
-    op = np.flatnonzero(wanted & (ints(trace.ops, "launch") >= 0))
+    wanted = trace.ops.copy.is_one_of(["DtoH"]) & trace.ops.target_memory.is_one_of(["pinned"])
+    op = np.flatnonzero(wanted & (as_int64(trace.ops.launch) >= 0))
     call = ints_at(trace.ops, "launch", op)
     process, thread, launched = (ints_at(trace.api, column, call) for column in ("process", "thread", "start_ns"))
     range_name = ranges_around(trace, process, thread, launched)
@@ -131,7 +131,7 @@ def _deadlines(trace: Trace, ordering: Ordering, op: Ints, range_name: Any, laun
     """When each copy should have been waited for, and why then: an index in `REASONS`."""
     capture_end = np.array([capture.last_ns for capture in trace.captures] or [0], np.int64)
     capture = np.array([process.capture for process in trace.processes] or [0], np.int64)
-    np.maximum.at(capture_end, capture[stored(trace.api, "process")], ints(trace.api, "end_ns"))
+    np.maximum.at(capture_end, capture[trace.api.process], trace.api.end_ns)
     until = capture_end[capture[ints_at(trace.ops, "process", op)]]
     reason = np.ones(op.size, np.int64)
     lane, _ = ordering.lane_and_position(op)

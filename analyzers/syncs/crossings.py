@@ -42,7 +42,7 @@ from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import Findings, Texts, launched_at, ranges_around, ranks_of, table_of, text_of
 from analyzers.syncs.left_out import left_out
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of
+from analyzers.trace.columns import as_int64, ints_at
 from analyzers.trace.kernels import function
 from analyzers.trace.tables import Trace
 
@@ -203,7 +203,7 @@ def _learns(ordering: Ordering, lane: int, units: Ints) -> bool:
 
 def from_host(trace: Trace, ops: Ints) -> Mask:
     """Copies from the host, whose data no GPU made."""
-    return is_one_of(trace.ops, "copy", ["HtoD"])[ops]
+    return trace.ops.copy.is_one_of(["HtoD"])[ops]
 
 
 def waits_for_memory(trace: Trace, process: Ints) -> Mask:
@@ -213,7 +213,7 @@ def waits_for_memory(trace: Trace, process: Ints) -> Mask:
 
 def in_graph(trace: Trace, ordering: Ordering, units: Ints) -> Mask:
     """Units that are a CUDA graph's, whose stream is the graph's own affair."""
-    graph = ints(trace.ops, "graph")
+    graph = as_int64(trace.ops.graph)
     return take_or(graph, take_or(ordering.lanes.op, units)) >= 0
 
 
@@ -250,7 +250,7 @@ def _forgotten(trace: Trace, ordering: Ordering, visits: Visits, status: Ints) -
 
     Like streams run the same kernel first; a turn lasts from one launch on the parent to the next.
     """
-    code, _ = codes(trace.ops, "name")
+    code, _ = trace.ops.name.codes, trace.ops.name.texts
     name = code[ordering.lanes.op[visits.first]].astype(np.int64)
     computing = ~ordering.lanes.communication[visits.lane] & (visits.after >= 0)
     turn = group_numbers(visits.host, visits.after, name)

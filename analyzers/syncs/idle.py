@@ -13,14 +13,13 @@ import numpy as np
 
 from analyzers.arrays.groups import ordered, rows_by_key
 from analyzers.arrays.intervals import coverage, union
-from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import count_of, duration, ranks_in_words
 from analyzers.ordering.lanes import MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.calls import units_of
-from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.columns import as_int64
 from analyzers.trace.tables import Trace
 
 OUTLASTS_NS = 1_000_000  # a call returns within some 0.1 ms of the end of what it waited for, but where the host stalls
@@ -100,10 +99,9 @@ def behind_graphs(trace: Trace, ordering: Ordering, process: Ints, lane: Ints, s
 
 def _graphs(trace: Trace, lanes: Lanes) -> Mask:
     """Which units are a graph's launch that is not one row, which would end when all in it ends; and False for -1."""
-    code, names = codes(trace.api, "name")
-    launches = rows_of_codes(code, [_GRAPH_LAUNCH.match(name) is not None for name in names])
-    one_row = is_one_of(trace.ops, "kind", ["graph"])
-    launch = take_or(ints(trace.ops, "launch"), lanes.op)
+    launches = trace.api.name.matching(_GRAPH_LAUNCH.match)
+    one_row = trace.ops.kind.is_one_of(["graph"])
+    launch = take_or(as_int64(trace.ops.launch), lanes.op)
     return np.append(np.append(launches, False)[launch] & ~one_row[lanes.op], False)
 
 

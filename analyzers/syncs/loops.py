@@ -20,7 +20,7 @@ from analyzers.ordering.graph import EDGE_KINDS
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import Findings, enclosing, ranks_of, table_of, text_of
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import ints
 from analyzers.trace.ranges import range_classes
 from analyzers.trace.tables import Trace
 
@@ -184,7 +184,7 @@ def _back_on_main(ordering: Ordering, chunks: Chunks, main: Ints) -> Ints:
 def _turn_numbers(trace: Trace, chunks: Chunks) -> Ints:
     """Which occurrence of its loop on its thread each chunk belongs to, from 0."""
     turn = np.zeros(chunks.size, np.int64)
-    name = take_or(codes(trace.ranges, "name")[0].astype(np.int64), chunks.parent)
+    name = take_or(trace.ranges.name.codes.astype(np.int64), chunks.parent)
     for of_loop in rows_by_key(chunks.host, name).values():
         turn[of_loop] = np.unique(chunks.began_ns[of_loop], return_inverse=True)[1]
     return turn
@@ -214,7 +214,7 @@ class Chunks(Columns, frozen=True):
 
 def _find_chunks(trace: Trace, ordering: Ordering) -> tuple[Chunks, tuple[Ints, Ints]]:
     """Ranges whose name holds a number, or repeats under one parent; and pairs (chunk, chunk around it)."""
-    code, names = codes(trace.ranges, "name")
+    code, names = trace.ranges.name.codes, trace.ranges.name.texts
     rows = np.flatnonzero(trace.once(range_classes)[1])
     frame = trace.ranges.take(rows)
     process, thread, start, end = (ints(frame, column) for column in ("process", "thread", "start_ns", "end_ns"))

@@ -19,7 +19,7 @@ from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
 from analyzers.syncs.context import Findings, Texts, around, launched_at, ranges_around, ranks_of, table_of, text_of
 from analyzers.syncs.idle import OUTLASTS_NS, behind_graphs, cost, idle_within
 from analyzers.trace.advice import torch_seen
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of
+from analyzers.trace.columns import as_int64, ints_at, is_one_of
 from analyzers.trace.tables import Trace
 
 BACK_TO_BACK_NS = 5_000  # from the end of a copy's call to the start of a synchronize written in the same C++ function
@@ -166,7 +166,7 @@ def host_syncs(trace: Trace) -> HostSyncs:
         "frame": where.frame,
         "pattern": _patterns(trace, where.op, call, copy),
         "copy": text_of(trace.ops, "copy", copy),
-        "bytes": take_or(ints(trace.ops, "bytes"), copy),
+        "bytes": take_or(trace.ops.bytes, copy),
         "waited_stream": take_or(lanes.stream, lane),
         "waited_event": points.blocking.event.astype(np.int64),
         "waited_op": op.astype(np.int64),
@@ -193,11 +193,11 @@ def _host_memory(trace: Trace, copy: Ints) -> Texts:
 
 def _points(trace: Trace, ordering: Ordering, blocking: Blocking) -> tuple[Ints, Ints]:
     """Number the sync point of each blocking call, ascending, and the copy (row of `Trace.ops`) it is about."""
-    lanes, starts, ends = ordering.lanes, ints(trace.api, "start_ns"), ints(trace.api, "end_ns")
+    lanes, starts, ends = ordering.lanes, trace.api.start_ns, trace.api.end_ns
     process, thread = ints_at(trace.api, "process", blocking.call), ints_at(trace.api, "thread", blocking.call)
     host, copy = lanes.of_threads(process, thread), blocking.copy.copy()
     last_copy = _last_copy(trace, ordering, host, starts[blocking.call])
-    copy_call = take_or(ints(trace.ops, "launch"), last_copy)
+    copy_call = take_or(as_int64(trace.ops.launch), last_copy)
     syncs = (blocking.kind == KINDS.index("stream")) & (last_copy >= 0)
     of_copy = ordering.lane_and_position(last_copy[syncs])[0] == blocking.lane[syncs]
     syncs[syncs] = of_copy | _of_unknown_stream(trace, blocking.call[syncs])
@@ -226,13 +226,13 @@ def _of_unknown_stream(trace: Trace, calls: Ints) -> Mask:
 def _last_copy(trace: Trace, ordering: Ordering, host: Ints, instant: Ints) -> Ints:
     """The copy that a host lane launched last before an instant, if that was its last launch; a row of `Trace.ops`."""
     op = take_or(ordering.lanes.op, ordering.linked.calls.launches.before(host, instant))
-    kind, kinds = codes(trace.ops, "kind")
+    kind, kinds = trace.ops.kind.codes, trace.ops.kind.texts
     return np.where(take_or(kind, op) == kinds.index("memcpy"), op, -1)
 
 
 def _devices(trace: Trace, process: Ints, op: Ints) -> Ints:
     """The device of each point: of the op it waited for, else the one its process used most."""
-    device, owner = ints(trace.ops, "device"), ints(trace.ops, "process")
+    device, owner = as_int64(trace.ops.device), as_int64(trace.ops.process)
     most_used = np.full(len(trace.processes) or 1, -1, np.int64)
     for (one_process,), rows in rows_by_key(process).items():
         if np.any(op[rows] < 0):
@@ -249,7 +249,7 @@ def _hidden(op: Texts, kind: Texts, copy: Ints) -> Mask:
 def _patterns(trace: Trace, op: Texts, call: Ints, copy: Ints) -> Texts:
     """What calls with a copy look like where no operator is on record: nsys shows none, unless told to."""
     nameless = np.flatnonzero((op == "") & (copy >= 0))
-    kind, name = codes(trace.ops, "copy")[0][copy[nameless]], codes(trace.api, "name")[0][call[nameless]]
+    kind, name = trace.ops.copy.codes[copy[nameless]], trace.api.name.codes[call[nameless]]
     torch = trace.once(torch_seen)[ints_at(trace.api, "process", call[nameless])].astype(np.int64)
     number = label(kind, ints_at(trace.ops, "bytes", copy[nameless]), name, torch)
     unlike = nameless[first_of_each(number)]

@@ -13,7 +13,6 @@ import numpy.typing as npt
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
@@ -28,7 +27,7 @@ from analyzers.syncs.loops import Chunk, StreamPlan, stream_plan
 from analyzers.syncs.points import HostSyncs, SyncPoint, host_syncs
 from analyzers.syncs.rests import RestingOrder, RestingOrders, in_sentences, resting_orders
 from analyzers.trace.advice import NO_ROWS
-from analyzers.trace.columns import codes, ints
+from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.ranges import launch_span
 from analyzers.trace.run import ALL, Question, Run
@@ -215,9 +214,8 @@ def calls_recorded(trace: Trace) -> tuple[dict[int, bool], frozenset[int]]:
 
     These say of no other call that it would be there, where a stream's waits would not show either.
     """
-    code, names = codes(trace.api, "name")
-    orders_work = rows_of_codes(code, [call_kind(name) != "" for name in names])
-    owner, size = ints(trace.api, "process"), len(trace.processes)
+    orders_work = trace.api.name.matching(lambda name: call_kind(name) != "")
+    owner, size = as_int64(trace.api.process), len(trace.processes)
     calls, ordering = (np.bincount(one, minlength=size) > 0 for one in (owner, owner[orders_work]))
     ranks = trace.rank_ids if len(trace.ops) else [one.rank for one in trace.processes if one.rank >= 0]
     recorded, launches = dict.fromkeys(ranks, False), set()

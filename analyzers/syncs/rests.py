@@ -24,7 +24,6 @@ import pandas as pd
 
 from analyzers.arrays.groups import first_row_of, rows_by_key, run_heads, runs
 from analyzers.arrays.intervals import union
-from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.common.wording import count_of, ranks_in_words
@@ -34,7 +33,7 @@ from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import Findings, around, enclosing, launched_at, made_at, ranks_of, table_of, text_of
 from analyzers.syncs.crossings import Visits, find_visits, from_host, in_graph, waits_for_memory
 from analyzers.syncs.points import host_syncs
-from analyzers.trace.columns import codes, ints, ints_at
+from analyzers.trace.columns import ints, ints_at
 from analyzers.trace.kernels import function
 from analyzers.trace.numbered import plain_call
 from analyzers.trace.ranges import range_classes
@@ -248,8 +247,7 @@ def _outermost(trace: Trace, ordering: Ordering, units: Ints, without: Ints | No
     ----------
     without : for each another unit, which was launched outside of it; -1 for none.
     """
-    code, names = codes(trace.ranges, "name")
-    no_step = rows_of_codes(code, [STEP.match(name) is None for name in names])
+    no_step = trace.ranges.name.matching(lambda name: STEP.match(name) is None)
     is_own = trace.once(range_classes)[1] & no_step
     point, row = enclosing(trace.ranges, *launched_at(trace, take_or(ordering.lanes.op, units)))
     keep = is_own[row]

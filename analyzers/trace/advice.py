@@ -12,7 +12,7 @@ from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Mask
 from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import count_of
-from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.columns import ints
 from analyzers.trace.schemas import Ops, Ranges
 from analyzers.trace.tables import WSL, Trace
 
@@ -71,7 +71,7 @@ ADVICE = "capture with --cuda-graph-trace=node to see inside"
 
 def about_rows(trace: Trace) -> Trace:
     """Warn of a capture's graphs that are one row each."""
-    count = int(np.count_nonzero(is_one_of(trace.ops, "kind", ("graph",))))
+    count = int(np.count_nonzero(trace.ops.kind.is_one_of(("graph",))))
     if not count:
         return trace
     return trace.warn(
@@ -102,7 +102,7 @@ def torch_seen(trace: Trace) -> Mask:
     Frames of Python alone are no sign: CuPy and JAX run in Python, too.
     """
     made = [trace.captures[one.capture].producer.startswith("torch") for one in trace.processes]
-    operator = is_one_of(trace.ranges, "kind", ["op"])
+    operator = trace.ranges.kind.is_one_of(["op"])
     found = np.array(made, dtype=bool)
     for table, also in ((trace.ranges, operator), (trace.ops, None)):
         found |= _owners(table, also, found.size)
@@ -110,8 +110,7 @@ def torch_seen(trace: Trace) -> Mask:
 
 
 def _owners(table: Ranges | Ops, also: Mask | None, processes: int) -> Mask:
-    code, names = codes(table, "name")
-    rows = rows_of_codes(code, [_NAME.search(name) is not None for name in names])
+    rows = table.name.matching(_NAME.search)
     rows = rows if also is None else rows | also
     return np.bincount(ints(table, "process")[rows], minlength=processes)[:processes] > 0
 
@@ -140,12 +139,12 @@ def migration_name(direction: str, cause: int) -> str:
 
 def is_migration(trace: Trace) -> Mask:
     """Ops that are migrations."""
-    return is_one_of(trace.ops, "kind", (KIND,))
+    return trace.ops.kind.is_one_of((KIND,))
 
 
 def may_hold_kernels(trace: Trace) -> Mask:
     """Migrations that the program did not ask for: a kernel may stand still for each."""
-    code, names = codes(trace.ops, "name")
+    code, names = trace.ops.name.codes, trace.ops.name.texts
     asked = rows_of_codes(code, [f"({CAUSES[BY_PROGRAM]})" in name for name in names])
     return is_migration(trace) & ~asked
 
@@ -155,7 +154,7 @@ def about_migrations(trace: Trace) -> Trace:
     rows = np.flatnonzero(is_migration(trace))
     if not rows.size:
         return trace
-    code, names = codes(trace.ops, "name")
+    code, names = trace.ops.name.codes, trace.ops.name.texts
     found = Counter[str]()
     for one, count in zip(*np.unique(code[rows], return_counts=True), strict=True):
         found[names[one].rpartition("(")[2].removesuffix(")")] += int(count)

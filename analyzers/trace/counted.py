@@ -16,7 +16,7 @@ from analyzers.arrays.types import Ints
 from analyzers.common.errors import TraceWarning
 from analyzers.common.records import Record
 from analyzers.common.wording import count_of, duration
-from analyzers.trace.columns import codes, ints, is_one_of, stored
+from analyzers.trace.columns import stored
 from analyzers.trace.communication import BOOKKEEPING, COMMUNICATION, COMPUTE, FUSED, function, known
 from analyzers.trace.kernels import is_compute, is_declared, is_peer_copy, operation_codes
 from analyzers.trace.tables import Trace
@@ -113,18 +113,18 @@ class CommunicationFacts(msgspec.Struct, frozen=True):
 
 def communication_facts(trace: Trace) -> CommunicationFacts:
     """Count a trace's communication by rule, and the unknown kernels beside main streams."""
-    took = ints(trace.ops, "end_ns") - ints(trace.ops, "start_ns")
+    took = trace.ops.end_ns - trace.ops.start_ns
     ops, ns = _by_rule(trace, took)
     names, names_ns, on_main, compute_ns = _unknown(trace, took)
     return CommunicationFacts(ops, ns, names, names_ns, on_main, compute_ns)
 
 
 def _by_rule(trace: Trace, took: Ints) -> tuple[Counter[Rule], Counter[Rule]]:
-    name, texts = codes(trace.ops, "name")
-    declared, rules = codes(trace.ops, "declared")
+    name, texts = trace.ops.name.codes, trace.ops.name.texts
+    declared, rules = trace.ops.declared.codes, trace.ops.declared.texts
     by_name = [known(text) for text in texts]
     has_rule = rows_of_codes(name, [one.kind != COMPUTE for one in by_name])
-    has_rule &= is_one_of(trace.ops, "kind", ("kernel",))
+    has_rule &= trace.ops.kind.is_one_of(("kernel",))
     copies, own = is_peer_copy(trace), is_declared(trace)
     rows = np.flatnonzero(has_rule | copies | own)
     if not rows.size:
@@ -150,9 +150,9 @@ def _unknown(
     trace: Trace, took: Ints
 ) -> tuple[Counter[tuple[str, int]], Counter[tuple[str, int]], frozenset[str], int]:
     compute = np.flatnonzero(is_compute(trace))
-    name, texts = codes(trace.ops, "name")
+    name, texts = trace.ops.name.codes, trace.ops.name.texts
     functions = [function(text) for text in texts]
-    stream = taken(stored(trace.ops, "stream"), compute)
+    stream = taken(trace.ops.stream, compute)
     device = label(*(taken(stored(trace.ops, column), compute) for column in ("process", "device")))
     by_lane = rows_by_key(device, stream)
     busy = {lane: int(took[compute[rows]].sum()) for lane, rows in by_lane.items()}

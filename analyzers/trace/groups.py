@@ -11,7 +11,7 @@ from analyzers.arrays.groups import first_of_each, first_row_of, label, rows_by_
 from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ids, Ints
 from analyzers.common.records import Record
-from analyzers.trace.columns import codes, ints, ints_at, stored
+from analyzers.trace.columns import as_int64, codes, ints_at, stored
 from analyzers.trace.communication import operation_of
 from analyzers.trace.tables import Trace
 
@@ -113,11 +113,10 @@ def communicators_of(trace: Trace) -> Mapping[int, list[int]]:
     working = len(trace.rank_ids)
     if working < max(world, 2):
         return {}
-    communicator = ints(trace.comms, "communicator")
-    code, names = codes(trace.comms, "operation")
-    by_all = rows_of_codes(code, [operation_of(name) not in ("", "send", "recv", "send_recv") for name in names])
+    communicator = trace.comms.communicator
+    by_all = trace.comms.operation.matching(lambda name: operation_of(name) not in ("", "send", "recv", "send_recv"))
     calls = np.flatnonzero((communicator != -1) & by_all)
-    rank_of = ranks[ints(trace.comms, "process")[calls]]
+    rank_of = ranks[as_int64(trace.comms.process)[calls]]
     return {key: np.unique(rank_of[at]).tolist() for (key,), at in rows_by_key(communicator[calls]).items()}
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from analyzers.arrays.groups import first_row_of
-from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.columns import ints
 from analyzers.trace.communication import BOOKKEEPING, COMMUNICATION, FUSED, function, known, operation_of
 from analyzers.trace.tables import Trace
 
@@ -41,13 +40,12 @@ def is_communication_kernel(name: str) -> bool:
 
 def is_declared(trace: Trace) -> Mask:
     """Ops that the user said are communication (`analyzers.select.select`)."""
-    code, texts = codes(trace.ops, "declared")
-    return rows_of_codes(code, [text != "" for text in texts])
+    return trace.ops.declared.matching(lambda text: text != "")
 
 
 def is_peer_copy(trace: Trace) -> Mask:
     """Copies between GPUs, by copy engines: they wait for no peer while they run."""
-    return is_one_of(trace.ops, "copy", ("PtoP",))
+    return trace.ops.copy.is_one_of(("PtoP",))
 
 
 def is_communication(trace: Trace) -> Mask:
@@ -67,14 +65,12 @@ def is_bookkeeping(trace: Trace) -> Mask:
 
 def is_compute(trace: Trace) -> Mask:
     """Kernels that are neither communication nor fused with it nor its bookkeeping; copies and memsets are none."""
-    code, texts = codes(trace.ops, "name")
-    has_a_part = rows_of_codes(code, [known(text).kind in (COMMUNICATION, FUSED, BOOKKEEPING) for text in texts])
-    return is_one_of(trace.ops, "kind", ("kernel",)) & ~has_a_part & ~is_declared(trace)
+    has_a_part = trace.ops.name.matching(lambda text: known(text).kind in (COMMUNICATION, FUSED, BOOKKEEPING))
+    return trace.ops.kind.is_one_of(("kernel",)) & ~has_a_part & ~is_declared(trace)
 
 
 def _kernels_that_are(trace: Trace, kind: str) -> Mask:
-    code, texts = codes(trace.ops, "name")
-    return rows_of_codes(code, [known(text).kind == kind for text in texts]) & is_one_of(trace.ops, "kind", ("kernel",))
+    return trace.ops.name.matching(lambda text: known(text).kind == kind) & trace.ops.kind.is_one_of(("kernel",))
 
 
 def operation_codes(trace: Trace) -> tuple[Ints, list[str]]:
@@ -82,13 +78,13 @@ def operation_codes(trace: Trace) -> tuple[Ints, list[str]]:
 
     What the call says comes before what the kernel's name says: an all-to-all runs a SendRecv kernel.
     """
-    code, texts = codes(trace.ops, "name")
+    code, texts = trace.ops.name.codes, trace.ops.name.texts
     found = [known(text) for text in texts]
     named = [
         one.operation if one.kind == COMMUNICATION else operation_of(text)
         for one, text in zip(found, texts, strict=True)
     ]
-    call_code, call_texts = codes(trace.comms, "operation")
+    call_code, call_texts = trace.comms.operation.codes, trace.comms.operation.texts
     called = [operation_of(text) for text in call_texts]
     distinct = list(dict.fromkeys(["", *named, *called]))
     number = {text: each for each, text in enumerate(distinct)}

@@ -11,11 +11,10 @@ from msgspec.structs import replace
 
 from analyzers.arrays.columns import narrowed, taken
 from analyzers.arrays.groups import rows_by_key
-from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.wording import count_of
 from analyzers.trace.advice import is_migration
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, lanes, stored
+from analyzers.trace.columns import ints, ints_at, is_one_of, lanes, stored
 from analyzers.trace.schemas import Calls, Ops
 from analyzers.trace.tables import Process, Trace
 from analyzers.trace.unread import noted
@@ -95,7 +94,7 @@ def count_unlinked(trace: Trace, process: int, without: Ints) -> int:
     """
     if not without.size:
         return 0
-    ops, of_process = trace.ops, stored(trace.ops, "process") == process
+    ops, of_process = trace.ops, trace.ops.process == process
     rows = np.flatnonzero(of_process & (stored(ops, "launch") < 0) & (stored(ops, "correlation") <= 0))
     rows = rows[~is_migration(trace)[rows]]
     if rows.size != without.size:
@@ -144,9 +143,9 @@ class _Launches:
     def __init__(self, trace: Trace) -> None:
         self._api = trace.api
         self._has_op = np.zeros(len(trace.api) + 1, bool)
-        self._has_op[stored(trace.ops, "launch")] = True  # the last is for ops without a launch
+        self._has_op[trace.ops.launch] = True  # the last is for ops without a launch
         self._has_op = self._has_op[:-1]
-        self._is_launch, self._process = launching(trace.api), stored(trace.api, "process")
+        self._is_launch, self._process = launching(trace.api), trace.api.process
         of = np.bincount(taken(self._process, np.flatnonzero(self._is_launch)), minlength=len(trace.processes))
         self.count: list[int] = of.tolist()
         self._without = np.flatnonzero(self._is_launch & ~self._has_op)
@@ -179,8 +178,7 @@ def about_lost_work(trace: Trace) -> Trace:
 
 def launching(api: Calls) -> Mask:
     """Calls that run a kernel, a copy or a memset."""
-    code, texts = codes(api, "name")
-    is_launch = rows_of_codes(code, [_LAUNCH.fullmatch(text) is not None for text in texts])
+    is_launch = api.name.matching(_LAUNCH.fullmatch)
     begins, ends = is_one_of(api, "name", _BEGIN), is_one_of(api, "name", _END)
     if begins.any():
         is_launch &= ~_captured(api, begins, ends)
@@ -228,9 +226,8 @@ def linked_by_order(ops: Ops, api: Calls) -> tuple[Ops, Ints]:
         return ops, np.empty(0, np.int64)
     before, launch = ints(ops, "launch"), ints(ops, "launch").copy()
     called, lane, calls = ints(api, "start_ns"), lanes(ops), _without_op(ops, api)
-    code, names = codes(api, "name")
     for kind, pattern in _CALLS.items():
-        ours = calls[rows_of_codes(code[calls], [pattern.fullmatch(name) is not None for name in names])]
+        ours = calls[api.name.take(calls).matching(pattern.fullmatch)]
         those = np.flatnonzero(alone & is_one_of(ops, "kind", (kind,)))
         of_process = rows_by_key(ints_at(api, "process", ours))
         for process, rows in rows_by_key(ints_at(ops, "process", those)).items():

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from analyzers.arrays.groups import is_repeated
 from analyzers.arrays.names import Names, stacked, stacked_numbers
 from analyzers.common.errors import TraceWarning
-from analyzers.trace.columns import SomeTable, framed, ints, stored
+from analyzers.trace.columns import SomeTable, as_int64, framed, stored
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.table import Table
 from analyzers.trace.tables import Capture, Process, Trace
@@ -40,7 +40,7 @@ def merge(traces: Sequence[Trace]) -> Trace:
         for name in TABLES:
             table = _moved(getattr(trace, name), shift, len(processes))
             if name == "ops":
-                launch = ints(trace.ops, "launch")
+                launch = as_int64(trace.ops.launch)
                 table = table.having(launch=np.where(launch >= 0, launch + calls, launch))
             tables[name].append(table)
         processes += [replace(process, capture=process.capture + len(captures)) for process in trace.processes]

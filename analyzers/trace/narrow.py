@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError
 from analyzers.common.wording import duration
-from analyzers.trace.columns import ints, stored
+from analyzers.trace.columns import as_int64, ints, stored
 from analyzers.trace.ranks import in_words
 from analyzers.trace.schemas import WAIT_RANGE
 from analyzers.trace.step_table import EVERYTHING as ALL_OF_IT
@@ -108,7 +108,7 @@ def only_ranks(trace: Trace, ranks: tuple[int, ...]) -> Trace:
     TracevizError : one of them is not in the trace.
     """
     check_ranks(trace, ranks)
-    return replace(_keep(trace, np.isin(ints(trace.ops, "rank"), ranks)), ranks_asked=tuple(sorted(ranks)))
+    return replace(_keep(trace, np.isin(as_int64(trace.ops.rank), ranks)), ranks_asked=tuple(sorted(ranks)))
 
 
 def check_ranks(trace: Trace, ranks: tuple[int, ...]) -> None:

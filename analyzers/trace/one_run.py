@@ -9,10 +9,9 @@ import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import distinct, rows_by_key
-from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, stored
+from analyzers.trace.columns import as_int64, codes, ints_at, is_one_of
 from analyzers.trace.communication import operation_of
 from analyzers.trace.kernels import function, is_bookkeeping, is_communication
 from analyzers.trace.numbered import family
@@ -147,11 +146,10 @@ def _same_calls(one: Groups, other: Groups) -> bool | None:
 
 def _programs(trace: Trace) -> dict[int, _Program]:
     """The program of each rank that has work."""
-    computing = ~(is_communication(trace) | is_bookkeeping(trace)) & is_one_of(trace.ops, "kind", ("kernel",))
+    computing = ~(is_communication(trace) | is_bookkeeping(trace)) & trace.ops.kind.is_one_of(("kernel",))
     kernels = _names(trace, "ops", np.flatnonzero(computing), function)
-    told = is_one_of(trace.ranges, "kind", ("nvtx", "annotation", "op"))
-    code, texts = codes(trace.ranges, "name")
-    told &= ~rows_of_codes(code, [STEP.match(text) is not None for text in texts])
+    told = trace.ranges.kind.is_one_of(("nvtx", "annotation", "op"))
+    told &= ~trace.ranges.name.matching(STEP.match)
     names = _names(trace, "ranges", np.flatnonzero(told), family)
     none: Names = frozenset()
     return {rank: _Program(kernels.get(rank, none), names.get(rank, none)) for rank in trace.rank_ids}
@@ -245,7 +243,7 @@ def _check_copies(trace: Trace) -> Trace:
     one, moved or not; of two pids or devices that is odd, but for few ops, as in an example made up by hand. So it is
     where all of one are the first of the other, or the last, and many.
     """
-    rows_of = {number: rows for (number,), rows in rows_by_key(stored(trace.ops, "process")).items()}
+    rows_of = {number: rows for (number,), rows in rows_by_key(trace.ops.process).items()}
     seen: dict[tuple[int, ...], list[int]] = {}
     for number, rows in rows_of.items():
         if rows.size > FEW:
@@ -283,10 +281,10 @@ def _edges(trace: Trace, rows: Ints) -> list[tuple[int, ...]]:
 def _about_copy(trace: Trace, one: int, other: int) -> Trace:
     first, second = trace.processes[one], trace.processes[other]
     paths = [trace.captures[each.capture].path for each in (second, first)]
-    used = [distinct(stored(trace.ops, "device")[stored(trace.ops, "process") == each]) for each in (one, other)]
+    used = [distinct(trace.ops.device[trace.ops.process == each]) for each in (one, other)]
     if first.pid == second.pid and np.array_equal(used[0], used[1]):
         raise TracevizError(f"{paths[0]} holds the same work, to the ns, as {paths[1]}.", hint=HINT)
-    if np.count_nonzero(stored(trace.ops, "process") == other) < MANY:
+    if np.count_nonzero(trace.ops.process == other) < MANY:
         return trace
     text = (
         f"all ops of rank {second.rank} in {paths[0]} start and end, to the ns, as those of rank {first.rank} in "
@@ -298,7 +296,7 @@ def _about_copy(trace: Trace, one: int, other: int) -> Trace:
 def _check_gpus(trace: Trace) -> Trace:
     """Ranks of one job each have a GPU of their own."""
     used: dict[tuple[str, int], int] = {}
-    for number in distinct(stored(trace.ops, "process")).tolist():
+    for number in distinct(trace.ops.process).tolist():
         process = trace.processes[number]
         machine, gpu = trace.captures[process.capture].machine, process.claims.get("gpu", -1)
         other = trace.processes[used.setdefault((machine, gpu), number)]
@@ -325,7 +323,7 @@ def _check_worlds(trace: Trace) -> None:
 def _check_groups(trace: Trace) -> None:
     """A rank that another counts into its process group must know that group by the same ranks."""
     (group, groups), (listed, lists) = codes(trace.comms, "group"), codes(trace.comms, "group_ranks")
-    process = ints(trace.comms, "process")
+    process = as_int64(trace.comms.process)
     known = np.flatnonzero((group >= 0) & (listed >= 0))
     keys: list[Ints] = [column[known].astype(np.int64) for column in (process, group, listed)]
     ranks_of = [_listed(text) for text in lists]

@@ -24,7 +24,7 @@ def ops_by_start(trace: Trace) -> dict[DeviceKey, Ids]:
 
 
 def _ops_by_start(trace: Trace) -> dict[DeviceKey, Ids]:
-    start, found = ints(trace.ops, "start_ns"), dict[DeviceKey, Ids]()
+    start, found = trace.ops.start_ns, dict[DeviceKey, Ids]()
     for device, rows in ops_of_devices(trace).items():
         own = start[rows]
         found[device] = rows[ordered(own)].astype(np.int32) if (own[1:] < own[:-1]).any() else rows

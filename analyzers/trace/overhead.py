@@ -12,7 +12,7 @@ from analyzers.arrays.intervals import Union, clip, coverage, measure, union
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import duration, percent, ranks_in_words
-from analyzers.trace.columns import ints, ints_at
+from analyzers.trace.columns import as_int64, ints, ints_at
 from analyzers.trace.schemas import Overhead
 from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Process, Trace
@@ -50,7 +50,7 @@ def with_overhead(trace: Trace, starts: Ints, ends: Ints, owners: Ints | None = 
     if len(trace.processes) == 1:
         owners = np.zeros(starts.size, np.int64)
     trace = replace(trace, overhead=_table(len(trace.processes), starts, ends, owners))
-    low, high = int(ints(trace.ops, "start_ns").min()), int(ints(trace.ops, "end_ns").max())
+    low, high = int(trace.ops.start_ns.min()), int(trace.ops.end_ns.max())
     took = measure(clip(union(starts, ends), low, high))  # before the first op it held nothing up
     if not took:
         return trace
@@ -100,8 +100,8 @@ def with_distorted_steps(trace: Trace) -> Trace:
 
 def _distorted(trace: Trace, process: int) -> tuple[tuple[int, float], ...]:
     """Steps of a process of which the profiler's own work took more than `DISTORTS`, and its share in each."""
-    spans = np.flatnonzero(ints(trace.overhead, "process") == process)
-    of_process: Mask = ints(trace.ops, "process") == process
+    spans = np.flatnonzero(as_int64(trace.overhead.process) == process)
+    of_process: Mask = as_int64(trace.ops.process) == process
     if not spans.size or not of_process.any():
         return ()
     steps = find_steps(trace)
@@ -110,8 +110,8 @@ def _distorted(trace: Trace, process: int) -> tuple[tuple[int, float], ...]:
     share = share[own] if share.size else share
     if not numbers.size:
         numbers = np.array([ALL_OF_IT])
-        low = ints(trace.ops, "start_ns")[of_process].min(keepdims=True)
-        high = ints(trace.ops, "end_ns")[of_process].max(keepdims=True)
+        low = trace.ops.start_ns[of_process].min(keepdims=True)
+        high = trace.ops.end_ns[of_process].max(keepdims=True)
         runs = Union(*(ints_at(trace.overhead, column, spans) for column in ("start_ns", "end_ns")))
         share = coverage(low, high, runs) / np.maximum(high - low, 1)
     much = np.flatnonzero(share > DISTORTS)

@@ -13,7 +13,7 @@ from analyzers.arrays.columns import squeezed
 from analyzers.arrays.groups import as_slice, first_row_of, rows_by_key, slices_by_key
 from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, stored
+from analyzers.trace.columns import as_int64, ints, ints_at, is_one_of
 from analyzers.trace.schemas import Ranges
 from analyzers.trace.tables import Trace
 
@@ -163,16 +163,16 @@ def range_classes(trace: Trace) -> tuple[Mask, Mask, Mask]:
     nsys shows torch's operators as NVTX ranges (`emit_nvtx`); what NCCL and torch name for each collective is no range
     of the user's.
     """
-    code, names = codes(trace.ranges, "name")
-    operator = is_one_of(trace.ranges, "kind", ["op"])
+    code, names = trace.ranges.name.codes, trace.ranges.name.texts
+    operator = trace.ranges.kind.is_one_of(["op"])
     others = np.flatnonzero(~operator)  # fewer by far, mostly: theirs are the names that are looked at
 
     def named(wanted: list[bool]) -> Mask:
         return rows_of_codes(code[others], wanted)
 
     by_name = named([name.startswith("aten::") for name in names])
-    library = is_one_of(trace.ranges, "domain", ["NCCL"])[others] | named([name.startswith("nccl:") for name in names])
-    kind = {name: is_one_of(trace.ranges, "kind", [name])[others] for name in ("nvtx", "annotation", "python")}
+    library = trace.ranges.domain.is_one_of(["NCCL"])[others] | named([name.startswith("nccl:") for name in names])
+    kind = {name: trace.ranges.kind.is_one_of([name])[others] for name in ("nvtx", "annotation", "python")}
     is_library_frame = [
         name.startswith(("<", "torch/")) or "site-packages" in name or "dist-packages" in name for name in names
     ]
@@ -204,7 +204,7 @@ def launches(trace: Trace) -> tuple[Ints, Ints, Ints]:
 
 
 def _launches(trace: Trace) -> tuple[Ints, Ints, Ints]:
-    row = ints(trace.ops, "launch")
+    row = as_int64(trace.ops.launch)
     known = row >= 0
     if not len(trace.api):
         return np.zeros(row.size, np.int64), np.zeros(row.size, np.int64), np.zeros(row.size, np.int64)
@@ -220,9 +220,9 @@ def ops_by_launcher(trace: Trace) -> dict[tuple[int, ...], Ints | slice]:
 
 
 def _ops_by_launcher(trace: Trace) -> dict[tuple[int, ...], Ints | slice]:
-    rows = np.flatnonzero(stored(trace.ops, "launch") >= 0)
+    rows = np.flatnonzero(trace.ops.launch >= 0)
     here = as_slice(rows)
-    by_key = slices_by_key(stored(trace.ops, "process")[here], launches(trace)[0][here])
+    by_key = slices_by_key(trace.ops.process[here], launches(trace)[0][here])
     return {key: as_slice(rows[own]) for key, own in by_key.items()}
 
 
@@ -240,18 +240,18 @@ def launched_in(trace: Trace, wanted: Mask) -> tuple[Ints, Ints]:
     """
     of_op, of_module = _of_hlo(trace, wanted)
     occurrence = np.where(of_op >= 0, of_op, of_module)
-    wanted = wanted & ~is_one_of(trace.ranges, "kind", ("hlo",))
+    wanted = wanted & ~trace.ranges.kind.is_one_of(("hlo",))
     rows, by_launcher = np.flatnonzero(wanted), ops_by_launcher(trace)
     if not rows.size or not by_launcher:
         return occurrence, np.empty(0, np.int64)
-    process, (thread, start, _) = ints(trace.ops, "process"), launches(trace)
+    process, (thread, start, _) = as_int64(trace.ops.process), launches(trace)
     index = RangeIndex(trace.ranges, rows)
     found = index.innermost_by_lane(by_launcher, start)
     occurrence = np.where((occurrence < 0) & (found >= 0), rows[found], occurrence)
     not_found, by_autograd = np.empty(0, np.int64), []
     linked = _forward_threads(trace)
     if linked:
-        not_found = np.flatnonzero((ints(trace.ops, "launch") >= 0) & (occurrence < 0))
+        not_found = np.flatnonzero((as_int64(trace.ops.launch) >= 0) & (occurrence < 0))
         not_found = not_found[_engine(trace).innermost(process[not_found], thread[not_found], start[not_found]) >= 0]
     by_thread = rows_by_key(process[not_found], thread[not_found]) if linked else {}
     for key, forward in linked.items():
@@ -270,11 +270,11 @@ def launched_in_all(trace: Trace, wanted: Mask) -> list[Ints]:
     found : arrays of a row in `trace.ranges` per op, -1 where there is none (any more).
     """
     found = [each for each in _of_hlo(trace, wanted) if (each >= 0).any()]
-    wanted = wanted & ~is_one_of(trace.ranges, "kind", ("hlo",))
-    rows, launched = np.flatnonzero(wanted), np.flatnonzero(ints(trace.ops, "launch") >= 0)
+    wanted = wanted & ~trace.ranges.kind.is_one_of(("hlo",))
+    rows, launched = np.flatnonzero(wanted), np.flatnonzero(as_int64(trace.ops.launch) >= 0)
     if not rows.size or not launched.size:
         return found
-    process, (thread, start, _) = ints(trace.ops, "process"), launches(trace)
+    process, (thread, start, _) = as_int64(trace.ops.process), launches(trace)
     index = RangeIndex(trace.ranges, rows)
     lookups = [(launched, thread[launched])]
     linked = _forward_threads(trace)
@@ -294,9 +294,9 @@ def launched_in_all(trace: Trace, wanted: Mask) -> list[Ints]:
 
 def launched_by_others(trace: Trace, wanted: Mask, occurrence: Ints) -> dict[int, int]:
     """Thread -> GPU ops it launched while such a range was open elsewhere in its process, without being tied to it."""
-    process, (thread, start, _) = ints(trace.ops, "process"), launches(trace)
-    not_found = (occurrence < 0) & (ints(trace.ops, "launch") >= 0)
-    anywhere = trace.ranges.take(wanted & ~is_one_of(trace.ranges, "kind", ("hlo",)))
+    process, (thread, start, _) = as_int64(trace.ops.process), launches(trace)
+    not_found = (occurrence < 0) & (as_int64(trace.ops.launch) >= 0)
+    anywhere = trace.ranges.take(wanted & ~trace.ranges.kind.is_one_of(("hlo",)))
     lanes = [*rows_by_key(ints(anywhere, "process"), ints(anywhere, "thread"))]
     threads = Counter(one for one, _ in lanes)
     by_launcher = ops_by_launcher(trace)
@@ -312,20 +312,19 @@ def launched_by_others(trace: Trace, wanted: Mask, occurrence: Ints) -> dict[int
 
 def _of_hlo(trace: Trace, wanted: Mask) -> tuple[Ints, Ints]:
     """Of each op the row of the wanted HLO op that it ran for, and of the wanted module; -1 where there is none."""
-    rows = np.flatnonzero(is_one_of(trace.ranges, "kind", ("hlo",)))
+    rows = np.flatnonzero(trace.ranges.kind.is_one_of(("hlo",)))
     nothing = np.full(len(trace.ops), -1, np.int64)
     if not rows.size:
         return nothing, nothing
     process, ids, module = (ints(trace.ranges, column)[rows] for column in ("process", "id", "sequence"))
     chosen = np.append(np.where(wanted[rows], rows, -1), -1)
-    of_op = first_row_of(process, ids, ints(trace.ops, "process"), ints(trace.ops, "hlo"))
-    of_module = first_row_of(process, ids, ints(trace.ops, "process"), np.append(module, -1)[of_op])
+    of_op = first_row_of(process, ids, as_int64(trace.ops.process), as_int64(trace.ops.hlo))
+    of_module = first_row_of(process, ids, as_int64(trace.ops.process), np.append(module, -1)[of_op])
     return chosen[of_op], chosen[of_module]
 
 
 def _engine(trace: Trace) -> RangeIndex:
-    code, texts = codes(trace.ranges, "name")
-    return RangeIndex(trace.ranges, np.flatnonzero(rows_of_codes(code, [text.startswith(ENGINE) for text in texts])))
+    return RangeIndex(trace.ranges, np.flatnonzero(trace.ranges.name.matching(lambda text: text.startswith(ENGINE))))
 
 
 def _forward_threads(trace: Trace) -> dict[tuple[int, int], int]:
@@ -353,7 +352,7 @@ def _one_to_one(pairs: pd.DataFrame) -> dict[tuple[int, int], int]:
 
 def launch_span(trace: Trace) -> tuple[int, int]:
     """From the first launch of a trace's ops to the last op's end, ns."""
-    launch = ints(trace.ops, "launch")
-    launched = ints(trace.api, "start_ns")[launch[launch >= 0]]
-    low = int(min(launched.min(initial=ints(trace.ops, "start_ns").min()), ints(trace.ops, "start_ns").min()))
-    return low, int(ints(trace.ops, "end_ns").max())
+    launch = as_int64(trace.ops.launch)
+    launched = trace.api.start_ns[launch[launch >= 0]]
+    low = int(min(launched.min(initial=trace.ops.start_ns.min()), trace.ops.start_ns.min()))
+    return low, int(trace.ops.end_ns.max())

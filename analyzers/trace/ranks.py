@@ -14,7 +14,7 @@ from analyzers.arrays.columns import repeated, squeezed
 from analyzers.arrays.groups import alike, distinct, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
-from analyzers.trace.columns import ints, stored
+from analyzers.trace.columns import as_int64, stored
 from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.step_table import Steps
 from analyzers.trace.tables import Process, Trace
@@ -68,7 +68,7 @@ def assign_ranks(trace: Trace) -> Trace:
     TracevizError : two processes are given the same rank by what the captures say of themselves; windows of one process
         are one (`analyzers.trace.windows`).
     """
-    working = [int(process) for process in distinct(stored(trace.ops, "process"))]
+    working = [int(process) for process in distinct(trace.ops.process)]
     if not working:  # whoever launched is a rank
         working = [index for index, process in enumerate(trace.processes) if process.launches]
     processes = [
@@ -88,7 +88,7 @@ def assign_ranks(trace: Trace) -> Trace:
         rank_of_op = repeated(processes[working[0]].rank, np.int32, len(trace.ops))
     else:
         by_process = np.array([process.rank for process in processes] or [-1], np.int32)
-        rank_of_op = squeezed(by_process[stored(trace.ops, "process")])
+        rank_of_op = squeezed(by_process[trace.ops.process])
     ops = trace.ops.having(rank=rank_of_op)
     trace = replace(trace, ops=ops, processes=tuple(processes))
     for index in working:
@@ -152,7 +152,7 @@ def ops_of_devices(trace: Trace) -> dict[DeviceKey, Ints]:
 
 
 def _ops_of_devices(trace: Trace) -> dict[DeviceKey, Ints]:
-    by_key = rows_by_key(ints(trace.ops, "rank"), ints(trace.ops, "device"))
+    by_key = rows_by_key(as_int64(trace.ops.rank), as_int64(trace.ops.device))
     return {(rank, device): rows for (rank, device), rows in by_key.items()}
 
 
@@ -189,7 +189,7 @@ NO_EVENTS, NO_WORK, NO_LAUNCHES = (
 def about_ranks_without_work(trace: Trace) -> Trace:
     """Note of each process why it has no GPU work, where it should have some, and warn of it."""
     processes = list(trace.processes)
-    working = set(distinct(stored(trace.ops, "process")).tolist())
+    working = set(distinct(trace.ops.process).tolist())
     captures = {processes[one].capture for one in working}
     for number, one in enumerate(processes):
         if number not in working and (one.launches or one.capture not in captures):
@@ -220,4 +220,4 @@ def captured(trace: Trace, steps: Steps) -> set[int]:
     """Processes whose steps count: those with GPU work, and those of which a capture has launches and lost the work."""
     marked = set(distinct(steps.process).tolist())
     lost = {number for number in marked if trace.processes[number].without_work and trace.processes[number].launches}
-    return set(distinct(ints(trace.ops, "process")).tolist()) | lost
+    return set(distinct(as_int64(trace.ops.process)).tolist()) | lost

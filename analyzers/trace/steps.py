@@ -15,7 +15,7 @@ from analyzers.arrays.columns import repeated
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of
+from analyzers.trace.columns import as_int64, ints_at
 from analyzers.trace.numbered import family
 from analyzers.trace.ranges import RangeIndex, launches
 from analyzers.trace.schemas import Ranges
@@ -41,9 +41,9 @@ def marked_steps(trace: Trace) -> Steps:
     Where marks nest, the outer ones count. A step reaches to the next mark of its thread, if that is near and has the
     next number.
     """
-    code, texts = codes(trace.ranges, "name")
+    code, texts = trace.ranges.name.codes, trace.ranges.name.texts
     marks = [STEP.match(text) for text in texts]
-    rows = np.flatnonzero(is_one_of(trace.ranges, "kind", ("nvtx", "annotation")))  # operators are more by far
+    rows = np.flatnonzero(trace.ranges.kind.is_one_of(("nvtx", "annotation")))  # operators are more by far
     rows = rows[rows_of_codes(code[rows], [mark is not None for mark in marks])]
     number = np.array([int(mark[1]) if mark else -1 for mark in marks], np.int64)
     by_profiler = np.array([text.startswith("ProfilerStep#") for text in texts], dtype=bool)[code[rows]]
@@ -74,10 +74,10 @@ def _of_all_steps(name: str) -> str:
 
 def bounding_ranges(trace: Trace) -> Mask:
     """Ranges that mark steps, or by which they were found."""
-    code, texts = codes(trace.ranges, "name")
+    code, texts = trace.ranges.name.codes, trace.ranges.name.texts
     by = find_steps(trace).by
     bounds = [STEP.match(text) is not None or (bool(by) and family(text) == by) for text in texts]
-    return is_one_of(trace.ranges, "kind", ("nvtx", "annotation")) & rows_of_codes(code, bounds)
+    return trace.ranges.kind.is_one_of(("nvtx", "annotation")) & rows_of_codes(code, bounds)
 
 
 def _to_the_next(process: Ints, thread: Ints, start: Ints, end: Ints, numbers: Ints) -> Ints:
@@ -118,7 +118,7 @@ def _of_one_thread(trace: Trace, rows: Ints) -> Ints:
         if all(after[0] > before[1] for before, after in pairwise(spans)):
             continue
         launcher, _, _ = launches(trace)
-        here = (ints(trace.ops, "process") == process[of_process[0]]) & (ints(trace.ops, "launch") >= 0)
+        here = (as_int64(trace.ops.process) == process[of_process[0]]) & (as_int64(trace.ops.launch) >= 0)
         count = {key: int(np.count_nonzero(here & (launcher == key))) for key in threads}
         main = max(threads, key=lambda key: (count[key], threads[key].size))
         kept[of_process] = thread[of_process] == main
@@ -159,8 +159,8 @@ def _step_index(trace: Trace) -> RangeIndex:
 
 def _step_of_ops(trace: Trace) -> Ints:
     _, start, _ = launches(trace)
-    instant = np.where(ints(trace.ops, "launch") >= 0, start, ints(trace.ops, "start_ns"))
-    return _steps_at(trace, ints(trace.ops, "process"), instant, launched_before(trace))
+    instant = np.where(as_int64(trace.ops.launch) >= 0, start, trace.ops.start_ns)
+    return _steps_at(trace, as_int64(trace.ops.process), instant, launched_before(trace))
 
 
 def _steps_at(trace: Trace, process: Ints, instant: Ints, before: Mask) -> Ints:

@@ -9,10 +9,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import label, rows_by_key
-from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.wording import count_of, duration
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, lanes
+from analyzers.trace.columns import as_int64, codes, ints, ints_at, is_one_of, lanes
 from analyzers.trace.tables import Process, Trace
 from analyzers.trace.unread import noted
 
@@ -44,13 +43,13 @@ _WAIT = re.compile(r"(cudaDevice|cudaThread|cuCtx|hipDevice|hipCtx)Synchronize")
 
 def about_units(trace: Trace) -> Trace:
     """Warn of a capture's processes whose ops can't be in the unit of the calls that launched them."""
-    launch, start = ints(trace.ops, "launch"), ints(trace.ops, "start_ns")
+    launch, start = as_int64(trace.ops.launch), trace.ops.start_ns
     launched = np.flatnonzero(launch >= 0)
     if not launched.size:
         return trace
-    called, waits = ints(trace.api, "start_ns")[launch[launched]], _last_waits(trace)
+    called, waits = trace.api.start_ns[launch[launched]], _last_waits(trace)
     kind, kinds = codes(trace.ops, "kind")  # each is a table of its own
-    keys = ints(trace.ops, "process")[launched], kind[launched].astype(np.int64)
+    keys = as_int64(trace.ops.process)[launched], kind[launched].astype(np.int64)
     for (process, which), rows in rows_by_key(*keys).items():
         own, at = launched[rows], called[rows]
         ops, calls = _span(start[own]), _span(at)
@@ -138,8 +137,7 @@ def _idles(lane: Ints, start: Ints, end: Ints, returned: Ints) -> bool:
 
 def _last_waits(trace: Trace) -> dict[tuple[int, ...], tuple[int, int]]:
     """Of each process's last host call that waits for all of a device: begin and end."""
-    code, names = codes(trace.api, "name")
-    waits = np.flatnonzero(rows_of_codes(code, [_WAIT.fullmatch(name) is not None for name in names]))
+    waits = np.flatnonzero(trace.api.name.matching(_WAIT.fullmatch))
     start, end = (ints_at(trace.api, column, waits) for column in ("start_ns", "end_ns"))
     last = {
         key: rows[int(np.argmax(start[rows]))]
@@ -170,7 +168,7 @@ def about_durations(trace: Trace) -> Trace:
     without = _without(trace)
     if not without.any():
         return trace
-    counts = np.bincount(ints(trace.ops, "process")[without], minlength=len(trace.processes)).tolist()
+    counts = np.bincount(as_int64(trace.ops.process)[without], minlength=len(trace.processes)).tolist()
     for process, count in enumerate(counts):
         if count >= MIN_UNTIMED_OPS:
             which = f"{count_of(count, 'GPU op')} without a usable duration ({_bound(trace)})"
@@ -191,12 +189,12 @@ def _bound(trace: Trace) -> str:
 
 def _without(trace: Trace) -> Mask:
     """Ops that are too short, of kernels and copies of which more than a few are."""
-    short: Mask = ints(trace.ops, "end_ns") - ints(trace.ops, "start_ns") < _least(trace)
-    short &= is_one_of(trace.ops, "kind", _WORK)
+    short: Mask = trace.ops.end_ns - trace.ops.start_ns < _least(trace)
+    short &= trace.ops.kind.is_one_of(_WORK)
     if not short.any():
         return short
-    name: Ints = codes(trace.ops, "name")[0].astype(np.int64)
-    kernel = label(ints(trace.ops, "process"), name)
+    name: Ints = trace.ops.name.codes.astype(np.int64)
+    kernel = label(as_int64(trace.ops.process), name)
     too_short, runs = np.bincount(kernel, weights=short), np.bincount(kernel)
     return short & (too_short >= MIN_UNTIMED_SHARE * runs)[kernel]
 
@@ -224,8 +222,8 @@ def cut_spoiled(trace: Trace) -> Trace:
     cut = _past_the_next(trace)
     if not cut.any():
         return trace
-    ops = trace.ops.having(end_ns=ints(trace.ops, "end_ns") - cut, cut_ns=cut)
-    process = ints(trace.ops, "process")
+    ops = trace.ops.having(end_ns=trace.ops.end_ns - cut, cut_ns=cut)
+    process = as_int64(trace.ops.process)
     count = np.bincount(process[cut > 0], minlength=len(trace.processes)).tolist()
     total = np.bincount(process, weights=cut, minlength=len(trace.processes)).tolist()
     processes = tuple(
@@ -254,7 +252,7 @@ def _past_the_next(trace: Trace) -> Ints:
 
 def _mostly(trace: Trace, one: Ints, following: Ints, early: Mask) -> Mask:
     """Pairs of ops, one after the other, of which most of the same two kernels are such as `early` says."""
-    names = codes(trace.ops, "name")[0].astype(np.int64)
+    names = trace.ops.name.codes.astype(np.int64)
     pair = label(names[one], names[following])
     count, of_those = np.bincount(pair), np.bincount(pair, weights=early)
     return ((count >= PAIRS) & (of_those >= MOST * count))[pair]
@@ -262,7 +260,7 @@ def _mostly(trace: Trace, one: Ints, following: Ints, early: Mask) -> Mask:
 
 def _launched_by_itself(trace: Trace) -> Mask:
     """Ops on a known stream whose launch launched nothing else, and that are no node of a graph or of a module."""
-    ops, launch = trace.ops, ints(trace.ops, "launch")
+    ops, launch = trace.ops, as_int64(trace.ops.launch)
     of_each = np.bincount(launch[launch >= 0], minlength=len(trace.api) + 1)
     alone: Mask = (launch >= 0) & (of_each[launch] == 1) & (ints(ops, "stream") >= 0)
     return alone & (ints(ops, "graph") < 0) & (ints(ops, "hlo") < 0) & ~is_one_of(ops, "kind", ("graph",))
@@ -270,8 +268,7 @@ def _launched_by_itself(trace: Trace) -> Mask:
 
 def may_begin_early(trace: Trace, ops: Ints) -> Mask:
     """Which ops are kernels whose launch has attributes; one may be that they begin before the one before them ends."""
-    code, names = codes(trace.api, "name")
-    with_attributes = np.append(rows_of_codes(code, ["LaunchKernelEx" in name for name in names]), False)
+    with_attributes = np.append(trace.api.name.matching(lambda name: "LaunchKernelEx" in name), False)
     return with_attributes[ints_at(trace.ops, "launch", ops)]
 
 

@@ -26,7 +26,7 @@ from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Mask
 from analyzers.common.wording import duration, ranks_in_words
 from analyzers.trace.advice import is_migration
-from analyzers.trace.columns import ints, lanes
+from analyzers.trace.columns import as_int64, ints, lanes
 from analyzers.trace.tables import Process, Trace
 
 LAUNCHED_BEFORE = "all its ops were launched before the capture began"
@@ -48,8 +48,8 @@ def _launched_before(trace: Trace) -> Mask:
     if not before.any():
         return before
     first_call = np.full(count, _LIMITS.max)
-    call = ints(trace.api, "correlation")
-    np.minimum.at(first_call, ints(trace.api, "process")[call > 0], call[call > 0])
+    call = as_int64(trace.api.correlation)
+    np.minimum.at(first_call, as_int64(trace.api.process)[call > 0], call[call > 0])
     first_call[np.bincount(process[launched], minlength=count) == 0] = 0  # launches are not recorded
     before &= number < first_call[process]
     if not before.any():
@@ -62,7 +62,7 @@ def _launched_before(trace: Trace) -> Mask:
 
 def lacks_launch(trace: Trace) -> Mask:
     """Ops without a launch call in the capture; what the driver does by itself has none to lack."""
-    return (ints(trace.ops, "launch") < 0) & ~is_migration(trace)
+    return (as_int64(trace.ops.launch) < 0) & ~is_migration(trace)
 
 
 def count_unlaunched(trace: Trace) -> Trace:
@@ -70,9 +70,9 @@ def count_unlaunched(trace: Trace) -> Trace:
     if not len(trace.api):
         return trace
     before, unlaunched = launched_before(trace), lacks_launch(trace)
-    starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    starts, ends = trace.ops.start_ns, trace.ops.end_ns
     processes = list(trace.processes)
-    for (process,), rows in rows_by_key(ints(trace.ops, "process")).items():
+    for (process,), rows in rows_by_key(as_int64(trace.ops.process)).items():
         early = rows[before[rows]]
         processes[process] = replace(
             processes[process],

@@ -16,7 +16,7 @@ import numpy as np
 
 from analyzers.arrays.columns import repeated
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import ints, ints_at, is_one_of
+from analyzers.trace.columns import as_int64, ints_at
 from analyzers.trace.lost import launching, unrecorded
 from analyzers.trace.narrow import Narrowing, speaks_by_step, steps_used
 from analyzers.trace.one_run import DOUBTED
@@ -67,8 +67,8 @@ def without_links(processes: Sequence[Process]) -> str:
 def calls_without_names(trace: Trace) -> dict[int, tuple[int, int]]:
     """Of each rank that has some: how many of its calls lost their names, and how many calls it has."""
     whole = trace.whole or trace
-    owner, size = ints(whole.api, "process"), len(whole.processes)
-    lost, every = (np.bincount(one, minlength=size) for one in (owner[is_one_of(whole.api, "name", ("",))], owner))
+    owner, size = as_int64(whole.api.process), len(whole.processes)
+    lost, every = (np.bincount(one, minlength=size) for one in (owner[whole.api.name.is_one_of(("",))], owner))
     found: dict[int, tuple[int, int]] = {}
     for one, unnamed, calls in zip(whole.processes, lost.tolist(), every.tolist(), strict=True):
         if unnamed:
@@ -171,5 +171,5 @@ def _inside(trace: Trace, calls: Ints, of_steps: Collection[int] | None) -> tupl
         return np.isin(number, list(of_steps)) & (number >= 0), number
     if trace.whole is None or not len(trace.ops):
         return np.ones(calls.size, bool), number
-    low, high = ints(trace.ops, "start_ns").min(), ints(trace.ops, "end_ns").max()  # a window of time, or some ranks
+    low, high = trace.ops.start_ns.min(), trace.ops.end_ns.max()  # a window of time, or some ranks
     return (start >= low) & (start < high), number

@@ -26,7 +26,7 @@ from analyzers.arrays.groups import distinct, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.common.wording import ranks_in_words
-from analyzers.trace.columns import ints_at, stored
+from analyzers.trace.columns import ints_at
 from analyzers.trace.tables import Capture, Process, Trace
 
 OF_A_RANK = ("manifest", "label", "distributed", "environment", "file-name", "gpu")  # claims that differ between ranks
@@ -107,7 +107,7 @@ def _capture(trace: Trace, process: int) -> Capture:
 def _same_process(trace: Trace) -> list[list[int]]:
     """Processes with GPU work, those that are captures of one process together."""
     devices: dict[int, set[int]] = {}
-    for process, device in rows_by_key(stored(trace.ops, "process"), stored(trace.ops, "device")):
+    for process, device in rows_by_key(trace.ops.process, trace.ops.device):
         devices.setdefault(process, set()).add(device)
     by_pid: dict[int, list[list[int]]] = {}
     for one, used in devices.items():
@@ -147,7 +147,7 @@ def refuse_divided(trace: Trace) -> None:
     TracevizError : there are such captures.
     """
     by_pid: dict[int, list[_Part]] = {}
-    for (number,), rows in rows_by_key(stored(trace.ops, "process")).items():
+    for (number,), rows in rows_by_key(trace.ops.process).items():
         if trace.processes[number].pid >= 0 and _capture(trace, number).start_utc_ns is not None:
             by_pid.setdefault(trace.processes[number].pid, []).append(_part(trace, number, rows))
     for parts in by_pid.values():
@@ -224,7 +224,7 @@ def same_times(trace: Trace, one: int, other: int, *, part: bool = False) -> boo
     ----------
     part : whether the first or the last ops of the process with more of them may be all of the other.
     """
-    process, times = stored(trace.ops, "process"), list[tuple[Ints, Ints]]()
+    process, times = trace.ops.process, list[tuple[Ints, Ints]]()
     for number in (one, other):
         rows = np.flatnonzero(process == number)
         start, end = (ints_at(trace.ops, column, rows) for column in ("start_ns", "end_ns"))

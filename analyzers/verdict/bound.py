@@ -58,7 +58,7 @@ from analyzers.common.wording import Times, in_unit_of, percent, shortened
 from analyzers.overlap.measure import RankOverlap
 from analyzers.overlap.per_step import median_row
 from analyzers.trace.advice import is_migration
-from analyzers.trace.columns import ints, ints_at, is_one_of
+from analyzers.trace.columns import as_int64, ints, ints_at
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.kernels import is_bookkeeping, is_communication, is_compute, is_fused
 from analyzers.trace.op_rows import ops_by_start, those
@@ -305,7 +305,7 @@ def exposed_of_pair(trace: Trace, a: Mask, b: Mask, ranks: Sequence[RankOverlap]
     Of all that is looked at, where none is the median step. Work of steps that are not looked at counts as none.
     """
     number = numbers_of_ops(trace) if any(one.typical.step is not None for one in ranks) else None
-    starts, ends = ints(trace.ops, "start_ns") + ints(trace.ops, "wait_ns"), ints(trace.ops, "end_ns")
+    starts, ends = trace.ops.start_ns + as_int64(trace.ops.wait_ns), trace.ops.end_ns
     in_order, found = ops_by_start(trace), {}
 
     def runs(rows: Ints) -> Union:
@@ -351,7 +351,7 @@ def device_steps(trace: Trace, of_steps: Collection[int] | None = None) -> tuple
     early = launched_before(here)
     wanted = np.ones(number.size, bool) if of_steps is None else np.isin(number, [*of_steps, _ALL])
     kinds, launched = _kinds(here), _launched(here, early)
-    process, found = ints(here.ops, "process"), []
+    process, found = as_int64(here.ops.process), []
     for (rank, device), rows in ops_by_start(here).items():
         if rank not in trace.rank_ids:
             continue
@@ -362,7 +362,7 @@ def device_steps(trace: Trace, of_steps: Collection[int] | None = None) -> tuple
             kept = np.isin(steps[0], number[lane][wanted[lane]])
             parts.append(_measured(here, lane, kinds, launched, one, [column[kept] for column in steps]))
             recorded |= bool(launched.known[lane].any())
-            has_overhead |= bool((ints(here.overhead, "process") == one).any())
+            has_overhead |= bool((as_int64(here.overhead.process) == one).any())
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
         if columns[0].size:
             found.append(DeviceSteps(rank, device, recorded, has_overhead, *columns))
@@ -384,7 +384,7 @@ def _is_all_of_its_ranks(trace: Trace, whole: Trace) -> bool:
     """Whether nothing of some ranks is left out, or cut."""
     if trace is whole:
         return True
-    kept = np.isin(ints(whole.ops, "rank"), trace.rank_ids)
+    kept = np.isin(as_int64(whole.ops.rank), trace.rank_ids)
     return len(trace.ops) == np.count_nonzero(kept) and all(
         np.array_equal(ints(trace.ops, column), ints(whole.ops, column)[kept]) for column in ("start_ns", "end_ns")
     )
@@ -398,12 +398,12 @@ def _marked_twice(trace: Trace) -> list[int]:
 
 def _kinds(trace: Trace) -> _Kinds:
     communication = is_communication(trace) | is_bookkeeping(trace)
-    graphs = is_one_of(trace.ops, "kind", ("graph",)) & ~communication
+    graphs = trace.ops.kind.is_one_of(("graph",)) & ~communication
     return _Kinds(is_compute(trace) | is_fused(trace) | graphs, communication, graphs)
 
 
 def _launched(trace: Trace, early: Mask) -> _Launched:
-    start, has_call = ints(trace.ops, "start_ns"), ints(trace.ops, "launch") >= 0
+    start, has_call = trace.ops.start_ns, as_int64(trace.ops.launch) >= 0
     submitted = np.where(has_call, np.minimum(launches(trace)[2], start), start)
     if early.any():
         submitted[early] = start.min()
@@ -469,7 +469,7 @@ def _idle_parts(
     held = launched.known[lane] & ~on_its_way
     waiting = intersect(idle, union(submitted[held], starts[held]))
     rest = subtract(idle, waiting)
-    own = np.flatnonzero(ints(trace.overhead, "process") == process)
+    own = np.flatnonzero(as_int64(trace.overhead.process) == process)
     profiler = intersect(rest, Union(*(ints_at(trace.overhead, column, own) for column in ("start_ns", "end_ns"))))
     host = subtract(rest, profiler)
     unknown = launched.unknown[lane]

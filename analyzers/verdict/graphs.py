@@ -9,7 +9,6 @@ from analyzers.select import language
 from analyzers.select.language import Selector
 from analyzers.select.select import Selection
 from analyzers.trace.advice import ADVICE
-from analyzers.trace.columns import is_one_of
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before
 
@@ -18,13 +17,13 @@ INSIDE = ("comm", "compute", "kernel", "collective")  # what picks kernels, and 
 
 def unclaimed(trace: Trace, *sides: Selection) -> int:
     """How many graphs are ops of no side; a side that takes graphs as ops says what they are."""
-    graphs = is_one_of(trace.ops, "kind", ("graph",)) & ~launched_before(trace)
+    graphs = trace.ops.kind.is_one_of(("graph",)) & ~launched_before(trace)
     return int(np.count_nonzero(graphs & ~np.logical_or.reduce([side.picked for side in sides])))
 
 
 def claimed(trace: Trace, side: Selection) -> int:
     """How many graphs are ops of a side (`graph`, or a range that launched them)."""
-    return int(np.count_nonzero(is_one_of(trace.ops, "kind", ("graph",)) & side.picked))
+    return int(np.count_nonzero(trace.ops.kind.is_one_of(("graph",)) & side.picked))
 
 
 def hidden_work(count: int, *sides: Selector) -> str:

@@ -49,7 +49,7 @@ from analyzers.syncs.groups import SyncGroup
 from analyzers.syncs.of_steps import groups_by_rank
 from analyzers.syncs.rests import RestingOrder
 from analyzers.trace.advice import may_hold_kernels
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import as_int64
 from analyzers.trace.counted import CommunicationFacts, communication_facts
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.kernels import is_communication, is_peer_copy
@@ -363,7 +363,7 @@ def _unaccounted(trace: Trace, *sides: Selection) -> tuple[Mask, Mask]:
     Those that it would pick, had they not been launched before the capture began; and where ranges pick it, all ops
     whose launch the capture lacks, where it records launches.
     """
-    lacking, recorded = lacks_launch(trace), bool((ints(trace.ops, "launch") >= 0).any())
+    lacking, recorded = lacks_launch(trace), bool((as_int64(trace.ops.launch) >= 0).any())
     on_neither = ~sides[0].picked & ~sides[1].picked
     found = []
     for side in sides:

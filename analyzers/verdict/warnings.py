@@ -17,7 +17,7 @@ from analyzers.overlap.measure import RankOverlap
 from analyzers.select.select import Selection
 from analyzers.syncs.crossings import missing_crossings
 from analyzers.syncs.rests import RestingOrder, in_sentences, resting_orders
-from analyzers.trace.columns import ints, stored
+from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.op_rows import ops_by_start, those
 from analyzers.trace.overhead import ALL_OF_IT, DISTORTED
@@ -155,7 +155,7 @@ def waited_for(
     for rank in ranks:
         of_device = by_device[rank.rank, rank.device]
         waits_count[of_device] |= sides[rank.b.wait_ns > rank.a.wait_ns].picked[of_device]
-    rows = np.flatnonzero(waits_count & is_matched(trace.ops) & (ints(trace.ops, "wait_ns") > 0))
+    rows = np.flatnonzero(waits_count & is_matched(trace.ops) & (as_int64(trace.ops.wait_ns) > 0))
     waits, *devices = (
         ints(trace.ops, column)[rows] for column in ("wait_ns", "rank", "device", "last_rank", "last_device")
     )
@@ -216,7 +216,7 @@ def _mostly_for(waited: Mapping[DeviceKey, int], labels: DeviceLabels) -> str:
 
 def worked_steps(trace: Trace, steps: Steps) -> frozenset[tuple[int, int]]:
     """The (rank, step) that have work; the step is -1 where none is marked."""
-    rank = stored(trace.ops, "rank")
+    rank = trace.ops.rank
     if not steps.size:
         return frozenset((one, ALL_OF_IT) for one in distinct(rank).tolist())
     position = step_of_ops(trace)
@@ -232,7 +232,7 @@ def outside_steps(
     if not steps.size:
         return {}
     outside = step_of_ops(trace) < 0
-    starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    starts, ends = trace.ops.start_ns, trace.ops.end_ns
 
     def busy(rows: Ints) -> int:
         return measure(union(starts[rows], ends[rows]))

@@ -10,7 +10,7 @@ from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.common.records import Record
 from analyzers.counters.vocabulary import steps_of
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.tables import Trace
 
 # What can be shown -> its label, its unit, and counters whose sum it is; of several alternatives the greater.
@@ -92,7 +92,7 @@ def area(
     """
     label, unit, alternatives = SHOWN[name]
     rows = _rows(trace, process, device)
-    near = rows[(ints(trace.counters, "end_ns")[rows] > span[0]) & (ints(trace.counters, "start_ns")[rows] < span[1])]
+    near = rows[(trace.counters.end_ns[rows] > span[0]) & (trace.counters.start_ns[rows] < span[1])]
     courses = [steps_of(trace.counters, near, *some) for some in alternatives]
     start, value = courses[0]
     for other_start, other in courses[1:]:
@@ -144,5 +144,5 @@ def buckets_for(count: int) -> int:
 
 
 def _rows(trace: Trace, process: int, device: int) -> Ints:
-    same = (ints(trace.counters, "process") == process) & (ints(trace.counters, "device") == device)
+    same = (as_int64(trace.counters.process) == process) & (as_int64(trace.counters.device) == device)
     return np.flatnonzero(same)

@@ -16,7 +16,7 @@ from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.crossings import Crossing
 from analyzers.syncs.points import SyncPoint
 from analyzers.syncs.report import OrderReport
-from analyzers.trace.columns import codes, ints, ints_at
+from analyzers.trace.columns import as_int64, codes, ints, ints_at
 from analyzers.trace.narrow import in_whole
 from analyzers.trace.ranges import launch_span, launches
 from analyzers.trace.run import First
@@ -52,7 +52,7 @@ class Work(Record, frozen=True):
 
 def work_of(trace: Trace) -> Work:
     """That of a part."""
-    start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    start, end = trace.ops.start_ns, trace.ops.end_ns
     rows = np.flatnonzero(_in_steps(trace))
     steps = (int(start[rows].min()), int(end[rows].max())) if rows.size else None
     return Work(launch_span(trace), (int(start.min()), int(end.max())), steps)
@@ -109,7 +109,7 @@ def drawn_bands(
         key: "".join(letter for k, letter in enumerate("ab") if np.any(one.side == k)) for key, one in held.items()
     }
     of_threads, on_gpu = ranges_by_thread(trace, side, work.launched), ranges_on_gpu(trace, side)
-    devices = rows_by_key(ints(trace.ops, "process"), ints(trace.ops, "device"))
+    devices = rows_by_key(as_int64(trace.ops.process), as_int64(trace.ops.device))
     here = {process for process, _ in devices}
     sampled = {(process, device): present(trace, process, device, counters) for process, device in devices}
     labels = {key: [SHOWN[name][0] for name in names] for key, names in sampled.items()}
@@ -149,9 +149,9 @@ def _missing_waits(order: OrderReport, processes: Collection[int], first_op: int
 
 def _last_launches(trace: Trace, *, has_steps: bool) -> dict[int, int]:
     """When the last op of each process was launched, ns, of those in steps where the run has any."""
-    launch = ints(trace.ops, "launch")
+    launch = as_int64(trace.ops.launch)
     known = np.flatnonzero((launch >= 0) & _in_steps(trace) if has_steps else launch >= 0)
-    launched = ints(trace.api, "start_ns")[launch[known]]
+    launched = trace.api.start_ns[launch[known]]
     by_process = rows_by_key(ints_at(trace.ops, "process", known))
     return {process: int(launched[rows].max()) for (process,), rows in by_process.items()}
 
@@ -171,7 +171,7 @@ def _behind(trace: Trace, found: Sequence[Band], marks: Marks) -> Marks:
         waited = whole.once(Ordering).released_by(op).waited
         row = rows_of_ops(whole, found, waited)
         known = row >= 0
-        after[single[known]] = ints(whole.ops, "end_ns")[waited[known]]
+        after[single[known]] = whole.ops.end_ns[waited[known]]
         after_row[single[known]] = row[known]
     return replace(marks, after=after, after_row=after_row)
 
@@ -201,20 +201,20 @@ def op_marks(trace: Trace, band: Band, side: Ints, texts: Texts) -> list[Marks]:
 
 def call_marks(trace: Trace, band: Band, side: Ints, texts: Texts) -> Marks:
     """The calls that launched a band's ops, on their threads."""
-    launch = ints(trace.ops, "launch")[band.ops]
+    launch = as_int64(trace.ops.launch)[band.ops]
     rows, first = np.unique(launch, return_index=True)
     rows, first = rows[rows >= 0], band.ops[first[rows >= 0]]
-    row = band.rows_of_threads(ints(trace.api, "thread")[rows])
-    api_code, api_names = codes(trace.api, "name")
-    code, names = codes(trace.ops, "name")
-    start, end = ints(trace.api, "start_ns")[rows], ints(trace.api, "end_ns")[rows]
+    row = band.rows_of_threads(as_int64(trace.api.thread)[rows])
+    api_code, api_names = trace.api.name.codes, trace.api.name.texts
+    code, names = trace.ops.name.codes, trace.ops.name.texts
+    start, end = trace.api.start_ns[rows], trace.api.end_ns[rows]
     name, extra = texts.numbers(api_code[rows], api_names), texts.numbers(code[first], names)
     return make(row, ROLE["launch-a"] + side[first], start, end, name=name, extra=extra)
 
 
 def range_marks(trace: Trace, found: RangesInRows, rows: Sequence[int], texts: Texts) -> Marks:
     """The user's ranges of a thread, or on a device, on its rows by level."""
-    code, names = codes(trace.ranges, "name")
+    code, names = trace.ranges.name.codes, trace.ranges.name.texts
     name = texts.numbers(code[found.rows], names)
     row = np.array(rows, np.int64)[found.level]
     return make(row, ROLE["range-a"] + found.side, found.start_ns, found.end_ns, name=name)
@@ -250,15 +250,15 @@ def race_marks(trace: Trace, missing: pd.DataFrame, band: Band, bands: Sequence[
     whole = trace.whole or trace
     behind = found["behind"].to_numpy(np.int64)
     after_row = rows_of_ops(whole, bands, behind)
-    code, names = codes(trace.ops, "name")
+    code, names = trace.ops.name.codes, trace.ops.name.texts
     return make(
         rows_of_ops(trace, [band], op),
         ROLE["race"],
-        ints(trace.ops, "start_ns")[op],
-        ints(trace.ops, "end_ns")[op],
+        trace.ops.start_ns[op],
+        trace.ops.end_ns[op],
         name=texts.numbers(code[op], names),
         extra=_messages(found, texts),
-        after=np.where(after_row >= 0, ints(whole.ops, "end_ns")[behind], NEVER),
+        after=np.where(after_row >= 0, whole.ops.end_ns[behind], NEVER),
         after_row=after_row,
     )
 

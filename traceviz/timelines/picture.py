@@ -13,7 +13,7 @@ from analyzers.common.errors import TraceWarning
 from analyzers.common.records import Record
 from analyzers.overlap.measure import RankOverlap
 from analyzers.syncs.report import OrderReport
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import as_int64
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, Run
 from analyzers.trace.tables import Trace
@@ -198,7 +198,7 @@ def _areas(
     room = points_for(sum(len(names) for names in sampled.values()))
     areas = []
     for part in run.parts(narrowing):
-        here = set(ints(part.ops, "process").tolist())
+        here = set(as_int64(part.ops.process).tolist())
         for band in found:
             names = sampled.get((band.process, band.device), ()) if band.process in here else ()
             rows = [row.number for row in band.rows if row.kind == "counter"]

@@ -9,7 +9,7 @@ import numpy as np
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.records import Record
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.ranges import RangeIndex, launches, range_classes
 from analyzers.trace.steps import bounding_ranges
 from analyzers.trace.tables import Trace
@@ -41,13 +41,15 @@ def ranges_by_thread(trace: Trace, side: Ints, span: tuple[int, int]) -> dict[tu
     """By (process, thread): users' ranges as deep as they nest, cut to a span, ns; `side` is that of each op."""
     _, wanted, _ = trace.once(range_classes)
     low, high = span
-    starts, ends = ints(trace.ranges, "start_ns"), ints(trace.ranges, "end_ns")
+    starts, ends = trace.ranges.start_ns, trace.ranges.end_ns
     rows = np.flatnonzero(wanted & (ends > low) & (starts < high))
     thread, launched, _ = launches(trace)
-    known = np.flatnonzero(ints(trace.ops, "launch") >= 0)
-    ops = rows_by_key(ints(trace.ops, "process")[known], thread[known])
+    known = np.flatnonzero(as_int64(trace.ops.launch) >= 0)
+    ops = rows_by_key(as_int64(trace.ops.process)[known], thread[known])
     found = {}
-    for key, of_thread in rows_by_key(ints(trace.ranges, "process")[rows], ints(trace.ranges, "thread")[rows]).items():
+    for key, of_thread in rows_by_key(
+        as_int64(trace.ranges.process)[rows], as_int64(trace.ranges.thread)[rows]
+    ).items():
         own = rows[of_thread][np.lexsort((-ends[rows[of_thread]], starts[rows[of_thread]]))]
         depth = np.arange(own.size) - np.searchsorted(np.sort(ends[own]), starts[own], side="right")
         thread_ops = known[ops[key]] if key in ops else known[:0]
@@ -68,11 +70,11 @@ def ranges_on_gpu(trace: Trace, side: Ints) -> dict[tuple[int, ...], RangesInRow
     _, wanted, _ = trace.once(range_classes)
     rows = np.flatnonzero(wanted & ~bounding_ranges(trace))
     thread, launched, _ = launches(trace)
-    known = np.flatnonzero(ints(trace.ops, "launch") >= 0)
-    process = ints(trace.ops, "process")[known]
+    known = np.flatnonzero(as_int64(trace.ops.launch) >= 0)
+    process = as_int64(trace.ops.process)[known]
     inside = RangeIndex(trace.ranges, rows).innermost(process, thread[known], launched[known])
     known, inside = known[inside >= 0], rows[inside[inside >= 0]]
-    starts, ends = ints(trace.ops, "start_ns")[known], ints(trace.ops, "end_ns")[known]
+    starts, ends = trace.ops.start_ns[known], trace.ops.end_ns[known]
     found = {}
     for key, ops in rows_by_key(*(ints(trace.ops, name)[known] for name in ("process", "rank", "device"))).items():
         own, of_range = np.unique(inside[ops], return_inverse=True)

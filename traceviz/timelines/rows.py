@@ -12,7 +12,7 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.records import Record
 from analyzers.trace.advice import NO_STREAM, is_migration
-from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.columns import ints
 from analyzers.trace.communication import known
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.ranges import launches
@@ -159,9 +159,9 @@ def stream_uses(trace: Trace) -> dict[tuple[int, ...], str]:
 
     "main" is the default stream, where it computes, else the one that computes for more than half of the time.
     """
-    length = ints(trace.ops, "end_ns") - ints(trace.ops, "start_ns")
-    code, names = codes(trace.ops, "name")
-    comm, copies = is_communication(trace), is_one_of(trace.ops, "kind", ("memcpy", "memset"))
+    length = trace.ops.end_ns - trace.ops.start_ns
+    code, names = trace.ops.name.codes, trace.ops.name.texts
+    comm, copies = is_communication(trace), trace.ops.kind.is_one_of(("memcpy", "memset"))
     migrates = is_migration(trace)
     compute = ~comm & ~copies & ~migrates  # kernels and graphs
     busy: dict[tuple[int, ...], int] = {}

@@ -21,7 +21,6 @@ from analyzers.replay.changes import Change
 from analyzers.replay.predict import Replayed
 from analyzers.replay.predicted import predicted_trace
 from analyzers.syncs.report import order_report
-from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.narrow import Narrowing, only_ops
 from analyzers.trace.run import ALL, Run
@@ -108,7 +107,7 @@ def step_spans(trace: Trace, marks: StepMarks) -> dict[DeviceKey, dict[int, Span
     if not marks.marked or not len(trace.ops):
         return {}
     groups = group_steps(trace, marks)
-    starts, ends = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
+    starts, ends = trace.ops.start_ns, trace.ops.end_ns
     last = np.full(groups.size, np.iinfo(np.int64).min)
     inside = groups.group >= 0
     np.maximum.at(last, groups.group[inside], ends[inside])

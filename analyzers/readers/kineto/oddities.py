@@ -18,7 +18,7 @@ from analyzers.readers.kineto.header import number
 from analyzers.readers.kineto.mend import Broken, FileEvents
 from analyzers.readers.kineto.tables import SYNC_KINDS_OF
 from analyzers.readers.kineto.vendor import Raw, Vendor
-from analyzers.trace.columns import codes, ints, is_one_of
+from analyzers.trace.columns import as_int64
 from analyzers.trace.overhead import KINETO, with_overhead
 from analyzers.trace.tables import Trace
 from analyzers.trace.unread import UnreadWork, noted, with_unread
@@ -147,8 +147,8 @@ def _not_used(phases: Counter[str], spans: Rows) -> dict[str, int]:
 
 def _nameless(trace: Trace) -> Trace:
     """Warn of kernels without a name: what they are can't be told, nor on which side they belong."""
-    code, names = codes(trace.ops, "name")
-    nameless = is_one_of(trace.ops, "kind", ("kernel",)) & rows_of_codes(code, [not _is_name(name) for name in names])
+    code, names = trace.ops.name.codes, trace.ops.name.texts
+    nameless = trace.ops.kind.is_one_of(("kernel",)) & rows_of_codes(code, [not _is_name(name) for name in names])
     if not nameless.any():
         return trace
     found = count_of(int(np.count_nonzero(nameless)), "kernel")
@@ -188,9 +188,9 @@ def _counted_ranges(trace: Trace, spans: Rows) -> Trace:
 
 def _ops_before_launches(trace: Trace) -> Trace:
     """Warn of ops that start before their launch."""
-    launch, start = ints(trace.ops, "launch"), ints(trace.ops, "start_ns")
+    launch, start = as_int64(trace.ops.launch), trace.ops.start_ns
     launched = launch >= 0
-    before = int(np.count_nonzero(start[launched] < ints(trace.api, "start_ns")[launch[launched]]))
+    before = int(np.count_nonzero(start[launched] < trace.api.start_ns[launch[launched]]))
     if not before:
         return trace
     return trace.warn(
@@ -202,10 +202,9 @@ def _ops_before_launches(trace: Trace) -> Trace:
 
 def _unrecorded_waits(trace: Trace, vendor: Vendor) -> Trace:
     """Warn where streams were made to wait, and nothing says which of them waited: what torch.profiler does unasked."""
-    if is_one_of(trace.syncs, "kind", ["stream_wait"]).any():
+    if trace.syncs.kind.is_one_of(["stream_wait"]).any():
         return trace
-    code, names = codes(trace.api, "name")
-    if not rows_of_codes(code, ["StreamWaitEvent" in name for name in names]).any():
+    if not trace.api.name.matching(lambda name: "StreamWaitEvent" in name).any():
         return _only_launches(trace) if vendor.records_waits else trace
     if not vendor.records_waits:
         return trace.warn(
@@ -227,7 +226,7 @@ def _only_launches(trace: Trace) -> Trace:
     torch.profiler itself synchronizes the device, so a capture of several streams without any call that records, waits
     or synchronizes was cut down after it was written, as published profiles are.
     """
-    names = [name for name in codes(trace.api, "name")[1] if name]
+    names = [name for name in trace.api.name.texts if name]
     streams = trace.ops.to_frame(["process", "device", "stream"]).drop_duplicates()
     if not names or any(map(call_kind, names)) or len(trace.syncs) or len(streams) < 2:
         return trace
@@ -241,9 +240,9 @@ def _only_launches(trace: Trace) -> Trace:
 
 def _lacks(trace: Trace, vendor: Vendor, *, has_shapes: bool) -> tuple[str, ...]:
     """What the capture cannot answer, in words."""
-    kinds = {kind: bool(is_one_of(trace.ranges, "kind", [kind]).any()) for kind in ("op", "annotation", "python")}
-    waits = is_one_of(trace.syncs, "kind", ["stream_wait"])
-    unlinked = waits.any() and not (ints(trace.syncs, "record_correlation")[waits] >= 0).any()
+    kinds = {kind: bool(trace.ranges.kind.is_one_of([kind]).any()) for kind in ("op", "annotation", "python")}
+    waits = trace.syncs.kind.is_one_of(["stream_wait"])
+    unlinked = waits.any() and not (as_int64(trace.syncs.record_correlation)[waits] >= 0).any()
     missing = (
         (f"{vendor.runtime} calls (what launched each op, what the host waited for)", not len(trace.api)),
         ("operators (cpu_op)", not kinds["op"]),

@@ -16,7 +16,7 @@ from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ints, Mask
 from analyzers.readers.amd import kind_of_kernel
 from analyzers.readers.kineto.vendor import Raw, Vendor
-from analyzers.trace.columns import codes, ints, is_one_of, table
+from analyzers.trace.columns import as_int64, codes, ints, table
 from analyzers.trace.schemas import COPY_KINDS, OP_KINDS, Devices, Ops
 from analyzers.trace.tables import Trace
 
@@ -31,7 +31,7 @@ def _is_one(raw: Raw) -> bool:
 
 
 def _complete(trace: Trace, raw: Raw) -> Trace:
-    waits = any("StreamWaitEvent" in name for name in codes(trace.api, "name")[1])
+    waits = any("StreamWaitEvent" in name for name in trace.api.name.texts)
     captures = tuple(replace(one, waits_logged=waits) for one in trace.captures)
     trace = replace(trace, captures=captures, ops=trace.ops.having(kind=_kinds(trace.ops)))
     trace = replace(trace, ops=_told_by_calls(trace, raw))
@@ -48,7 +48,7 @@ def _kinds(ops: Ops) -> Any:
 
 def _told_by_calls(trace: Trace, raw: Raw) -> Ops:
     """Ops with what their calls say of them, where they don't say it themselves."""
-    ops, launch, fields = trace.ops, ints(trace.ops, "launch"), raw.rows["hip"].fields
+    ops, launch, fields = trace.ops, as_int64(trace.ops.launch), raw.rows["hip"].fields
     first = len(trace.api) - len(raw.rows["hip"])  # of HIP's calls in the table
     rows = np.flatnonzero(launch >= first)
     call = launch[rows] - first
@@ -70,8 +70,8 @@ def _in_blocks(trace: Trace, grid: Ints, block: Ints) -> Ints:
 
 def _copies(trace: Trace, direction: Ints) -> Any:
     """Kinds of copies: as their names say, else as their calls do; between GPUs only where the call says so."""
-    own = np.array(codes(trace.ops, "copy")[0])
-    is_copy = is_one_of(trace.ops, "kind", ["memcpy"])
+    own = np.array(trace.ops.copy.codes)
+    is_copy = trace.ops.kind.is_one_of(["memcpy"])
     untold = is_copy & np.isin(own, [COPY_KINDS.index(""), COPY_KINDS.index("unknown")])
     stated = np.array([*(COPY_KINDS.index(kind) for kind in _DIRECTIONS), COPY_KINDS.index("unknown")])
     known = (direction >= 0) & (direction < len(_DIRECTIONS))
@@ -82,9 +82,9 @@ def _copies(trace: Trace, direction: Ints) -> Any:
 
 def _launched_by(trace: Trace, start: str) -> Mask:
     """Ops launched by a call whose name begins so."""
-    code, names = codes(trace.api, "name")
+    code, names = trace.api.name.codes, trace.api.name.texts
     fits = np.append(np.array([*(name.startswith(start) for name in names), False])[code], False)
-    found: Mask = fits[ints(trace.ops, "launch")]
+    found: Mask = fits[as_int64(trace.ops.launch)]
     return found
 
 
@@ -99,7 +99,7 @@ def _devices(trace: Trace) -> Devices:
 
 
 def _lacks(trace: Trace) -> tuple[str, ...]:
-    copies = is_one_of(trace.ops, "copy", ["DtoD"]).any()
+    copies = trace.ops.copy.is_one_of(["DtoD"]).any()
     return (
         "waits between streams and missing ones: ROCm's tracers log no event records, so neither is claimed",
         "registers and static shared memory of kernels: a GPU is said to be full only by its wavefronts",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from analyzers.arrays.groups import first_row, grouped, rows_by_key
-from analyzers.arrays.names import Names, rows_of_codes
+from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ints, Mask
 from analyzers.readers.kineto.events import Args, Head, Rows, whole
 from analyzers.trace.columns import codes, ints, ints_at, is_one_of, table
@@ -393,8 +393,7 @@ def comms(
 
 
 def _named_communication(ops: Ops) -> Mask:
-    code, names = codes(ops, "name")
-    return rows_of_codes(code, [*map(is_communication_kernel, names)])
+    return ops.name.matching(is_communication_kernel)
 
 
 def _calls_around(process: Ints, api: Calls, calls: RangeIndex, launch: Ints) -> Ints:

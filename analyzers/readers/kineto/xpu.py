@@ -18,7 +18,7 @@ from analyzers.common.wording import duration
 from analyzers.readers.host_comms import comms_of_calls
 from analyzers.readers.kineto.events import SYNC_TYPES
 from analyzers.readers.kineto.vendor import Raw, Vendor
-from analyzers.trace.columns import codes, ints, is_one_of, table
+from analyzers.trace.columns import codes, is_one_of, table
 from analyzers.trace.kernels import operation_of
 from analyzers.trace.schemas import COPY_KINDS, MEMORY_KINDS, SYNC_KINDS, CommunicationCalls, Ops, Syncs
 from analyzers.trace.tables import QUEUED, Trace
@@ -93,7 +93,7 @@ def _queued(trace: Trace, raw: Raw) -> str:
     submitted, base = raw.rows["op"].fields["submitted"], trace.captures[0].start_utc_ns
     if base is None:
         return ""
-    waited = ints(trace.ops, "start_ns") + base - submitted
+    waited = trace.ops.start_ns + base - submitted
     waited = waited[(submitted > 0) & (waited >= 0) & (waited < _MOST_QUEUED_NS)]
     if not waited.size:
         return ""
@@ -102,7 +102,7 @@ def _queued(trace: Trace, raw: Raw) -> str:
 
 def _comms(trace: Trace) -> CommunicationCalls:
     """What torch states of its calls (`record_param_comms`), which says more, else those of the host."""
-    code, names = codes(trace.ranges, "name")
+    code, names = trace.ranges.name.codes, trace.ranges.name.texts
     calls = np.flatnonzero(rows_of_codes(code, [name.startswith(CALL) for name in names]))
     if len(trace.comms) or not calls.size:
         return trace.comms

@@ -14,7 +14,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key, runs
-from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
 from analyzers.readers.nsys.events import ExportedRanges
 from analyzers.readers.nsys.file import NsysFile
@@ -102,8 +101,7 @@ def _launches(ops: Ops, api: Calls) -> dict[tuple[int, ...], tuple[Ints, Ints]]:
 
 
 def _communicates(ops: Ops) -> Mask:
-    code, names = codes(ops, "name")
-    return rows_of_codes(code, [*map(is_communication_kernel, names)])
+    return ops.name.matching(is_communication_kernel)
 
 
 def _inside(at: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:

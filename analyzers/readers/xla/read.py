@@ -19,7 +19,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from analyzers.arrays.groups import first_row, run_heads
-from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress
@@ -356,8 +355,7 @@ def _range_kind(name: str) -> str:
 
 def _comms(rows: _Rows, ops: Ops, api: Calls) -> CommunicationCalls:
     """A row for each kernel of a collective's HLO op that its correlation id tells from others."""
-    code, names = codes(ops, "name")
-    communicates = rows_of_codes(code, [*map(is_communication_kernel, names)])
+    communicates = ops.name.matching(is_communication_kernel)
     ids, counts = np.unique(rows.correlation[rows.op], return_counts=True)
     known = np.isin(rows.correlation[rows.op], ids[(counts == 1) & (ids >= 0)])
     told = [collective_of(text) for text in rows.texts("hlo_op", rows.op)]

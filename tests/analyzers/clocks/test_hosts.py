@@ -8,7 +8,6 @@ from unittest.mock import patch
 
 import msgspec
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +19,7 @@ from analyzers.clocks.hosts import HostBounds, _Last, host_bounds, shared_hosts,
 from analyzers.clocks.solve import _ByHosts, _Estimated
 from analyzers.clocks.solve import solve as solution
 from analyzers.scale.summaries import summary_of
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import ints, table
 from analyzers.trace.tables import Capture, Trace
 from tests.support.builder import Builder, Rank
 from tests.support.captures import one_capture, whole_run
@@ -464,7 +463,7 @@ def two_captures(**more: object) -> Trace:
     captures = tuple(Capture(f"{k}.json", "made", host_error_ns=10_000, world_size=2, **more) for k in range(2))  # type: ignore[arg-type]
     processes = tuple(replace(one, capture=k) for k, one in enumerate(trace.processes))
     ops = trace.ops.having(device=np.array([0, 1]))
-    devices = pd.DataFrame({"process": [0, 0, 1, 1], "device": [0, 1, 0, 1]})
+    devices = table("devices", {"process": [0, 0, 1, 1], "device": [0, 1, 0, 1]})
     return replace(trace, captures=captures, processes=processes, ops=ops, devices=devices)
 
 
@@ -489,7 +488,7 @@ def test_some_ranks_of_a_job_on_different_gpus_may_be_of_two_hosts() -> None:
     trace = two_captures()
     for size in (16, 3, None):
         captures = tuple(replace(one, world_size=size) for one in trace.captures)
-        listed = pd.DataFrame({"process": np.repeat([0, 1], 16), "device": np.tile(np.arange(16), 2)})
+        listed = table("devices", {"process": np.repeat([0, 1], 16), "device": np.tile(np.arange(16), 2)})
         assert shared_hosts(replace(trace, captures=captures, devices=listed)).tolist() == [-1, -1]
 
 
