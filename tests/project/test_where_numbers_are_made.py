@@ -1,132 +1,217 @@
-"""CONTRIBUTING's table "Where each number is made", held against what the commands answer and the code there is."""
+"""docs/keys.md is made from what commands answer and what results say of their fields: where each number is made.
+
+`python -m tests.project.test_where_numbers_are_made` writes it anew. A key's record is the one that its object was
+written from; its meaning stands in the record's docstring; it is made in the functions that make such records.
+"""
 
 from __future__ import annotations
 
-import fnmatch
-import json
+import ast
+import contextlib
+import inspect
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
+from unittest.mock import patch
 
 from tests.support.command_lines import run_json
+from traceviz.output import contract, records
 
 ROOT = Path(__file__).parents[2]
-TORCH, NSYS = ROOT / "tests" / "data" / "torch", ROOT / "tests" / "data" / "nsys"
+PAGE = ROOT / "docs" / "keys.md"
+DATA = ROOT / "tests" / "data"
+TORCH, NSYS = DATA / "torch", DATA / "nsys"
 DPMP = [str(TORCH / f"dpmp_overlap.rank{rank}.json.gz") for rank in (0, 1)]
-SERIAL = [str(TORCH / f"dpmp_serial.rank{rank}.json.gz") for rank in (0, 1)]
+SERIAL = [part for rank in (0, 1) for part in ("--baseline", str(TORCH / f"dpmp_serial.rank{rank}.json.gz"))]
 SIDES = ["-a", "nvtx:DP Embedding", "-b", "nvtx:MP Embedding"]
-ROWPAR = str(NSYS / "rowpar_s4.4gpu.sqlite")
+ROWPAR, COUNTERS = str(NSYS / "rowpar_s4.4gpu.sqlite"), str(DATA / "counters" / "contend_after.sqlite.gz")
+RACE = [str(TORCH / "dpmp_race.rank0.json.gz")]
 # Command lines whose answers have all keys of each schema between them.
 ASKED = {
     "overlap": [
         ["check-overlap", *DPMP, *SIDES],
         ["check-overlap", ROWPAR],
-        ["check-overlap", str(ROOT / "tests" / "data" / "counters" / "contend_after.sqlite.gz")],
-        [
-            "check-overlap",
-            *DPMP,
-            *SIDES,
-            *(word for path in SERIAL for word in ("--baseline", path)),
-            "--claimed",
-            "1.3x",
-        ],
+        ["check-overlap", COUNTERS],
+        ["check-overlap", *DPMP, *SIDES, *SERIAL, "--claimed", "1.3x"],
     ],
     "collectives": [["collectives", *DPMP]],
-    "syncs": [
-        ["syncs", *(str(TORCH / f"{name}.rank0.json.gz") for name in ["dpmp_race"])],
-        ["syncs", ROWPAR],
-        ["syncs", str(TORCH / "a2a_async.rank0.json.gz")],
-    ],
+    "syncs": [["syncs", *RACE], ["syncs", ROWPAR], ["syncs", str(TORCH / "a2a_async.rank0.json.gz")]],
     "streams": [["streams", *DPMP]],
     "info": [["info", *DPMP]],
-    "counters": [["counters", str(ROOT / "tests" / "data" / "counters" / "contend_after.sqlite.gz")]],
-    "what-if": [
-        ["what-if", str(TORCH / "item_before.rank*.json.gz"), "--critical-path"],
-    ],
+    "counters": [["counters", COUNTERS]],
+    "what-if": [["what-if", str(TORCH / "item_before.rank*.json.gz"), "--critical-path"]],
     "contract": [
-        [
-            "contract",
-            str(ROOT / "tests/data/workloads/dpmp.hidden-sync.2gpu.torch"),
-            str(ROOT / "docs/contracts/dpmp.toml"),
-        ]
+        ["contract", str(DATA / "workloads/dpmp.hidden-sync.2gpu.torch"), str(ROOT / "docs/contracts/dpmp.toml")]
     ],
     "compare": [
         ["compare", str(TORCH / "dpmp_serial.rank*.json.gz"), str(TORCH / "dpmp_overlap.rank*.json.gz"), *SIDES],
         ["compare", str(TORCH / "ddp.rank*.json.gz"), str(TORCH / "ddp.rank*.json.gz"), "--claimed", "2x"],
     ],
 }
-ROW = re.compile(r"^\| (?P<keys>`.*?`) \| (?P<printed>.*?) \| (?P<made>.*?) \|$")
+MOST_MAKERS = 3  # that are named
+HEAD = """# All keys, and where each number is made
+
+`python -m tests.project.test_where_numbers_are_made` makes this page of what commands answer and of what the records
+say that they are written from. What is printed is made in `analyzers/`; `traceviz/output/` only words it. Brief JSON
+takes its figures out of these answers, and `show` looks one of their findings up.
+"""
+Origin = tuple[type, str]  # a record and one of its fields or properties
 
 
-def rows() -> Iterator[tuple[str, list[str], list[str]]]:
-    """Each row's schema, patterns of keys, and files."""
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Where each number is made")[2]
-    schemas: list[str] = []
-    for line in text.partition("\n## ")[0].splitlines():
-        schemas = re.findall(r"`traceviz\.([\w-]+)/\d`", line) or schemas
-        row = ROW.match(line)
-        if row is None:
-            continue
-        keys = re.findall(r"`(?:([\w-]+): )?([^`]+)`", row["keys"])
-        for schema in {schema or schemas[0] for schema, _ in keys}:
-            mine = [key for of, key in keys if (of or schemas[0]) == schema]
-            yield schema, mine, re.findall(r"`(\w[\w/]*\.py)`", row["made"])
+class Origins:
+    """Which record and field each object's keys came from, as answers are written."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[type, dict[str, str], dict[str, Any]]] = []
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        plain = records.picked
+
+        def picked(record: Any, keys: str) -> dict[str, Any]:
+            found = plain(record, keys)
+            if not isinstance(record, dict):
+                attributes = dict(named(type(record), keys))
+                self.written.append((type(record), attributes, found))
+            return found
+
+        with patch.object(records, "picked", picked), patch.object(contract, "picked", picked):
+            yield
+
+    def of(self, answer: Any, path: str = "") -> Iterator[tuple[str, Origin | None]]:
+        """Each key's path and origin; None where it was written by hand."""
+        if isinstance(answer, list):
+            for inner in answer[:200]:
+                yield from self.of(inner, f"{path}[]")
+        elif isinstance(answer, dict):
+            own = {
+                key: (record, attributes[key])
+                for record, attributes, found in self.written
+                if found.items() and all(key in answer and answer[key] is value for key, value in found.items())
+                for key in attributes
+            }
+            for key, inner in answer.items():
+                at = f"{path}.{key}".lstrip(".")
+                is_named = isinstance(inner, dict) and inner and not all(str(each).isdecimal() for each in inner)
+                is_listed = isinstance(inner, list) and inner and isinstance(inner[0], dict)
+                yield at, own.get(key)
+                if is_named or is_listed:
+                    yield from self.of(inner, at)
 
 
-def keys_of(value: Any, path: str = "") -> Iterator[str]:
-    if isinstance(value, dict) and value and not all(key.isdecimal() for key in value):
-        for key, inner in value.items():
-            yield from keys_of(inner, f"{path}.{key}" if path else key)
-    elif isinstance(value, list) and value and isinstance(value[0], dict):
-        for inner in value:
-            yield from keys_of(inner, f"{path}[]")
-    else:
-        yield path
+def named(record: type, keys: str) -> list[tuple[str, str]]:
+    """Each key with the field or property that its value is read from."""
+    return [(key, re.findall(r"'(.*)'", repr(read))[0]) for key, read in records._attributes(record, keys)]
 
 
-def matches(key: str, pattern: str) -> bool:
-    escaped = pattern.replace("[]", "[[][]]")
-    return fnmatch.fnmatchcase(key, escaped) or (pattern.endswith(".*") and key in (pattern[:-2], pattern[:-4]))
+def origins(schema: str) -> dict[str, Origin | None]:
+    """The keys of a schema, by path, in the order in which answers have them."""
+    found: dict[str, Origin | None] = {}
+    for command in ASKED[schema]:
+        watch, answers = Origins(), list[Any]()
+
+        def kept(answer: Any, answers: list[Any] = answers) -> str:
+            answers.append(answer)
+            return "{}"
+
+        with watch.watched(), patch("traceviz.output.terminal.as_json", kept):
+            run_json(*command)
+        assert answers[0]["schema"].startswith(f"traceviz.{schema}/")
+        for path, origin in watch.of(answers[0]):
+            found[path] = origin or found.get(path)
+    del found["schema"]
+    return found
 
 
-@pytest.mark.parametrize("schema", ASKED)
-def test_each_key_of_an_answer_has_its_row(schema: str) -> None:
-    patterns = [pattern for of, keys, _ in rows() if of == schema for pattern in keys]
-    answers = [run_json(*command) for command in ASKED[schema]]
-    assert all(answer["schema"].startswith(f"traceviz.{schema}/") for answer in answers)
-    keys = {key for answer in answers for key in keys_of(answer)} - {"schema"}
-    assert keys, json.dumps(answers)[:300]
-    assert not [key for key in sorted(keys) if not any(matches(key, pattern) for pattern in patterns)]
-    assert not [pattern for pattern in patterns if not any(matches(key, pattern) for key in keys)], "no such keys"
+def meanings(record: type) -> dict[str, str]:
+    """What docstrings say of a record's fields, by `field : …` or a sentence that names one, and of its properties."""
+    found: dict[str, str] = {}
+    for each in reversed(record.__mro__):
+        if names := tuple(vars(each).get("__annotations__", ())):
+            found |= stated(" ".join(inspect.cleandoc(each.__doc__ or "").split()), names)
+    properties = inspect.getmembers(record, lambda member: isinstance(member, property))
+    return found | {name: sentence(member.__doc__ or "") for name, member in properties}
 
 
-def test_each_row_names_files_that_are_there() -> None:
-    files = {file for _, _, made in rows() for file in made}
-    assert len(files) > 20
-    assert not [file for file in sorted(files) if not (ROOT / "analyzers" / file).is_file()]
+def stated(text: str, names: Iterable[str]) -> dict[str, str]:
+    """Each name's part of a docstring.
+
+    >>> stated("It took `ns`. first, last : its ends. op : what ran.", ["op", "first", "last", "ns"])
+    {'ns': 'It took `ns`', 'first': 'its ends', 'last': 'its ends', 'op': 'what ran'}
+    """
+    either = "|".join(names)
+    parts = re.split(rf"(?:^|(?<=[.;] )|(?<=, and ))((?:{either})(?:, (?:{either}))*) : ", text)
+    in_sentences = re.findall(r"(?:^|(?<=\. ))(?:[^.`]|\.\w|`[^`]*`)+", parts[0])
+    named_in = {name: told.strip() for told in reversed(in_sentences) for name in re.findall(r"`(\w+)`", told)}
+    by_line = {
+        name: sentence(said).rstrip(";,. ")
+        for each, said in zip(parts[1::2], parts[2::2], strict=True)
+        for name in each.split(", ")
+    }
+    return {name: said for name, said in (named_in | by_line).items() if name in names}
 
 
-def test_a_key_with_a_row_of_its_own_stands_in_the_file_named() -> None:
-    """By its name, or its parent's: what is renamed in the code has to be renamed in the table."""
-    wrong = []
-    for schema, keys, files in rows():
-        text = "".join((ROOT / "analyzers" / file).read_text(encoding="utf-8") for file in files)
-        for key in keys:
-            words = [word.strip("[]*") for word in key.split(".")]
-            names = [word for word in words[-2:] if word] or words[:1]
-            if not key.endswith("*") and not any(
-                re.search(rf"\b{re.escape(name.removesuffix('s'))}", text) for name in names
-            ):
-                wrong.append(f"{schema}: {key} in {files}")
-    assert not wrong
+def sentence(text: str) -> str:
+    return re.split(r"(?<=\.)\s", " ".join(text.split()))[0].removesuffix(".")
 
 
-def test_each_package_says_what_is_made_there() -> None:
-    packages = sorted((ROOT / "analyzers").glob("*/__init__.py"))
-    assert packages
-    made_in = {file.split("/")[0] for _, _, files in rows() for file in files if "/" in file}
-    silent = [one.parent.name for one in packages if one.parent.name in made_in and "ade here" not in one.read_text()]
-    assert not silent
+def makers() -> dict[str, list[str]]:
+    """Functions of `analyzers` that make each record, by its name."""
+    found = defaultdict[str, list[str]](list)
+    for path in sorted((ROOT / "analyzers").rglob("*.py")):
+        for scope in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for function in ast.iter_child_nodes(scope):
+                if isinstance(function, ast.FunctionDef):
+                    own = scope.name if isinstance(scope, ast.ClassDef) else ""
+                    where = f"{path.relative_to(ROOT / 'analyzers')}: {function.name}"
+                    for name in sorted(made_by(function, own)):
+                        found[name].append(where)
+    return found
+
+
+def made_by(function: ast.FunctionDef, own: str) -> set[str]:
+    """Names of classes that a function calls, or hands to what it calls, such as `table_of`."""
+    given = [each for call in ast.walk(function) if isinstance(call, ast.Call) for each in (call.func, *call.args[:1])]
+    names = {each.id for each in given if isinstance(each, ast.Name)}
+    return names | {own} if own and "cls" in names else names
+
+
+def page() -> str:
+    lines, made, told = [HEAD], makers(), set[str]()
+    for schema in ASKED:
+        lines += [f"## {schema}", ""]
+        groups = defaultdict[tuple[str, type | None], dict[str, str]](dict)
+        for path, origin in origins(schema).items():
+            at, _, key = path.rpartition(".")
+            groups[at, origin and origin[0]][key] = origin[1] if origin else ""
+        for (at, record), keys in groups.items():
+            place = f"`{at}.`" if at else "the answer"
+            if record is None:
+                lines += [
+                    f"**{place}** put together in `traceviz/output/`: " + ", ".join(f"`{key}`" for key in keys),
+                    "",
+                ]
+                continue
+            name = record.__name__
+            if name in told:
+                lines += [f"**{place}** {name}, as above: " + ", ".join(f"`{key}`" for key in keys), ""]
+                continue
+            told.add(name)
+            where = f"`{record.__module__.partition('.')[2].replace('.', '/')}.py`"
+            by = ", ".join(f"`{one}`" for one in made[name][:MOST_MAKERS]) or where
+            lines += [f"**{place}** {name} ({where}), made by {by}", ""]
+            says = meanings(record)
+            plain = [f"`{key}`" for key, field in keys.items() if not says.get(field)]
+            lines += [f"- `{key}`: {says[field]}" for key, field in keys.items() if says.get(field)]
+            lines += ["- " + ", ".join(plain)] * bool(plain) + [""]
+    return "\n".join(lines)
+
+
+def test_the_page_is_what_answers_and_records_say() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "python -m tests.project.test_where_numbers_are_made"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
