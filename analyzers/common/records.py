@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import Field, fields, make_dataclass
 from functools import cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 from msgspec.structs import asdict as values  # each field with its value, as it is
+from msgspec.structs import astuple
 
-__all__ = ["Record", "values"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Addable", "Record", "values"]
 
 
 @cache
@@ -41,3 +45,11 @@ class Record(msgspec.Struct, frozen=True):
 
 
 Record.__dataclass_fields__ = _Fields()  # type: ignore[assignment]
+
+
+class Addable(msgspec.Struct, frozen=True):
+    """What parts of a run say, which adds up field by field: of sets what either has, else the sum."""
+
+    def __add__(self, other: Any) -> Self:
+        fields = zip(astuple(self), astuple(other), strict=True)
+        return type(self)(*(one | more if isinstance(one, frozenset) else one + more for one, more in fields))

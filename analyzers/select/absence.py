@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
@@ -12,22 +13,23 @@ from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
+from analyzers.common.records import Addable
 from analyzers.common.wording import count_of
 from analyzers.select.language import And, Atom, Not, Or, Selector, atoms
 from analyzers.select.picking import RANGE_ATOMS, evaluate, named_ranges
 from analyzers.trace import kernels as names
 from analyzers.trace.advice import is_migration
-from analyzers.trace.columns import as_int64, codes, ints_at, table
 from analyzers.trace.groups import groups_of, named
 from analyzers.trace.kernels import operations
-from analyzers.trace.numbered import Family, between_numbers, families
+from analyzers.trace.numbered import between_numbers, families
+from analyzers.trace.schemas import Ops
 from analyzers.trace.tables import Trace
 
 MOST_GROUPS = 12  # named in a message
 Launches = Callable[[str, Sequence[str]], Mapping[str, int]]  # kind of range, names -> GPU ops launched in each
 
 
-class Work(msgspec.Struct, frozen=True):
+class Work(Addable, frozen=True):
     """What there is of a selector's words in GPU ops; parts of a run add up.
 
     picking : atoms that pick any op. kernels, streams, operations, copies, groups : what there is of each.
@@ -45,65 +47,45 @@ class Work(msgspec.Struct, frozen=True):
     kernel_ns: Counter[int] = msgspec.field(default_factory=Counter)
     migrations: int = 0
 
-    def __add__(self, other: Work) -> Work:
-        return Work(
-            self.ops + other.ops,
-            self.picking | other.picking,
-            self.kernels | other.kernels,
-            self.streams | other.streams,
-            self.operations | other.operations,
-            self.copies | other.copies,
-            self.groups | other.groups,
-            self.kernel_ns + other.kernel_ns,
-            self.migrations + other.migrations,
-        )
 
-
-class Ranges(msgspec.Struct, frozen=True):
-    """What there is of a selector's words in ranges: atoms that name any, and all names of their kind; parts add up."""
+class Ranges(Addable, frozen=True):
+    """What there is of a selector's words in ranges: atoms that name any; each name, with its kind. Parts add up."""
 
     naming: frozenset[Atom] = frozenset()
-    names: Mapping[str, frozenset[str]] = msgspec.field(default_factory=dict)
-
-    def __add__(self, other: Ranges) -> Ranges:
-        kinds = {**self.names, **other.names}
-        either = {kind: self.names.get(kind, frozenset()) | other.names.get(kind, frozenset()) for kind in kinds}
-        return Ranges(self.naming | other.naming, either)
+    names: frozenset[tuple[str, str]] = frozenset()
 
 
 def work_of(trace: Trace, selector: Selector) -> Work:
     """Look at a trace's GPU ops."""
-    every = atoms(selector)
+    every, ops = atoms(selector), trace.ops
     kinds = {atom.meaning for atom in every}
+    kernels, copies = ops.kind.is_one_of(("kernel",)), ops.kind.is_one_of(("memcpy",))
+    kernel_ns = Counter[int]()
+    if kinds & {"comm", "collective", "group"}:
+        rows, took = np.flatnonzero(kernels), ops.end_ns - ops.start_ns
+        for (stream,), own in rows_by_key(ops.stream[rows]).items():
+            kernel_ns[stream] = int(took[rows[own]].sum())
     return Work(
-        len(trace.ops),
+        len(ops),
         frozenset(atom for atom in every if evaluate(trace, atom).any()),
-        _texts(trace, "name", trace.ops.kind.is_one_of(("kernel",))) if "kernel" in kinds else frozenset(),
-        frozenset(np.unique(as_int64(trace.ops.stream)).tolist()) if "stream" in kinds else frozenset(),
+        frozenset(ops.name.take(kernels).used().texts) if "kernel" in kinds else frozenset(),
+        frozenset(np.unique(ops.stream).tolist()) if "stream" in kinds else frozenset(),
         frozenset(operations(trace)) if "collective" in kinds else frozenset(),
-        _texts(trace, "copy", trace.ops.kind.is_one_of(("memcpy",))) if "memcpy" in kinds else frozenset(),
+        frozenset(ops.copy.take(copies).used().texts) if "memcpy" in kinds else frozenset(),
         frozenset(named(groups_of(trace)[0])) if "group" in kinds else frozenset(),
-        _kernel_times(trace) if kinds & {"comm", "collective", "group"} else Counter(),
+        kernel_ns,
         int(np.count_nonzero(is_migration(trace))),
     )
-
-
-def _kernel_times(trace: Trace) -> Counter[int]:
-    kernels = np.flatnonzero(trace.ops.kind.is_one_of(("kernel",)))
-    took = trace.ops.end_ns[kernels] - trace.ops.start_ns[kernels]
-    streams = rows_by_key(as_int64(trace.ops.stream)[kernels])
-    return Counter({stream: int(took[rows].sum()) for (stream,), rows in streams.items()})
 
 
 def ranges_of(trace: Trace, selector: Selector) -> Ranges:
     """Look at a trace's ranges."""
     wanted = [atom for atom in atoms(selector) if atom.kind in RANGE_ATOMS]
-    code, texts = trace.ranges.name.codes, trace.ranges.name.texts
-    found = {}
+    names = set()
     for kind in {atom.kind for atom in wanted}:
-        present = np.unique(code[trace.ranges.kind.is_one_of(RANGE_ATOMS[kind])])
-        found[kind] = frozenset(texts[index] for index in present if index >= 0)
-    return Ranges(frozenset(atom for atom in wanted if named_ranges(trace, atom).any()), found)
+        own = trace.ranges.kind.is_one_of(RANGE_ATOMS[kind])
+        names |= {(kind, text) for text in trace.ranges.name.take(own).used().texts}
+    return Ranges(frozenset(atom for atom in wanted if named_ranges(trace, atom).any()), frozenset(names))
 
 
 def launches_in(trace: Trace, kind: str, wanted: Sequence[str]) -> Counter[str]:
@@ -130,17 +112,17 @@ def _explain_range(atom: Atom, ranges: Ranges, launches: Launches) -> str:
     word = {"nvtx": "range", "op": "operator", "hlo": "HLO op or module"}[atom.kind]
     if atom in ranges.naming:
         return f"{word} '{atom.text}' is in the trace, but no GPU op was launched inside it"
-    present = ranges.names[atom.kind]
+    present = {name for kind, name in ranges.names if kind == atom.kind}
     numbered = families(present)
     named = {one.name: one for one in numbered.values()}
     near = nearest(atom.text, sorted({*named, *(name for name in present if between_numbers(name) not in numbered)}))
     count = launches(atom.kind, near) if near else {}
-    hints = [f"'{name}' ({_numbers(named.get(name))}{count[name]} launch{'es' * (count[name] != 1)})" for name in near]
+    hints = []
+    for name in near:
+        one = named.get(name)
+        numbers = f"# is {one.first} to {one.last}; " if one and one.first is not None else ""
+        hints.append(f"'{name}' ({numbers}{count_of(count[name], 'launch')})")
     return f"no {word} '{atom.text}'" + _did_you_mean(hints, f"the trace has no {word}s" if not present else "")
-
-
-def _numbers(family: Family | None) -> str:
-    return f"# is {family.first} to {family.last}; " if family and family.first is not None else ""
 
 
 def _explain_work(atom: Atom, work: Work) -> str:
@@ -185,11 +167,6 @@ def _no_communication(work: Work) -> str:
     (first, _), *others = sorted(work.kernel_ns.items(), key=lambda one: (-one[1], one[0]))
     where = f"busiest other stream: {others[0][0]}" if others else f"all kernels ran on stream {first}"
     return f"no kernel known as communication; {where}. If yours have other names, give them: --comm kernel:NAME"
-
-
-def _texts(trace: Trace, column: str, rows: Mask) -> frozenset[str]:
-    code, texts = codes(trace.ops, column)
-    return frozenset(texts[index] for index in np.unique(code[rows]) if index >= 0)
 
 
 def nearest(text: str, names: Sequence[str], count: int = 3) -> list[str]:
@@ -245,18 +222,13 @@ def _picks(work: Trace, selector: Selector, *, surely: bool) -> Mask:
 
 def _as_ops(trace: Trace, calls: Ints) -> Trace:
     """A trace whose ops are what some calls launched, as far as these say."""
-    code, names = trace.api.name.codes, trace.api.name.texts
-    kinds = np.array([_kind(name) for name in names] or [""])
-    start = ints_at(trace.api, "start_ns", calls)
+    api = trace.api.take(calls)
+    is_copy, is_set = (api.name.matching(re.compile(text).search) for text in ("Memcpy", "Memset"))
     columns = {
-        "process": ints_at(trace.api, "process", calls),
-        "kind": kinds[code[calls]],
-        "start_ns": start,
-        "end_ns": start,
+        "process": api.process,
+        "kind": np.where(is_copy, "memcpy", np.where(is_set, "memset", "kernel")),
+        "start_ns": api.start_ns,
+        "end_ns": api.start_ns,
         "launch": calls,
     }
-    return replace(trace, ops=table("ops", columns), whole=None, rows=None)
-
-
-def _kind(call: str) -> str:
-    return "memcpy" if "Memcpy" in call else "memset" if "Memset" in call else "kernel"
+    return replace(trace, ops=Ops.of(columns), whole=None, rows=None)

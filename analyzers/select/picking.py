@@ -10,7 +10,6 @@ from analyzers.arrays.types import Mask
 from analyzers.select.language import And, Atom, Not, Or, Selector
 from analyzers.trace import kernels
 from analyzers.trace.advice import is_migration
-from analyzers.trace.columns import as_int64
 from analyzers.trace.groups import groups_of
 from analyzers.trace.kernels import is_communication, is_compute, operation_codes
 from analyzers.trace.ranges import launched_in
@@ -26,11 +25,7 @@ def named_ranges(trace: Trace, atom: Atom) -> Mask:
     of_kind = trace.ranges.kind.is_one_of(kinds)
     if atom.kind == "op" and not of_kind.any():  # nsys: torch.autograd.profiler.emit_nvtx makes ranges of operators
         of_kind = trace.ranges.kind.is_one_of(("nvtx",))
-    return _fitting(trace, fits) & of_kind
-
-
-def _fitting(trace: Trace, fits: Callable[[str], bool]) -> Mask:
-    return trace.ranges.name.matching(fits)
+    return trace.ranges.name.matching(fits) & of_kind
 
 
 def evaluate(trace: Trace, selector: Selector, known: Mapping[Atom, Mask] | None = None) -> Mask:
@@ -64,18 +59,12 @@ def _pick_group(trace: Trace, atom: Atom) -> Mask:
 
 def _pick_copy(trace: Trace, atom: Atom) -> Mask:
     copies = trace.ops.kind.is_one_of(("memcpy",))
-    if not atom.text:
-        return copies
-    fits = atom.matcher(whole=True)
-    return copies & trace.ops.copy.matching(fits)
+    return copies & trace.ops.copy.matching(atom.matcher(whole=True)) if atom.text else copies
 
 
 def _pick_migration(trace: Trace, atom: Atom) -> Mask:
     migrations = is_migration(trace)
-    if not atom.text:
-        return migrations
-    fits = atom.matcher(whole=False)
-    return migrations & trace.ops.name.matching(fits)
+    return migrations & trace.ops.name.matching(atom.matcher(whole=False)) if atom.text else migrations
 
 
 def _pick_collective(trace: Trace, atom: Atom) -> Mask:
@@ -89,7 +78,7 @@ _PICK: dict[str, Callable[[Trace, Atom], Mask]] = {
     "op": _pick_range,
     "hlo": _pick_range,
     "kernel": _pick_kernel,
-    "stream": lambda trace, atom: as_int64(trace.ops.stream) == int(atom.text),
+    "stream": lambda trace, atom: trace.ops.stream == int(atom.text),
     "collective": _pick_collective,
     "group": _pick_group,
     "comm": lambda trace, _: is_communication(trace),

@@ -40,12 +40,8 @@ class Threads(msgspec.Struct, frozen=True):
 
     def __add__(self, other: Threads) -> Threads:
         both = Counter(self.others) + Counter(other.others)
-        return Threads(
-            self.atom,
-            self.ops + other.ops,
-            self.by_autograd + other.by_autograd,
-            {thread: both[thread] for thread in sorted(both)},
-        )
+        others = {thread: both[thread] for thread in sorted(both)}
+        return Threads(self.atom, self.ops + other.ops, self.by_autograd + other.by_autograd, others)
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -93,37 +89,31 @@ def select(trace: Trace, text: str) -> Selection:
         occurrence, _ = launched_in(trace, every)
     named_ops, early = evaluate(trace, selector, known), launched_before(trace)
     picked, before = named_ops & ~early, named_ops & early
-    reason = "" if picked.any() else LAUNCHED_BEFORE if before.any() else _explained(trace, selector)
+    reason = "" if picked.any() else LAUNCHED_BEFORE
+    if not (picked.any() or before.any()):
+        work, ranges_there = work_of(trace, selector), ranges_of(trace, selector)
+        reason = explain_nothing(selector, work, ranges_there, partial(launches_in, trace))
     occurrence = np.where(picked, occurrence.astype(np.int32), -1)
     return Selection(selector, picked, before, occurrence, every, reason, tuple(threads))
-
-
-def _explained(trace: Trace, selector: Selector) -> str:
-    launches = partial(launches_in, trace)
-    return explain_nothing(selector, work_of(trace, selector), ranges_of(trace, selector), launches)
 
 
 def about_threads(threads: Threads) -> list[TraceWarning]:
     """Warn of work that other threads launched for a range, or while it was open."""
     found, others = [], threads.others
     if threads.by_autograd:
-        found.append(
-            TraceWarning(
-                "autograd-thread",
-                f"{threads.by_autograd} of the {threads.ops} ops of '{threads.atom}' were launched by an autograd "
-                "thread; forward–backward links tie them to it.",
-            )
+        text = (
+            f"{threads.by_autograd} of the {threads.ops} ops of '{threads.atom}' were launched by an autograd thread; "
+            "forward–backward links tie them to it."
         )
+        found.append(TraceWarning("autograd-thread", text))
     if others:
         more = f" and {len(others) - MOST_THREADS} more" if len(others) > MOST_THREADS else ""
         thread_names = f"thread{'s' * (len(others) > 1)} {', '.join(map(str, list(others)[:MOST_THREADS]))}{more}"
-        found.append(
-            TraceWarning(
-                "other-thread",
-                f"While '{threads.atom}' was open, {thread_names} launched {sum(others.values())} GPU ops that "
-                "nothing in the trace ties to it; they are not counted.",
-            )
+        text = (
+            f"While '{threads.atom}' was open, {thread_names} launched {sum(others.values())} GPU ops that nothing in "
+            "the trace ties to it; they are not counted."
         )
+        found.append(TraceWarning("other-thread", text))
     return found
 
 

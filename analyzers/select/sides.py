@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 from enum import Enum
 
-import msgspec
 import numpy as np
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.types import Mask
 from analyzers.common.errors import TracevizError, TraceWarning
+from analyzers.common.records import Addable
 from analyzers.select.select import Selection
 from analyzers.trace.tables import Trace
 
@@ -28,7 +28,7 @@ class SharedOps(Enum):
     DISAGREEING = "nobody can tell: neither side lies inside the other"
 
 
-class Shared(msgspec.Struct, frozen=True):
+class Shared(Addable, frozen=True):
     """How many ops both sides pick, and each; parts of a run add up.
 
     disagreeing : shared ops that neither side's ranges claim as the inner one, or both do; inner_a, inner_b : those of
@@ -41,9 +41,6 @@ class Shared(msgspec.Struct, frozen=True):
     disagreeing: int = 0
     inner_a: int = 0
     inner_b: int = 0
-
-    def __add__(self, other: Shared) -> Shared:
-        return Shared(*(one + more for one, more in zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def given_to(self) -> SharedOps:
@@ -72,13 +69,9 @@ def without_shared(trace: Trace, a: Selection, b: Selection) -> tuple[Selection,
 def count_shared(trace: Trace, a: Selection, b: Selection) -> Shared:
     """Count what both sides pick."""
     shared = a.picked & b.picked
-    both = int(np.count_nonzero(shared))
-    sizes = (both, int(np.count_nonzero(a.picked)), int(np.count_nonzero(b.picked)))
-    if not both:
-        return Shared(*sizes)
-    inner = [_inside(trace, a.occurrence, b.occurrence) & shared, _inside(trace, b.occurrence, a.occurrence) & shared]
-    disagreeing = shared & ~(inner[0] ^ inner[1])
-    return Shared(*sizes, *(int(np.count_nonzero(mask)) for mask in (disagreeing, *inner)))
+    inner_a, inner_b = (shared & one for one in (_inside(trace, a, b), _inside(trace, b, a)))
+    masks = (shared, a.picked, b.picked, shared & ~(inner_a ^ inner_b), inner_a, inner_b)
+    return Shared(*(int(np.count_nonzero(mask)) for mask in masks))
 
 
 def share_out(trace: Trace, a: Selection, b: Selection, given_to: SharedOps) -> tuple[Selection, Selection]:
@@ -89,7 +82,7 @@ def share_out(trace: Trace, a: Selection, b: Selection, given_to: SharedOps) -> 
     if given_to == SharedOps.TO_B:
         return _without(a, shared), b
     if given_to == SharedOps.BY_RANGES:
-        inner_a = _inside(trace, a.occurrence, b.occurrence) & shared
+        inner_a = shared & _inside(trace, a, b)
         return _without(a, shared & ~inner_a), _without(b, inner_a)
     return a, b
 
@@ -108,21 +101,26 @@ def about_shared(shared: Shared, a: str, b: str) -> list[TraceWarning]:
             f"'{a}' and '{b}' share {shared.both} ops, and neither lies inside the other.",
             hint=f"Exclude them from one side, for example: -b {shlex.quote(f'({b})+!({a})')}",
         )
-    if shared.given_to in (SharedOps.TO_A, SharedOps.TO_B):
-        inner, outer = (a, b) if shared.given_to == SharedOps.TO_A else (b, a)
-        return [_note(shared.both, inner, outer)]
-    if shared.given_to != SharedOps.BY_RANGES:
+    if not shared.both:
         return []
-    counts = ((shared.inner_a, a, b), (shared.inner_b, b, a))
-    return [_note(count, inner, outer) for count, inner, outer in counts if count]
+    inner_a, inner_b = shared.inner_a, shared.inner_b
+    if shared.given_to in (SharedOps.TO_A, SharedOps.TO_B):
+        inner_a, inner_b = (shared.both, 0) if shared.given_to == SharedOps.TO_A else (0, shared.both)
+    return [
+        TraceWarning(
+            "shared-ops", f"{count} ops that both sides pick count for '{inner}' only, which lies inside '{outer}'."
+        )
+        for count, inner, outer in ((inner_a, a, b), (inner_b, b, a))
+        if count
+    ]
 
 
-def _inside(trace: Trace, inner: Ints, outer: Ints) -> Mask:
+def _inside(trace: Trace, one: Selection, other: Selection) -> Mask:
     """Ops whose range on one side lies strictly inside the other side's."""
-    if not len(trace.ranges):
+    inner, outer, ranges = one.occurrence, other.occurrence, trace.ranges
+    if not len(ranges):
         return np.zeros(inner.size, dtype=bool)
-    starts, ends = trace.ranges.start_ns, trace.ranges.end_ns
-    contained = (starts[inner] >= starts[outer]) & (ends[inner] <= ends[outer])
+    contained = (ranges.start_ns[inner] >= ranges.start_ns[outer]) & (ranges.end_ns[inner] <= ranges.end_ns[outer])
     return (inner >= 0) & (outer >= 0) & (inner != outer) & contained
 
 
@@ -130,9 +128,3 @@ def _without(side: Selection, ops: Mask) -> Selection:
     picked = side.picked & ~ops
     reason = side.reason if picked.any() else ALL_SHARED
     return replace(side, picked=picked, occurrence=np.where(picked, side.occurrence, -1), reason=reason)
-
-
-def _note(count: int, inner: str, outer: str) -> TraceWarning:
-    return TraceWarning(
-        "shared-ops", f"{count} ops that both sides pick count for '{inner}' only, which lies inside '{outer}'."
-    )

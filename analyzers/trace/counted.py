@@ -11,12 +11,10 @@ import numpy as np
 
 from analyzers.arrays.columns import taken
 from analyzers.arrays.groups import label, rows_by_key
-from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TraceWarning
-from analyzers.common.records import Record
+from analyzers.common.records import Addable, Record
 from analyzers.common.wording import count_of, duration
-from analyzers.trace.columns import stored
 from analyzers.trace.communication import BOOKKEEPING, COMMUNICATION, COMPUTE, FUSED, function, known
 from analyzers.trace.kernels import is_compute, is_declared, is_peer_copy, operation_codes
 from analyzers.trace.tables import Trace
@@ -62,7 +60,7 @@ class Suggested(Record, frozen=True):
         return f'kernel:"{self.name}"' if re.search(r'[,+)"]', self.name) else f"kernel:{self.name}"
 
 
-class CommunicationFacts(msgspec.Struct, frozen=True):
+class CommunicationFacts(Addable, frozen=True):
     """The same of one part of a run; parts add up.
 
     ops, ns : by rule. names : by function and stream, of kernels that no rule knows, off their device's main stream.
@@ -75,16 +73,6 @@ class CommunicationFacts(msgspec.Struct, frozen=True):
     names_ns: Counter[tuple[str, int]] = msgspec.field(default_factory=Counter)
     on_main: frozenset[str] = frozenset()
     compute_ns: int = 0
-
-    def __add__(self, other: CommunicationFacts) -> CommunicationFacts:
-        return CommunicationFacts(
-            self.ops + other.ops,
-            self.ns + other.ns,
-            self.names + other.names,
-            self.names_ns + other.names_ns,
-            self.on_main | other.on_main,
-            self.compute_ns + other.compute_ns,
-        )
 
     @property
     def counted(self) -> tuple[Counted, ...]:
@@ -115,61 +103,46 @@ def communication_facts(trace: Trace) -> CommunicationFacts:
     """Count a trace's communication by rule, and the unknown kernels beside main streams."""
     took = trace.ops.end_ns - trace.ops.start_ns
     ops, ns = _by_rule(trace, took)
-    names, names_ns, on_main, compute_ns = _unknown(trace, took)
-    return CommunicationFacts(ops, ns, names, names_ns, on_main, compute_ns)
+    compute, texts = np.flatnonzero(is_compute(trace)), trace.ops.name.texts
+    functions = [function(text) for text in texts]
+    device = label(taken(trace.ops.process, compute), taken(trace.ops.device, compute))
+    by_lane = {lane: compute[rows] for lane, rows in rows_by_key(device, taken(trace.ops.stream, compute)).items()}
+    busy = {lane: int(took[rows].sum()) for lane, rows in by_lane.items()}
+    main = {each: max((ns, lane) for lane, ns in busy.items() if lane[0] == each)[1] for each, _ in by_lane}
+    names, names_ns, on_main = Counter[tuple[str, int]](), Counter[tuple[str, int]](), set[str]()
+    for lane, rows in by_lane.items():
+        for (code,), own in rows_by_key(trace.ops.name.codes[rows].astype(np.int64)).items():
+            name = functions[code]
+            if lane == main[lane[0]]:
+                on_main.add(name)
+            elif name and not _PLAIN.search(name):
+                names[name, lane[1]] += int(own.size)
+                names_ns[name, lane[1]] += int(took[rows[own]].sum())
+    return CommunicationFacts(ops, ns, names, names_ns, frozenset(on_main), sum(busy.values()))
 
 
 def _by_rule(trace: Trace, took: Ints) -> tuple[Counter[Rule], Counter[Rule]]:
-    name, texts = trace.ops.name.codes, trace.ops.name.texts
-    declared, rules = trace.ops.declared.codes, trace.ops.declared.texts
-    by_name = [known(text) for text in texts]
-    has_rule = rows_of_codes(name, [one.kind != COMPUTE for one in by_name])
-    has_rule &= trace.ops.kind.is_one_of(("kernel",))
+    name, declared = trace.ops.name, trace.ops.declared
+    by_name = [known(text) for text in name.texts]
+    has_rule = name.matching(lambda text: known(text).kind != COMPUTE) & trace.ops.kind.is_one_of(("kernel",))
     copies, own = is_peer_copy(trace), is_declared(trace)
     rows = np.flatnonzero(has_rule | copies | own)
+    ops, ns = Counter[Rule](), Counter[Rule]()
     if not rows.size:
-        return Counter(), Counter()
+        return ops, ns
     operation, distinct = operation_codes(trace)
     hip = trace.runtime == "HIP"
-    ops: Counter[Rule] = Counter()
-    ns: Counter[Rule] = Counter()
     how = np.where(own[rows], 2, np.where(copies[rows], 1, 0))
-    keys = (how, name[rows].astype(np.int64), declared[rows].astype(np.int64), operation[rows])
+    keys = (how, name.codes[rows].astype(np.int64), declared.codes[rows].astype(np.int64), operation[rows])
     for (way, text, rule, number), at in rows_by_key(*keys).items():
         one = by_name[text]
         library = "RCCL" if hip and one.library == "NCCL" else one.library  # its kernels keep NCCL's names
         key: Rule = (BY_NAME, library, distinct[number] or one.operation, one.kind)
         if way:
-            key = (rules[rule] if way == 2 else PEER_COPIES, "", distinct[number], COMMUNICATION)
+            key = (declared.texts[rule] if way == 2 else PEER_COPIES, "", distinct[number], COMMUNICATION)
         ops[key] += int(at.size)
         ns[key] += int(took[rows[at]].sum())
     return ops, ns
-
-
-def _unknown(
-    trace: Trace, took: Ints
-) -> tuple[Counter[tuple[str, int]], Counter[tuple[str, int]], frozenset[str], int]:
-    compute = np.flatnonzero(is_compute(trace))
-    name, texts = trace.ops.name.codes, trace.ops.name.texts
-    functions = [function(text) for text in texts]
-    stream = taken(trace.ops.stream, compute)
-    device = label(*(taken(stored(trace.ops, column), compute) for column in ("process", "device")))
-    by_lane = rows_by_key(device, stream)
-    busy = {lane: int(took[compute[rows]].sum()) for lane, rows in by_lane.items()}
-    main = {each: max((ns, lane) for lane, ns in busy.items() if lane[0] == each)[1] for each, _ in by_lane}
-    names: Counter[tuple[str, int]] = Counter()
-    names_ns: Counter[tuple[str, int]] = Counter()
-    on_main: set[str] = set()
-    for lane, rows in by_lane.items():
-        code = name[compute[rows]].astype(np.int64)
-        if lane == main[lane[0]]:
-            on_main |= {functions[each] for each in np.flatnonzero(np.bincount(code))}
-            continue
-        for (each,), own in rows_by_key(code).items():
-            if functions[each] and not _PLAIN.search(functions[each]):
-                names[functions[each], lane[1]] += int(own.size)
-                names_ns[functions[each], lane[1]] += int(took[compute[rows[own]]].sum())
-    return names, names_ns, frozenset(on_main), sum(busy.values())
 
 
 def about_neither(counted: Sequence[Counted]) -> list[TraceWarning]:

@@ -16,7 +16,6 @@ import numpy as np
 
 from analyzers.arrays.columns import repeated
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import as_int64, ints_at
 from analyzers.trace.lost import launching, unrecorded
 from analyzers.trace.narrow import Narrowing, speaks_by_step, steps_used
 from analyzers.trace.one_run import DOUBTED
@@ -66,14 +65,19 @@ def without_links(processes: Sequence[Process]) -> str:
 
 def calls_without_names(trace: Trace) -> dict[int, tuple[int, int]]:
     """Of each rank that has some: how many of its calls lost their names, and how many calls it has."""
+    api = (trace.whole or trace).api
+    return _by_rank(trace, np.flatnonzero(api.name.is_one_of(("",))), np.arange(len(api)))
+
+
+def _by_rank(trace: Trace, some: Ints, every: Ints) -> dict[int, tuple[int, int]]:
+    """Of each rank that has some of the calls: how many, and how many of every call."""
     whole = trace.whole or trace
-    owner, size = as_int64(whole.api.process), len(whole.processes)
-    lost, every = (np.bincount(one, minlength=size) for one in (owner[whole.api.name.is_one_of(("",))], owner))
+    counts = [np.bincount(whole.api.process[calls], minlength=len(whole.processes)) for calls in (some, every)]
     found: dict[int, tuple[int, int]] = {}
-    for one, unnamed, calls in zip(whole.processes, lost.tolist(), every.tolist(), strict=True):
-        if unnamed:
+    for one, own, of in zip(whole.processes, *(count.tolist() for count in counts), strict=True):
+        if own:
             before = found.get(one.rank, (0, 0))
-            found[one.rank] = before[0] + unnamed, before[1] + calls
+            found[one.rank] = before[0] + own, before[1] + of
     return found
 
 
@@ -85,10 +89,15 @@ def names_lost(trace: Trace, *, least: float = MATTERS) -> str:
 
 def without_names(found: Mapping[int, tuple[int, int]], runtime: str, *, least: float = MATTERS) -> str:
     """Why nothing tells what hosts did whose calls lost their names, as `found` counts them; "" where few did."""
-    counts = [f"{lost:,} of {calls:,} of rank {rank}" for rank, (lost, calls) in found.items() if lost >= least * calls]
-    if not counts:
-        return ""
-    return f"the names of {runtime} calls are lost ({_listed(counts)}), so nothing tells what blocked the host"
+    counts = _in_words(found, least)
+    return f"the names of {runtime} calls are lost ({counts}), so nothing tells what blocked the host" if counts else ""
+
+
+def _in_words(counts: Mapping[int, tuple[int, int]], least: float) -> str:
+    """Ranks of whose calls at least such a share is concerned."""
+    found = [f"{some:,} of {every:,} of rank {rank}" for rank, (some, every) in counts.items() if some >= least * every]
+    more = f"; {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    return "; ".join(found[:MOST_NAMED]) + more
 
 
 def _lost(run: Run, narrowing: Narrowing, asked: Sequence[Process], least: float) -> str:
@@ -104,39 +113,18 @@ def _lost(run: Run, narrowing: Narrowing, asked: Sequence[Process], least: float
         narrowing = Narrowing(ranks=narrowing.ranks)
     counts: dict[int, tuple[int, int]] = {}
     for part in run.map(partial(count_lost, of_steps=of_steps), narrowing).values():
-        for rank, lost, launches in part:
+        for rank, (lost, launches) in part.items():
             before = counts.get(rank, (0, 0))
             counts[rank] = before[0] + lost, before[1] + launches
-    ranks = {one.rank for one in asked}
-    found = [
-        f"{lost:,} of {launches:,} of rank {rank}"
-        for rank, (lost, launches) in sorted(counts.items())
-        if rank in ranks and lost >= least * launches
-    ]
-    return f"launches have no GPU work on record: {_listed(found)}" if found else ""
+    found = _in_words({rank: counts[rank] for rank in sorted({one.rank for one in asked} & counts.keys())}, least)
+    return f"launches have no GPU work on record: {found}" if found else ""
 
 
-def _listed(texts: Sequence[str]) -> str:
-    more = f"; {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
-    return "; ".join(texts[:MOST_NAMED]) + more
-
-
-def count_lost(trace: Trace, of_steps: Collection[int] | None = None) -> list[tuple[int, int, int]]:
+def count_lost(trace: Trace, of_steps: Collection[int] | None = None) -> dict[int, tuple[int, int]]:
     """Of each rank that lacks some: its launches without an op in what is looked at, and all its launches there."""
-    whole = trace.whole or trace
     lost, _ = lost_in(trace, of_steps)
-    if not lost.size:
-        return []
-    every = np.flatnonzero(launching(whole.api))
-    every = every[_inside(trace, every, of_steps)[0]]
-    of_process = [
-        np.bincount(ints_at(whole.api, "process", calls), minlength=len(whole.processes)) for calls in (lost, every)
-    ]
-    return [
-        (one.rank, lacking, launches)
-        for one, lacking, launches in zip(whole.processes, *(counts.tolist() for counts in of_process), strict=True)
-        if lacking
-    ]
+    every = np.flatnonzero(launching((trace.whole or trace).api)) if lost.size else lost
+    return _by_rank(trace, lost, every[_inside(trace, every, of_steps)[0]])
 
 
 def lost_in(trace: Trace, of_steps: Collection[int] | None) -> tuple[Ints, Ints]:
@@ -154,10 +142,9 @@ def lost_in(trace: Trace, of_steps: Collection[int] | None) -> tuple[Ints, Ints]
         return calls, calls
     kept, number = _inside(trace, calls, of_steps)
     if of_steps is None:
-        process = ints_at(whole.api, "process", calls)
-        launches = np.array([one.launches for one in whole.processes], np.int64)
-        late = np.bincount(process[at_end], minlength=launches.size)
-        kept &= ~at_end | (late > MATTERS * launches)[process]
+        process = whole.api.process[calls]
+        late = np.bincount(process[at_end], minlength=lost.launches.size)
+        kept &= ~at_end | (late > MATTERS * lost.launches)[process]
     return calls[kept], number[kept]
 
 
