@@ -8,12 +8,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Mask
 from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import count_of
-from analyzers.trace.columns import ints
-from analyzers.trace.schemas import Ops, Ranges
 from analyzers.trace.tables import WSL, Trace
 
 # What to advise where a capture lacks something: another vendor's profiler may have no setting for it.
@@ -102,17 +99,11 @@ def torch_seen(trace: Trace) -> Mask:
     Frames of Python alone are no sign: CuPy and JAX run in Python, too.
     """
     made = [trace.captures[one.capture].producer.startswith("torch") for one in trace.processes]
-    operator = trace.ranges.kind.is_one_of(["op"])
     found = np.array(made, dtype=bool)
-    for table, also in ((trace.ranges, operator), (trace.ops, None)):
-        found |= _owners(table, also, found.size)
+    ranges = trace.ranges.kind.is_one_of(["op"]) | trace.ranges.name.matching(_NAME.search)
+    for process in (trace.ranges.process[ranges], trace.ops.process[trace.ops.name.matching(_NAME.search)]):
+        found[process] = True
     return found
-
-
-def _owners(table: Ranges | Ops, also: Mask | None, processes: int) -> Mask:
-    rows = table.name.matching(_NAME.search)
-    rows = rows if also is None else rows | also
-    return np.bincount(ints(table, "process")[rows], minlength=processes)[:processes] > 0
 
 
 # Migrations of pages of unified memory: the driver moves them, so they are no copies of the program.
@@ -144,9 +135,7 @@ def is_migration(trace: Trace) -> Mask:
 
 def may_hold_kernels(trace: Trace) -> Mask:
     """Migrations that the program did not ask for: a kernel may stand still for each."""
-    code, names = trace.ops.name.codes, trace.ops.name.texts
-    asked = rows_of_codes(code, [f"({CAUSES[BY_PROGRAM]})" in name for name in names])
-    return is_migration(trace) & ~asked
+    return is_migration(trace) & ~trace.ops.name.matching(lambda name: f"({CAUSES[BY_PROGRAM]})" in name)
 
 
 def about_migrations(trace: Trace) -> Trace:
@@ -154,10 +143,9 @@ def about_migrations(trace: Trace) -> Trace:
     rows = np.flatnonzero(is_migration(trace))
     if not rows.size:
         return trace
-    code, names = trace.ops.name.codes, trace.ops.name.texts
     found = Counter[str]()
-    for one, count in zip(*np.unique(code[rows], return_counts=True), strict=True):
-        found[names[one].rpartition("(")[2].removesuffix(")")] += int(count)
+    for one, count in zip(*np.unique(trace.ops.name.codes[rows], return_counts=True), strict=True):
+        found[trace.ops.name.texts[one].rpartition("(")[2].removesuffix(")")] += int(count)
     causes = ", ".join(f"{count:,} {cause}" for cause, count in found.most_common())
     warning = TraceWarning(
         "page-migrations",

@@ -8,10 +8,9 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import alike, ordered
+from analyzers.arrays.groups import ordered
 from analyzers.arrays.types import Ints
 from analyzers.common.records import Record, values
-from analyzers.trace.columns import ints, ints_at, stored
 
 IDS_OF_CALLS = ("collective", "op", "member", "rank")
 
@@ -46,10 +45,7 @@ class Matches(Record, frozen=True):
     @property
     def calls_of_each(self) -> Ints:
         """How many calls each collective has."""
-        first, several = alike(stored(self.calls, "collective"))
-        count = np.zeros(len(self.collectives), np.int64)
-        np.add.at(count, ints_at(self.calls, "collective", first), several)
-        return count
+        return np.bincount(self.calls["collective"].to_numpy(), minlength=len(self.collectives))
 
     def doubt(self, collectives: Ints) -> Matches:
         """Mark collectives as unsure."""
@@ -63,8 +59,8 @@ class Matches(Record, frozen=True):
             return self
         number = np.empty(order.size, np.int32)
         number[order] = np.arange(order.size)
-        moved = self.calls.assign(collective=number[ints(self.calls, "collective")])
-        rows = ordered(ints(moved, "collective"), ints(moved, "rank"))
+        moved = self.calls.assign(collective=number[self.calls["collective"].to_numpy()])
+        rows = ordered(moved["collective"].to_numpy(), moved["rank"].to_numpy())
         return replace(
             self,
             calls=moved.take(rows).reset_index(drop=True),

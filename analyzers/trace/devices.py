@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from analyzers.arrays.groups import alike, grouped
 from analyzers.common.records import Record
 from analyzers.common.wording import percent, ranks_in_words
-from analyzers.trace.columns import stored
 from analyzers.trace.schemas import Ops
 
 DeviceKey = tuple[int, int]  # (rank, device)
@@ -75,6 +74,5 @@ class DeviceLabels(Record, frozen=True):
 
 def count_devices(ops: Ops) -> int:
     """How many devices ran ops, each rank's counted by themselves."""
-    columns = [stored(ops, column) for column in ("rank", "device")]
-    first, _ = alike(*columns)  # of ops that stand together one is enough
-    return int(grouped(*(column[first] for column in columns))[1].size)
+    first, _ = alike(ops.rank, ops.device)  # of ops that stand together one is enough
+    return int(grouped(ops.rank[first], ops.device[first])[1].size)

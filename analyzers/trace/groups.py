@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from analyzers.arrays.groups import first_of_each, first_row_of, label, rows_by_key
-from analyzers.arrays.names import rows_of_codes
-from analyzers.arrays.types import Ids, Ints
+from analyzers.arrays.types import Ints
 from analyzers.common.records import Record
-from analyzers.trace.columns import as_int64, codes, ints_at, stored
+from analyzers.trace.columns import as_int64
 from analyzers.trace.communication import operation_of
+from analyzers.trace.schemas import CommunicationCalls
 from analyzers.trace.tables import Trace
 
 # A short word also picks groups whose description begins with the long one: TENSOR_MODEL_PARALLEL_GROUP is a tp.
@@ -71,33 +71,29 @@ def groups_of(trace: Trace, ops: Ints | None = None) -> tuple[list[Group], Ints]
     ops : rows of the ops that are asked for, all where not given: to look up few takes a fraction.
     """
     comms, rows = trace.comms, np.arange(len(trace.ops)) if ops is None else ops
-    texts = [codes(comms, column) for column in ("group", "group_description", "group_ranks")]
-    size, communicator = stored(comms, "group_size"), stored(comms, "communicator")
-    is_stated = (size > 0) | (communicator != -1)
-    for code, names in texts:
-        is_stated |= rows_of_codes(code, [name != "" for name in names])
-    is_stated &= stored(comms, "correlation") >= 0
+    texts = (comms.group, comms.group_description, comms.group_ranks)
+    is_stated = (comms.group_size > 0) | (comms.communicator != -1)
+    for names in texts:
+        is_stated |= names.matching(bool)
+    is_stated &= comms.correlation >= 0
     if not is_stated.any():
         return [], np.full(rows.size, -1, np.int64)
-    stated = slice(None) if is_stated.all() else np.flatnonzero(is_stated)
-    number = label(*(column[stated] for column in (*(code for code, _ in texts), size, communicator)))
-    first = first_of_each(number)
-    stating = first if isinstance(stated, slice) else stated[first]
-    groups = [_group(trace, texts, row) for row in stating.tolist()]
-    owner, call = (stored(comms, key)[stated] for key in ("process", "correlation"))
-    row = first_row_of(owner, call, *(ints_at(trace.ops, key, rows) for key in ("process", "correlation")))
+    stating = slice(None) if is_stated.all() else np.flatnonzero(is_stated)
+    own = comms.take(stating)
+    number = label(*(names.codes[stating] for names in texts), own.group_size, own.communicator)
+    groups = [_group(trace, own, row) for row in first_of_each(number).tolist()]
+    row = first_row_of(own.process, as_int64(own.correlation), trace.ops.process[rows], trace.ops.correlation[rows])
     return groups, np.where(row >= 0, number[row], -1)
 
 
-def _group(trace: Trace, texts: list[tuple[Ids, list[str]]], row: int) -> Group:
-    """The group that a row of `comms` names; its texts are codes of some."""
-    name, description, ranks = (names[code[row]] if code[row] >= 0 else "" for code, names in texts)
-    size, communicator = (int(stored(trace.comms, column)[row]) for column in ("group_size", "communicator"))
+def _group(trace: Trace, comms: CommunicationCalls, row: int) -> Group:
+    """The group that a row of some calls names."""
+    ranks, size, communicator = comms.group_ranks[row], int(comms.group_size[row]), int(comms.communicator[row])
     seen = trace.once(communicators_of).get(communicator, []) if not ranks and size <= 0 else []
     if seen:
         ranks, size = str(seen), len(seen)
     identity = "" if communicator == -1 else f"{communicator & (2**64 - 1):#x}"
-    return Group(name, description, ranks, size if size > 0 else None, identity)
+    return Group(comms.group[row], comms.group_description[row], ranks, size if size > 0 else None, identity)
 
 
 def communicators_of(trace: Trace) -> Mapping[int, list[int]]:

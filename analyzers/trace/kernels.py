@@ -6,7 +6,7 @@ import numpy as np
 
 from analyzers.arrays.groups import first_row_of
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import as_int64
 from analyzers.trace.communication import BOOKKEEPING, COMMUNICATION, FUSED, function, known, operation_of
 from analyzers.trace.tables import Trace
 
@@ -22,7 +22,6 @@ __all__ = [
     "operation_of",
     "operations",
 ]
-_KEYS = ("process", "correlation")
 
 
 def is_communication_kernel(name: str) -> bool:
@@ -78,24 +77,22 @@ def operation_codes(trace: Trace) -> tuple[Ints, list[str]]:
 
     What the call says comes before what the kernel's name says: an all-to-all runs a SendRecv kernel.
     """
-    code, texts = trace.ops.name.codes, trace.ops.name.texts
-    found = [known(text) for text in texts]
+    ops, comms = trace.ops, trace.comms
     named = [
         one.operation if one.kind == COMMUNICATION else operation_of(text)
-        for one, text in zip(found, texts, strict=True)
+        for text in ops.name.texts
+        for one in (known(text),)
     ]
-    call_code, call_texts = trace.comms.operation.codes, trace.comms.operation.texts
-    called = [operation_of(text) for text in call_texts]
+    called = [operation_of(text) for text in comms.operation.texts]
     distinct = list(dict.fromkeys(["", *named, *called]))
     number = {text: each for each, text in enumerate(distinct)}
     by_name = np.array([*(number[text] for text in named), 0], np.int64)
-    by_call = np.array([*(number[text] for text in called), 0], np.int64)[call_code]
-    ours = np.flatnonzero(is_communication(trace))
-    stating = np.flatnonzero(by_call > 0)
-    keys = [[ints(trace.comms, key)[stating] for key in _KEYS], [ints(trace.ops, key)[ours] for key in _KEYS]]
-    row = first_row_of(*keys[0], *keys[1])
-    result = np.zeros(len(trace.ops), np.int64)
-    result[ours] = np.where(row >= 0, np.append(by_call[stating], 0)[row], by_name[code[ours]])
+    by_call = np.array([*(number[text] for text in called), 0], np.int64)[comms.operation.codes]
+    ours, stating = np.flatnonzero(is_communication(trace)), np.flatnonzero(by_call > 0)
+    calls = comms.process[stating], as_int64(comms.correlation)[stating]
+    row = first_row_of(*calls, ops.process[ours], as_int64(ops.correlation)[ours])
+    result = np.zeros(len(ops), np.int64)
+    result[ours] = np.where(row >= 0, np.append(by_call[stating], 0)[row], by_name[ops.name.codes[ours]])
     return result, distinct
 
 

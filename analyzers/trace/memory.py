@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
-from analyzers.arrays.types import Ints
 from analyzers.common.records import Record
-from analyzers.trace.columns import codes, ints
 from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Trace
 
@@ -41,36 +39,19 @@ def memory_peaks(trace: Trace, steps: Sequence[int] | None = None) -> tuple[Memo
         capture where not given, and in processes that mark none of them.
     """
     whole = trace.whole or trace
-    memory = whole.memory
-    source, names = codes(memory, "source")
-    found = []
-    for (process, device), rows in rows_by_key(ints(memory, "process"), ints(memory, "device")).items():
-        rows = rows[np.argsort(ints(memory, "start_ns")[rows], kind="stable")]
-        held = rows[_in_windows(ints(memory, "start_ns")[rows], _windows(whole, process, steps))]
-        rank = whole.processes[process].rank
+    memory, marks, found = whole.memory, find_steps(whole), []
+    for (process, device), rows in rows_by_key(memory.process, memory.device).items():
+        rows = rows[np.argsort(memory.start_ns[rows], kind="stable")]
+        starts, rank = memory.start_ns[rows], whole.processes[process].rank
+        own = marks.take(np.isin(marks.numbers, list(steps or ())) & (marks.process == process))
+        is_held = np.full(rows.size, not own.size)
+        first = np.maximum(np.searchsorted(starts, own.start_ns, side="right") - 1, 0)
+        for low, high in zip(first.tolist(), np.searchsorted(starts, own.end_ns).tolist(), strict=True):
+            is_held[low:high] = True
+        held = rows[is_held]
         if not held.size or rank < 0:
             continue
-        kind = names[source[held[0]]]
-        peak, reserved = (int(ints(memory, column)[held].max()) for column in ("bytes", "reserved"))
+        kind, peak, reserved = memory.source[held[0]], int(memory.bytes[held].max()), int(memory.reserved[held].max())
         peak = peak if kind == "allocator" else max(peak, 0)  # releases of what nobody listed
         found.append(MemoryPeak(rank, device, kind, peak, reserved if reserved >= 0 else None))
     return tuple(sorted(found, key=lambda one: (one.rank, one.device)))
-
-
-def _windows(trace: Trace, process: int, steps: Sequence[int] | None) -> list[tuple[int, int]]:
-    """Spans on the host of a process's steps; one without end where it marks none of them."""
-    found = find_steps(trace)
-    own = found.take(np.isin(found.numbers, list(steps or ())) & (found.process == process))
-    if not own.size:
-        limits = np.iinfo(np.int64)
-        return [(int(limits.min), int(limits.max))]
-    return list(zip(own.start_ns.tolist(), own.end_ns.tolist(), strict=True))
-
-
-def _in_windows(starts: Ints, windows: Sequence[tuple[int, int]]) -> Ints:
-    """Which of ascending instants hold at some time of the windows."""
-    held = np.zeros(starts.size, dtype=bool)
-    for low, high in windows:
-        first = max(int(np.searchsorted(starts, low, side="right")) - 1, 0)
-        held[first : int(np.searchsorted(starts, high, side="left"))] = True
-    return np.flatnonzero(held)

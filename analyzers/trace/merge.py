@@ -40,7 +40,7 @@ def merge(traces: Sequence[Trace]) -> Trace:
         for name in TABLES:
             table = _moved(getattr(trace, name), shift, len(processes))
             if name == "ops":
-                launch = as_int64(trace.ops.launch)
+                launch = as_int64(trace.ops.launch)  # all calls may be more than 32 bits hold
                 table = table.having(launch=np.where(launch >= 0, launch + calls, launch))
             tables[name].append(table)
         processes += [replace(process, capture=process.capture + len(captures)) for process in trace.processes]

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError
 from analyzers.common.wording import duration
-from analyzers.trace.columns import as_int64, ints, stored
 from analyzers.trace.ranks import in_words
 from analyzers.trace.schemas import WAIT_RANGE
 from analyzers.trace.step_table import EVERYTHING as ALL_OF_IT
@@ -108,7 +107,7 @@ def only_ranks(trace: Trace, ranks: tuple[int, ...]) -> Trace:
     TracevizError : one of them is not in the trace.
     """
     check_ranks(trace, ranks)
-    return replace(_keep(trace, np.isin(as_int64(trace.ops.rank), ranks)), ranks_asked=tuple(sorted(ranks)))
+    return replace(_keep(trace, np.isin(trace.ops.rank, ranks)), ranks_asked=tuple(sorted(ranks)))
 
 
 def check_ranks(trace: Trace, ranks: tuple[int, ...]) -> None:
@@ -154,9 +153,7 @@ def these_steps(trace: Trace, numbers: Sequence[int]) -> Trace:
 
 def only_ops(trace: Trace, rows: Ints) -> Trace:
     """Keep some GPU ops of a whole trace, by their rows, ascending: those that a part of another one keeps."""
-    kept = np.zeros(len(trace.ops), dtype=bool)
-    kept[rows] = True
-    return _keep(trace, kept)
+    return _keep(trace, rows)
 
 
 def _launched_in_steps(trace: Trace, wanted: Mask) -> Mask:
@@ -174,21 +171,18 @@ def clip(trace: Trace, low: int, high: int) -> Trace:
     low, high = (min(max(int(edge), _LIMITS.min), _LIMITS.max) for edge in (low, high))
     if high <= low:
         raise TracevizError(f"The window from {low} to {high} ns is empty.")
-    starts, ends = (ints(trace.ops, column) for column in ("start_ns", "end_ns"))
+    starts, ends = trace.ops.start_ns, trace.ops.end_ns
     # A zero-length op at an instant of the window stays.
     kept = (ends > low) & (starts < high) | ((starts == ends) & (starts >= low) & (starts < high))
     if not kept.any():
-        span = (
-            f"; GPU work runs from {duration(int(starts.min()))} to {duration(int(ends.max()))}"
-            if len(trace.ops)
-            else ""
-        )
+        work = f"; GPU work runs from {duration(int(starts.min()))} to {duration(int(ends.max()))}"
+        span = work if len(trace.ops) else ""
         raise TracevizError(f"No GPU work lies in the window from {duration(low)} to {duration(high)}{span}.")
     cut_starts = np.clip(starts, low, high)
-    cut_waits = {
-        column: (np.clip(starts + waits, low, high) - cut_starts).astype(waits.dtype)  # no cut makes one longer
-        for column, waits in ((column, stored(trace.ops, column)) for column in ("wait_ns", *WAIT_RANGE))
-    }
+    cut_waits = {}
+    for column in ("wait_ns", *WAIT_RANGE):
+        waits = trace.ops.columns[column]
+        cut_waits[column] = (np.clip(starts + waits, low, high) - cut_starts).astype(waits.dtype)  # none gets longer
     ops = trace.ops.having(start_ns=cut_starts, end_ns=np.clip(ends, low, high), **cut_waits)
     return _keep(replace(trace, ops=ops, whole=trace.whole or trace), kept)
 
@@ -211,18 +205,17 @@ def whole_with_cuts(trace: Trace) -> Trace:
         return trace
     cut = {}
     for column in ("start_ns", "end_ns", "wait_ns", *WAIT_RANGE):
-        before, here = ints(trace.whole.ops, column), ints(trace.ops, column)
+        before, here = trace.whole.ops.columns[column], trace.ops.columns[column]
         if not np.array_equal(before[trace.rows], here):
             cut[column] = before.copy()
             cut[column][trace.rows] = here
     return replace(trace.whole, ops=trace.whole.ops.having(**cut)) if cut else trace.whole
 
 
-def _keep(trace: Trace, kept: Mask) -> Trace:
-    rows = np.flatnonzero(kept)
+def _keep(trace: Trace, kept: Mask | Ints) -> Trace:
+    rows = np.flatnonzero(kept) if kept.dtype == bool else kept
     before = rows if trace.rows is None else trace.rows[rows]
-    ops = trace.ops.take(rows)
-    return replace(trace, ops=ops, whole=trace.whole or trace, rows=before)
+    return replace(trace, ops=trace.ops.take(rows), whole=trace.whole or trace, rows=before)
 
 
 def _listed(numbers: list[int]) -> str:

@@ -6,7 +6,6 @@ import numpy as np
 
 from analyzers.arrays.groups import alike, ordered, rows_by_key
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.trace.columns import ints
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.schemas import Calls, Counters, Ops
@@ -77,5 +76,5 @@ def _of_each(table: Ops | Calls) -> dict[int, slice]:
 
 def of_nics(samples: Counters) -> Mask:
     """Which samples are a host's network cards': these are sampled apart from its GPUs."""
-    known: Mask = np.logical_or(*(ints(samples, counter) >= 0 for counter in ("nic_in", "nic_out")))
+    known: Mask = (samples.nic_in >= 0) | (samples.nic_out >= 0)
     return known

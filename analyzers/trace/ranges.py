@@ -7,13 +7,12 @@ from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
-import pandas as pd
 
-from analyzers.arrays.columns import squeezed
+from analyzers.arrays.columns import squeezed, taken
 from analyzers.arrays.groups import as_slice, first_row_of, rows_by_key, slices_by_key
 from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import as_int64, ints, ints_at, is_one_of
+from analyzers.trace.columns import as_int64
 from analyzers.trace.schemas import Ranges
 from analyzers.trace.tables import Trace
 
@@ -37,10 +36,8 @@ class RangeIndex:
     """
 
     def __init__(self, ranges: Ranges, rows: Ints | None = None) -> None:
-        columns = ("process", "thread", "start_ns", "end_ns")
-        process, thread, starts, ends = (
-            ints(ranges, column) if rows is None else ints_at(ranges, column, rows) for column in columns
-        )
+        columns = (ranges.process, ranges.thread, ranges.start_ns, ranges.end_ns)
+        process, thread, starts, ends = columns if rows is None else (taken(column, rows) for column in columns)
         self._lanes: dict[tuple[int, ...], list[tuple[Ints, Ints, Ints]]] = {}
         for lane, here in rows_by_key(process, thread).items():
             self._lanes[lane] = levels(here, starts[here], ends[here])
@@ -154,7 +151,7 @@ def _colors(starts: Ints, ends: Ints) -> Ints:
 
 # What kinds of ranges there are: operators, the user's or a library's ranges, frames of code.
 
-_ENGINE = "autograd::engine::evaluate_function"  # wraps every backward operator, causes nothing itself
+ENGINE = "autograd::engine::evaluate_function"  # wraps every backward operator, causes nothing itself
 
 
 def range_classes(trace: Trace) -> tuple[Mask, Mask, Mask]:
@@ -180,7 +177,7 @@ def range_classes(trace: Trace) -> tuple[Mask, Mask, Mask]:
     ranged[others] = (kind["nvtx"] | kind["annotation"]) & ~by_name & ~library
     frame[others] = kind["python"] & ~named(is_library_frame)
     operator[others] = by_name
-    operator &= ~rows_of_codes(code, [name.startswith(_ENGINE) for name in names])
+    operator &= ~rows_of_codes(code, [name.startswith(ENGINE) for name in names])
     return operator, ranged, frame
 
 
@@ -191,8 +188,6 @@ def range_classes(trace: Trace) -> tuple[Mask, Mask, Mask]:
 # Work that another thread launched for the range (autograd runs the backward pass on a thread of its own) belongs to it
 # only when the trace proves it: the launch lies in an autograd engine op, that thread's backward ops are linked by
 # sequence number to forward ops of one other thread, and the range is open on that thread at the time.
-
-ENGINE = "autograd::engine::evaluate_function"
 
 
 def launches(trace: Trace) -> tuple[Ints, Ints, Ints]:
@@ -208,7 +203,7 @@ def _launches(trace: Trace) -> tuple[Ints, Ints, Ints]:
     known = row >= 0
     if not len(trace.api):
         return np.zeros(row.size, np.int64), np.zeros(row.size, np.int64), np.zeros(row.size, np.int64)
-    thread, start, end = (ints_at(trace.api, column, row) for column in ("thread", "start_ns", "end_ns"))
+    thread, start, end = as_int64(trace.api.thread)[row], trace.api.start_ns[row], trace.api.end_ns[row]
     if not known.all():
         thread, start, end = (np.where(known, column, 0) for column in (thread, start, end))
     return squeezed(thread), start, end
@@ -297,7 +292,7 @@ def launched_by_others(trace: Trace, wanted: Mask, occurrence: Ints) -> dict[int
     process, (thread, start, _) = as_int64(trace.ops.process), launches(trace)
     not_found = (occurrence < 0) & (as_int64(trace.ops.launch) >= 0)
     anywhere = trace.ranges.take(wanted & ~trace.ranges.kind.is_one_of(("hlo",)))
-    lanes = [*rows_by_key(ints(anywhere, "process"), ints(anywhere, "thread"))]
+    lanes = [*rows_by_key(anywhere.process, anywhere.thread)]
     threads = Counter(one for one, _ in lanes)
     by_launcher = ops_by_launcher(trace)
     for lane in lanes:
@@ -316,10 +311,10 @@ def _of_hlo(trace: Trace, wanted: Mask) -> tuple[Ints, Ints]:
     nothing = np.full(len(trace.ops), -1, np.int64)
     if not rows.size:
         return nothing, nothing
-    process, ids, module = (ints(trace.ranges, column)[rows] for column in ("process", "id", "sequence"))
+    own = trace.ranges.take(rows)
     chosen = np.append(np.where(wanted[rows], rows, -1), -1)
-    of_op = first_row_of(process, ids, as_int64(trace.ops.process), as_int64(trace.ops.hlo))
-    of_module = first_row_of(process, ids, as_int64(trace.ops.process), np.append(module, -1)[of_op])
+    of_op = first_row_of(own.process, own.id, trace.ops.process, as_int64(trace.ops.hlo))
+    of_module = first_row_of(own.process, own.id, trace.ops.process, np.append(as_int64(own.sequence), -1)[of_op])
     return chosen[of_op], chosen[of_module]
 
 
@@ -330,24 +325,20 @@ def _engine(trace: Trace) -> RangeIndex:
 def _forward_threads(trace: Trace) -> dict[tuple[int, int], int]:
     """(process, backward thread) -> the one thread whose forward ops its backward ops are linked to."""
     ranges = trace.ranges
-    has_sequence = (ints(ranges, "sequence") >= 0) & is_one_of(ranges, "kind", ("op",))
-    is_backward = ints(ranges, "forward_thread") != -1
+    has_sequence = (ranges.sequence >= 0) & ranges.kind.is_one_of(("op",))
+    is_backward = ranges.forward_thread != -1
     if not (has_sequence & is_backward).any():
         return {}
     columns = ["process", "thread", "sequence"]
-    forward_ops = ranges.take(has_sequence & ~is_backward).to_frame(columns).drop_duplicates()
-    backward_ops = ranges.take(has_sequence & is_backward).to_frame(columns).drop_duplicates()
+    forward_ops, backward_ops = (
+        ranges.take(has_sequence & which).to_frame(columns).drop_duplicates() for which in (~is_backward, is_backward)
+    )
     pairs = backward_ops.merge(forward_ops, on=["process", "sequence"], suffixes=("", "_forward"))
     pairs = pairs[pairs["thread"] != pairs["thread_forward"]].drop(columns="sequence").drop_duplicates()
-    return _one_to_one(pairs)
-
-
-def _one_to_one(pairs: pd.DataFrame) -> dict[tuple[int, int], int]:
-    owner = {}
-    for (process, worker), rows in rows_by_key(ints(pairs, "process"), ints(pairs, "thread")).items():
-        if rows.size == 1:
-            owner[process, worker] = int(ints(pairs, "thread_forward")[rows[0]])
-    return owner
+    linked: dict[tuple[int, int], list[int]] = {}
+    for process, worker, forward in pairs[["process", "thread", "thread_forward"]].to_numpy(np.int64).tolist():
+        linked.setdefault((process, worker), []).append(forward)
+    return {key: threads[0] for key, threads in linked.items() if len(threads) == 1}
 
 
 def launch_span(trace: Trace) -> tuple[int, int]:

@@ -14,7 +14,6 @@ from analyzers.arrays.columns import repeated, squeezed
 from analyzers.arrays.groups import alike, distinct, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
-from analyzers.trace.columns import as_int64, stored
 from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.step_table import Steps
 from analyzers.trace.tables import Process, Trace
@@ -91,8 +90,11 @@ def assign_ranks(trace: Trace) -> Trace:
         rank_of_op = squeezed(by_process[trace.ops.process])
     ops = trace.ops.having(rank=rank_of_op)
     trace = replace(trace, ops=ops, processes=tuple(processes))
-    for index in working:
-        trace = _warn_of_conflict(trace, processes[index])
+    for one in (processes[index] for index in working):
+        for claim in ("manifest", "label", "distributed", "environment", "file-name"):
+            if (claimed := one.claims.get(claim, one.rank)) != one.rank:
+                taken = f"{trace.captures[one.capture].path} is taken as rank {one.rank} by {RULES[one.rule]}"
+                trace = trace.warn("rank-conflict", f"{taken}; {RULES[claim]} says {claimed}.")
     return trace
 
 
@@ -134,26 +136,13 @@ def _rule(working: list[Process], trace: Trace) -> str:
     return "order"
 
 
-def _warn_of_conflict(trace: Trace, process: Process) -> Trace:
-    for rule in ("manifest", "label", "distributed", "environment", "file-name"):
-        claimed = process.claims.get(rule, process.rank)
-        if claimed != process.rank:
-            path = trace.captures[process.capture].path
-            trace = trace.warn(
-                "rank-conflict",
-                f"{path} is taken as rank {process.rank} by {RULES[process.rule]}; {RULES[rule]} says {claimed}.",
-            )
-    return trace
-
-
 def ops_of_devices(trace: Trace) -> dict[DeviceKey, Ints]:
     """Rows of the ops of each (rank, device), which ascend as the keys do."""
     return trace.once(_ops_of_devices)
 
 
 def _ops_of_devices(trace: Trace) -> dict[DeviceKey, Ints]:
-    by_key = rows_by_key(as_int64(trace.ops.rank), as_int64(trace.ops.device))
-    return {(rank, device): rows for (rank, device), rows in by_key.items()}
+    return {(rank, device): rows for (rank, device), rows in rows_by_key(trace.ops.rank, trace.ops.device).items()}
 
 
 def devices_of(trace: Trace) -> tuple[DeviceKey, ...]:
@@ -162,10 +151,8 @@ def devices_of(trace: Trace) -> tuple[DeviceKey, ...]:
 
 
 def _devices(trace: Trace) -> tuple[DeviceKey, ...]:
-    columns = [stored(trace.ops, column) for column in ("rank", "device")]
-    first, _ = alike(*columns)
-    rank, device = (column[first] for column in columns)
-    return tuple((int(key[0]), int(key[1])) for key in rows_by_key(rank, device))
+    first, _ = alike(trace.ops.rank, trace.ops.device)
+    return tuple((rank, device) for rank, device in rows_by_key(trace.ops.rank[first], trace.ops.device[first]))
 
 
 def labels_of(trace: Trace) -> DeviceLabels:
@@ -193,7 +180,9 @@ def about_ranks_without_work(trace: Trace) -> Trace:
     captures = {processes[one].capture for one in working}
     for number, one in enumerate(processes):
         if number not in working and (one.launches or one.capture not in captures):
-            processes[number] = replace(one, without_work=_reason(trace, one))
+            capture = trace.captures[one.capture]
+            empty = NO_EVENTS if capture.last_ns <= capture.first_ns else NO_LAUNCHES
+            processes[number] = replace(one, without_work=NO_WORK if one.launches else empty)
     trace = replace(trace, processes=tuple(processes))
     for one in processes:
         if one.without_work:
@@ -209,15 +198,8 @@ def in_words(trace: Trace, process: Process) -> str:
     return f"{who}: {process.without_work}"
 
 
-def _reason(trace: Trace, process: Process) -> str:
-    if process.launches:
-        return NO_WORK
-    capture = trace.captures[process.capture]
-    return NO_EVENTS if capture.last_ns <= capture.first_ns else NO_LAUNCHES
-
-
 def captured(trace: Trace, steps: Steps) -> set[int]:
     """Processes whose steps count: those with GPU work, and those of which a capture has launches and lost the work."""
     marked = set(distinct(steps.process).tolist())
     lost = {number for number in marked if trace.processes[number].without_work and trace.processes[number].launches}
-    return set(distinct(as_int64(trace.ops.process)).tolist()) | lost
+    return set(distinct(trace.ops.process).tolist()) | lost

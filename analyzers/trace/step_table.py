@@ -9,7 +9,7 @@ import numpy as np
 
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
-from analyzers.common.wording import duration
+from analyzers.common.wording import duration, numbers_in_words
 
 UNMARKED = "no range is named like one (ProfilerStep#3, step 3, iteration 3)"
 MARKED, INFERRED, GIVEN = "marked", "inferred", "given"  # values of `Steps.source`
@@ -151,7 +151,10 @@ class StepsUsed(Record, frozen=True):
 
     @property
     def _left(self) -> str:
-        more = "; ".join(f"{_named(some)}: {reason}" for reason, some in _by_reason(self.left_out).items())
+        reasons: dict[str, list[int]] = {}
+        for one in self.left_out:
+            reasons.setdefault(one.reason, []).append(one.step)
+        more = "; ".join(f"step{'s' * (len(some) > 1)} {in_spans(some)}: {why}" for why, some in reasons.items())
         return f" Left out of figures: {more} (--all keeps everything)." if more else ""
 
     @property
@@ -171,30 +174,13 @@ class StepsUsed(Record, frozen=True):
         return f"Figures are of {which} ({in_spans(self.numbers)}){found}.{left}"
 
 
-def _by_reason(left_out: Sequence[LeftOut]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for one in left_out:
-        found.setdefault(one.reason, []).append(one.step)
-    return found
-
-
-def _named(steps: Sequence[int]) -> str:
-    return f"step{'s' if len(steps) > 1 else ''} {in_spans(steps)}"
-
-
 def in_spans(numbers: Sequence[int]) -> str:
     """Numbers in words, runs of them as spans.
 
     >>> in_spans([1, 2, 3, 5, 7, 8])
     '1–3, 5, 7–8'
     """
-    spans: list[list[int]] = []
-    for number in sorted(numbers):
-        if spans and number == spans[-1][-1] + 1:
-            spans[-1].append(number)
-        else:
-            spans.append([number])
-    return ", ".join(f"{one[0]}–{one[-1]}" if len(one) > 1 else f"{one[0]}" for one in spans)
+    return numbers_in_words(numbers, "step").partition(" ")[2]
 
 
 def excluded(steps: Steps | None, *, is_given: bool) -> tuple[int, ...]:

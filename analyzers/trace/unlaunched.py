@@ -26,8 +26,8 @@ from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Mask
 from analyzers.common.wording import duration, ranks_in_words
 from analyzers.trace.advice import is_migration
-from analyzers.trace.columns import as_int64, ints, lanes
-from analyzers.trace.tables import Process, Trace
+from analyzers.trace.columns import as_int64, lanes
+from analyzers.trace.tables import Trace
 
 LAUNCHED_BEFORE = "all its ops were launched before the capture began"
 MOST_COUNTS = 8  # named
@@ -42,8 +42,7 @@ def launched_before(trace: Trace) -> Mask:
 
 def _launched_before(trace: Trace) -> Mask:
     ops, count = trace.ops, len(trace.processes)
-    process, number, start = (ints(ops, column) for column in ("process", "correlation", "start_ns"))
-    launched = ints(ops, "launch") >= 0
+    process, number, start, launched = ops.process, ops.correlation, ops.start_ns, ops.launch >= 0
     before: Mask = ~launched & (number > 0) & ~is_migration(trace)
     if not before.any():
         return before
@@ -62,7 +61,7 @@ def _launched_before(trace: Trace) -> Mask:
 
 def lacks_launch(trace: Trace) -> Mask:
     """Ops without a launch call in the capture; what the driver does by itself has none to lack."""
-    return (as_int64(trace.ops.launch) < 0) & ~is_migration(trace)
+    return (trace.ops.launch < 0) & ~is_migration(trace)
 
 
 def count_unlaunched(trace: Trace) -> Trace:
@@ -72,7 +71,7 @@ def count_unlaunched(trace: Trace) -> Trace:
     before, unlaunched = launched_before(trace), lacks_launch(trace)
     starts, ends = trace.ops.start_ns, trace.ops.end_ns
     processes = list(trace.processes)
-    for (process,), rows in rows_by_key(as_int64(trace.ops.process)).items():
+    for (process,), rows in rows_by_key(trace.ops.process).items():
         early = rows[before[rows]]
         processes[process] = replace(
             processes[process],
@@ -88,10 +87,11 @@ def about_unlaunched(trace: Trace) -> Trace:
     """Say once of a run how much was launched before its captures began, and how many launches are missing else."""
     early = [one for one in trace.processes if one.launched_before]
     if early:
-        count, busy = (sum(getattr(one, name) for one in early) for name in ("launched_before", "launched_before_ns"))
+        count, busy = sum(one.launched_before for one in early), sum(one.launched_before_ns for one in early)
+        where = f"rank {early[0].rank}" if len(early) == 1 else f"{len(early)} ranks together"
         trace = trace.warn(
             "launched-before",
-            f"{count:,} GPU ops ({duration(busy)}{_of_ranks(early)}) were launched before the capture began: left out "
+            f"{count:,} GPU ops ({duration(busy)} on {where}) were launched before the capture began: left out "
             "of both sides, of ranges and of steps.",
         )
     ranks: dict[tuple[int, int], list[int]] = {}
@@ -107,7 +107,3 @@ def about_unlaunched(trace: Trace) -> Trace:
         "missing-launch",
         f"GPU ops whose launch call the capture lacks belong to no range: {'; '.join(counts[:MOST_COUNTS])}{more}.",
     )
-
-
-def _of_ranks(processes: list[Process]) -> str:
-    return f" on rank {processes[0].rank}" if len(processes) == 1 else f" on {len(processes)} ranks together"
