@@ -30,7 +30,7 @@ from analyzers.trace.tables import Trace
 from analyzers.trace.times import about_spoiled
 from analyzers.trace.unlaunched import about_unlaunched
 from analyzers.trace.unread import UNKNOWN_WORK, UNREAD
-from analyzers.trace.windows import about_windows, has_windows, with_windows
+from analyzers.trace.windows import about_windows, with_windows
 
 NO_WORK = "There is no GPU work in this capture."
 
@@ -79,21 +79,6 @@ def refuse_parts(reading: Reading) -> None:
         )
 
 
-def refuse_windows(trace: Trace) -> None:
-    """Refuse windows of one process where captures are looked at one by one, each as a rank.
-
-    Raises
-    ------
-    TracevizError : always, with the captures of one process.
-    """
-    later = next(one for one in trace.processes if one.first_window >= 0)
-    paths = [trace.captures[one.capture].path for one in (trace.processes[later.first_window], later)]
-    raise TracevizError(
-        f"{paths[0]} and {paths[1]} are windows of one process: they need to be in memory at once.",
-        hint="Leave out --memory and --dask.",
-    )
-
-
 def joined(
     traces: Sequence[Trace],
     inputs: Sequence[Input],
@@ -118,8 +103,13 @@ def joined(
     TracevizError : ranks contradict each other, there is no GPU work at all, or `step_by` names no range.
     """
     trace = with_windows(merge(traces))
-    if found is not None and has_windows(trace):
-        refuse_windows(trace)
+    later = next((one for one in trace.processes if one.first_window >= 0), None)
+    if found is not None and later is not None:  # captures are looked at one by one, each as a rank
+        paths = [trace.captures[one.capture].path for one in (trace.processes[later.first_window], later)]
+        raise TracevizError(
+            f"{paths[0]} and {paths[1]} are windows of one process: they need to be in memory at once.",
+            hint="Leave out --memory and --dask.",
+        )
     trace = check_one_run(about_windows(assign_ranks(trace)))
     for warning in bad:
         trace = trace.warn(warning.code, warning.message)
@@ -142,22 +132,12 @@ def joined(
     trace = with_steps(
         about_spoiled(about_unlaunched(about_unlinked(about_lost_work(trace)))),
         step_by,
-        None if found is None else _of_run(trace, traces, found),
+        None if found is None else of_run(trace, traces, found),
     )
     aligned = align_clocks(about_settings(trace), enabled=align)
     matched = replace(aligned.trace, clocks=aligned.clocks, matches=aligned.matches)
     matched = renumbered(doubt_apart(matched, trace))
     return with_distorted_steps(with_window(waits_by_traffic(matched)))
-
-
-def _of_run(run: Trace, traces: Sequence[Trace], found: Sequence[Candidates]) -> Candidates:
-    """Candidates of captures, their processes numbered and their times counted as the run's."""
-    before, parts = 0, []
-    for trace, its_own in zip(traces, found, strict=True):
-        known = trace.origin_utc_ns is not None and run.origin_utc_ns is not None
-        parts.append((before, its_own, (trace.origin_utc_ns or 0) - (run.origin_utc_ns or 0) if known else 0))
-        before += len(trace.processes)
-    return of_run(parts)
 
 
 def _exported(inputs: list[Input], align: bool, progress: Progress, step_by: str | None) -> Trace:

@@ -132,7 +132,8 @@ def stacked(parts: Sequence[Names]) -> Names:
         return Names(stacked_numbers([part.codes for part in parts]), parts[0].texts)
     number = {text: code for code, text in enumerate(dict.fromkeys(text for part in parts for text in part.texts))}
     moved = [at_codes(np.array([*map(number.get, part.texts), -1], np.int64), part.codes) for part in parts]
-    return Names(_in_few_bytes(np.concatenate(moved), len(number)), number)
+    kind = np.min_scalar_type(-max(len(number), 1))  # as few bytes as hold them
+    return Names(np.concatenate(moved).astype(kind, copy=False), number)
 
 
 def stacked_numbers(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
@@ -141,11 +142,6 @@ def stacked_numbers(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     if filled and all(is_repeated(part) and part[0] == filled[0][0] for part in filled):
         return np.broadcast_to(filled[0][:1], sum(part.size for part in parts))
     return np.concatenate(parts)
-
-
-def _in_few_bytes(codes: npt.NDArray[Any], texts: int) -> Ids:
-    """Codes of so many texts in as few bytes as hold them."""
-    return codes.astype(np.min_scalar_type(-max(texts, 1)), copy=False)
 
 
 def rows_of_codes(codes: Ids, wanted: Sequence[bool] | Mask) -> Mask:

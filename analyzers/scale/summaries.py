@@ -114,20 +114,28 @@ def contexts(summaries: Sequence[CaptureSummary], run: Trace) -> list[CaptureCon
     matched = as_int64(run.ops.collective) >= 0
     device_labels, communicators = labels_of(run), communicators_of(run)
     processes = ops = 0
+    clocks, steps = run.clocks, run.steps
     for summary in summaries:
         own_processes = slice(processes, processes + len(summary.trace.processes))
+        own_clocks, own_steps = clocks, steps
+        if clocks is not None:
+            own = [one for one in clocks.clocks if own_processes.start <= one.process < own_processes.stop]
+            own_clocks = replace(clocks, clocks=tuple(replace(one, process=one.process - processes) for one in own))
+        if steps is not None:
+            taken = steps.take((steps.process >= own_processes.start) & (steps.process < own_processes.stop))
+            own_steps = replace(taken, process=taken.process - processes)
         in_collectives = ops + np.flatnonzero(matched[ops : ops + summary.rows.size])
         found.append(
             CaptureContext(
                 run.origin_utc_ns,
                 tuple((process.rank, process.rule) for process in run.processes[own_processes]),
                 run.clocks,
-                _own(run.clocks, own_processes),
+                own_clocks,
                 summary.rows[in_collectives - ops],
                 collective_columns.take(in_collectives),
                 device_labels,
                 communicators,
-                _own_steps(run.steps, own_processes),
+                own_steps,
             )
         )
         processes, ops = own_processes.stop, ops + summary.rows.size
@@ -162,20 +170,6 @@ def apply_context(trace: Trace, context: CaptureContext) -> Trace:
         steps=context.steps,
     )
     return replace(waits_by_traffic(found), warnings=())
-
-
-def _own(clocks: Clocks | None, processes: slice) -> Clocks | None:
-    if clocks is None:
-        return None
-    own = [one for one in clocks.clocks if processes.start <= one.process < processes.stop]
-    return replace(clocks, clocks=tuple(replace(one, process=one.process - processes.start) for one in own))
-
-
-def _own_steps(steps: Steps | None, processes: slice) -> Steps | None:
-    if steps is None:
-        return None
-    own = steps.take((steps.process >= processes.start) & (steps.process < processes.stop))
-    return replace(own, process=own.process - processes.start)
 
 
 def _of_their_own(table: SomeTable) -> SomeTable:

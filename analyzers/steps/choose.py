@@ -280,18 +280,18 @@ def with_steps(trace: Trace, given: str | None = None, found: Candidates | None 
     return replace(trace, steps=steps)
 
 
-def of_run(parts: Sequence[tuple[int, Candidates, int]]) -> Candidates:
-    """Candidates of captures as those of their run: how many processes and ns lie before each, and what it has."""
-    return {
-        before + process: tuple(_moved(one, shift) for one in some)
-        for before, found, shift in parts
-        for process, some in found.items()
-    }
-
-
-def _moved(one: Candidate, shift: int) -> Candidate:
-    start, end = (times + shift for times in (one.start_ns, one.end_ns))
-    return replace(one, start_ns=start, end_ns=end)
+def of_run(run: Trace, traces: Sequence[Trace], found: Sequence[Candidates]) -> Candidates:
+    """Candidates of captures, their processes numbered and their times counted as the run's."""
+    joined: Candidates = {}
+    before = 0
+    for trace, its_own in zip(traces, found, strict=True):
+        is_dated = trace.origin_utc_ns is not None and run.origin_utc_ns is not None
+        shift = (trace.origin_utc_ns or 0) - (run.origin_utc_ns or 0) if is_dated else 0
+        for process, some in its_own.items():
+            moved = [replace(one, start_ns=one.start_ns + shift, end_ns=one.end_ns + shift) for one in some]
+            joined[before + process] = tuple(moved)
+        before += len(trace.processes)
+    return joined
 
 
 def _hint(trace: Trace) -> str:

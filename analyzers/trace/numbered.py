@@ -55,16 +55,16 @@ def families(names: Iterable[str]) -> dict[tuple[str, ...], Family]:
     alike: dict[tuple[str, ...], list[str]] = {}
     for name in dict.fromkeys(names):
         alike.setdefault(between_numbers(name), []).append(name)
-    return {common: _family(common, members) for common, members in alike.items() if len(members) > 1}
-
-
-def _family(common: tuple[str, ...], members: list[str]) -> Family:
-    places = list(zip(*map(_NUMBER.findall, members), strict=True))
-    differing = [place for place in places if len(set(place)) > 1]
-    numbers = ["#" if place in differing else place[0] for place in places]
-    name = "".join(text + number for text, number in zip(common, [*numbers, ""], strict=True))
-    values = [int(text) for text in differing[0]] if len(differing) == 1 else []
-    return Family(name, tuple(members), min(values, default=None), max(values, default=None))
+    found = {}
+    for common, members in alike.items():
+        places = list(zip(*map(_NUMBER.findall, members), strict=True))
+        differing = [place for place in places if len(set(place)) > 1]
+        numbers = ["#" if place in differing else place[0] for place in places]
+        name = "".join(text + number for text, number in zip(common, [*numbers, ""], strict=True))
+        values = [int(text) for text in differing[0]] if len(differing) == 1 else []
+        if len(members) > 1:
+            found[common] = Family(name, tuple(members), min(values, default=None), max(values, default=None))
+    return found
 
 
 # Names of host calls, as people and changes write them.

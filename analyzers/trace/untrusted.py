@@ -56,11 +56,15 @@ def of_several_runs(trace: Trace) -> str:
 
 def without_links(processes: Sequence[Process]) -> str:
     """Why nothing tells which step or range work is of, where ops lost their links to launches; "" where few did."""
-    found = [one for one in processes if one.unlinked and one.unlinked >= MATTERS * one.ops]
-    counts = _listed([f"{one.unlinked:,} of {one.ops:,} of rank {one.rank}" for one in found])
-    if not found:
-        return ""
-    return f"the links from GPU ops to their launches are missing ({counts}), so what ran in which step is unknown"
+    found: dict[int, tuple[int, int]] = {}
+    for one in processes:
+        unlinked, ops = found.get(one.rank, (0, 0))
+        found[one.rank] = unlinked + one.unlinked, ops + one.ops
+    counts = _in_words({rank: each for rank, each in found.items() if each[0]}, MATTERS)
+    return (
+        counts
+        and f"the links from GPU ops to their launches are missing ({counts}), so what ran in which step is unknown"
+    )
 
 
 def calls_without_names(trace: Trace) -> dict[int, tuple[int, int]]:
@@ -143,15 +147,16 @@ def lost_in(trace: Trace, of_steps: Collection[int] | None) -> tuple[Ints, Ints]
     kept, number = _inside(trace, calls, of_steps)
     if of_steps is None:
         process = whole.api.process[calls]
-        late = np.bincount(process[at_end], minlength=lost.launches.size)
-        kept &= ~at_end | (late > MATTERS * lost.launches)[process]
+        launches = np.array([one.launches for one in whole.processes], np.int64)
+        late = np.bincount(process[at_end], minlength=launches.size)
+        kept &= ~at_end | (late > MATTERS * launches)[process]
     return calls[kept], number[kept]
 
 
 def _inside(trace: Trace, calls: Ints, of_steps: Collection[int] | None) -> tuple[Mask, Ints]:
     """Which of some calls are in what is looked at, and the number of each's step, -1 where in none."""
     whole = trace.whole or trace
-    process, start = (ints_at(whole.api, column, calls) for column in ("process", "start_ns"))
+    process, start = whole.api.process[calls], whole.api.start_ns[calls]
     at = step_index(whole).innermost(process, repeated(0, np.int64, calls.size), start)
     number = np.append(find_steps(whole).numbers, -1)[at]
     if of_steps is not None:

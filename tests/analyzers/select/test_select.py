@@ -148,15 +148,6 @@ def test_a_family_with_two_numbers_is_suggested_without_a_span() -> None:
     assert select(run.trace(), "nvtx:layer").reason == "no range 'layer'; did you mean 'layer #.#' (0 launches)?"
 
 
-def test_what_is_suggested_picks_something() -> None:
-    run, rank = one_rank()
-    rank.kernel("void at::native::(anonymous namespace)::softmax_warp_forward<float>(float*)", 7, 0, 1)
-    trace = run.trace()
-    reason = select(trace, "kernel:at::native::softmax_warp_forwards").reason
-    assert reason.endswith("did you mean 'at::native::softmax_warp_forward'?")
-    assert select(trace, "kernel:at::native::softmax_warp_forward").picked.all()
-
-
 @pytest.mark.parametrize(
     ("text", "what"),
     [
@@ -195,16 +186,6 @@ def test_communication_of_other_names_is_looked_for_on_the_busiest_other_stream(
     assert select(run.trace(), "comm").reason == reason
 
 
-def test_an_annotation_is_a_range_and_an_operator_is_not() -> None:
-    run, rank = one_rank()
-    rank.range("A", 0, 10, kind="annotation")
-    rank.range("B", 0, 10, kind="op")
-    rank.kernel("k", 7, 10, 20, launch=(5, 6))
-    assert select(run.trace(), "nvtx:A").picked.tolist() == [True]
-    assert select(run.trace(), "nvtx:B").picked.tolist() == [False]
-    assert select(run.trace(), "op:A").picked.tolist() == [False]
-
-
 def test_where_there_are_no_operators_nvtx_ranges_of_emit_nvtx_stand_in() -> None:
     run, rank = one_rank()
     rank.range("aten::mm", 0, 10)
@@ -231,16 +212,6 @@ def test_work_another_thread_launched_meanwhile_is_not_taken_and_is_reported() -
     (warning,) = selection.warnings
     assert warning.code == "other-thread"
     assert "thread 77 launched 2 GPU ops" in warning.message
-
-
-def test_threads_of_many_ranks_are_one_warning() -> None:
-    run = Builder()
-    for number in range(6):
-        rank = run.rank(number)
-        rank.range("A", 0, 100)
-        rank.kernel("k", 7, 0, 1, launch=(10, 11), thread=70 + number)
-    (warning,) = select(run.trace(), "nvtx:A").warnings
-    assert "threads 70, 71, 72, 73 and 2 more launched 6 GPU ops" in warning.message
 
 
 def test_a_message_operation_comes_from_the_call_before_the_kernels_name() -> None:

@@ -21,7 +21,7 @@ from analyzers.trace.communication import (
     qualified,
 )
 from analyzers.trace.kernels import is_bookkeeping, is_communication, is_compute, is_fused, operations
-from tests.support.builder import one_rank
+from tests.support.builder import Builder, one_rank
 
 NAMES = [
     # NCCL, RCCL, MSCCL, MSCCL++
@@ -236,3 +236,28 @@ def test_nixl_ep_in_a_capture() -> None:
         ("NIXL EP", "dispatch"),
         ("NIXL EP", "combine"),
     }
+
+
+def test_copies_and_memsets_are_neither_but_for_copies_between_peers() -> None:
+    run, rank = one_rank()
+    for direction in ("HtoD", "DtoH", "DtoD", "PtoP"):
+        rank.copy(direction, 7, 0, 1)
+    rank.op("nccl memset", 7, 0, 1, kind="memset")
+    rank.op("nccl graph", 7, 0, 1, kind="graph")
+    trace = run.trace()
+    assert is_communication(trace).tolist() == [False, False, False, True, False, False]
+    assert not is_compute(trace).any()
+
+
+def test_what_the_call_says_comes_before_the_kernels_name_in_its_process_only() -> None:
+    run = Builder()
+    for number in (0, 1):
+        rank = run.rank(number)
+        rank.kernel("ncclDevKernel_SendRecv", 7, 0, 1, correlation=5)
+        rank.kernel("gemm", 7, 0, 1, correlation=6)
+        rank.kernel("ncclDevKernel_SendRecv", 7, 0, 1)  # nobody knows its call
+    run.add("comms", process=1, correlation=5, operation="all_to_allv")
+    run.add("comms", process=1, correlation=5, operation="all_to_allv")
+    run.add("comms", process=1, correlation=6, operation="all_reduce")
+    run.add("comms", process=1, correlation=-1, operation="broadcast")
+    assert operations(run.trace()) == ["send_recv", "", "send_recv", "all_to_all", "", "send_recv"]

@@ -8,7 +8,7 @@ from collections import Counter
 from analyzers.info import facts_of, info
 from analyzers.select.select import declare
 from analyzers.trace.communication import Declared
-from analyzers.trace.counted import CommunicationFacts, about_neither, about_suggested, communication_facts
+from analyzers.trace.counted import about_neither, about_suggested, communication_facts
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.support.builder import Builder
@@ -58,14 +58,6 @@ def test_ops_and_times_by_rule_are_those_counted_one_by_one() -> None:
         assert found == {rule: (ops[rule], ns[rule]) for rule in ops}
         assert info(trace).communication == facts.counted
         assert facts_of(trace).communication == facts
-
-
-def test_parts_of_a_run_add_up() -> None:
-    trace, *_ = _run(3)
-    doubled = communication_facts(trace) + communication_facts(trace) + CommunicationFacts()
-    assert [(one.ops, one.ns) for one in doubled.counted] == [
-        (2 * one.ops, 2 * one.ns) for one in communication_facts(trace).counted
-    ]
 
 
 def test_unknown_kernels_beside_the_main_stream_are_suggested_and_none_that_runs_on_it() -> None:

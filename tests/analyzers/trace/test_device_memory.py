@@ -18,7 +18,6 @@ from analyzers.trace.columns import ints
 from analyzers.trace.memory import MemoryPeak, memory_peaks
 from analyzers.trace.steps import find_steps
 from tests.support.builder import Builder
-from tests.support.command_lines import invoked
 from tests.support.kineto_files import one_way
 from tests.support.nsys_exports import Edit, edited
 from traceviz.output.contract import comparison
@@ -218,22 +217,3 @@ def test_compare_states_the_peak_of_the_compared_steps_per_rank(tmp_path: Path) 
         "peak_bytes": 400 * MIB,
         "reserved_peak_bytes": 600 * MIB,
     }
-
-
-def test_what_allocator_and_driver_say_is_not_compared() -> None:
-    runs = []
-    for source in ("allocator", "driver", "driver-change"):
-        run = Builder()
-        run.rank(0).kernel("k", 7, 0, 10)
-        run.add("memory", process=0, device=0, start_ns=1, source=source, bytes=2 * MIB)
-        runs.append(run.trace())
-    text = markdown(view.blocks(compare(runs)))
-    assert "| memory peak | 2.0 MiB | 2.0 MiB | +2.0 MiB |" in text
-    assert "since the capture began" in text
-
-
-def test_the_command_says_where_memory_was_not_recorded(tmp_path: Path) -> None:
-    words = ["compare", str(TORCH / "opt_overlap.rank0.json.gz"), str(with_memory(0, tmp_path)), "--format", "md"]
-    run = invoked(*words)
-    assert run.exit_code == 0, run.output
-    assert "| memory peak | not recorded | 500.0 MiB |" in run.output

@@ -77,13 +77,6 @@ def test_a_capture_without_a_clock_keeps_its_zero_and_is_reported() -> None:
     assert merge([capture("a", None), capture("b", None)]).origin_utc_ns is None
 
 
-def test_the_captures_given_are_not_changed() -> None:
-    late = capture("late", EPOCH + 5_000)
-    merge([capture("early", EPOCH), late])
-    assert late.ops.start_ns.tolist() == [100]
-    assert late.ops.launch.tolist() == [1]
-
-
 def test_a_warning_of_several_captures_is_kept_once() -> None:
     traces = [replace(capture(path, EPOCH), warnings=(TraceWarning("c", "m"),)) for path in "ab"]
     assert merge(traces).warnings == (TraceWarning("c", "m"),)
@@ -97,11 +90,3 @@ def test_a_capture_without_any_text_joins_one_that_has_some(empty: object) -> No
         joined = Ranges.stacked(frames)
         assert joined.name.tolist() == ["x", "y", "x"] * (len(frames) - 1)
         assert joined.kind.texts == some.kind.texts
-
-
-def test_texts_of_several_captures_share_categories_and_a_missing_one_stays_missing() -> None:
-    one = table("ranges", {"name": pd.Categorical(["b", None, "a"])})
-    two = table("ranges", {"name": ["a", "c"]})
-    joined = Ranges.stacked([one, two])
-    assert joined.name.tolist() == ["b", None, "a", "a", "c"]
-    assert joined.start_ns.tolist() == [0] * 5

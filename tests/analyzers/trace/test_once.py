@@ -11,17 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analyzers.clocks import align
 from analyzers.export import parquet
 from analyzers.load import load
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.report import order_report
-from analyzers.trace.columns import ints, table
-from analyzers.trace.narrow import clip, only_ranks, only_steps
-from analyzers.trace.schemas import OF_COLLECTIVES, WAIT_RANGE, Ops
+from analyzers.trace.columns import ints
+from analyzers.trace.narrow import only_ranks, only_steps
+from analyzers.trace.schemas import OF_COLLECTIVES, WAIT_RANGE
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
-from tests.support.builder import Builder
 from traceviz.timelines.picture import picture
 
 DATA = Path(__file__).parents[2] / "data"
@@ -61,30 +59,6 @@ def test_parts_that_cut_no_op_share_that_of_the_whole(part: Callable[[Trace], Tr
     assert orderings == [len(trace.ops)]
 
 
-def test_a_window_has_an_ordering_of_its_own(orderings: list[int]) -> None:
-    trace = sample()
-    middle = int(np.median(ints(trace.ops, "start_ns")))
-    part = clip(trace, middle, int(ints(trace.ops, "end_ns").max()))
-    check_overlap(part, *PAIR)
-    order_report(part)
-    assert len(orderings) <= 2, "with ops cut, and as they are"
-
-
-def test_waits_and_last_arrivals_are_worked_out_once_for_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[int] = []
-    fill = align.with_collectives
-
-    def counted(trace: Trace) -> Trace:
-        made.append(len(trace.ops))
-        return fill(trace)
-
-    monkeypatch.setattr(align, "with_collectives", counted)
-    trace = sample()
-    check_overlap(trace, *PAIR)
-    check_overlap(only_ranks(trace, (1,)), *PAIR)
-    assert made == [len(trace.ops)]
-
-
 def test_what_was_made_of_a_trace_goes_with_it() -> None:
     trace = sample()
     ordering = trace.once(Ordering)
@@ -97,19 +71,6 @@ def test_what_was_made_of_a_trace_goes_with_it() -> None:
         assert gone() is None, "nothing that was made of it holds on to it"
     finally:
         gc.enable()
-
-
-def test_columns_of_collectives_are_there_before_any_is_known() -> None:
-    run = Builder()
-    run.rank(0).kernel("ncclDevKernel_AllReduce", 9, 0, 100)
-    bare = run.trace()
-    assert bare.clocks is None, "aligning was never tried"
-    assert [bare.ops.to_frame()[column].tolist() for column in OF_COLLECTIVES] == [
-        [Ops.schema[column].default] for column in OF_COLLECTIVES
-    ]
-    aligned = align.align(bare).trace
-    assert aligned.clocks is not None
-    assert [getattr(aligned.ops, column).tolist() for column in OF_COLLECTIVES] == [[0], [1], [-1], [-1], [0], [0], [0]]
 
 
 def test_an_export_is_read_back_with_them(tmp_path: Path) -> None:
@@ -136,17 +97,6 @@ def test_keys_and_ids_take_32_bits_within_and_the_same_types_in_files_whatever_t
         assert ints(trace.ops, column).dtype == np.int64
         assert not ints(trace.ops, column).flags.writeable
     assert np.shares_memory(ints(trace.ops, "start_ns"), ints(trace.ops, "start_ns")), "no copy at each use"
-
-
-def test_a_column_of_one_value_takes_no_room_when_it_is_read_or_joined() -> None:
-    frames = [
-        table("ops", {"start_ns": np.arange(rows), "stream": stream}) for rows, stream in ((3, 7), (2, 7), (0, 9))
-    ]
-    for frame in (*frames[:2], Ops.stacked(frames)):
-        assert ints(frame, "stream").tolist() == [7] * len(frame)
-        assert ints(frame, "stream").strides == (0,)
-    differing = Ops.stacked([frames[0], table("ops", {"start_ns": np.arange(2), "stream": 8})])
-    assert ints(differing, "stream").tolist() == [7, 7, 7, 8, 8]
 
 
 def test_what_was_worked_out_once_can_be_given_up() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from analyzers.common.errors import TracevizError
-from analyzers.trace.ranks import RULES, assign_ranks, rank_in_name
+from analyzers.trace.ranks import RULES, assign_ranks
 from analyzers.trace.tables import Capture, Process, Trace
 from tests.support.builder import Builder
 
@@ -75,10 +75,6 @@ def test_two_files_of_one_rank_are_an_error_though_others_do_not_say_theirs() ->
         trace_of({"environment": 1}, {}, {"environment": 1})
 
 
-def test_a_rule_that_is_believed_more_settles_it() -> None:
-    assert trace_of({"manifest": 0, "file-name": 1}, {"manifest": 2, "file-name": 1}).rank_ids == [0, 2]
-
-
 def test_two_processes_of_one_file_are_named_by_their_pids() -> None:
     with pytest.raises(TracevizError, match="Processes 100 and 101 of file0 both say they are rank 2"):
         trace_of({"environment": 2}, {"environment": 2}, captures=1)
@@ -99,22 +95,3 @@ def test_the_physical_gpu_is_no_conflict() -> None:
 def test_a_claim_that_no_rank_can_be_is_no_claim() -> None:
     trace = trace_of({"environment": 2**40, "file-name": -1}, {"environment": 2**40 + 1, "file-name": -2})
     assert [process.rule for process in trace.processes] == ["order", "order"]
-
-
-@pytest.mark.parametrize(
-    ("name", "rank"),
-    [
-        ("rank3.json", 3),
-        ("run.rank-07.nsys-rep", 7),
-        ("RANK_12_trace.json.gz", 12),
-        ("rank0_of_rank0.json", 0),
-        ("rank0_rank1.json", None),
-        ("frank3.json", None),
-        ("trace.json", None),
-        ("rank.json", None),
-        ("rank20261120093000.json", None),
-        ("rank" + "9" * 5000, None),
-    ],
-)
-def test_a_files_name_states_one_rank_or_none(name: str, rank: int | None) -> None:
-    assert rank_in_name(name) == rank

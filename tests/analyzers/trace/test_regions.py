@@ -93,15 +93,6 @@ def test_who_launched_what_is_what_a_scan_of_all_ranges_says(threads: tuple[int,
     assert others
 
 
-def test_a_trace_without_any_launch_or_range_has_no_regions() -> None:
-    run = Builder()
-    run.rank(0).kernel("k", 7, 0, 1)
-    trace = run.trace()
-    assert launched_in(trace, np.zeros(0, bool))[0].tolist() == [-1]
-    run.add("ranges", name="A", start_ns=0, end_ns=9)
-    assert launched_in(run.trace(), np.ones(1, bool))[0].tolist() == [-1]
-
-
 def test_the_innermost_of_the_wanted_ranges_is_found() -> None:
     run, rank = one_rank()
     outer, inner = rank.range("A", 0, 100), rank.range("A", 10, 20)
@@ -134,13 +125,6 @@ def test_autograds_work_belongs_to_the_range_that_is_open_on_the_forward_thread(
     occurrence, by_autograd = launched_in(trace, wanted)
     assert by_autograd.tolist() == [0]
     assert launched_by_others(trace, wanted, occurrence) == {worker: 1}
-
-
-def test_autograds_work_after_the_range_has_closed_is_not_the_ranges() -> None:
-    run = Builder()
-    rank = backward(run, 2)
-    rank.range("short", 0, 50)
-    assert inside(run.trace(), "short") == []
 
 
 def test_without_a_forward_backward_link_nothing_is_guessed() -> None:

@@ -146,19 +146,6 @@ def test_a_process_whose_rows_stand_together_has_no_second_copy(monkeypatch: pyt
             assert np.shares_memory(own.name.codes, whole.name.codes)
 
 
-def test_a_part_keeps_what_32_bits_do_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs_of, "LARGE_PROCESS", 0)
-    trace = load([DATA / "nsys" / "dpmp_overlap.4gpu.sqlite"])
-    size, correlation = trace.ops.bytes.copy(), trace.ops.correlation.astype(np.int64)
-    size[::7] = 1 << 40
-    correlation[::5] += 1 << 41
-    wide = replace(trace, ops=trace.ops.having(bytes=size, correlation=correlation))
-    for number, part in Run.of(wide).by_process().map(lambda part: part).items():
-        own = trace.ops.process == number
-        assert part.ops.bytes.tolist() == size[own].tolist()
-        assert part.ops.correlation.tolist() == correlation[own].tolist()
-
-
 def test_what_no_part_has_is_said_of_the_whole_run(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Builder()
     for number, start in ((0, 1_000), (1, 5_000)):
