@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
-import importlib
 import json
 import os
 import statistics
@@ -37,10 +36,9 @@ def main() -> None:
     rank = start(arguments.device)
     workload, variant = find(arguments.name, arguments.variant)
     sizes = read_sizes(workload, arguments.size, small=not rank.on_gpu)
-    module = importlib.import_module(f"collectors.workloads.{workload.module}")
     torch.manual_seed(rank.number)
     with turn(arguments.turn, rank):
-        run = module.Run(rank, sizes, arguments.name if workload.module == "transformer" else variant)
+        run = workload.load()(rank, sizes, variant)
         result = measure(run, rank, arguments.warmup, arguments.steps)
     if rank.number == 0:
         show({"workload": arguments.name, "variant": variant, "world_size": rank.world, "sizes": sizes, **result}, run)

@@ -29,8 +29,7 @@ from traceviz.output.document import markdown, quoted
 from traceviz.reports import files as reports
 from traceviz.reports import report as reporting
 from traceviz.reports.gantt import gantt
-from traceviz.reports.page import html
-from traceviz.reports.panels import step_times
+from traceviz.reports.page import html, step_times
 from traceviz.reports.report import Report, make
 from traceviz.reports.summary import best_fixes_in_short, summary
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 from msgspec.structs import asdict
 
-from analyzers.replay.result import WhatIf
+from analyzers.replay.result import LITTLE_MORE, Prediction, WhatIf
 from analyzers.verdict.result import OverlapResult
 from traceviz.output.document import Block, Bullets, Paragraph, Table, markdown, plain, quoted
 from traceviz.output.quantities import duration, listing
 from traceviz.output.views import claim, collectives, overlap, what_if
 from traceviz.reports.gantt import HEAD_LINES, MOST_LINES, gantt, legend
-from traceviz.reports.panels import best_fixes
 from traceviz.reports.report import Report
 
 ICONS = {True: "✅", False: "❌", None: "⚠️"}  # of whether the bar is met
 FOLDED = "<details><summary>Figures, causes, what a fix is worth, and how it was captured</summary>"
 MOST_CAPTURES = 16
+MOST_FIXES = 3
 MOST_SEEN = 38  # lines above what is folded away
 FENCES = "```mermaid", "```"
 MOST = 65_000  # letters; GitHub takes 65,536
@@ -89,6 +89,14 @@ def which_steps(result: OverlapResult) -> str:
     """Which steps figures are of; "" where that goes without saying."""
     text = result.steps.sentence if result.steps is not None else ""
     return f"- {quoted(_cut(text))}\n" if text else ""
+
+
+def best_fixes(result: WhatIf) -> list[Prediction]:
+    """The changes to try first, of those that gain more than next to nothing, and whose range tells something."""
+    named = result.fix.change if result.fix is not None else ""
+    may_be = [one for one in result.to_try if one.worth_ns > 0]
+    gaining = [one for one in may_be if one.change == named or (one.tells and one.gain_ns > LITTLE_MORE * one.now_ns)]
+    return gaining[:MOST_FIXES]
 
 
 def best_fixes_in_short(result: WhatIf) -> list[Block]:
