@@ -17,7 +17,7 @@ from analyzers.collectives.report import Collectives
 from analyzers.export.perfetto_lines import Column, Events, Tracks
 from analyzers.overlap.measure import RankOverlap
 from analyzers.syncs.report import OrderReport
-from analyzers.trace.columns import as_int64, codes, ints
+from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult
 from analyzers.verdict.part import sides_of
@@ -44,7 +44,7 @@ def finding_events(trace: Trace, tracks: Tracks, result: OverlapResult, order: O
     a, b = sides_of(trace, result.a, result.b, result.agreed)
     by_device = {(one.rank, one.device): one for one in result.ranks}
     held = held_by_device(trace, result)
-    keys = [ints(trace.ops, column) for column in ("process", "device", "rank")]
+    keys = [as_int64(column) for column in (trace.ops.process, trace.ops.device, trace.ops.rank)]
     for (process, device, rank), rows in rows_by_key(*keys).items():
         pid = findings_process(trace, tracks, process, device)
         found = by_device.get((rank, device))
@@ -86,7 +86,8 @@ def collective_events(trace: Trace, tracks: Tracks, found: Collectives) -> Itera
 def _overlaps(
     trace: Trace, tracks: Tracks, pid: int, rows: Ints, sides: tuple[Mask, Mask], result: OverlapResult
 ) -> Iterator[Events]:
-    starts, ends, waits = (ints(trace.ops, column)[rows] for column in ("start_ns", "end_ns", "wait_ns"))
+    ops = trace.ops
+    starts, ends, waits = (as_int64(column)[rows] for column in (ops.start_ns, ops.end_ns, ops.wait_ns))
     side_rows = [side[rows] for side in sides]
     plain = [union(starts[one], ends[one]) for one in side_rows]
     real = intersect(*(union((starts + waits)[one], ends[one]) for one in side_rows))
@@ -111,12 +112,12 @@ def _instances(tracks: Tracks, pid: int, found: RankOverlap) -> Iterator[Events]
 
 def _missed(trace: Trace, tracks: Tracks, pid: int, held: GapPieces) -> Iterator[Events]:
     """Pieces of gaps by their cause, with its evidence."""
-    code, names = codes((trace.whole or trace).ops, "name")
+    names = (trace.whole or trace).ops.name
     evidence = np.array([*held.evidence, ""], object)[held.words]
     for side, letter in enumerate("AB"):
         rows = np.flatnonzero(held.side == side)
         cause = pd.Categorical.from_codes(held.cause[rows], dtype=pd.CategoricalDtype(list(CAUSES)))
-        op = pd.Categorical.from_codes(code[held.op[rows]].astype(np.int64), dtype=pd.CategoricalDtype(names))
+        op = names.take(held.op[rows]).to_pandas()
         args = {"held": op, "alone_ns": held.alone_ns[rows], "evidence": evidence[rows].tolist()}
         track, category = f"missed, {letter} idle: cause", f"{FOUND}.missed"
         yield from _slices(tracks, pid, track, category, cause, held.start_ns[rows], held.end_ns[rows], args, _NOTHING)

@@ -14,8 +14,7 @@ from traceviz.output.document import Block, Bullets, Headline, Paragraph, plain
 from traceviz.output.views import collectives, info, overlap, streams, syncs, what_if
 from traceviz.reports.report import Report
 from traceviz.reports.summary import best_fixes, capture
-from traceviz.timelines.document import document
-from traceviz.timelines.page import timeline
+from traceviz.timelines.page import document, timeline
 
 MOST_RANKS = 16  # in the panel of what overlap cost
 

@@ -20,8 +20,7 @@ from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult
 from traceviz.output.quantities import count_of, duration, percent
 from traceviz.timelines.areas import DEFAULT, Area, area, points_for
-from traceviz.timelines.drawn import DrawnBand, Work, drawn_bands, join_work, work_of
-from traceviz.timelines.gaps import Gap, longest_gaps
+from traceviz.timelines.drawn import DrawnBand, Gap, drawn_bands, join_work, longest_gaps, work_of
 from traceviz.timelines.marks import NO_MARKS, ROLE, Marks, Pieces, concatenated, fit_pieces
 from traceviz.timelines.rows import Band, placed, seen, without_host
 from traceviz.timelines.shown import Shown, deciding_rank, opened, representative_ranks, typical
@@ -108,14 +107,17 @@ def picture(
         first_ns, last_ns = min(low for low, _ in every), max(high for _, high in every)
         shown = typical(result, work.ops)
         low, high, shown = opened(pieces, shown, window)
-        decides = [_decides(one.band, result, shown) for _, one in drawn]
+        # The rank that the headline names, or, where it names none, on which the picture opens.
+        where = result.job.deciding or (shown.rank, shown.device)
+        decides = [(one.band.rank, one.band.device) == where or where[0] is None for _, one in drawn]
         if sum(some.size for some in pieces) > MOST_MARKS:
             whole = first_ns, last_ns
             also = {k: _around_gaps(pieces[k], one.gaps, whole) for k, (_, one) in enumerate(drawn) if decides[k]}
             outside = max((last_ns - first_ns) // FINEST_OUTSIDE, 1)
             fit_pieces(pieces, whole, (low, high), MOST_MARKS, fine=1, coarse=outside, also=also)
-        found, marks, texts, gaps = _put_together(drawn, pieces, decides)
-    laid_out = _told_apart(placed(found), representative_ranks(result))
+        laid_out, marks, texts, gaps = _put_together(drawn, pieces, decides, representative_ranks(result))
+    rank = deciding_rank(result)
+    instances = [(one.label, one.start_ns, one.end_ns) for one in rank.instances] if rank else []
     areas = _areas(run, narrowing, laid_out, drawn, (first_ns, last_ns), (low, high))
     return Picture(
         laid_out,
@@ -132,16 +134,10 @@ def picture(
         result.warnings,
         result.job.apparent,
         gaps,
-        _instances(result),
-        _active(work, first_ns, last_ns),
+        tuple(sorted(instances, key=lambda one: one[1:])[:MOST_INSTANCES]),
+        work.active(first_ns, last_ns),
         areas,
     )
-
-
-def _decides(band: Band, result: OverlapResult, shown: Shown) -> bool:
-    """Whether a band is of the rank that the headline names, or, where it names none, on which the picture opens."""
-    where = result.job.deciding or (shown.rank, shown.device)
-    return (band.rank, band.device) == where or where[0] is None
 
 
 def _around_gaps(marks: Marks, gaps: Sequence[Gap], whole: tuple[int, int]) -> list[tuple[int, int]]:
@@ -160,11 +156,15 @@ def _around_gaps(marks: Marks, gaps: Sequence[Gap], whole: tuple[int, int]) -> l
 
 
 def _put_together(
-    drawn: Sequence[tuple[int, DrawnBand]], pieces: Pieces, decides: Sequence[bool]
-) -> tuple[list[Band], Marks, tuple[str, ...], tuple[Gap, ...]]:
-    """Bands of all parts by rank, with their marks and gaps: rows and texts are numbered through."""
-    order = sorted(range(len(drawn)), key=lambda i: _place(drawn[i][1].band))
-    rows_in_order = [(drawn[i][0], row.number) for i in order for row in drawn[i][1].band.rows]
+    drawn: Sequence[tuple[int, DrawnBand]], pieces: Pieces, decides: Sequence[bool], why: dict[tuple[int, int], str]
+) -> tuple[tuple[Band, ...], Marks, tuple[str, ...], tuple[Gap, ...]]:
+    """Bands of all parts by rank, with their marks and gaps: rows and texts are numbered through.
+
+    `why` says of too many bands which are shown at first; none where all are.
+    """
+    bands = [one.band for _, one in drawn]
+    order = sorted(range(len(drawn)), key=lambda i: (bands[i].rank, bands[i].device, bands[i].process))
+    rows_in_order = [(drawn[i][0], row.number) for i in order for row in bands[i].rows]
     last = max(number for _, number in rows_in_order)
     numbers = {part: np.full(last + 2, -1, np.int64) for part, _ in rows_in_order}  # new ones, by the part's own
     for number, (part, row) in enumerate(rows_in_order):
@@ -172,15 +172,12 @@ def _put_together(
     texts, found, marks, gaps = Texts(), list[Band](), list[Marks](), list[Gap]()
     for i in order:
         part, one = drawn[i]
-        found.append(one.band.renumbered(numbers[part]))
+        word = why.get((one.band.rank, one.band.device), "")
+        title = f"{one.band.title} ({word})" if word else one.band.title
+        found.append(replace(one.band.renumbered(numbers[part]), title=title, shown=bool(word) or not why))
         marks.append(pieces[i].moved(numbers[part], np.array([*map(texts.number, one.texts), -1], np.int64)))
         gaps += [replace(gap.moved(numbers[part]), decides=decides[i]) for gap in one.gaps]
-    return found, concatenated(marks), tuple(texts.lines), longest_gaps(gaps)
-
-
-def _place(band: Band) -> tuple[int, int, int]:
-    """Where a band stands among others."""
-    return band.rank, band.device, band.process
+    return placed(found), concatenated(marks), tuple(texts.lines), longest_gaps(gaps)
 
 
 def _areas(
@@ -205,20 +202,6 @@ def _areas(
             for name, row in zip(names, rows, strict=False):
                 areas.append(area(part, band.process, band.device, name, row, whole, opening=opening, points=room))
     return tuple(sorted(areas, key=lambda one: one.row))
-
-
-def _instances(result: OverlapResult) -> tuple[tuple[str, int, int], ...]:
-    """All instances of the rank that decides, by time."""
-    rank = deciding_rank(result)
-    found = [(one.label, one.start_ns, one.end_ns) for one in rank.instances] if rank else []
-    return tuple(sorted(found, key=lambda one: one[1:])[:MOST_INSTANCES])
-
-
-def _active(work: Work, first: int, last: int) -> tuple[int, int]:
-    """From when to when steps work, and some room, where what is before or after is long; else all there is."""
-    low, high = work.steps or work.ops
-    room = max((high - low) // 20, 1)
-    return (low - room if low - first > 2 * room else first), (high + room if last - high > 2 * room else last)
 
 
 def folds(picture: Picture) -> bool:
@@ -279,17 +262,6 @@ def worst_gaps(picture: Picture) -> list[Gap]:
     seen = [one for one in picture.gaps if one.decides and picture.low_ns < one.high_ns < picture.high_ns]
     first = {band_of[one.row]: one for one in reversed(seen)}
     return [first[number] for number in sorted(first)]
-
-
-def _told_apart(found: tuple[Band, ...], why: dict[tuple[int, int], str]) -> tuple[Band, ...]:
-    """Of too many bands, say which are shown at first and why."""
-    if not why:
-        return found
-    kept = [why.get((band.rank, band.device), "") for band in found]
-    return tuple(
-        replace(band, shown=bool(word), title=f"{band.title} ({word})" if word else band.title)
-        for band, word in zip(found, kept, strict=True)
-    )
 
 
 def _title(rank: RankOverlap) -> str:

@@ -12,8 +12,8 @@ from analyzers.common.errors import TracevizError
 from analyzers.compare.noise import Trend
 from traceviz.history.trends import VERDICTS, PairTrend
 from traceviz.output.document import plain
-from traceviz.timelines.document import document, plotly
 from traceviz.timelines.files import write_bytes
+from traceviz.timelines.page import document, plotly
 from traceviz.timelines.palette import BLUE, FONT, GREEN, ORANGE, VERMILLION
 from traceviz.timelines.texts import side_name
 

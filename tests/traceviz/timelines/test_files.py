@@ -15,10 +15,9 @@ from analyzers.common.errors import TracevizError
 from tests.support.command_lines import invoked
 from tests.support.timeline_traces import HOSTILE_PAIR, drawn, hostile, two_instances
 from traceviz.timelines import files
-from traceviz.timelines.document import CALL, compiled_once, of_bars_alone
 from traceviz.timelines.draw import figure
 from traceviz.timelines.marks import ROLE
-from traceviz.timelines.page import data, in_script, page
+from traceviz.timelines.page import CALL, compiled_once, data, in_script, of_bars_alone, page
 from traceviz.timelines.palette import DARK, LIGHT
 
 ASK = ["timeline", "tests/data/torch/dpmp_overlap.rank0.json.gz", "-a", "nvtx:DP Embedding", "-b", "nvtx:MP Embedding"]

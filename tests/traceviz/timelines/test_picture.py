@@ -14,7 +14,7 @@ from tests.support.builder import Builder, one_rank
 from tests.support.timeline_traces import US, drawn, late_behind_an_event, many_ranks, race, two_instances
 from traceviz.timelines import picture as pictures
 from traceviz.timelines.draw import figure, legend
-from traceviz.timelines.gaps import around
+from traceviz.timelines.drawn import around
 from traceviz.timelines.marks import NEVER, ROLE, Marks
 from traceviz.timelines.page import page
 from traceviz.timelines.picture import Picture, folded, on_gpu_only
