@@ -101,7 +101,10 @@ def figure(
         rooms = Union(free.starts[is_role], free.ends[is_role])
         one, many, texts = bars(shown, marks.take(is_role), ROLE[role], pixels, rooms, unit)
         traces += [{**trace(role, words, many=False), **one}, {**trace(role, words, many=True), **many}]
-        written.append({**label_trace(role, words), **texts})
+        # What can't be seen but its text: what stands on marks that the view cuts, within the view.
+        unseen = {"showlegend": False, "meta": {"role": -1, "many": False, "labels": ROLE[role]}, "marker": {}}
+        unseen |= {"hoverinfo": "skip", "hovertemplate": None}
+        written.append({**trace(role, words, many=False), **unseen, **texts})
     of = (picture if slider else shown).areas  # a page can unfold all bands
     areas = [area_trace(shown, of, number, None if slider else (low, high)) for number in range(len(of))]
     figures = [*(go.Bar(one) for one in [*traces, *written]), *(go.Scatter(one) for one in areas)]
@@ -179,11 +182,13 @@ def _links(picture: Picture, theme: Theme) -> list[dict[str, Any]]:
 def trace(role: str, words: str, *, many: bool) -> dict[str, Any]:
     """A trace without data or colours; `words` stand in the legend."""
     pattern = "/" if _is_wait(role) else "\\" if role in EARLY else ""
+    alone = _is_wait(role) or role in HELD or role == "sync-end"  # in the legend
+    legend_group = "ranges" if role.startswith("range-") else role if alone else group(role)
     return {
         "type": "bar",
         "orientation": "h",
         "name": words,
-        "legendgroup": _legend_group(role),
+        "legendgroup": legend_group,
         "showlegend": bool(words) and not many,
         "meta": {"role": ROLE[role], "many": many},
         "marker": {"pattern": {"shape": pattern, "size": 6, "solidity": 0.2, "fillmode": "replace"}},
@@ -192,18 +197,6 @@ def trace(role: str, words: str, *, many: bool) -> dict[str, Any]:
         "textangle": 0,
         "hovertemplate": HOVER,
         "legendrank": LEGEND.index(role) + 1 if role in LEGEND else 1000,
-    }
-
-
-def label_trace(role: str, words: str) -> dict[str, Any]:
-    """A trace of what can't be seen but its text: what stands on marks that the view cuts, within the view."""
-    return {
-        **trace(role, words, many=False),
-        "showlegend": False,
-        "meta": {"role": -1, "many": False, "labels": ROLE[role]},
-        "marker": {},
-        "hoverinfo": "skip",
-        "hovertemplate": None,
     }
 
 
@@ -232,12 +225,6 @@ def area_trace(picture: Picture, areas: Sequence[Area], number: int, span: tuple
         "showlegend": False,
         "meta": {"role": -1, "many": False, "area": number},
     }
-
-
-def _legend_group(role: str) -> str:
-    if role.startswith("range-"):
-        return "ranges"
-    return role if _is_wait(role) or role in HELD or role == "sync-end" else group(role)
 
 
 def _is_wait(role: str) -> bool:

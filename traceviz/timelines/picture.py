@@ -118,6 +118,8 @@ def picture(
         laid_out, marks, texts, gaps = _put_together(drawn, pieces, decides, representative_ranks(result))
     rank = deciding_rank(result)
     instances = [(one.label, one.start_ns, one.end_ns) for one in rank.instances] if rank else []
+    clocks = run.trace.clocks
+    method = clocks.method if clocks is not None else "one"
     areas = _areas(run, narrowing, laid_out, drawn, (first_ns, last_ns), (low, high))
     return Picture(
         laid_out,
@@ -130,7 +132,9 @@ def picture(
         high,
         first_ns,
         last_ns,
-        _clock(run.trace, laid_out),
+        f"the clock of rank {laid_out[0].rank}"
+        if clocks and clocks.aligned
+        else NOT_ALIGNED.get(method, "the trace's clock"),
         result.warnings,
         result.job.apparent,
         gaps,
@@ -275,10 +279,3 @@ def _title(rank: RankOverlap) -> str:
         f" over {count_of(rank.steps.numbers.size, 'step')}" if rank.steps is not None else ""
     )  # the headline is a step's
     return f"{where} {plain} of the shorter side{over}" + (f"; real {real}" if waits and plain != real else "")
-
-
-def _clock(run: Trace, found: Sequence[Band]) -> str:
-    method = run.clocks.method if run.clocks is not None else "one"
-    if run.clocks is not None and run.clocks.aligned:
-        return f"the clock of rank {min(band.rank for band in found)}"
-    return NOT_ALIGNED.get(method, "the trace's clock")

@@ -172,7 +172,9 @@ def stream_uses(trace: Trace) -> dict[tuple[int, ...], str]:
             busy[key] = 0
             continue
         counts = [int(np.count_nonzero(mask[rows])) for mask in (comm, compute)]
-        of_library = _library([names[one] for one in np.unique(code[rows[comm[rows]]])])
+        # The library that all of the communication is of.
+        libraries = {known(names[one]).library for one in np.unique(code[rows[comm[rows]]])}
+        of_library = f" {libraries.pop()}" if len(libraries) == 1 and all(libraries) else " comm"
         found[key] = "" if counts[1] and counts[1] >= counts[0] else of_library if counts[0] else " copies"
         busy[key] = int(length[rows[compute[rows]]].sum()) if not found[key] else 0
     for process, context in {key[:2] for key in busy}:
@@ -185,18 +187,14 @@ def stream_uses(trace: Trace) -> dict[tuple[int, ...], str]:
     return found
 
 
-def _library(names: Sequence[str]) -> str:
-    """The library that all of a stream's communication is of, with a space before; "comm" where it is not of one."""
-    libraries = {known(name).library for name in names}
-    return f" {libraries.pop()}" if len(libraries) == 1 and all(libraries) else " comm"
-
-
 def seen(some: Sequence[Band], rows: Ints) -> tuple[Band, ...]:
     """The same bands without rows on which nothing stands, but for those of `ALWAYS`; `rows` are those with marks."""
-    kept = [
-        replace(band, rows=tuple(row for row in band.rows if row.number in rows or row.kind in ALWAYS)) for band in some
-    ]
-    return placed(kept)
+    return placed(
+        [
+            replace(band, rows=tuple(row for row in band.rows if row.number in rows or row.kind in ALWAYS))
+            for band in some
+        ]
+    )
 
 
 def without_host(some: Sequence[Band]) -> tuple[Band, ...]:
