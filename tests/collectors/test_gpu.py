@@ -154,11 +154,6 @@ def test_ranks_that_capture_a_block_share_a_manifest(folder: Path, devices: int)
     assert [added(trace, rank) for rank in trace.rank_ids] == [3, 3]
 
 
-def test_of_a_decorated_functions_calls_the_last_is_kept(folder: Path) -> None:
-    python(folder, CALLS)
-    assert added(tv.load(folder / "out")) == 2
-
-
 def test_under_nsys_the_block_is_what_nsys_captures(folder: Path, nsys_words: list[str]) -> None:
     python(folder, BLOCK, *nsys_words)
     trace = tv.load(folder / "block.nsys-rep")
