@@ -71,16 +71,13 @@ def work_of(trace: Trace) -> Work:
 
 def join_work(found: Sequence[Work]) -> Work:
     """That of all parts."""
+
+    def around(spans: Sequence[Span]) -> Span:
+        return min(low for low, _ in spans), max(high for _, high in spans)
+
     steps = [one.steps for one in found if one.steps is not None]
-    return Work(
-        _around([one.launched for one in found]),
-        _around([one.ops for one in found]),
-        _around(steps) if steps else None,
-    )
-
-
-def _around(spans: Sequence[Span]) -> Span:
-    return min(low for low, _ in spans), max(high for _, high in spans)
+    launched, ops = ([getattr(one, name) for one in found] for name in ("launched", "ops"))
+    return Work(around(launched), around(ops), around(steps) if steps else None)
 
 
 class Gap(Record, frozen=True):

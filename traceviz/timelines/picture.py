@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,7 +22,7 @@ from traceviz.output.quantities import count_of, duration, percent
 from traceviz.timelines.areas import DEFAULT, Area, area, points_for
 from traceviz.timelines.drawn import DrawnBand, Gap, drawn_bands, join_work, longest_gaps, work_of
 from traceviz.timelines.marks import NO_MARKS, ROLE, Marks, Pieces, concatenated, fit_pieces
-from traceviz.timelines.rows import Band, placed, seen, without_host
+from traceviz.timelines.rows import ALWAYS, HOST, Band, Row, placed
 from traceviz.timelines.shown import Shown, deciding_rank, opened, representative_ranks, typical
 from traceviz.timelines.texts import Texts
 
@@ -215,21 +215,12 @@ def folds(picture: Picture) -> bool:
 
 def folded(picture: Picture) -> Picture:
     """The picture with those bands alone that are shown at first."""
-    kept = placed([band for band in picture.bands if band.shown])
-    return _with_bands(picture, kept)
+    return _with_rows(picture, lambda row: True, [band for band in picture.bands if band.shown])
 
 
 def on_gpu_only(picture: Picture) -> Picture:
     """The picture without its host rows."""
-    return _with_bands(picture, without_host(picture.bands))
-
-
-def _with_bands(picture: Picture, kept: tuple[Band, ...]) -> Picture:
-    rows = [row.number for band in kept for row in band.rows]
-    gaps = tuple(one for one in picture.gaps if one.row in rows)
-    areas = tuple(one for one in picture.areas if one.row in rows)
-    marks = picture.marks.take(np.isin(picture.marks.row, rows))
-    return replace(picture, bands=kept, marks=marks, gaps=gaps, areas=areas)
+    return _with_rows(picture, lambda row: row.kind not in HOST, picture.bands)
 
 
 def in_view(picture: Picture) -> Picture:
@@ -240,21 +231,31 @@ def in_view(picture: Picture) -> Picture:
     """
     marks = picture.marks.take((picture.marks.end > picture.low_ns) & (picture.marks.start < picture.high_ns))
     length = np.minimum(marks.end, picture.high_ns) - np.maximum(marks.start, picture.low_ns)
-    is_seen = SEEN * length >= picture.high_ns - picture.low_ns
+    seen_ns = picture.high_ns - picture.low_ns
     is_side = np.isin(marks.role, [ROLE[name] for name in ("a", "a-wait", "b", "b-wait", "race")])
-    rows = np.unique(marks.row[marks.role != ROLE["sync-end"]])
-    clear = np.unique(marks.row[is_seen | is_side])
+    rows = set(marks.row[marks.role != ROLE["sync-end"]].tolist())
+    clear = set(marks.row[(SEEN * length >= seen_ns) | is_side].tolist())
     in_row = np.bincount(marks.row, np.maximum(length, 0), minlength=int(marks.row.max(initial=0)) + 1)
-    sparse = {*np.flatnonzero(SEEN_RANGES * in_row < picture.high_ns - picture.low_ns).tolist()}
-    small = {
-        row.number
-        for band in picture.bands
-        for row in band.rows
-        if row.kind in WORTHLESS_UNSEEN
-        and (row.number not in clear or (row.kind in ("ranges", "projected") and row.number in sparse))
-    }
-    kept = [replace(band, rows=tuple(row for row in band.rows if row.number not in small)) for band in picture.bands]
-    return _with_bands(replace(picture, marks=marks), seen(kept, rows))
+    sparse = set(np.flatnonzero(SEEN_RANGES * in_row < seen_ns).tolist())
+
+    def keep(row: Row) -> bool:
+        if row.kind in WORTHLESS_UNSEEN and row.number not in clear:
+            return False
+        if row.kind in ("ranges", "projected") and row.number in sparse:
+            return False
+        return row.number in rows or row.kind in ALWAYS
+
+    return _with_rows(replace(picture, marks=marks), keep, picture.bands)
+
+
+def _with_rows(picture: Picture, keep: Callable[[Row], bool], bands: Sequence[Band]) -> Picture:
+    """Some of its bands with some of their rows, and what stands on these."""
+    kept = placed([replace(band, rows=tuple(row for row in band.rows if keep(row))) for band in bands])
+    rows = {row.number for band in kept for row in band.rows}
+    gaps = tuple(one for one in picture.gaps if one.row in rows)
+    areas = tuple(one for one in picture.areas if one.row in rows)
+    marks = picture.marks.take(np.isin(picture.marks.row, list(rows)))
+    return replace(picture, bands=kept, marks=marks, gaps=gaps, areas=areas)
 
 
 def worst_gaps(picture: Picture) -> list[Gap]:

@@ -187,21 +187,6 @@ def stream_uses(trace: Trace) -> dict[tuple[int, ...], str]:
     return found
 
 
-def seen(some: Sequence[Band], rows: Ints) -> tuple[Band, ...]:
-    """The same bands without rows on which nothing stands, but for those of `ALWAYS`; `rows` are those with marks."""
-    return placed(
-        [
-            replace(band, rows=tuple(row for row in band.rows if row.number in rows or row.kind in ALWAYS))
-            for band in some
-        ]
-    )
-
-
-def without_host(some: Sequence[Band]) -> tuple[Band, ...]:
-    """The same bands without what happened on host threads."""
-    return placed([replace(band, rows=tuple(row for row in band.rows if row.kind not in HOST)) for band in some])
-
-
 def placed(some: Sequence[Band]) -> tuple[Band, ...]:
     """The same bands below each other."""
     y, found = 0.0, []
