@@ -80,7 +80,7 @@ def collective_events(trace: Trace, tracks: Tracks, found: Collectives) -> Itera
     tid = tracks.spread(pid, "collectives", low, high)
     name = matched["operation"].array
     assert isinstance(name, pd.Categorical)
-    yield Events("X", COLLECTIVE, name, _of(pid, tid), tid, low, high - low, args)
+    yield Events("X", COLLECTIVE, name, tracks.pids(tid), tid, low, high - low, args)
 
 
 def _overlaps(
@@ -103,10 +103,9 @@ def _overlaps(
 
 
 def _instances(tracks: Tracks, pid: int, found: RankOverlap) -> Iterator[Events]:
-    each = found.instances
+    each, track = found.instances, "instances of the pair"
     columns = ("a_busy_ns", "b_busy_ns", "real_overlap_ns", "achievable_ns", "missed_ns")
-    args = {column: getattr(each, column) for column in columns}
-    label, track = _texts([*each.label]), "instances of the pair"
+    args, label = {column: getattr(each, column) for column in columns}, _texts([*each.label])
     yield from _slices(tracks, pid, track, f"{FOUND}.instance", label, each.start_ns, each.end_ns, args)
 
 
@@ -158,7 +157,7 @@ def _order(tracks: Tracks, pid: int, order: OrderReport, process: int, device: i
         at = np.array([one.at_ns for one in missing], np.int64)
         args = {"message": [one.message for one in missing]}
         category = f"{FOUND}.missing-wait"
-        yield Events("i", category, "missing wait", _of(pid, tid), tid, at, args=args, head={"s": "t"})
+        yield Events("i", category, "missing wait", tracks.pids(tid), tid, at, args=args, head={"s": "t"})
 
 
 def _slices(
@@ -175,11 +174,7 @@ def _slices(
     """Slices of one track, if there are any."""
     if starts.size:
         tid = tracks.spread(pid, track, starts, ends)
-        yield Events("X", category, name, _of(pid, tid), tid, starts, ends - starts, args or {}, defaults or {})
-
-
-def _of(pid: int, tid: Ints) -> Ints:
-    return np.full(tid.size, pid, np.int64)
+        yield Events("X", category, name, tracks.pids(tid), tid, starts, ends - starts, args or {}, defaults or {})
 
 
 def _texts(values: list[str]) -> pd.Categorical:

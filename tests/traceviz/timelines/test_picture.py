@@ -232,6 +232,8 @@ def test_of_many_ranks_those_are_shown_that_speak_for_the_others() -> None:
 
 def test_what_the_view_cuts_is_labelled_in_the_middle_of_what_is_seen() -> None:
     _, picture = drawn(two_instances(), "nvtx:A", "nvtx:B", (30 * US, 60 * US))
+    assert (picture.low_ns, picture.high_ns) == (30 * US, 60 * US)
+    assert picture.shown.text == "the window that was asked for"
     written = [
         (one.base[k], one.x[k], one.text[k])
         for one in figure(picture).data
@@ -318,12 +320,6 @@ def test_the_text_of_a_call_that_launches_is_covered_by_what_blocks_in_it() -> N
     drawing = figure(drawn(run.trace(), "kernel:a", "kernel:b", (10 * US, 60 * US))[1])
     above = [one for one in drawing.data if one.meta.get("labels") == ROLE["launch-a"]]
     assert [text for one in above for text in one.text if text] == []
-
-
-def test_a_window_that_was_asked_for_is_what_it_opens_on() -> None:
-    _, picture = drawn(two_instances(), "nvtx:A", "nvtx:B", (30 * US, 60 * US))
-    assert (picture.low_ns, picture.high_ns) == (30 * US, 60 * US)
-    assert picture.shown.text == "the window that was asked for"
 
 
 def test_a_page_that_has_room_for_every_mark_keeps_every_one() -> None:
