@@ -97,7 +97,7 @@ def table_events(files: RunAsFiles, tracks: Tracks) -> Iterator[Events]:
     places = _Places(files, tracks)
     for name in ("ops", "api", "ranges", "syncs", "comms", "records", "memory"):
         beside = {"api": ("ranges",), "ranges": ("api",), "records": ("api",)}.get(name, ())
-        for number, part, begins in files.parts(name, *beside):
+        for number, part, begins in files.parts(name, beside=beside):
             frame = with_launches_from(getattr(part, name).to_frame(), begins["api"])
             placed = places.of(name, number, part)
             if name == "records":
@@ -105,7 +105,7 @@ def table_events(files: RunAsFiles, tracks: Tracks) -> Iterator[Events]:
             yield _events(frame, name, placed, begins[name])
     for _, part, _ in files.parts("counters"):
         yield from _counters(part, tracks)
-    for number, part, begins in files.parts("ops", "api"):
+    for number, part, begins in files.parts("ops", beside=("api",)):
         yield from _flow("s", part, places.of("api", number, part), begins["ops"])
     for number, part, begins in files.parts("ops"):
         yield from _flow("f", part, places.of("ops", number, part), begins["ops"])

@@ -65,18 +65,14 @@ class RunAsFiles:
         self.lengths = {name: sum(part[name] for part in self._lengths) for name in TABLES}
         self.matches = self._with_rows(self.trace)
 
-    def parts(self, name: str, *beside: str) -> Iterator[tuple[int, Trace, dict[str, int]]]:
-        """Each part with rows in a table: its number, itself, and how many rows of each table are before its own.
+    def parts(self, *some: str, beside: Sequence[str] = ()) -> Iterator[tuple[int, Trace, dict[str, int]]]:
+        """Each part with rows in some tables: its number, itself, and how many rows of each table are before its own.
 
-        It has the rows of that table and those `beside`, perhaps of others; rows that it names are its own.
+        It has the rows of those tables and those `beside`, perhaps of others; rows that it names are its own.
         """
-        yield from self._parts_with((name,), (name, *beside))
-
-    def _parts_with(self, some: Sequence[str], tables: Sequence[str]) -> Iterator[tuple[int, Trace, dict[str, int]]]:
-        """Parts that have rows of some tables, as `parts` gives them; `tables` are read."""
         wanted = [i for i, lengths in enumerate(self._lengths) if any(lengths[name] for name in some)]
         begins = [*self._begins()]
-        yield from zip(wanted, self._alone_parts(wanted, tables), (begins[i] for i in wanted), strict=True)
+        yield from zip(wanted, self._alone_parts(wanted, (*some, *beside)), (begins[i] for i in wanted), strict=True)
 
     def _alone_parts(self, only: Sequence[int] | None = None, tables: Collection[str] | None = None) -> Iterator[Trace]:
         if self._alone is not None:
@@ -106,7 +102,7 @@ class RunAsFiles:
         if of_run:
             frames = {name: getattr(self.trace, name).to_frame()[: self.lengths[name]] for name in of_run}
             yield frames, dict.fromkeys(of_run, 0)
-        for _, part, begins in self._parts_with(each, each):
+        for _, part, begins in self.parts(*each):
             yield {name: with_launches_from(getattr(part, name).to_frame(), begins["api"]) for name in each}, begins
 
     def texts(self, name: str, column: str) -> list[str]:
