@@ -115,10 +115,10 @@ def test_what_is_not_known_is_null_and_all_else_as_it_is(tmp_path: Path) -> None
     run = Builder()
     rank = run.rank(0)
     for start, size, name in told:
-        rank.kernel(name, 7, start, start + 9, bytes=size)
+        rank.kernel(name, 7, start, start + 9, bytes=size, declared=name)
     with closing(sqlite3.connect(to_sqlite(run.trace(), tmp_path / "x.db"))) as connection:
-        found = connection.execute("select start_ns, bytes, name from ops_named order by id").fetchall()
-    assert found == [(start, None if size == -1 else size, name or None) for start, size, name in told]
+        found = connection.execute("select start_ns, bytes, name, declared from ops_named order by id").fetchall()
+    assert found == [(start, None if size == -1 else size, name or None, name or None) for start, size, name in told]
 
 
 def test_sqlite_is_typed_linked_and_indexed(database: sqlite3.Connection) -> None:
