@@ -69,7 +69,11 @@ class Capture:
             self._finish(torch)
 
     def _finish(self, torch: Any) -> None:
-        self._close_ranges(torch)
+        self._block.__exit__(None, None, None)
+        # NVTX tells how deep each range was: those inside ours that an exception left open are closed, too.
+        level = torch.cuda.nvtx.range_pop()
+        while level > self._level >= 0:
+            level = torch.cuda.nvtx.range_pop()
         torch.cuda.synchronize()
         if self.tool == "nsys":
             torch.cuda.profiler.stop()
@@ -99,7 +103,11 @@ class Capture:
         if self.tool == "nsys":
             torch.cuda.profiler.start()
         else:
-            self._profile = _new_profile(torch, self.shapes, self.stacks)
+            profiler, more = torch.profiler, {"record_shapes": self.shapes, "with_stack": self.stacks}
+            with contextlib.suppress(AttributeError, TypeError):  # torch before 2.1
+                more["experimental_config"] = torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)
+            activities = [profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.CUDA]
+            self._profile = profiler.profile(activities=activities, **more)
             self._profile.start()
             with contextlib.suppress(AttributeError, RuntimeError):
                 settings = {name: os.environ[name] for name in manifests.SETTINGS if name in os.environ}
@@ -108,15 +116,10 @@ class Capture:
         self._block = torch.profiler.record_function(self.name)  # torch.profiler does not see NVTX
         self._block.__enter__()
 
-    def _close_ranges(self, torch: Any) -> None:
-        """Close our range, and those inside it that an exception left open; NVTX tells how deep each was."""
-        self._block.__exit__(None, None, None)
-        level = torch.cuda.nvtx.range_pop()
-        while level > self._level >= 0:
-            level = torch.cuda.nvtx.range_pop()
-
     def _write(self, profile: Any, torch: Any) -> None:
-        rank = _rank(torch)
+        distributed, rank = torch.distributed, own_rank() or 0
+        if distributed.is_available() and distributed.is_initialized():
+            rank = int(distributed.get_rank())
         name = f"rank{rank}.json.gz"
         self.folder.mkdir(parents=True, exist_ok=True)
         partial = self.folder / f".partial-{name}"
@@ -152,14 +155,10 @@ def capture(
     ------
     CollectError : the tool is neither torch nor nsys.
     """
-    chosen = tool or ("nsys" if _under_nsys() else "torch")
+    chosen = tool or ("nsys" if "NSYS_PROFILING_SESSION_ID" in os.environ else "torch")
     if chosen not in TOOLS:
         raise CollectError(f"there is no tool {chosen!r}.", hint="Give torch or nsys.")
     return Capture(Path(folder), chosen, name, shapes, stacks)
-
-
-def _under_nsys() -> bool:
-    return "NSYS_PROFILING_SESSION_ID" in os.environ
 
 
 def torch_with_gpu() -> tuple[Any, str]:
@@ -170,18 +169,3 @@ def torch_with_gpu() -> tuple[Any, str]:
         return None, "torch is not installed"
     cuda = getattr(torch, "cuda", None)  # none where a mere folder named torch lies in the way
     return (torch, "") if cuda is not None and cuda.is_available() else (None, "no GPU is here")
-
-
-def _new_profile(torch: Any, shapes: bool, stacks: bool) -> Any:
-    profiler, more = torch.profiler, {}
-    with contextlib.suppress(AttributeError, TypeError):  # torch before 2.1
-        more["experimental_config"] = torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)
-    activities = [profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.CUDA]
-    return profiler.profile(activities=activities, record_shapes=shapes, with_stack=stacks, **more)
-
-
-def _rank(torch: Any) -> int:
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        return int(distributed.get_rank())
-    return own_rank() or 0

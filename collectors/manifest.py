@@ -80,11 +80,6 @@ class Manifest:
     notes: list[str] = field(default_factory=list)
 
 
-def begun(tool: str, mode: str, command: Sequence[str]) -> Manifest:
-    """The manifest of a run that begins now, with its command without secrets."""
-    return Manifest(tool, mode, safe_command(command), start_utc=now())
-
-
 def write(folder: Path, manifest: Manifest) -> Path:
     """Write the manifest, joined with one that another rank's collector of the same run wrote before.
 

@@ -5,6 +5,7 @@ GPU counters, too: in which options, for which GPUs, and whether the driver lets
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -179,7 +180,9 @@ def check_counters_allowed(nsys: Nsys) -> None:
     if refused and not re.search(r"^\s*\[?\d+\]?\s*:", said, re.MULTILINE):  # it lists no GPU that it can sample
         hint = _HINT if _PRIVILEGE.search(refused[0]) else "Leave --gpu-metrics out."
         raise CollectError(f"GPU counters can't be sampled: nsys says: {refused[0].rstrip('.')}.", hint=hint)
-    if _admins_only() and not _is_admin():
+    with contextlib.suppress(OSError):  # no driver here: nsys will say so
+        if not re.search(r"^RmProfilingAdminOnly:\s*1\s*$", PARAMETERS.read_text(), re.MULTILINE) or _is_admin():
+            return
         text = "GPU counters can't be sampled: the driver lets only administrators (RmProfilingAdminOnly: 1)."
         raise CollectError(text, hint=_HINT)
 
@@ -187,13 +190,6 @@ def check_counters_allowed(nsys: Nsys) -> None:
 def frequency_words(nsys: Nsys, frequency: int) -> list[str]:
     """The words that set the rate; the GPUs' come apart, as each report may have its own."""
     return [f"{FREQUENCY_OPTION}={frequency}"] if FREQUENCY_OPTION in nsys.options else []
-
-
-def _admins_only() -> bool:
-    try:
-        return bool(re.search(r"^RmProfilingAdminOnly:\s*1\s*$", PARAMETERS.read_text(), re.MULTILINE))
-    except OSError:  # no driver here: nsys will say so
-        return False
 
 
 def _is_admin() -> bool:

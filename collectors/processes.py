@@ -58,7 +58,8 @@ def run(
     ------
     CollectError : the command can't be started.
     """
-    adopt_orphans()
+    need_linux()
+    ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # so that no orphan of the command's can slip away
     watched = {*FORWARDED, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     try:
@@ -102,12 +103,6 @@ def _wait(process: subprocess.Popen[bytes], watched: Collection[int], timeout: f
     return stopped
 
 
-def adopt_orphans() -> None:
-    """Make this process the parent of its descendants' orphans, so that none can slip away."""
-    need_linux()
-    ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
 def end_all(command: int, grace: float) -> int:
     """Ask all that still runs to end, kill what does not, nsys last: it writes its report when its program is gone.
 
@@ -118,7 +113,7 @@ def end_all(command: int, grace: float) -> int:
         return descendants(os.getpid())
 
     def but_nsys() -> list[int]:
-        return [pid for pid in left() if not is_nsys(pid)]
+        return [pid for pid in left() if not _file_of(pid).startswith(NSYS)]
 
     asked = but_nsys()
     _send(asked, signal.SIGTERM)
@@ -143,11 +138,10 @@ def _wait_until_none(left: Callable[[], list[int]], seconds: float, command: int
         _reap_orphans(command)
 
 
-def is_nsys(pid: int) -> bool:
-    """Whether a process is nsys' own, by its file."""
+def _file_of(pid: int) -> str:
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/exe").readlink().name.startswith(NSYS)
-    return False
+        return Path(f"/proc/{pid}/exe").readlink().name
+    return ""
 
 
 def _reap_orphans(command: int) -> None:

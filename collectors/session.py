@@ -109,7 +109,8 @@ class Begun:
             "gpu_metrics": None,
             "recorded": [name for name in manifests.SETTINGS if name != "XLA_FLAGS" or tool == "jax"],
         }
-        return hooked(os.environ, settings | more)
+        path = os.pathsep.join([str(INJECT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        return {**os.environ, "PYTHONPATH": path, HOOK: json.dumps(settings | more)}
 
     def finish(
         self, outcome: Outcome, ranks: Sequence[Mapping[str, Any]], steps: Steps | None, **versions: str
@@ -147,7 +148,8 @@ def begin(tool: str, command: Sequence[str], options: Options) -> Begun:
     alone = own_rank() if launcher is None else None
     folder = prepare(options.folder, overwrite=options.overwrite, shared=alone is not None)
     mode = "per-rank" if alone is None else "own-rank"
-    return Begun(folder, manifests.begun(tool, mode, command), launcher, alone)
+    manifest = manifests.Manifest(tool, mode, manifests.safe_command(command), start_utc=manifests.now())
+    return Begun(folder, manifest, launcher, alone)
 
 
 def prepare(folder: Path, *, overwrite: bool, shared: bool = False) -> Path:
@@ -174,12 +176,6 @@ def prepare(folder: Path, *, overwrite: bool, shared: bool = False) -> Path:
             f"{folder} can't be written: {error.strerror}.", hint="Give another folder with -o."
         ) from error
     return folder.resolve()
-
-
-def hooked(environment: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, str]:
-    """An environment in which every Python of the command loads the hook first."""
-    path = os.pathsep.join([str(INJECT), *filter(None, [environment.get("PYTHONPATH")])])
-    return {**environment, "PYTHONPATH": path, HOOK: json.dumps(settings)}
 
 
 def reports_of_ranks(folder: Path) -> list[dict[str, Any]]:
@@ -218,16 +214,8 @@ def slowed(ranks: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _leftovers(folder: Path) -> list[Path]:
-    patterns = (
-        ".profile-*",
-        ".about-*",
-        ".claim-*",
-        ".partial-*",
-        ".ended",
-        ".manifest.lock",
-        ".manifest.json.partial",
-    )
-    return [path for pattern in patterns for path in folder.glob(pattern)]
+    names = (".profile-*", ".about-*", ".claim-*", ".partial-*", ".ended", ".manifest.lock", ".manifest.json.partial")
+    return [path for name in names for path in folder.glob(name)]
 
 
 def _remove(path: Path) -> None:
@@ -243,19 +231,14 @@ def full_disks(*folders: Path) -> list[str]:
     return [f"The disk of {folder} is full." for folder in full]
 
 
-def world_size(ranks: Sequence[Mapping[str, Any]], environment: Mapping[str, str]) -> int | None:
-    """How many ranks the run has, as its ranks or its environment say."""
-    sizes = [one["world_size"] for one in ranks if one.get("world_size")]
-    stated = environment.get("WORLD_SIZE", "")
-    return max(sizes) if sizes else int(stated) if stated.isdecimal() else None
-
-
 def describe(
     manifest: manifests.Manifest, ranks: Sequence[Mapping[str, Any]], environment: Mapping[str, str], **versions: str
 ) -> None:
     """Fill in the machine, the versions, the checkout and what the ranks said."""
     manifest.host, manifest.gpus, manifest.topology = manifests.host(), manifests.gpus(), manifests.topology()
-    manifest.world_size = world_size(ranks, environment)
+    sizes = [one["world_size"] for one in ranks if one.get("world_size")]
+    stated = environment.get("WORLD_SIZE", "")
+    manifest.world_size = max(sizes) if sizes else int(stated) if stated.isdecimal() else None
     manifest.git = manifests.git(Path.cwd())
     manifest.environment = manifests.safe_environment(environment)
     manifest.ranks = [{**one, "settings": manifests.safe_environment(one.get("settings", {}))} for one in ranks]

@@ -56,16 +56,21 @@ class Ranks:
         importlib.import_module("torch").distributed.all_gather_object(found, value, group=self.group)
         return found
 
-    def agree(self, error: Exception | None) -> None:
-        """Raise what went wrong on this rank, or say on which other something did.
+    def do(self, work: Callable[[], object]) -> None:
+        """Do something on every rank; raise what went wrong on this one, or say on which other something did.
 
         Raises
         ------
         RuntimeError : something went wrong on another rank, which raises that.
         """
-        errors = self.all_of(None if error is None else f"{type(error).__name__}: {error}")
-        if error is not None:
-            raise error
+        failed: Exception | None = None
+        try:
+            work()
+        except Exception as error:
+            failed = error
+        errors = self.all_of(None if failed is None else f"{type(failed).__name__}: {failed}")
+        if failed is not None:
+            raise failed
         for number, other in enumerate(errors):
             if other is not None:
                 raise RuntimeError(f"the step failed on rank {number}: {other}")
@@ -91,9 +96,12 @@ def profile_steps(
     torch = importlib.import_module("torch")
     ranks = ranks or Ranks.of_group()
     own = folder / f"of-rank{ranks.number}"
-    ranks.agree(_error_of(lambda: _warmed_up(step, warmup)))  # so that no rank begins with a long wait for the others
-    torch.cuda.synchronize()
     found: list[Path] = []
+
+    def warmed_up() -> None:
+        for _ in range(warmup):
+            step()
+        torch.cuda.synchronize()
 
     def profiled() -> None:
         with capturing.capture(own, tool="torch", name="steps") as captured:
@@ -104,26 +112,14 @@ def profile_steps(
             raise RuntimeError("the profiler wrote no trace")
         found.append(captured.path)
 
-    ranks.agree(_error_of(profiled))
+    ranks.do(warmed_up)  # so that no rank begins with a long wait for the others
+    torch.cuda.synchronize()
+    ranks.do(profiled)
     traces = ranks.all_of(found[0].read_bytes() if ranks.world > 1 else None)
     if ranks.first:
         bring_together(own, traces, folder)
     shutil.rmtree(own, ignore_errors=True)
     return ranks
-
-
-def _warmed_up(step: Callable[[], object], times: int) -> None:
-    for _ in range(times):
-        step()
-    importlib.import_module("torch").cuda.synchronize()
-
-
-def _error_of(work: Callable[[], None]) -> Exception | None:
-    try:
-        work()
-    except Exception as error:
-        return error
-    return None
 
 
 def bring_together(own: Path, traces: list[bytes | None], folder: Path) -> None:

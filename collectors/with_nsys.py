@@ -22,6 +22,7 @@ from collectors.processes import run
 
 SUPERVISE = (sys.executable, "-I", str(session.INJECT / "_traceviz_supervise.py"))
 WHOLE = b"NVIDIA Tegra Profiler Report"
+UNKNOWN_GPU = "No counters of this rank: nothing tells which GPU is its own (LOCAL_RANK, CUDA_VISIBLE_DEVICES)."
 _RANK = re.compile(r"rank(\d+)\.(?:nsys-rep|qdrep)")
 
 
@@ -106,25 +107,15 @@ def plan_run(command: Sequence[str], options: NsysOptions, nsys: Sequence[str], 
     if not name:
         return Plan(list(command), begun.hooked(options.steps, **settings, wrap=list(nsys)), mode, rank, notes)
     if mode != "own-rank" or options.mode != "rank0" or rank == 0:
-        counters, more = _counters(options, mode)
-        notes += more
+        counters = [f"{settings['gpu_metrics']}=all"] if settings["gpu_metrics"] else []
+        if counters and mode == "own-rank":
+            gpu = hook.own_gpu(os.environ)  # type: ignore[no-untyped-call]
+            counters = [] if gpu is None else [f"{settings['gpu_metrics']}={gpu}"]
+            notes += [UNKNOWN_GPU] * (gpu is None)
         words = [*nsys, *counters, "--output=" + str(begun.folder / name).replace("%", "%%")]
         planned = [*SUPERVISE, *words, "--", *command]
         return Plan(planned, begun.hooked(options.steps, **settings), mode, rank, notes)
     return Plan(list(command), dict(os.environ), mode, rank, notes)
-
-
-def _counters(options: NsysOptions, mode: str) -> tuple[list[str], list[str]]:
-    """The words that name the GPUs whose counters a report samples, and what must be known of that."""
-    if options.gpu_metrics is None:
-        return [], []
-    option = counter_option(options.nsys)
-    if mode != "own-rank":
-        return [f"{option}=all"], []
-    gpu = hook.own_gpu(os.environ)  # type: ignore[no-untyped-call]
-    if gpu is None:
-        return [], ["No counters of this rank: nothing tells which GPU is its own (LOCAL_RANK, CUDA_VISIBLE_DEVICES)."]
-    return [f"{option}={gpu}"], []
 
 
 def _captures(folder: Path, plan: Plan, ranks: Sequence[dict[str, Any]]) -> tuple[list[Capture], list[str]]:

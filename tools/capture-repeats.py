@@ -10,7 +10,6 @@ took: all that `python -m tests.benchmarks.false_alarms` asks for.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import sys
@@ -36,9 +35,7 @@ def capture(folder: Path, run: str, captures: int) -> None:
     programs = {}
     for name, variant in PROGRAMS:
         workload = WORKLOADS[name]
-        programs[name] = importlib.import_module(f"collectors.workloads.{workload.module}").Run(
-            rank, workload.sizes, variant
-        )
+        programs[name] = workload.load()(rank, workload.sizes, variant)
     for number in range(captures):
         for name, program in programs.items():
             for _ in range(WARM):

@@ -132,9 +132,8 @@ def read(path: Path, progress: Progress = silent) -> Trace:
             progress(f"reading {path.parent.name}", done + 1, len(lengths))
         columns = {**{name: filed_columns(name) for name in TABLES}, **MATCHED}
         for name, frame in frames.items():
-            if missing := sorted(
-                {*columns.get(name, ())} - {*frame}
-            ):  # the default would be taken for what was recorded
+            missing = sorted({*columns.get(name, ())} - {*frame})
+            if missing:  # the default would be taken for what was recorded
                 raise ValueError(f"{name}.parquet has no column {', '.join(missing)}")
         read: dict[str, Any] = {
             name: table(name, {str(key): frames[name][key] for key in frames[name]}) for name in TABLES

@@ -9,14 +9,14 @@ All times are on the trace's one clock. What no event can say (captures, clocks)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from isal import igzip
 
@@ -56,13 +56,21 @@ CATEGORIES: Mapping[str, str | Mapping[str, str]] = {
 TITLES = {"syncs": "kind", "comms": "operation"}  # columns that name an event, of tables without a name
 FLOW = "ac2g"
 Placed = tuple[Ints, Ints]  # the pid and tid of each row
-
-TIMES = ("start_ns", "end_ns")
+# Table -> the columns by which its rows have a track, and its name; ranges and CUDA calls share that of their thread.
+TRACKS = {
+    "ops": (("process", "device", "context", "stream"), "stream {}"),
+    "calls": (("process", "thread"), "thread {}"),
+    "memory": (("process", "device"), "memory in use"),
+    "syncs": (("process",), "synchronizations"),
+    "comms": (("process",), "communication"),
+    "records": (("process",), "event records"),
+}
 
 
 def process_tracks(files: RunAsFiles, tracks: Tracks) -> None:
     """Name each rank's groups of tracks in the order of ranks: its findings, its GPUs, its host threads."""
-    for process in _by_rank(files.trace):
+    processes = files.trace.processes
+    for process in sorted(range(len(processes)), key=lambda process: (processes[process].rank, process)):
         for device in sorted(device for of, device in files.devices if of == process):
             findings_process(files.trace, tracks, process, device)
             gpu_process(files.trace, tracks, process, device)
@@ -86,109 +94,63 @@ def table_events(files: RunAsFiles, tracks: Tracks) -> Iterator[Events]:
 
     Table by table, and in each of them part by part: who reads the file finds it as if the run had been of one part.
     """
-    run = files.trace
-
-    def host(process: int, track: str) -> tuple[int, str]:
-        return host_process(run, tracks, process), track
-
-    def memory(process: int, device: int) -> tuple[int, str]:
-        return gpu_process(run, tracks, process, device), "memory in use"
-
-    ops_at, calls_at = _Kept(tracks), _Kept(tracks)
-
-    def placed_ops(number: int, part: Trace) -> Placed:
-        keys = ("process", "device", "context", "stream")
-        named = _stream_namer(run, tracks, several=files.several_contexts)
-        ops = part.ops.to_frame((*keys, *TIMES))
-        return ops_at.of(number, lambda: _placed(tracks, ops, keys, named)[1])
-
-    def placed_calls(number: int, part: Trace) -> tuple[Placed, Placed]:
-        """Ranges and CUDA calls share their thread's track."""
-
-        def placed() -> Ints:
-            calls = pd.concat([table.to_frame(("process", "thread", *TIMES)) for table in (part.api, part.ranges)])
-            keys = ("process", "thread")
-            return _placed(tracks, calls, keys, lambda process, thread: host(process, f"thread {thread}"))[1]
-
-        pid, tid = calls_at.of(number, placed)
-        api = len(part.api)
-        return (pid[:api], tid[:api]), (pid[api:], tid[api:])
-
-    def of_host(name: str, track: str) -> Iterator[Events]:
-        for _, part, begins in files.parts(name, "api"):
-            frame = getattr(part, name).to_frame()
-            placed = _placed(tracks, frame, ("process",), lambda process: host(process, track))
+    places = _Places(files, tracks)
+    for name in ("ops", "api", "ranges", "syncs", "comms", "records", "memory"):
+        beside = {"api": ("ranges",), "ranges": ("api",), "records": ("api",)}.get(name, ())
+        for number, part, begins in files.parts(name, beside=beside):
+            frame = with_launches_from(getattr(part, name).to_frame(), begins["api"])
+            placed = places.of(name, number, part)
             if name == "records":
                 frame = frame.assign(start_ns=_recorded_at(part, files.first_op_ns))
             yield _events(frame, name, placed, begins[name])
-
-    for number, part, begins in files.parts("ops"):
-        ops = with_launches_from(part.ops.to_frame(), begins["api"])
-        yield _events(ops, "ops", placed_ops(number, part), begins["ops"])
-    for number, part, begins in files.parts("api", "ranges"):
-        yield _events(part.api.to_frame(), "api", placed_calls(number, part)[0], begins["api"])
-    for number, part, begins in files.parts("ranges", "api"):
-        yield _events(part.ranges.to_frame(), "ranges", placed_calls(number, part)[1], begins["ranges"])
-    yield from of_host("syncs", "synchronizations")
-    yield from of_host("comms", "communication")
-    yield from of_host("records", "event records")
-    for _, part, begins in files.parts("memory"):
-        placed = _placed(tracks, part.memory.to_frame(), ("process", "device"), memory)
-        yield _events(part.memory.to_frame(), "memory", placed, begins["memory"])
     for _, part, _ in files.parts("counters"):
         yield from _counters(part, tracks)
-    for number, part, begins in files.parts("ops", "api"):
-        yield from _flow("s", part, placed_calls(number, part)[0], begins["ops"])
+    for number, part, begins in files.parts("ops", beside=("api",)):
+        yield from _flow("s", part, places.of("api", number, part), begins["ops"])
     for number, part, begins in files.parts("ops"):
-        yield from _flow("f", part, placed_ops(number, part), begins["ops"])
+        yield from _flow("f", part, places.of("ops", number, part), begins["ops"])
 
 
-@dataclass
-class _Kept:
-    """Tracks of parts' rows, for when a part comes again: to find them takes longer than to read it. A byte a row."""
+class _Places:
+    """Where parts' rows stand; kept for when a part comes again, as to find it takes longer than to read the part."""
 
-    tracks: Tracks
-    found: dict[int, tuple[int, Ints]] = field(default_factory=dict)
+    def __init__(self, files: RunAsFiles, tracks: Tracks) -> None:
+        self.files, self.tracks = files, tracks
+        self.found: dict[tuple[str, int], npt.NDArray[Any]] = {}  # table, part -> the tid of each row
 
-    def of(self, number: int, place: Callable[[], Ints]) -> Placed:
-        """The pid and tid of a part's rows; `place` finds the tids, the first time."""
-        if number not in self.found:
-            tid = place()
-            low = int(tid.min()) if tid.size else 0
-            self.found[number] = low, (tid - low).astype(np.min_scalar_type(int(tid.max(initial=low)) - low))
-        low, above = self.found[number]
-        tid = above.astype(np.int64) + low
+    def of(self, name: str, number: int, part: Trace) -> Placed:
+        """The pid and tid of each row of a part's table."""
+        is_call = name in ("api", "ranges")
+        kind = "calls" if is_call else name
+        if (kind, number) not in self.found:
+            tables = (part.api, part.ranges) if is_call else (getattr(part, name),)
+            tid = self._tracks_of(kind, tables)
+            self.found[kind, number] = tid.astype(np.min_scalar_type(int(tid.max(initial=0))))
+        tid = self.found[kind, number].astype(np.int64)
+        if is_call:
+            tid = tid[: len(part.api)] if name == "api" else tid[len(part.api) :]
         return self.tracks.pids(tid), tid
 
+    def _tracks_of(self, kind: str, tables: Sequence[Any]) -> Ints:
+        run, (keys, name) = self.files.trace, TRACKS[kind]
 
-def _by_rank(trace: Trace) -> list[int]:
-    return sorted(range(len(trace.processes)), key=lambda process: (trace.processes[process].rank, process))
+        def joined(column: str) -> Ints:
+            return np.concatenate([as_int64(getattr(table, column)) for table in tables])
 
-
-def _stream_namer(trace: Trace, tracks: Tracks, *, several: bool) -> Callable[[int, int, int, int], tuple[int, str]]:
-    """What tells the group and name of a lane's track; contexts are named where a device has `several`."""
-
-    def named(process: int, device: int, context: int, stream: int) -> tuple[int, str]:
-        name = f"stream {stream}, context {context}" if several else f"stream {stream}"
-        return gpu_process(trace, tracks, process, device), name
-
-    return named
-
-
-def _placed(
-    tracks: Tracks, frame: pd.DataFrame, keys: tuple[str, ...], track: Callable[..., tuple[int, str]]
-) -> Placed:
-    """The pid and tid of each row: those of its keys' track, whose group and name `track` tells."""
-    pid, tid = np.zeros((2, len(frame)), np.int64)
-    for key, rows in rows_by_key(*(ints(frame, column) for column in keys)).items():
-        pid[rows], name = track(*key)
-        group = int(pid[rows[0]])
-        if "end_ns" in frame:
-            starts, ends = ints(frame, "start_ns")[rows], ints(frame, "end_ns")[rows]
-            tid[rows] = tracks.spread(group, name, starts, ends)
-        else:
-            tid[rows] = tracks.thread(group, name)
-    return pid, tid
+        tid = np.zeros(sum(map(len, tables)), np.int64)
+        spans = [joined(column) for column in ("start_ns", "end_ns")] if "end_ns" in tables[0].columns else []
+        for key, rows in rows_by_key(*map(joined, keys)).items():
+            of_gpu = kind in ("ops", "memory")
+            pid = gpu_process(run, self.tracks, *key[:2]) if of_gpu else host_process(run, self.tracks, key[0])
+            track = name.format(key[-1])
+            if kind == "ops" and self.files.several_contexts:
+                track += f", context {key[2]}"
+            tid[rows] = (
+                self.tracks.spread(pid, track, *(one[rows] for one in spans))
+                if spans
+                else self.tracks.thread(pid, track)
+            )
+        return tid
 
 
 def _events(frame: pd.DataFrame, table: str, placed: Placed, begin: int) -> Events:
@@ -212,7 +174,9 @@ def _events(frame: pd.DataFrame, table: str, placed: Placed, begin: int) -> Even
 
 def _counters(trace: Trace, tracks: Tracks) -> Iterator[Events]:
     """A counter track for each counter of a device that was sampled; where samples are missing it falls to 0."""
-    for (process, device), rows in rows_by_key(*(ints(trace.counters, one) for one in ("process", "device"))).items():
+    for (process, device), rows in rows_by_key(
+        as_int64(trace.counters.process), as_int64(trace.counters.device)
+    ).items():
         pid = gpu_process(trace, tracks, process, device)
         for counter, named in COUNTERS.items():
             at, value = steps_of(trace.counters, rows, counter)

@@ -17,7 +17,7 @@ from analyzers.collectives.report import Collectives
 from analyzers.export.perfetto_lines import Column, Events, Tracks
 from analyzers.overlap.measure import RankOverlap
 from analyzers.syncs.report import OrderReport
-from analyzers.trace.columns import as_int64, codes, ints
+from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult
 from analyzers.verdict.part import sides_of
@@ -44,7 +44,7 @@ def finding_events(trace: Trace, tracks: Tracks, result: OverlapResult, order: O
     a, b = sides_of(trace, result.a, result.b, result.agreed)
     by_device = {(one.rank, one.device): one for one in result.ranks}
     held = held_by_device(trace, result)
-    keys = [ints(trace.ops, column) for column in ("process", "device", "rank")]
+    keys = [as_int64(column) for column in (trace.ops.process, trace.ops.device, trace.ops.rank)]
     for (process, device, rank), rows in rows_by_key(*keys).items():
         pid = findings_process(trace, tracks, process, device)
         found = by_device.get((rank, device))
@@ -80,13 +80,14 @@ def collective_events(trace: Trace, tracks: Tracks, found: Collectives) -> Itera
     tid = tracks.spread(pid, "collectives", low, high)
     name = matched["operation"].array
     assert isinstance(name, pd.Categorical)
-    yield Events("X", COLLECTIVE, name, _of(pid, tid), tid, low, high - low, args)
+    yield Events("X", COLLECTIVE, name, tracks.pids(tid), tid, low, high - low, args)
 
 
 def _overlaps(
     trace: Trace, tracks: Tracks, pid: int, rows: Ints, sides: tuple[Mask, Mask], result: OverlapResult
 ) -> Iterator[Events]:
-    starts, ends, waits = (ints(trace.ops, column)[rows] for column in ("start_ns", "end_ns", "wait_ns"))
+    ops = trace.ops
+    starts, ends, waits = (as_int64(column)[rows] for column in (ops.start_ns, ops.end_ns, ops.wait_ns))
     side_rows = [side[rows] for side in sides]
     plain = [union(starts[one], ends[one]) for one in side_rows]
     real = intersect(*(union((starts + waits)[one], ends[one]) for one in side_rows))
@@ -102,21 +103,20 @@ def _overlaps(
 
 
 def _instances(tracks: Tracks, pid: int, found: RankOverlap) -> Iterator[Events]:
-    each = found.instances
+    each, track = found.instances, "instances of the pair"
     columns = ("a_busy_ns", "b_busy_ns", "real_overlap_ns", "achievable_ns", "missed_ns")
-    args = {column: getattr(each, column) for column in columns}
-    label, track = _texts([*each.label]), "instances of the pair"
+    args, label = {column: getattr(each, column) for column in columns}, _texts([*each.label])
     yield from _slices(tracks, pid, track, f"{FOUND}.instance", label, each.start_ns, each.end_ns, args)
 
 
 def _missed(trace: Trace, tracks: Tracks, pid: int, held: GapPieces) -> Iterator[Events]:
     """Pieces of gaps by their cause, with its evidence."""
-    code, names = codes((trace.whole or trace).ops, "name")
+    names = (trace.whole or trace).ops.name
     evidence = np.array([*held.evidence, ""], object)[held.words]
     for side, letter in enumerate("AB"):
         rows = np.flatnonzero(held.side == side)
         cause = pd.Categorical.from_codes(held.cause[rows], dtype=pd.CategoricalDtype(list(CAUSES)))
-        op = pd.Categorical.from_codes(code[held.op[rows]].astype(np.int64), dtype=pd.CategoricalDtype(names))
+        op = names.take(held.op[rows]).to_pandas()
         args = {"held": op, "alone_ns": held.alone_ns[rows], "evidence": evidence[rows].tolist()}
         track, category = f"missed, {letter} idle: cause", f"{FOUND}.missed"
         yield from _slices(tracks, pid, track, category, cause, held.start_ns[rows], held.end_ns[rows], args, _NOTHING)
@@ -157,7 +157,7 @@ def _order(tracks: Tracks, pid: int, order: OrderReport, process: int, device: i
         at = np.array([one.at_ns for one in missing], np.int64)
         args = {"message": [one.message for one in missing]}
         category = f"{FOUND}.missing-wait"
-        yield Events("i", category, "missing wait", _of(pid, tid), tid, at, args=args, head={"s": "t"})
+        yield Events("i", category, "missing wait", tracks.pids(tid), tid, at, args=args, head={"s": "t"})
 
 
 def _slices(
@@ -174,11 +174,7 @@ def _slices(
     """Slices of one track, if there are any."""
     if starts.size:
         tid = tracks.spread(pid, track, starts, ends)
-        yield Events("X", category, name, _of(pid, tid), tid, starts, ends - starts, args or {}, defaults or {})
-
-
-def _of(pid: int, tid: Ints) -> Ints:
-    return np.full(tid.size, pid, np.int64)
+        yield Events("X", category, name, tracks.pids(tid), tid, starts, ends - starts, args or {}, defaults or {})
 
 
 def _texts(values: list[str]) -> pd.Categorical:

@@ -67,21 +67,21 @@ def lines(events: Events, zero: int) -> Iterator[memoryview]:
     ----------
     zero : the time that becomes 0.
     """
+    columns = {"cat": events.category, "name": events.name, "pid": events.pid, "tid": events.tid}
     for low in range(0, events.start_ns.size, ROWS):
-        yield _chunk(events, zero, slice(low, low + ROWS))
-
-
-def _chunk(events: Events, zero: int, rows: slice) -> memoryview:
-    parts: list[Piece] = [f',\n{{"ph":{text(events.phase)}']
-    for key, values in (("cat", events.category), ("name", events.name), ("pid", events.pid), ("tid", events.tid)):
-        parts += [f',"{key}":', _json(_some(values, rows))]
-    parts += [',"ts":', *_microseconds(events.start_ns[rows] - zero)]
-    if events.duration_ns is not None:
-        parts += [',"dur":', *_microseconds(events.duration_ns[rows])]
-    for key, values in events.head.items():
-        parts += [f",{text(key)}:", _json(_some(values, rows))]
-    parts += [',"args":{', *_arguments(events, rows), "}}"] if events.args else ["}"]
-    return _bytes(_joined(parts))
+        rows = slice(low, low + ROWS)
+        parts: list[Piece] = [f',\n{{"ph":{text(events.phase)}']
+        for key, values in columns.items():
+            parts += [f',"{key}":', _json(values if isinstance(values, str) else values[rows])]
+        parts += [',"ts":', *_microseconds(events.start_ns[rows] - zero)]
+        if events.duration_ns is not None:
+            parts += [',"dur":', *_microseconds(events.duration_ns[rows])]
+        for key, values in events.head.items():
+            parts += [f",{text(key)}:", _json(values if isinstance(values, str) else values[rows])]
+        parts += [',"args":{', *_arguments(events, rows), "}}"] if events.args else ["}"]
+        line = _joined(parts)
+        offsets = np.frombuffer(line.buffers()[1], np.int32)[line.offset : line.offset + len(line) + 1]
+        yield memoryview(line.buffers()[2])[offsets[0] : offsets[-1]]  # the texts, end to end
 
 
 def _joined(parts: Sequence[Piece]) -> pa.Array:
@@ -93,10 +93,6 @@ def _joined(parts: Sequence[Piece]) -> pa.Array:
         else:
             pieces.append(part)
     return pc.binary_join_element_wise(*pieces, "")
-
-
-def _some(values: Column, rows: slice) -> Column:
-    return values if isinstance(values, str) else values[rows]
 
 
 def _arguments(events: Events, rows: slice) -> list[Piece]:
@@ -143,12 +139,6 @@ def _microseconds(times: Ints) -> list[Piece]:
     whole, rest = np.divmod(np.abs(times), 1000)
     pieces = [pc.cast(pa.array(whole), pa.string()), _DECIMALS.take(pa.array(rest))]
     return [pc.if_else(pa.array(times < 0), "-", ""), *pieces] if (times < 0).any() else pieces
-
-
-def _bytes(array: Any) -> memoryview:
-    """The texts of an array, end to end."""
-    offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
-    return memoryview(array.buffers()[2])[offsets[0] : offsets[-1]]
 
 
 # Tracks of a Chrome trace: numbers and names of its processes and threads, and room for what crosses.

@@ -15,43 +15,17 @@ from msgspec.structs import replace
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ints, Mask
-from analyzers.common.records import Record
 from analyzers.syncs.report import Span
 from analyzers.trace.alignment import Clocks, Matches
-from analyzers.trace.columns import SomeTable, as_int64, codes, ints
+from analyzers.trace.columns import as_int64, codes, ints
 from analyzers.trace.narrow import Narrowing, clip, only_ops, whole_with_cuts
 from analyzers.trace.ranges import launch_span
 from analyzers.trace.run import ALL, Run
-from analyzers.trace.schemas import (
-    OF_COLLECTIVES,
-    TABLES,
-    WAIT_RANGE,
-    Calls,
-    CommunicationCalls,
-    Counters,
-    Ranges,
-    Records,
-    Syncs,
-)
+from analyzers.trace.schemas import OF_COLLECTIVES, TABLES, WAIT_RANGE, Calls, Records
 from analyzers.trace.tables import Trace
 
 _OF_RUN = ("devices", "streams")  # tables that are at hand for all of a run
 _TIMED = ("ops", "api", "ranges", "syncs", "comms", "counters")
-
-
-class _Part(Record, frozen=True):
-    """What is known of a part before any file is written.
-
-    lengths : rows of each table; devices : (process, device) with ops; matched : rows of ops in collectives.
-    first_ns, first_op_ns : the earliest time in any table, and of an op; None where it has none.
-    """
-
-    lengths: dict[str, int]
-    devices: frozenset[tuple[int, int]]
-    several_contexts: bool
-    matched: Ints
-    first_ns: int | None
-    first_op_ns: int | None
 
 
 class RunAsFiles:
@@ -60,6 +34,9 @@ class RunAsFiles:
     trace : what concerns all of it (captures, processes, clocks, warnings, collectives); of its ops those that
         communicate.
     matches : its collectives, with calls that name ops as the tables number them.
+    lengths : rows of each table.
+    devices : (process, device) that have ops; several_contexts : whether some device's ops are of several.
+    first_ns, first_op_ns : the earliest time in any table, and of an op.
     """
 
     def __init__(self, run: Trace | Run, narrowing: Narrowing = ALL) -> None:
@@ -78,22 +55,24 @@ class RunAsFiles:
                 part = _communication(self.run, narrowing)
                 self.trace = standalone(part, self._span)
                 self._number = _numbers(part, self.trace)
+        self.devices, self.several_contexts = set[tuple[int, int]](), False
+        self.first_ns = self.first_op_ns = np.iinfo(np.int64).max
         self._texts: dict[tuple[str, str], dict[str, None]] = {}
-        self._parts = [self._seen(part) for part in self._alone_parts()]
+        self._lengths: list[dict[str, int]] = []  # of each part
+        self._matched: list[Ints] = []  # of each part the rows of ops in collectives
+        for part in self._alone_parts():
+            self._see(part)
+        self.lengths = {name: sum(part[name] for part in self._lengths) for name in TABLES}
         self.matches = self._with_rows(self.trace)
 
-    def parts(self, name: str, *beside: str) -> Iterator[tuple[int, Trace, dict[str, int]]]:
-        """Each part with rows in a table: its number, itself, and how many rows of each table are before its own.
+    def parts(self, *some: str, beside: Sequence[str] = ()) -> Iterator[tuple[int, Trace, dict[str, int]]]:
+        """Each part with rows in some tables: its number, itself, and how many rows of each table are before its own.
 
-        It has the rows of that table and those `beside`, perhaps of others; rows that it names are its own.
+        It has the rows of those tables and those `beside`, perhaps of others; rows that it names are its own.
         """
-        yield from self._parts_with((name,), (name, *beside))
-
-    def _parts_with(self, some: Sequence[str], tables: Sequence[str]) -> Iterator[tuple[int, Trace, dict[str, int]]]:
-        """Parts that have rows of some tables, as `parts` gives them; `tables` are read."""
-        wanted = [i for i, part in enumerate(self._parts) if any(part.lengths[name] for name in some)]
+        wanted = [i for i, lengths in enumerate(self._lengths) if any(lengths[name] for name in some)]
         begins = [*self._begins()]
-        yield from zip(wanted, self._alone_parts(wanted, tables), (begins[i] for i in wanted), strict=True)
+        yield from zip(wanted, self._alone_parts(wanted, (*some, *beside)), (begins[i] for i in wanted), strict=True)
 
     def _alone_parts(self, only: Sequence[int] | None = None, tables: Collection[str] | None = None) -> Iterator[Trace]:
         if self._alone is not None:
@@ -104,9 +83,9 @@ class RunAsFiles:
 
     def _begins(self) -> Iterator[dict[str, int]]:
         begins = dict.fromkeys(TABLES, 0)
-        for part in self._parts:
+        for lengths in self._lengths:
             yield begins
-            begins = {name: before + part.lengths[name] for name, before in begins.items()}
+            begins = {name: before + lengths[name] for name, before in begins.items()}
 
     def frames(self, name: str) -> Iterator[pd.DataFrame]:
         """A table, part by part, as `filed` gives it; rows and texts are those of all parts together."""
@@ -123,73 +102,47 @@ class RunAsFiles:
         if of_run:
             frames = {name: getattr(self.trace, name).to_frame()[: self.lengths[name]] for name in of_run}
             yield frames, dict.fromkeys(of_run, 0)
-        for _, part, begins in self._parts_with(each, each):
+        for _, part, begins in self.parts(*each):
             yield {name: with_launches_from(getattr(part, name).to_frame(), begins["api"]) for name in each}, begins
 
     def texts(self, name: str, column: str) -> list[str]:
         """All texts of a table's column, also those that none of the rows has that are left."""
         return list(self._texts[name, column])
 
-    @property
-    def lengths(self) -> dict[str, int]:
-        """Rows of each table."""
-        return {name: sum(part.lengths[name] for part in self._parts) for name in TABLES}
-
-    @property
-    def devices(self) -> frozenset[tuple[int, int]]:
-        """(process, device) that have ops."""
-        return frozenset(key for part in self._parts for key in part.devices)
-
-    @property
-    def several_contexts(self) -> bool:
-        """Whether some device's ops are of several contexts."""
-        return any(part.several_contexts for part in self._parts)
-
-    @property
-    def first_ns(self) -> int:
-        """The earliest time in any table."""
-        return min(part.first_ns for part in self._parts if part.first_ns is not None)
-
-    @property
-    def first_op_ns(self) -> int:
-        """When the first op starts."""
-        return min(part.first_op_ns for part in self._parts if part.first_op_ns is not None)
-
-    def _seen(self, part: Trace) -> _Part:
-        for name in TABLES:
-            for column, values in getattr(part, name).columns.items():
+    def _see(self, part: Trace) -> None:
+        """Note what has to be known of a part before any file is written."""
+        tables = {name: getattr(part, name) for name in TABLES}
+        for name, table in tables.items():
+            for column, values in table.columns.items():
                 if isinstance(values, Names):
                     self._texts.setdefault((name, column), {}).update(dict.fromkeys(values.texts))
-        contexts = rows_by_key(*(ints(part.ops, column) for column in ("process", "device", "context")))
+        contexts = rows_by_key(*(as_int64(one) for one in (part.ops.process, part.ops.device, part.ops.context)))
         devices = [(process, device) for process, device, _ in contexts]
-        firsts = [int(ints(getattr(part, name), "start_ns").min()) for name in _TIMED if len(getattr(part, name))]
-        return _Part(
-            {name: len(getattr(part, name)) for name in TABLES},
-            frozenset(devices),
-            len(set(devices)) < len(devices),
-            np.flatnonzero(as_int64(part.ops.collective) >= 0),
-            min(firsts, default=None),
-            int(part.ops.start_ns.min()) if len(part.ops) else None,
-        )
+        self.devices.update(devices)
+        self.several_contexts |= len(set(devices)) < len(devices)
+        firsts = [int(tables[name].start_ns.min()) for name in _TIMED if len(tables[name])]
+        self.first_ns = min([self.first_ns, *firsts])
+        self.first_op_ns = min([self.first_op_ns, *([int(part.ops.start_ns.min())] if len(part.ops) else [])])
+        self._lengths.append({name: len(table) for name, table in tables.items()})
+        self._matched.append(np.flatnonzero(part.ops.collective >= 0))
 
     def _with_texts(self, name: str, frame: pd.DataFrame) -> pd.DataFrame:
-        """With the texts of all parts."""
-        if len(self._parts) == 1:
+        """With the texts of all parts, as `merge` joins them."""
+        if len(self._lengths) == 1:
             return frame
-        return frame.assign(**{column: self._stacked(name, frame, column) for column in texts_of(frame)})
-
-    def _stacked(self, name: str, frame: pd.DataFrame, column: str) -> Any:
-        """A column of texts with those of all parts, as `merge` joins them."""
-        code, own = codes(frame, column)
-        number = {text: i for i, text in enumerate(self._texts[name, column])}
-        moved = np.array([*(number[text] for text in own), -1], np.int64)[code]
-        return pd.Categorical.from_codes(moved, dtype=pd.CategoricalDtype([*number]))
+        columns = {}
+        for column in texts_of(frame):
+            code, own = codes(frame, column)
+            number = {text: i for i, text in enumerate(self._texts[name, column])}
+            moved = np.array([*(number[text] for text in own), -1], np.int64)[code]
+            columns[column] = pd.Categorical.from_codes(moved, dtype=pd.CategoricalDtype([*number]))
+        return frame.assign(**columns)
 
     def _with_rows(self, trace: Trace) -> Matches | None:
         if trace.matches is None or self._alone is not None:
             return trace.matches
         row = np.full(len(trace.ops), -1, np.int64)
-        matched = [part.matched + begins["ops"] for part, begins in zip(self._parts, self._begins(), strict=True)]
+        matched = [rows + begins["ops"] for rows, begins in zip(self._matched, self._begins(), strict=True)]
         row[as_int64(trace.ops.collective) >= 0] = np.concatenate(matched)
         calls = trace.matches.calls.assign(op=row[ints(trace.matches.calls, "op")])
         return replace(trace.matches, calls=calls)
@@ -250,16 +203,11 @@ def standalone(trace: Trace, span: Span | None = None, number: Ints | None = Non
     calls = _within(trace.api, low, high, processes)
     calls[launches] = True
     position = np.append(np.cumsum(calls) - 1, -1)
-    frames: dict[str, Any] = {
-        name: _kept(frame, _within(frame, low, high, processes))
-        for name, frame in (
-            ("ranges", trace.ranges),
-            ("syncs", trace.syncs),
-            ("comms", trace.comms),
-            ("counters", trace.counters),
-        )
+    frames = {
+        name: getattr(trace, name).take(_within(getattr(trace, name), low, high, processes))
+        for name in ("ranges", "syncs", "comms", "counters")
     }
-    api = _kept(trace.api, calls)
+    api = trace.api.take(calls)
     matches, clocks = trace.matches, trace.clocks
     if matches is not None:
         matches, number = _matches_of(matches, trace.rows)
@@ -269,7 +217,7 @@ def standalone(trace: Trace, span: Span | None = None, number: Ints | None = Non
         trace,
         ops=trace.ops.having(launch=np.where(launch >= 0, position[launch], -1), collective=collective),
         api=api,
-        records=_kept(trace.records, _recorded(trace.records, api)),
+        records=trace.records.take(_recorded(trace.records, api)),
         matches=matches,
         clocks=clocks,
         whole=None,
@@ -278,22 +226,17 @@ def standalone(trace: Trace, span: Span | None = None, number: Ints | None = Non
     )
 
 
-def _within(
-    frame: Calls | Ranges | Syncs | CommunicationCalls | Counters, low: int, high: int, processes: Ints
-) -> Mask:
-    inside = (ints(frame, "end_ns") >= low) & (ints(frame, "start_ns") <= high)
-    return inside & np.isin(ints(frame, "process"), processes)
-
-
-def _kept(frame: SomeTable, rows: Mask) -> SomeTable:
-    return frame.take(rows)
+def _within(table: Any, low: int, high: int, processes: Ints) -> Mask:
+    """Which rows of a table with times lie in a span, and are of some processes."""
+    return (table.end_ns >= low) & (table.start_ns <= high) & np.isin(table.process, processes)
 
 
 def _recorded(records: Records, api: Calls) -> Mask:
     """Records have no time of their own: those whose call is there, and those whose call nobody knows."""
-    calls = pd.MultiIndex.from_arrays([ints(api, "process"), ints(api, "correlation")])
-    recorded_calls = pd.MultiIndex.from_arrays([ints(records, "process"), ints(records, "correlation")])
-    return np.asarray(recorded_calls.isin(calls)) | (ints(records, "correlation") < 0)
+    calls, recorded = (
+        pd.MultiIndex.from_arrays([as_int64(one.process), as_int64(one.correlation)]) for one in (api, records)
+    )
+    return np.asarray(recorded.isin(calls)) | (records.correlation < 0)
 
 
 def _matches_of(matches: Matches, rows: Ints) -> tuple[Matches, Ints]:

@@ -69,6 +69,8 @@ INDEXES: Mapping[str, tuple[tuple[str, ...], ...]] = {
 }
 # Rows come nearly in their order: to keep such an index while they are written takes less than to sort it afterwards.
 ASCENDING = (("process", "correlation"), ("launch",))
+# Columns in which −1 is a value, and tables, of differences.
+TIMES, OF_DIFFERENCES = ("start_ns", "end_ns", "at_ns"), ("collective_calls", "instances", "missed", "overlap")
 ROWS_OF = ("op", "behind", "waited_op", "call")  # columns of findings that count rows of `ops` and `api`
 NAMED = ("ops", "api", "ranges")  # tables whose names stand in `names`
 ROWS = 1 << 14  # of a table that are made into Python's objects at once; more take longer
@@ -109,7 +111,8 @@ def to_sqlite(
     run = Run.of(run)
     found = _findings(run, a, b, narrowing)
     files = RunAsFiles(run, narrowing)
-    names = _names(files)
+    named = (text for name in TABLES if name in NAMED for text in files.texts(name, "name"))
+    names = {text: number for number, text in enumerate(dict.fromkeys(named))}
     found = {**_about(files.trace), **found, "names": pd.DataFrame({"name": list(names)})}
     with replacing(path) as beside:
         try:
@@ -120,7 +123,8 @@ def to_sqlite(
 
 
 def _write(path: Path, found: Mapping[str, pd.DataFrame], files: RunAsFiles, names: Mapping[str, int]) -> None:
-    kinds = {**{name: _kinds_of(name) for name in TABLES}, **{name: _kinds(frame) for name, frame in found.items()}}
+    kinds = {name: _kinds_of(name) for name in TABLES}
+    kinds |= {name: {str(one): _type(frame[one]) for one in frame} for name, frame in found.items()}
     with closing(sqlite3.connect(path)) as connection:
         database = Database(connection)
         connection.execute(f"pragma page_size = {PAGE}")
@@ -128,7 +132,8 @@ def _write(path: Path, found: Mapping[str, pd.DataFrame], files: RunAsFiles, nam
         connection.execute("pragma synchronous = off")  # the file gets its name only when it is whole
         in_order = _in_order(kinds)
         for name in in_order:
-            _create(database, name, kinds[name])
+            links = [(one, to, "id") for (table, one), to in LINKS.items() if table == name and one in kinds[name]]
+            database[name].create({"id": int, **kinds[name]}, pk="id", foreign_keys=links)
             _index(database, name, ascending=True)
             if name in found:
                 _append(connection, name, {column: stored(found[name], column) for column in found[name].columns}, 0)
@@ -154,11 +159,6 @@ def _in_order(frames: Iterable[str]) -> list[str]:
     return sorted(frames, key=depth)
 
 
-def _create(database: Any, name: str, columns: Mapping[str, type]) -> None:
-    links = [(column, other, "id") for (table, column), other in LINKS.items() if table == name and column in columns]
-    database[name].create({"id": int, **columns}, pk="id", foreign_keys=links)
-
-
 def _index(database: Any, name: str, *, ascending: bool) -> None:
     for columns in INDEXES.get(name, ()):
         if (columns in ASCENDING) == ascending:
@@ -171,7 +171,9 @@ def _append(connection: sqlite3.Connection, table: str, columns: Mapping[str, An
     insert = f"insert into [{table}] values (?{', ?' * len(columns)})"
     for low in range(0, size, ROWS):
         rows = slice(low, min(low + ROWS, size))
-        cells = [_cells(values[rows], minus_one=_says_minus_one(name, table)) for name, values in columns.items()]
+        cells = [
+            _cells(values[rows], minus_one=name in TIMES or table in OF_DIFFERENCES) for name, values in columns.items()
+        ]
         connection.executemany(insert, zip(range(begin + low, begin + rows.stop), *cells, strict=True))
 
 
@@ -202,28 +204,14 @@ def _cells(values: Any, *, minus_one: bool) -> list[Any]:
     return [NULL if value is None or value == "" or value != value else kind(value) for value in values]
 
 
-def _says_minus_one(name: str, table: str) -> bool:
-    """Columns in which −1 is a value: times, and whatever is a difference."""
-    return name in ("start_ns", "end_ns", "at_ns") or table in ("collective_calls", "instances", "missed", "overlap")
-
-
-def _names(files: RunAsFiles) -> dict[str, int]:
-    """The number of each long name, of all tables that have such."""
-    named = (text for name in TABLES if name in NAMED for text in files.texts(name, "name"))
-    return {text: number for number, text in enumerate(dict.fromkeys(named))}
-
-
-def _kinds(frame: pd.DataFrame) -> dict[str, type]:
-    return {str(column): _type(frame[column]) for column in frame}
-
-
 def _kinds_of(table: str) -> dict[str, type]:
     """What the columns of a Trace's table hold here."""
     kinds = {name: column.kind for name, column in TABLES[table].schema.items()}
     texts = [name for name, kind in kinds.items() if kind == "text" or isinstance(kind, tuple)]
     return {
-        _own_name(column, table): str if column in texts and not _is_named(column, table) else int
+        name: str if column in texts and name != "name_id" else int
         for column in filed_columns(table)
+        for name in [_own_name(column, table)]
     }
 
 
@@ -238,11 +226,7 @@ def _columns(frame: pd.DataFrame, table: str, names: Mapping[str, int]) -> dict[
 
 def _own_name(column: str, table: str) -> str:
     """What a column is called here: `id` is the file's own word."""
-    return "name_id" if _is_named(column, table) else "external_id" if column == "id" else column
-
-
-def _is_named(column: str, table: str) -> bool:
-    return column == "name" and table in NAMED
+    return "name_id" if column == "name" and table in NAMED else "external_id" if column == "id" else column
 
 
 def _about(trace: Trace) -> dict[str, pd.DataFrame]:

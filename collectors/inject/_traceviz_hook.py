@@ -77,17 +77,14 @@ def wrap(settings, rank):
         write_about(settings["folder"], facts)
         os.execv(settings["wrap"][0], [*settings["wrap"], "--output-file", f"rank{rank}", "--", *program])
     supervise = [sys.executable, "-I", os.path.join(HERE, "_traceviz_supervise.py")]
-    counters = counters_of(settings["gpu_metrics"], rank) if settings["gpu_metrics"] else []
+    counters = []
+    if settings["gpu_metrics"]:  # of this rank's GPU, and no other's: one session can sample a GPU
+        gpu = own_gpu(os.environ)
+        if gpu is None:
+            print(f"traceviz: rank {rank} has no counters: nothing tells which GPU is its own.", file=sys.stderr)
+        else:
+            counters = [f"{settings['gpu_metrics']}={gpu}"]
     os.execv(sys.executable, [*supervise, *settings["wrap"], *counters, f"--output={output}", "--", *program])
-
-
-def counters_of(option, rank):
-    """The option that has this rank's GPU sampled, and no other's: one session can sample a GPU."""
-    gpu = own_gpu(os.environ)
-    if gpu is None:
-        print(f"traceviz: rank {rank} has no counters: nothing tells which GPU is its own.", file=sys.stderr)
-        return []
-    return [f"{option}={gpu}"]
 
 
 def own_gpu(environment):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
-import importlib
+import itertools
 import json
 import os
 import statistics
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,10 +36,9 @@ def main() -> None:
     rank = start(arguments.device)
     workload, variant = find(arguments.name, arguments.variant)
     sizes = read_sizes(workload, arguments.size, small=not rank.on_gpu)
-    module = importlib.import_module(f"collectors.workloads.{workload.module}")
     torch.manual_seed(rank.number)
     with turn(arguments.turn, rank):
-        run = module.Run(rank, sizes, arguments.name if workload.module == "transformer" else variant)
+        run = workload.load()(rank, sizes, variant)
         result = measure(run, rank, arguments.warmup, arguments.steps)
     if rank.number == 0:
         show({"workload": arguments.name, "variant": variant, "world_size": rank.world, "sizes": sizes, **result}, run)
@@ -87,14 +85,14 @@ def measure(run: Any, rank: Rank, warmup: int, steps: int) -> dict[str, Any]:
     rank.finish()
     if rank.on_gpu:
         torch.cuda.reset_peak_memory_stats()
-    clock = Clock(rank)
-    clock.tick()
+    ticks = [rank.tick()]
     for index in range(warmup, warmup + steps):
         with region(f"step {index}"):
             run.step()
-        clock.tick()
+        ticks.append(rank.tick())
     rank.finish()
-    times = torch.tensor(clock.steps_ms(), dtype=torch.float64, device=rank.device)
+    steps_ms = [rank.elapsed_ms(*pair) for pair in itertools.pairwise(ticks)]
+    times = torch.tensor(steps_ms, dtype=torch.float64, device=rank.device)
     dist.all_reduce(times, dist.ReduceOp.MAX)
     memory = torch.tensor([torch.cuda.max_memory_allocated() if rank.on_gpu else 0], device=rank.device)
     dist.all_reduce(memory, dist.ReduceOp.MAX)
@@ -106,28 +104,6 @@ def measure(run: Any, rank: Rank, warmup: int, steps: int) -> dict[str, Any]:
         "min_ms": sorted_ms[0],
         "peak_memory_bytes": int(memory.item()),
     }
-
-
-class Clock:
-    """Instants between steps: on the GPU by CUDA events in its main stream, on a CPU by the clock."""
-
-    def __init__(self, rank: Rank) -> None:
-        self.rank, self.events, self.instants = rank, [], []  # type: ignore[var-annotated]
-
-    def tick(self) -> None:
-        """One instant."""
-        if self.rank.on_gpu:
-            event = torch.cuda.Event(enable_timing=True)
-            event.record()
-            self.events.append(event)
-        else:
-            self.instants.append(time.perf_counter() * 1e3)
-
-    def steps_ms(self) -> list[float]:
-        """Milliseconds between the instants."""
-        if self.rank.on_gpu:
-            return [one.elapsed_time(other) for one, other in zip(self.events, self.events[1:], strict=False)]
-        return [other - one for one, other in zip(self.instants, self.instants[1:], strict=False)]
 
 
 def show(result: dict[str, Any], run: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from collectors.errors import CollectError
 
@@ -37,9 +38,9 @@ class Expected:
 
 @dataclass(frozen=True)
 class Workload:
-    """One workload: where its code is, its sizes, what each variant must show, and the package that it `needs`."""
+    """One workload: its program's class, its sizes, what each variant must show, and the package that it `needs`."""
 
-    module: str
+    program: str
     about: str
     sizes: dict[str, int]
     variants: dict[str, Expected]
@@ -50,6 +51,11 @@ class Workload:
     def is_here(self) -> bool:
         """Whether what it needs beside torch is installed."""
         return not self.needs or importlib.util.find_spec(self.needs) is not None
+
+    def load(self) -> Any:
+        """Its program, to be made of a rank, sizes and a variant; imports torch."""
+        module, _, name = self.program.partition(".")
+        return getattr(importlib.import_module(f"collectors.workloads.{module}"), name)
 
 
 DP, MP = "nvtx:DP Embedding", "nvtx:MP Embedding"
@@ -75,7 +81,7 @@ _CHUNKS = _chunked(
 
 WORKLOADS: dict[str, Workload] = {
     "dpmp": Workload(
-        "dpmp",
+        "programs.DpMp",
         "sharded embedding bags (lookup, then all-to-all of the pooled rows) beside data-parallel ones",
         {"rows": 400_000, "dim": 128, "batch": 131_072, "bag": 8, "mp_tables": 8, "dp_tables": 2},
         {
@@ -92,7 +98,7 @@ WORKLOADS: dict[str, Workload] = {
         {"rows": 100, "dim": 8, "batch": 16, "bag": 2, "mp_tables": 2, "dp_tables": 1},
     ),
     "pipelines": Workload(
-        "pipelines",
+        "programs.Pipelines",
         "four train pipelines that place the next batch's embedding lookup differently",
         {"rows": 400_000, "dim": 128, "batch": 32_768, "bag": 16, "tables": 6, "layers": 3, "parameters": 96_000_000},
         {
@@ -104,7 +110,7 @@ WORKLOADS: dict[str, Workload] = {
         {"rows": 100, "dim": 8, "batch": 16, "bag": 2, "tables": 2, "layers": 2, "parameters": 1000},
     ),
     "a2a": Workload(
-        "a2a",
+        "programs.AllToAll",
         "an all-to-all whose result is checked on the host, beside compute that does not need it",
         {"elements": 64_000_000, "width": 4096, "products": 12},
         {
@@ -119,7 +125,7 @@ WORKLOADS: dict[str, Workload] = {
         {"elements": 64, "width": 8, "products": 2},
     ),
     "delta": Workload(
-        "delta",
+        "programs.Delta",
         "touched rows copied to the host in every step",
         {"rows": 1_000_000, "dim": 128, "touched": 200_000, "width": 4096, "products": 24},
         {
@@ -135,7 +141,7 @@ WORKLOADS: dict[str, Workload] = {
         {"rows": 100, "dim": 8, "touched": 10, "width": 8, "products": 2},
     ),
     "rowpar": Workload(
-        "rowpar",
+        "programs.RowParallel",
         "a row-parallel linear layer in s chunks, each a product and an all-reduce on a stream of its own",
         {"tokens": 8192, "hidden": 8192},
         {
@@ -146,21 +152,21 @@ WORKLOADS: dict[str, Workload] = {
         {"tokens": 8, "hidden": 8},
     ),
     "ddp": Workload(
-        "transformer",
+        "programs.Ddp",
         "training steps of a transformer under DistributedDataParallel",
         {"layers": 4, "width": 2048, "heads": 16, "batch": 8, "tokens": 1024},
         {"step": Expected("comm", "compute", SOME, (), "", why="buckets are reduced beside the backward pass")},
         {"layers": 2, "width": 16, "heads": 2, "batch": 2, "tokens": 4},
     ),
     "fsdp": Workload(
-        "transformer",
+        "programs.Fsdp",
         "training steps of a transformer under fully sharded data parallelism",
         {"layers": 4, "width": 2048, "heads": 16, "batch": 8, "tokens": 1024},
         {"step": Expected("comm", "compute", SOME, (), "", why="layers are gathered while others compute")},
         {"layers": 2, "width": 16, "heads": 2, "batch": 2, "tokens": 4},
     ),
     "torchrec": Workload(
-        "recommender",
+        "recommender.Run",
         "TorchRec's sharded embedding bags and dense layers, stepped by its own train pipelines",
         {"rows": 400_000, "dim": 128, "batch": 32_768, "bag": 16, "tables": 8, "layers": 3},
         {

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch.profiler import record_function
@@ -65,6 +67,18 @@ class Rank:
         if made is not None:
             made.record()
         return Event(made)
+
+    def tick(self) -> Any:
+        """An instant: on the GPU by a CUDA event in the current stream, on a CPU by the clock, ms."""
+        if not self.on_gpu:
+            return time.perf_counter() * 1e3
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def elapsed_ms(self, begin: Any, end: Any) -> float:
+        """Between two instants, once all work is done."""
+        return begin.elapsed_time(end) if self.on_gpu else end - begin
 
     def finish(self) -> None:
         """Wait for all work."""

@@ -1,19 +1,17 @@
 """Equal ranks: the time of each command that compares ranks as their number doubles.
 
-    python -m tests.benchmarks.equal_ranks [--ranks 64 128 256 512] [--repeats 3] [--against FOLDER]
-                                           [--workers N] [--commands check-overlap collectives]
+    python -m tests.benchmarks.equal_ranks [--ranks 64 128 256 512] [--repeats 3] [--commands check-overlap report]
 
 Each rank is the same small real capture under another rank, so that all that grows is their number; but for their last
 kernel, as what is the same to the ns is refused as a copy. A round runs the whole command without a cache: the largest
 number once, half of it twice and so on, half of these runs before and half after, of which the mean counts. What one
-rank takes (start-up) is subtracted. Bar: 2.2 for each doubling, as the median of the rounds has it. With --against, the
-code of another working tree runs in the same rounds. A run is compared with itself.
+rank takes (start-up) is subtracted. Bar: 2.2 for each doubling, as the median of the rounds has it. A run is compared
+with itself.
 
 So all numbers are measured for about as long, around one instant. On a machine that is slow by turns of minutes the
 least of single runs favours short ones: one of them more likely meets no slow minute.
 
-How many processes read the command decides, unless --workers says so; processor seconds are those of all of them, and
-the memory that of the largest.
+Processor seconds are those of all processes that read, and the memory that of the largest.
 """
 
 from __future__ import annotations
@@ -60,14 +58,12 @@ def make(folder: Path, numbers: Iterable[int]) -> None:
             (folder / str(number) / f"rank{rank}.json").write_text(text)
 
 
-def measured(tree: Path, asked: str, captures: Path, workers: int) -> Run:
+def measured(asked: str, captures: Path) -> Run:
     """One command."""
     with tempfile.TemporaryDirectory() as folder:
         places = {"CAPTURES": str(captures), "FILE": f"{folder}/made"}
         words = [places.get(word, word.replace("FILE", places["FILE"])) for word in COMMANDS[asked]]
-        words += ["--workers", str(workers)] if workers and not asked.startswith("export") else []
-        environment = {"TRACEVIZ_CACHE": "off", "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1"}
-        return run([sys.executable, "-m", "traceviz", *words], environment, ANSWERS)
+        return run([sys.executable, "-m", "traceviz", *words], {"TRACEVIZ_CACHE": "off"}, ANSWERS)
 
 
 def order(numbers: Sequence[int]) -> list[int]:
@@ -95,32 +91,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, nargs="+", default=[64, 128, 256, 512])
     parser.add_argument("--repeats", type=int, default=3, help="rounds")
-    parser.add_argument("--workers", type=int, default=0, help="processes that read; 0 as the command itself decides")
-    parser.add_argument("--against", type=Path, action="append", default=[], help="another working tree")
     parser.add_argument("--commands", nargs="+", choices=COMMANDS, default=[*COMMANDS])
     options = parser.parse_args()
-    trees = (ROOT, *options.against)
-    looks = [(tree, asked) for tree in trees for asked in options.commands]
-    found: dict[tuple[Path, str], list[dict[int, list[Run]]]] = {look: [] for look in looks}
+    found: dict[str, list[dict[int, list[Run]]]] = {asked: [] for asked in options.commands}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make(folder, {1, *options.ranks})
         for _, asked in product(range(options.repeats), options.commands):
-            for tree in trees:
-                found[tree, asked].append({number: [] for number in [1, *options.ranks]})
-            for number, tree in product(order(options.ranks), trees):
-                one = measured(tree, asked, folder / str(number), options.workers)
-                found[tree, asked][-1][number].append(one)
-                took = f"{one.busy_seconds:.2f} s of CPU, {one.peak_bytes / 1e9:.2f} GB"
-                print(tree.name, asked, number, took, file=sys.stderr, flush=True)
-    for tree, asked in looks:
-        for name, what, unit, of in (("CPU", "busy_seconds", "s", 1), ("memory", "peak_bytes", "GB", 1e9)):
-            rounds = [
-                {number: fmean(getattr(run, what) for run in runs) / of for number, runs in one.items()}
-                for one in found[tree, asked]
+            runs: dict[int, list[Run]] = {number: [] for number in [1, *options.ranks]}
+            for number in order(options.ranks):
+                runs[number].append(measured(asked, folder / str(number)))
+            found[asked].append(runs)
+    for asked, rounds in found.items():
+        for name, figure, unit, of in (("CPU", "busy_seconds", "s", 1), ("memory", "peak_bytes", "GB", 1e9)):
+            means = [
+                {number: fmean(getattr(run, figure) for run in runs) / of for number, runs in one.items()}
+                for one in rounds
             ]
-            rows = table(name, rounds, unit)
-            print(f"{tree}, {asked}; bar {BAR}", *rows, sep="\n", flush=True)
+            print(f"{asked}; bar {BAR}", *table(name, means, unit), sep="\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,9 @@ hundred and a host sync at the end. Bar: 5 s for all that is suggested of 10,000
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable
+from typing import Any
 
 from analyzers.common.errors import TracevizError
 from analyzers.replay import engine
@@ -15,7 +18,6 @@ from analyzers.replay.changes import parse_change
 from analyzers.replay.predict import Replayed
 from analyzers.replay.tasks import tasks
 from analyzers.trace.tables import Trace
-from tests.benchmarks.large_trace import timed
 from tests.support.builder import Builder
 
 SIZES = ((2, 500, 10), (2, 2_500, 2))
@@ -74,6 +76,14 @@ def main() -> None:
         replayed = Replayed(trace, "comm", "compute")
         for text in CHANGES:
             print(f"    {timed(text, lambda text=text, replayed=replayed: tried(replayed, text))}")
+
+
+def timed(what: str, work: Callable[[], Any]) -> Any:
+    """Do the work and print how long it took."""
+    begin = time.perf_counter()
+    result = work()
+    print(f"  {what:<40} {time.perf_counter() - begin:6.2f} s")
+    return result
 
 
 def tried(replayed: Replayed, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Run commands and compare their wall time and peak memory."""
+"""Run commands in turn and compare processor time and peak memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -17,24 +17,10 @@ class Run:
     seconds: float
     busy_seconds: float
     peak_bytes: int
-    output: str
-
-
-@dataclass(frozen=True)
-class Summary:
-    """Medians over the runs of one command. CPU seconds tell where a busy machine stretches the wall time."""
-
-    name: str
-    seconds: float
-    fastest: float
-    slowest: float
-    busy_seconds: float
-    peak_bytes: int
-    output: str
 
 
 def run(command: Sequence[str], environment: Mapping[str, str] | None = None, answers: Sequence[int] = (0,)) -> Run:
-    """Run a command to its end; what it prints is kept, and a failure raises with it.
+    """Run a command to its end; a failure raises with what it printed.
 
     Parameters
     ----------
@@ -42,62 +28,46 @@ def run(command: Sequence[str], environment: Mapping[str, str] | None = None, an
     """
     begin = time.perf_counter()
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})}
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **(environment or {})}
     )
-    assert process.stdout is not None and process.stderr is not None
-    output, errors = process.stdout.read(), process.stderr.read()
+    assert process.stdout is not None
+    output = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - begin
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode not in answers:
-        raise RuntimeError(f"{' '.join(command)[:200]} exited {process.returncode}:\n{output}\n{errors}")
-    return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, output)
+        raise RuntimeError(f"{' '.join(command)[:200]} exited {process.returncode}:\n{output}")
+    return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
 
 
-def compare(commands: Mapping[str, Sequence[str]], repeats: Callable[[str], int]) -> list[Summary]:
-    """Run several commands in turn, so that a slow moment of the machine hits all of them.
-
-    Parameters
-    ----------
-    repeats : how often to run the command of a name.
-    """
+def in_turn(commands: Mapping[str, Sequence[str]], rounds: int) -> dict[str, list[Run]]:
+    """Run several commands in turn, without a cache, so that a slow minute of the machine falls on all of them."""
     runs: dict[str, list[Run]] = {name: [] for name in commands}
-    for turn in range(max(map(repeats, commands))):
+    for _ in range(rounds):
         for name, command in commands.items():
-            if turn < repeats(name):
-                runs[name].append(run(command))
-    return [_summary(name, each) for name, each in runs.items()]
+            runs[name].append(run(command, {"TRACEVIZ_CACHE": "off"}))
+    return runs
 
 
-def bar(what: str, seconds: float, most: float) -> str:
-    """Whether a bar is met, in words."""
-    return f"{'met' if seconds <= most else 'not met'}: {what}: {seconds:.2f} s, at most {most:.2f} s"
+def ratio(runs: Mapping[str, Sequence[Run]], name: str, base: str, figure: str = "busy_seconds") -> float:
+    """How many times a figure of `base` that of `name` is: the median of the rounds' own ratios."""
+    pairs = zip(runs[name], runs[base], strict=True)
+    return statistics.median(getattr(one, figure) / getattr(other, figure) for one, other in pairs)
 
 
-def table(summaries: Sequence[Summary], ours: str) -> str:
-    """Lay out seconds and memory of each command, and how many times those of `ours` they are."""
-    base = next(summary for summary in summaries if summary.name == ours)
-    width = max(len(summary.name) for summary in summaries)
-    lines = [
-        f"{'':{width}}  {'wall s':>7}  {'min-max':>13}  {'time x':>7}  {'CPU s':>7}  {'peak MB':>8}  {'memory x':>8}"
-    ]
-    lines += [
-        f"{each.name:{width}}  {each.seconds:7.2f}  {f'{each.fastest:.2f}-{each.slowest:.2f}':>13}  "
-        f"{each.seconds / base.seconds:7.1f}  {each.busy_seconds:7.2f}  "
-        f"{each.peak_bytes / 1e6:8.0f}  {each.peak_bytes / base.peak_bytes:8.1f}"
-        for each in summaries
-    ]
+def table(runs: Mapping[str, Sequence[Run]], base: str) -> str:
+    """Rows of Markdown: medians of each command, beside those of `base` in the same rounds."""
+    lines = [f"| | wall | CPU | of {base} | peak memory | of {base} |", "|---|---:|---:|---:|---:|---:|"]
+    for name, own in runs.items():
+        wall, busy, peak = (
+            statistics.median(getattr(one, figure) for one in own)
+            for figure in ("seconds", "busy_seconds", "peak_bytes")
+        )
+        times, room = ratio(runs, name, base), ratio(runs, name, base, "peak_bytes")
+        lines.append(f"| {name} | {wall:.2f} s | {busy:.2f} s | {times:.2f} | {peak / 1e9:.2f} GB | {room:.2f} |")
     return "\n".join(lines)
 
 
-def _summary(name: str, runs: Sequence[Run]) -> Summary:
-    seconds = [run.seconds for run in runs]
-    return Summary(
-        name=name,
-        seconds=statistics.median(seconds),
-        fastest=min(seconds),
-        slowest=max(seconds),
-        busy_seconds=statistics.median(run.busy_seconds for run in runs),
-        peak_bytes=round(statistics.median(run.peak_bytes for run in runs)),
-        output=runs[-1].output,
-    )
+def bar(what: str, value: float, most: float) -> str:
+    """Whether a bar is met, in words."""
+    return f"{'met' if value <= most else 'NOT MET'}: {what}: {value:.2f}, at most {most:.2f}"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from analyzers.arrays.names import Names
 from analyzers.compare.compare import compare
 from analyzers.load import load
 from analyzers.verdict.check import check_overlap
@@ -37,8 +38,8 @@ def test_before_and_after_with_hostile_names_and_labels(browser: Chromium, tmp_p
 
 def test_a_history_with_hostile_names(browser: Chromium, tmp_path: Path) -> None:
     trace = load(["tests/data/torch/opt_overlap.rank0.json.gz"])
-    devices = trace.devices.assign(name=HOSTILE[2])
-    trace = replace(trace, devices=devices.astype({"name": "category"}))
+    named = Names.repeated(HOSTILE[2], len(trace.devices))
+    trace = replace(trace, devices=trace.devices.having(name=named))
     for commit in (*HOSTILE[:3], "new"):
         result = check_overlap(trace, "nvtx:optimizer", "nvtx:emb_lookup", explain=False)
         history.save(tmp_path / "r.db", result, trace, commit=commit)

@@ -111,6 +111,8 @@ def test_the_overlap_it_shades_is_as_long_as_the_overlap_that_was_found(
 
 
 def test_pointing_at_an_op_tells_about_it_and_draws_its_arrows(opened: Page) -> None:
+    texts = opened.js("[...document.querySelectorAll('.barlayer text')].map((one) => one.textContent)")
+    assert {"DP Embedding", "MP Embedding"} <= set(texts), "ranges of the launching thread"
     resting = opened.js("document.querySelectorAll('.arrows g path').length")  # the largest gap's
     x, y = middle_of_bar(opened, "a", 2)
     opened.point(x, y)
@@ -126,32 +128,20 @@ def test_pointing_at_an_op_tells_about_it_and_draws_its_arrows(opened: Page) -> 
     assert resting > 1
 
 
-def test_an_event_dependency_has_an_arrow_and_a_click_keeps_it(show: Show) -> None:
-    opened = show(drawn(two_instances(), "nvtx:A", "nvtx:B")[1])
-    x, y = middle_of_bar(opened, "a", 0)
-    opened.mouse("mouseMoved", x, y)
-    opened.wait("document.querySelector('.arrows path.event')")
-    opened.press(x, y)
-    opened.settle()
-    opened.mouse("mouseMoved", x, 5)
-    opened.settle()
-    assert opened.js("document.querySelectorAll('.arrows path.event').length") == 1
-
-
 def test_a_missing_wait_has_its_own_sign_words_and_arrow(show: Show) -> None:
     opened = show(drawn(race(), "nvtx:make", "nvtx:use", (0, 160 * US))[1])
     assert "missing wait" in opened.js("document.querySelector('.legend').textContent")
     x, y = middle_of_bar(opened, "race", 0)
     opened.point(x, y)
     opened.wait("document.querySelector('.arrows path.race')")
+    opened.press(x, y)
+    opened.settle()
     text = opened.js("document.querySelector('.hoverlayer').textContent")
     assert "does not wait for" in text
     assert "a possible race" in text
-
-
-def test_ranges_of_the_launching_thread_are_named(opened: Page) -> None:
-    texts = opened.js("[...document.querySelectorAll('.barlayer text')].map((one) => one.textContent)")
-    assert {"DP Embedding", "MP Embedding"} <= set(texts)
+    opened.mouse("mouseMoved", x, 5)
+    opened.settle()
+    assert opened.js("document.querySelectorAll('.arrows path.race').length") == 1, "a click keeps it"
 
 
 def test_of_many_ranks_the_rest_is_a_click_away(show: Show) -> None:
@@ -215,7 +205,12 @@ def test_one_goes_to_the_worst_gap_to_instances_and_to_what_one_searches_for(sho
     opened.wait(f"{where} === 'not found'")
 
 
-def test_host_rows_fold_away_and_come_back(opened: Page) -> None:
+def test_keys_go_to_everything_and_back_and_host_rows_fold_away_and_come_back(
+    opened: Page, capture: tuple[OverlapResult, Picture]
+) -> None:
+    for key, low in (("o", capture[1].first_ns), ("i", capture[1].low_ns)):
+        opened.js(f"document.dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}'}}))")
+        opened.wait(f"Math.abs({RANGE}[0] - {low / 1e6}) < 1e-6")
     ticks = "[...document.querySelectorAll('.ytick text')].map((one) => one.textContent.trim()).filter(Boolean)"
     before = opened.js(ticks)
     assert any(label.startswith("host") for label in before)
@@ -378,14 +373,6 @@ def test_the_strip_below_shows_all_of_each_side_and_follows_the_legend_and_the_t
     opened.browser.events.clear()  # Chromium warns of a canvas that is read, as it is here
 
 
-def test_keys_go_to_everything_and_back_to_the_instance(opened: Page, capture: tuple[OverlapResult, Picture]) -> None:
-    picture = capture[1]
-    opened.js("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'o'}))")
-    opened.wait(f"Math.abs({RANGE}[0] - {picture.first_ns / 1e6}) < 1e-6")
-    opened.js("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'i'}))")
-    opened.wait(f"Math.abs({RANGE}[0] - {picture.low_ns / 1e6}) < 1e-6")
-
-
 def test_the_legend_hides_and_shows_a_side(opened: Page) -> None:
     shown = "document.getElementById('timeline')._fullData.filter((one) => one.meta.role === 0)[0].visible"
     entry = "[...document.querySelectorAll('.legend .traces')].find((one) => one.textContent.includes('A: nvtx:DP'))"
@@ -413,8 +400,9 @@ def test_it_follows_the_readers_theme_and_has_a_switch(opened: Page) -> None:
         opened.browser.call("Emulation.setEmulatedMedia", features=[])
 
 
-def many_ops(count: int = 12_000) -> Picture:
-    rng = np.random.default_rng(1)
+@pytest.fixture(scope="module")
+def many_ops() -> Picture:
+    rng, count = np.random.default_rng(1), 12_000
     run = Builder()
     rank = run.rank(0)
     for stream, names in ((7, [f"gemm{k}" for k in range(7)]), (9, ["ncclDevKernel_AllReduce"])):
@@ -425,8 +413,8 @@ def many_ops(count: int = 12_000) -> Picture:
     return drawn(run.trace(), "comm", "compute")[1]
 
 
-def test_zooming_shows_more_and_never_drops_an_op(show: Show) -> None:
-    opened = show(many_ops())
+def test_zooming_shows_more_and_never_drops_an_op(show: Show, many_ops: Picture) -> None:
+    opened = show(many_ops)
     many = """document.getElementById('timeline').data.filter((one) => one.meta.many)
       .reduce((sum, one) => sum + one.x.filter((x) => x !== null).length, 0)"""
     assert opened.js(OPS) == 12_000
@@ -440,20 +428,19 @@ def test_zooming_shows_more_and_never_drops_an_op(show: Show) -> None:
     assert opened.js(inside) == 0
 
 
-def test_what_is_drawn_as_one_is_all_that_lies_in_it(show: Show) -> None:
-    picture = many_ops()
-    opened = show(picture)
+def test_what_is_drawn_as_one_is_all_that_lies_in_it(show: Show, many_ops: Picture) -> None:
+    opened = show(many_ops)
     role = ROLE["b"]
     bars = opened.js(
         f"""document.getElementById('timeline').data.filter((one) => one.meta.many && one.meta.role === {role})
           .flatMap((one) => one.customdata).map((custom) => [custom[0], custom[2], custom[3], custom[5]])"""
     )
-    ops = picture.marks.take(picture.marks.role == role)
+    ops = many_ops.marks.take(many_ops.marks.role == role)
     assert len(bars) > 50
     for told, start, length, busy in bars:
         inside = ops.take((ops.start >= start) & (ops.end <= start + length))
         lengths = inside.end - inside.start
-        longest = picture.texts[inside.name[int(lengths.argmax())]]
+        longest = many_ops.texts[inside.name[int(lengths.argmax())]]
         assert told == f"{inside.size:,} marks drawn as one, the longest {longest}"
         assert (inside.start.min(), inside.end.max()) == (start, start + length)
         milliseconds = re.fullmatch(r"([\d,.]+) ms busy", busy)[1].replace(",", "")

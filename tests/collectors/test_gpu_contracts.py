@@ -57,7 +57,7 @@ def test_order(overlap_contract, kind):
     print("HELD", kind, len(result.rules), result.rules[0].checked)
 """
 RANKS = """
-import importlib, os
+import os
 import pytest, torch, torch.distributed as dist
 from collectors.workloads.catalog import WORKLOADS
 from collectors.workloads.rank import Rank
@@ -81,9 +81,7 @@ RUNS = [(name, variant) for name in SMALL for variant in WORKLOADS[name].variant
 @pytest.mark.parametrize(("name", "variant"), RUNS, ids=[f"{name}-{variant}" for name, variant in RUNS])
 def test_workload(rank, overlap_contract, name, variant):
     workload = WORKLOADS[name]
-    run = importlib.import_module(f"collectors.workloads.{workload.module}").Run(
-        rank, {**workload.sizes, **SMALL[name]}, variant
-    )
+    run = workload.load()(rank, {**workload.sizes, **SMALL[name]}, variant)
     result = overlap_contract(run.step, f"CONTRACTS/{name}.toml")
     assert result.ranks == (0, 1)
     print("HELD", name, variant)

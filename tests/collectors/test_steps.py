@@ -33,9 +33,3 @@ def test_traces_of_all_ranks_lie_together_and_the_manifest_names_them(tmp_path: 
 def test_a_single_process_keeps_its_own(tmp_path: Path) -> None:
     steps.bring_together(own_folder(tmp_path), [None], tmp_path)
     assert tv.load(tmp_path).rank_ids == [0]
-
-
-def test_alone_everybody_is_the_first() -> None:
-    ranks = steps.Ranks()
-    assert ranks.first
-    assert ranks.all_of("x") == ["x"]

@@ -108,21 +108,6 @@ def test_signals_that_nsys_itself_would_die_of_reach_the_program(folder: Path, n
     assert running(str(folder)) == []
 
 
-@pytest.mark.nightly
-def test_a_timeout_keeps_the_report(folder: Path, nsys: Nsys, tmp_path: Path) -> None:
-    words = (*TRACE, "--timeout", "8", "-o", "out", "--", sys.executable, "-c", SLEEPY, str(folder))
-    ran = under_nsys(*words, cwd=folder)
-    assert ran.returncode == 124
-    assert readable(folder / "out" / "all-ranks.nsys-rep", nsys, tmp_path)
-    assert running(str(folder)) == []
-
-
-def test_options_this_nsys_lacks_are_noted(folder: Path, nsys: Nsys) -> None:
-    ran = under_nsys(*TRACE, "--", "true", cwd=folder)
-    lacks = "--cuda-event-trace" not in nsys.options
-    assert ("lacks --cuda-event-trace" in ran.stderr) == lacks
-
-
 def test_modes_exclude_each_other(folder: Path) -> None:
     ran = under_nsys("--rank0", "--per-rank", "--", "true", cwd=folder)
     assert (ran.returncode, "exclude each other" in ran.stderr) == (2, True)

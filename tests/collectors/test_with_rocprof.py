@@ -87,13 +87,6 @@ def test_what_an_older_one_does_not_know_is_left_out_and_said(tmp_path: Path) ->
     assert "--rccl-trace" not in json.loads((tmp_path / "out" / "words-rank0.json").read_text())
 
 
-@pytest.mark.nightly
-def test_without_one_the_error_says_where_it_comes_from(tmp_path: Path) -> None:
-    ran = traceviz("collect", "rocprofv3", "--rocprofv3", "/no/such", "--", "true", cwd=tmp_path)
-    assert ran.returncode == 2
-    assert "there is no rocprofv3 at /no/such" in ran.stderr
-
-
 def test_behind_a_launcher_a_rank_has_a_file_of_its_own() -> None:
     begun = Begun(Path("/out"), Manifest("rocprofv3", "own-rank", []), None, 3)
     words, _ = plan(["./program"], ["/opt/rocm/bin/rocprofv3"], begun)

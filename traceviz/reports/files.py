@@ -14,7 +14,6 @@ from traceviz.reports.page import html
 from traceviz.reports.report import Report
 from traceviz.reports.summary import summary
 from traceviz.timelines.files import drawn
-from traceviz.timelines.picture import Picture
 
 FILES = ("summary.md", "report.html", "results.json", "timeline.png")
 
@@ -34,10 +33,9 @@ def write(report: Report, folder: Path) -> list[Path]:
     TracevizError : the folder can't be written.
     """
     content = {"report.html": html(report).encode(), "results.json": as_json(results(report)).encode()}
-    image = _image(report.picture)
-    if image is not None:
-        content["timeline.png"] = image
-    content["summary.md"] = summary(report, with_image=image is not None).encode()
+    with suppress(TracevizError):  # nothing here can draw it
+        content["timeline.png"] = drawn(report.picture, "png")
+    content["summary.md"] = summary(report, with_image="timeline.png" in content).encode()
     new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -73,11 +71,3 @@ def results(report: Report) -> Json:
             "what_if": contract.what_if(report.what_if),
         },
     )
-
-
-def _image(drawing: Picture) -> bytes | None:
-    """The timeline's picture; None where nothing can draw it."""
-    try:
-        return drawn(drawing, "png")
-    except TracevizError:
-        return None

@@ -27,17 +27,17 @@ UNITS, FINE = (MS, US, Unit("ns", 1, 0)), 200  # of the axis and of lengths: the
 LETTERS = 95  # from one end of the chart to the other
 MOST_STREAMS = 3  # named in front of a side's row
 MOST_TITLE = 60  # letters of an instance's name: Mermaid lets a title run out of the chart
-# Mermaid has a few looks for tasks beside the plain one; `legend` tells what they mean.
-LOOKS = {
-    "a": "active, ",
-    "b": "done, ",
-    "overlap": "",
-    "sync": "crit, ",
-    "held": "crit, done, ",
-    "early": "crit, done, ",
+# Mermaid has a few looks for tasks beside the plain one; `legend` tells what they mean: kind -> look, word.
+KINDS = {
+    "a": ("active, ", "A"),
+    "b": ("done, ", "B"),
+    "overlap": ("", "overlap"),
+    "sync": ("crit, ", "blocked"),
+    "held": ("crit, done, ", "blocked"),
+    "early": ("crit, done, ", "blocked"),
 }
+KIND_OF = [role if role in KINDS else role.partition("-")[0] for role in ROLES]
 _HELD = [ROLE[role] for role in (*HELD, *EARLY)]
-WORDS = {"a": "A", "b": "B", "overlap": "overlap", "sync": "blocked", "held": "blocked", "early": "blocked"}
 # Letters with no meaning in Mermaid's grammar or in HTML.
 _HARMLESS = re.compile(r"[^A-Za-z0-9 _.+*/()=-]+")
 
@@ -71,7 +71,8 @@ def gantt(picture: Picture, *, met: bool = False, most: int = MOST_LINES) -> str
     marks = _most_told(marks, both, most)
     unit = next(one for one in UNITS if high - low >= FINE * one.ns or one.ns == 1)
     zoomed = "" if (low, high) == whole else f", around the longest {'overlap' if met else 'gap'}"
-    title = _text(_cut(picture.shown.label, MOST_TITLE - len(zoomed)))
+    label, most_title = picture.shown.label, MOST_TITLE - len(zoomed)
+    title = _text(label if len(label) <= most_title else f"{label[: most_title - 3]}...")
     sections = [*zip(sides, names, strict=True)]
     sections += [(one.number, "A and B" if one.kind == "overlap" else _text(one.label)) for one in band.rows]
     lines = [
@@ -90,22 +91,55 @@ def gantt(picture: Picture, *, met: bool = False, most: int = MOST_LINES) -> str
 
 
 def _tasks(picture: Picture, marks: Marks, unit: Unit, window: tuple[int, int], *, alone: bool) -> list[str]:
-    """A task a mark of a row, from and to in whole units of the window; `alone` on the row of both sides."""
+    """A task a mark of a row, from and to in whole units of the window; `alone` on the row of both sides.
+
+    On a row of what blocked a side each cause is named. Mermaid writes what is too long for a bar behind it: there,
+    where there is room up to the next bar, and on the longest bar of a cause that is named nowhere.
+    """
     low, high = window
     starts, ends = np.maximum(marks.start, low), np.minimum(marks.end, high)
-    kinds = [_kind(marks, k) for k in range(marks.size)]
+    kinds = [KIND_OF[role] for role in marks.role.tolist()]
     letters = LETTERS * np.maximum(ends - starts, unit.ns) // max(high - low, 1)
-    texts = [
-        _task(picture, marks, k, kind, int(room), unit, alone=alone)
-        for k, (kind, room) in enumerate(zip(kinds, letters, strict=True))
-    ]
+    texts = []
+    for k, (kind, room) in enumerate(zip(kinds, letters.tolist(), strict=True)):
+        told = _words(picture, marks, k, unit, alone=alone)
+        word = KINDS[kind][1]
+        told += [word] if len(word) == 1 and room else ["."] if kind in ("held", "early") else [word, "."]
+        texts.append(next(text for text in told if len(text) <= max(room, 1)))
     if set(kinds) <= {"held", "early"}:
-        texts = _named(picture, marks, texts, unit, low, high)
+        causes = [_words(picture, marks, k, unit, alone=alone)[-1] for k in range(marks.size)]
+        until = np.append(marks.start[1:], high)
+        free = LETTERS * (until - np.minimum(marks.end, until)) // max(high - low, 1)
+        for k, cause in enumerate(causes):
+            if texts[k] == "." and len(cause) + 1 < free[k]:
+                texts[k] = cause
+        for cause in dict.fromkeys(causes):
+            own = [k for k, one in enumerate(causes) if one == cause]
+            if all(texts[k] == "." for k in own):
+                texts[max(own, key=lambda k: int(marks.end[k] - marks.start[k]))] = cause
     begin, until = (starts - low) // unit.ns, (ends - low) // unit.ns
     return [
-        f"  {text} :{LOOKS[kind]}{first}, {max(last, first + 1)}"
+        f"  {text} :{KINDS[kind][0]}{first}, {max(last, first + 1)}"
         for text, kind, first, last in zip(texts, kinds, begin.tolist(), until.tolist(), strict=True)
     ]
+
+
+def _words(picture: Picture, marks: Marks, k: int, unit: Unit, *, alone: bool) -> list[str]:
+    """What a task may say, in words that are fewer and fewer: Mermaid writes what does not fit over its neighbours."""
+
+    def length(ns: int) -> str:
+        return amount(ns, unit).replace(",", "")  # commas are Mermaid's own
+
+    kind, many = KIND_OF[marks.role[k]], int(marks.count[k])
+    word, name = KINDS[kind][1], picture.texts[marks.name[k]] if marks.name[k] >= 0 else ""
+    if kind in ("held", "early"):
+        cause, blocked = _text(name), f"blocked by {_text(name)}"
+        took = f"{blocked} {length(int(marks.whole[k]))}"
+        return [f"{took} and not launched yet either"] * (kind == "early") + [took, blocked, cause]
+    if kind == "overlap" or alone:
+        return [f"{word}{' alone' * (kind != 'overlap')} {length(int(marks.busy[k]))}"]
+    name = _text(short(name)) if name else ""
+    return [f"{word} {many} ops from {name}", f"{word} {many} ops"] if many > 1 else [f"{word} {name}"]
 
 
 def legend(picture: Picture) -> str:
@@ -115,10 +149,6 @@ def legend(picture: Picture) -> str:
         f"A ({a}) is light, B ({b}) grey, both at once dark; red: where the host was blocked; with a red edge: what "
         "blocked the one while the other ran. Of many ops a bar is as long as they ran; short ones are left out."
     )
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def _within(picture: Picture, band: Band, low: int, high: int) -> Marks:
@@ -168,7 +198,14 @@ def _chosen(
     for number, role in zip(sides, ("a", "b"), strict=True):
         of_side = found.take(is_op & (found.role == ROLE[role]))
         labels.append(_of_streams(role.upper(), [one for one in band.rows if one.number in of_side.row]))
-        of_sides.append(_on_one_row(of_side, number))
+        of_side = of_side.take(np.argsort(of_side.start, kind="stable"))
+        # On one row each op begins where those before it, of whatever stream, have ended.
+        ended = np.append(of_side.start[:1], np.maximum.accumulate(of_side.end)[:-1])
+        start = np.maximum(of_side.start, ended)
+        end = np.maximum(of_side.end, start)
+        row_of_side = np.full_like(of_side.row, number)
+        busy = np.minimum(of_side.busy, end - start)
+        of_sides.append(replace(of_side, row=row_of_side, start=start, end=end, busy=busy))
         ran.append(clip(union(of_side.start, of_side.end), low, high))
     alone = [
         make(row, ROLE[role], *subtract(ran[side], ran[1 - side]), name=-1) for side, role in enumerate(("a", "b"))
@@ -190,25 +227,14 @@ def _of_streams(side: str, rows: Sequence[Row]) -> str:
     )
 
 
-def _on_one_row(marks: Marks, number: int) -> Marks:
-    """A side's ops of all its streams on one row: each begins where those before it have ended."""
-    marks = marks.take(np.argsort(marks.start, kind="stable"))
-    if not marks.size:
-        return marks
-    ended = np.append(marks.start[0], np.maximum.accumulate(marks.end)[:-1])
-    start = np.maximum(marks.start, ended)
-    end = np.maximum(marks.end, start)
-    return replace(
-        marks, row=np.full_like(marks.row, number), start=start, end=end, busy=np.minimum(marks.busy, end - start)
-    )
-
-
 def _most_told(marks: Marks, both: int, most: int) -> Marks:
     """Leave out the shortest bars until the chart has so many lines at most; the longest of each kind stays.
 
     Overlap, on the row `both`, is the answer and counts for four; that a side is alone its own row shows, too.
     """
-    kinds = np.array([f"{WORDS[_kind(marks, k)]} {marks.row[k] == both}" for k in range(marks.size)])
+    kinds = np.array(
+        [f"{KINDS[KIND_OF[role]][1]} {row == both}" for role, row in zip(marks.role, marks.row, strict=True)]
+    )
     is_overlap, is_alone = marks.role == ROLE["overlap"], (marks.row == both) & (marks.role != ROLE["overlap"])
     worth = (marks.end - marks.start) * np.where(is_overlap, 4.0, np.where(is_alone, 0.1, 1.0))
     order = np.argsort(worth, kind="stable")
@@ -246,54 +272,6 @@ def _bars(marks: Marks, low: int, high: int, bins: int, both: int) -> Marks:
     return replace(marks.take(heads), end=end, count=count, busy=busy, whole=whole)
 
 
-def _kind(marks: Marks, k: int) -> str:
-    role: str = ROLES[marks.role[k]]
-    return role if role in LOOKS else role.partition("-")[0]
-
-
-def _task(picture: Picture, marks: Marks, k: int, kind: str, letters: int, unit: Unit, *, alone: bool) -> str:
-    """What stands on a task: Mermaid writes what does not fit over its neighbours."""
-    name = _text(short(picture.texts[marks.name[k]])) if marks.name[k] >= 0 else ""
-    word, many = WORDS[kind], int(marks.count[k])
-    texts: list[str]
-    if kind in ("held", "early"):
-        texts = _blocked_by(picture, marks, k, kind, unit)
-    elif kind == "overlap" or alone:
-        texts = [f"{word}{' alone' * (kind != 'overlap')} {_length(int(marks.busy[k]), unit)}"]
-    else:
-        texts = [f"{word} {many} ops from {name}", f"{word} {many} ops"] if many > 1 else [f"{word} {name}"]
-    texts += [word] if len(word) == 1 and letters else ["."] if kind in ("held", "early") else [word, "."]
-    return next(text for text in texts if len(text) <= max(letters, 1))
-
-
-def _blocked_by(picture: Picture, marks: Marks, k: int, kind: str, unit: Unit) -> list[str]:
-    """What blocked a side, in words that are fewer and fewer."""
-    cause, length = _text(picture.texts[marks.name[k]]), _length(int(marks.whole[k]), unit)
-    blocked = f"blocked by {cause}"
-    early = [f"{blocked} {length} and not launched yet either"] if kind == "early" else []
-    return [*early, f"{blocked} {length}", blocked, cause]
-
-
-def _named(picture: Picture, marks: Marks, texts: list[str], unit: Unit, low: int, high: int) -> list[str]:
-    """Texts of a row of what blocked a side, in which each cause is named: beside its bar where it has no room on it.
-
-    Mermaid writes what is too long for a bar behind it. Where there is room up to the next bar, and on the longest bar
-    of a cause that is named nowhere.
-    """
-    causes = [_blocked_by(picture, marks, k, _kind(marks, k), unit)[-1] for k in range(marks.size)]
-    until = np.append(marks.start[1:], high)
-    room = LETTERS * (until - np.minimum(marks.end, until)) // max(high - low, 1)
-    found = [
-        cause if text == "." and len(cause) + 1 < free else text
-        for cause, text, free in zip(causes, texts, room.tolist(), strict=True)
-    ]
-    for cause in dict.fromkeys(causes):
-        own = [k for k, one in enumerate(causes) if one == cause]
-        if all(found[k] == "." for k in own):
-            found[max(own, key=lambda k: int(marks.end[k] - marks.start[k]))] = cause
-    return found
-
-
 def _text(text: str) -> str:
     """A text without what Mermaid could read as its own.
 
@@ -301,12 +279,3 @@ def _text(text: str) -> str:
     'nvtx a b c script'
     """
     return _HARMLESS.sub(" ", text).strip()
-
-
-def _length(ns: int, unit: Unit) -> str:
-    """A length without commas, which are Mermaid's own.
-
-    >>> _length(15_271_000, US)
-    '15271 µs'
-    """
-    return amount(ns, unit).replace(",", "")

@@ -7,33 +7,45 @@ from html import escape
 
 from msgspec.structs import replace
 
+from analyzers.common.wording import duration, span
+from analyzers.replay.result import WhatIf, change_in_words
+from analyzers.verdict.result import OverlapResult
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, plain
 from traceviz.output.views import collectives, info, overlap, streams, syncs, what_if
-from traceviz.reports.panels import overlap_cost, step_times
 from traceviz.reports.report import Report
-from traceviz.reports.summary import capture
-from traceviz.timelines.document import document
-from traceviz.timelines.page import timeline
+from traceviz.reports.summary import best_fixes, capture
+from traceviz.timelines.page import document, timeline
+
+MOST_RANKS = 16  # in the panel of what overlap cost
 
 
 def html(report: Report) -> str:
     """The whole page."""
-    verdict = [*overlap.head(report.overlap), *overlap.figures(report.overlap)]
-    ordering = syncs.blocks(report.order)
-    worth = what_if.blocks(replace(report.what_if, warnings=()))  # the verdict has them
-    already_shown: set[str] = set()
-    sections: list[tuple[str, str, str]] = [
-        ("verdict", "Verdict", rendered(_without_repeats(verdict, already_shown)) + overlap_cost(report.overlap)),
+    shown: set[str] = set()
+
+    def section(blocks: Sequence[Block]) -> str:
+        """Blocks without the items of lists that stand higher up on the page."""
+        kept: list[Block] = []
+        for block in blocks:
+            if isinstance(block, Bullets):
+                items = [item for item in block.items if item not in shown]
+                shown.update(items)
+                kept += [Bullets(block.title, items)] if items else []
+            else:
+                kept.append(block)
+        return rendered(kept)
+
+    result = report.overlap
+    verdict = section([*overlap.head(result), *overlap.figures(result)]) + overlap_cost(result)
+    worth = rendered(what_if.blocks(replace(report.what_if, warnings=())))  # the verdict has them
+    sections = [
+        ("verdict", "Verdict", verdict),
         ("timeline-section", "Timeline", timeline(report.picture)),
-        ("what-if", "What fixes are worth", rendered(worth) + step_times(report.what_if)),
-        (
-            "collectives",
-            "Collectives",
-            rendered(_without_repeats(collectives.blocks(report.collectives), already_shown)),
-        ),
-        ("syncs", "Sync points and ordering", rendered(_without_repeats(ordering, already_shown))),
-        ("streams", "Streams", rendered(_without_repeats(streams.blocks(report.streams), already_shown))),
-        ("capture", "Capture", rendered(_without_repeats([capture(report), *info.blocks(report.info)], already_shown))),
+        ("what-if", "What fixes are worth", worth + step_times(report.what_if)),
+        ("collectives", "Collectives", section(collectives.blocks(report.collectives))),
+        ("syncs", "Sync points and ordering", section(syncs.blocks(report.order))),
+        ("streams", "Streams", section(streams.blocks(report.streams))),
+        ("capture", "Capture", section([capture(report), *info.blocks(report.info)])),
     ]
     if report.command:
         sections.append(("command", "Command", f"<pre>{_text(report.command)}</pre>"))
@@ -42,20 +54,6 @@ def html(report: Report) -> str:
         f'<section id="{anchor}">\n<h2>{title}</h2>\n{content}\n</section>' for anchor, title, content in sections
     )
     return document(report.picture.headline, f'<nav class="about">{links}</nav>\n{body}', scripts=True)
-
-
-def _without_repeats(blocks: Sequence[Block], already_shown: set[str]) -> list[Block]:
-    """Blocks without the items of lists that stand higher up on the page, which are noted in `already_shown`."""
-    kept: list[Block] = []
-    for block in blocks:
-        if isinstance(block, Bullets):
-            items = [item for item in block.items if item not in already_shown]
-            already_shown.update(items)
-            if items:
-                kept.append(Bullets(block.title, items))
-        else:
-            kept.append(block)
-    return kept
 
 
 def rendered(blocks: Sequence[Block]) -> str:
@@ -87,3 +85,64 @@ def _rendered(block: Block) -> str:
 
 def _text(text: str) -> str:
     return escape(plain(text))
+
+
+def overlap_cost(result: OverlapResult) -> str:
+    """Per rank what overlapped, what both sides lost to contention, and what is left; "" where none lost anything."""
+    shown = [one for one in result.contention if one.real_overlap_ns][:MOST_RANKS]
+    if not any(one.a.is_slowed or one.b.is_slowed for one in shown):
+        return ""
+    paid = [(one.a.paid_ns or 0, one.b.paid_ns or 0) for one in shown]
+    longest = max(max(one.real_overlap_ns, sum(lost)) for one, lost in zip(shown, paid, strict=True))
+    rows = []
+    for one, lost in zip(shown, paid, strict=True):
+        parts = {"net": max(one.real_overlap_ns - sum(lost), 0), "paid-a": lost[0], "paid-b": lost[1]}
+        bars = "".join(
+            f'<span class="cost {kind}" style="width:{100 * ns / longest:.2f}%" title="{duration(ns)}"></span>'
+            for kind, ns in parts.items()
+            if ns
+        )
+        unknown = [letter for letter, side in zip("AB", (one.a, one.b), strict=True) if side.paid_ns is None]
+        net = f"at most {duration(max(one.high_ns, 0))}" if unknown else duration(max(one.net_overlap_ns or 0, 0))
+        text = f"{duration(one.real_overlap_ns)} overlapped, net {net}"
+        text += f"; what {' and '.join(unknown)} lost is not known" if unknown else ""
+        rows.append(_row(result.device_labels.name(one.rank, one.device), "cost-name", bars, "cost-bar", text))
+    keys = {"net": "net overlap"}
+    keys |= {kind: f"lost by '{side}' to contention" for kind, side in (("paid-a", result.a), ("paid-b", result.b))}
+    more = len(result.contention) - len(shown)
+    note = f'<p class="note">… and {more} more ranks</p>' if more > 0 else ""
+    return _panel("What overlap cost: overlapped, lost to contention, net", keys, rows) + note
+
+
+def step_times(result: WhatIf) -> str:
+    """A bar for the step as captured and one for each of the best fixes, with its range; "" where there are none."""
+    best = best_fixes(result)
+    if not best:
+        return ""
+    now = best[0].now_ns
+    share = 100 / max(now, *(one.step_high_ns for one in best))
+
+    def row(name: str, kind: str, ns: int, text: str, more: str = "") -> str:
+        bar = f'<span class="cost {kind}" style="width:{share * ns:.2f}%"></span>'
+        return _row(name, "fix-name", bar + more, "cost-bar fix-bar", text)
+
+    rows = [row("as captured", "captured", now, duration(now))]
+    for one in best:
+        left, wide = share * one.step_low_ns, share * (one.step_high_ns - one.step_low_ns)
+        of_range = f'<span class="cost range" style="left:{left:.2f}%;width:{wide:.2f}%"></span>'
+        text = f"{duration(one.step_ns)} ({span(one.step_low_ns, one.step_high_ns)}), {change_in_words(one)}"
+        rows.append(row(one.change, "predicted", one.step_ns, text, of_range))
+    keys = {"captured": "as captured", "predicted": "predicted", "range": "its range"}
+    return _panel("Step time before and after, on one axis", keys, rows)
+
+
+def _panel(title: str, keys: dict[str, str], rows: Sequence[str]) -> str:
+    """Rows of bars under a title; `keys` has the words for each kind of bar."""
+    legend = " ".join(f'<span class="cost {kind}"></span> {escape(text)}' for kind, text in keys.items())
+    bars = "\n".join(rows)
+    return f'<h3>{title}</h3>\n<p class="note">{legend}</p>\n<div class="costs">\n{bars}\n</div>'
+
+
+def _row(name: str, name_kind: str, bars: str, bar_kind: str, text: str) -> str:
+    cells = f'<span class="{name_kind}">{_text(name)}</span><span class="{bar_kind}">{bars}</span>'
+    return f'<div class="cost-row">{cells} {_text(text)}</div>'

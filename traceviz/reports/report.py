@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from glob import escape, glob
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from analyzers.collectives.report import Collectives
 from analyzers.common.records import Record
@@ -22,7 +27,6 @@ from analyzers.trace.tables import Trace
 from analyzers.verdict import check
 from analyzers.verdict.check import OverlapResult
 from analyzers.verdict.with_order import check_with_order
-from traceviz.reports.names import gathered, renamed_run, shown_paths
 from traceviz.timelines.picture import Picture, picture
 
 MOST_OPS = 200_000  # beyond, trying all that is suggested takes longer than all else of a report
@@ -74,8 +78,8 @@ def make(
     command : what to give as the command that makes this report; of a whole run it is known.
     """
     runs = [Run.of(one) for one in (run, baseline) if one is not None]
-    names = shown_paths([one.path for each in runs for one in each.trace.captures])
-    run, *alone = (renamed_run(each, names) for each in runs)
+    names = _shown_paths([one.path for each in runs for one in each.trace.captures])
+    run, *alone = (replace(each, trace=_renamed(each.trace, names)) for each in runs)
     result, order = check_with_order(
         run,
         a,
@@ -102,25 +106,20 @@ def make(
         more = ["--accept-apparent"] * accept_apparent + ["--require-faster"] * require_faster
         captures = [one.path for one in run.trace.captures]
         command = command_of(captures, a, b, min_overlap, *more, baseline=against, claimed=claimed, of_pair=of_pair)
+    if run.size > MOST_OPS or not run.merged:
+        fixes = WhatIf(a, b, None, (), TOO_MANY if run.size > MOST_OPS else IN_PARTS)
+    else:
+        fixes = what_if(run.trace, (), a, b, overlap=result, narrowing=narrowing)
     return Report(
         result,
         answers.collectives(run, narrowing),
         order,
         answers.streams(run, narrowing),
         answers.info(run, narrowing),
-        _what_if(run, a, b, narrowing, result),
+        fixes,
         picture(run, result, order, window=narrowing.window, narrowing=narrowing),
         command,
     )
-
-
-def _what_if(run: Run, a: str, b: str, narrowing: Narrowing, result: OverlapResult) -> WhatIf:
-    """What the fixes that the capture suggests are worth."""
-    if run.size > MOST_OPS:
-        return WhatIf(a, b, None, (), TOO_MANY)
-    if not run.merged:
-        return WhatIf(a, b, None, (), IN_PARTS)
-    return what_if(run.trace, (), a, b, overlap=result, narrowing=narrowing)
 
 
 def command_of(
@@ -138,10 +137,62 @@ def command_of(
     >>> command_of(["my run.json"], "comm", "nvtx:x", 0.6, baseline=["/data/alone.json"], claimed="1.3x")
     "traceviz report 'my run.json' -a comm -b nvtx:x --min-overlap 60% --baseline alone.json --claimed 1.3x -o report"
     """
-    paths, baseline = gathered(paths), gathered(baseline)
-    names = shown_paths([*paths, *baseline])
+    paths, baseline = _gathered(paths), _gathered(baseline)
+    names = _shown_paths([*paths, *baseline])
     alone = [word for path in baseline for word in ("--baseline", names[path])]
     pair = ["-a", a, "-b", b] if of_pair or claimed is None else []  # named, it is what a claim is about
     words = [*(names[path] for path in paths), *pair, "--min-overlap", f"{100 * min_overlap:g}%"]
     words += [*alone, *([] if claimed is None else ["--claimed", str(claimed)]), *more]
     return shlex.join(["traceviz", "report", *words, "-o", "report"])
+
+
+# Others read a report on other machines: no name of a capture begins at a machine's root.
+
+
+def _shown_paths(paths: Sequence[str]) -> dict[str, str]:
+    """What each path is called: as it was given, relative to here, or by as many of its last parts as tell it apart.
+
+    >>> _shown_paths(["runs/a.json", "s3://bucket/b.json"])
+    {'runs/a.json': 'runs/a.json', 's3://bucket/b.json': 's3://bucket/b.json'}
+    >>> _shown_paths(["/x/serial/rank0.json", "/x/beside/rank0.json"])
+    {'/x/serial/rank0.json': 'serial/rank0.json', '/x/beside/rank0.json': 'beside/rank0.json'}
+    """
+    here = Path.cwd()
+    names: dict[str, str] = {}
+    tails: dict[str, list[str]] = {}
+    for path in dict.fromkeys(paths):
+        local = path.removeprefix("file://")
+        if not Path(local).is_absolute():
+            names[path] = local
+        elif Path(local).is_relative_to(here):
+            names[path] = str(Path(local).relative_to(here))
+        else:
+            parts = Path(local).parts[1:] or ("capture",)
+            tails[path] = [str(Path(*parts[-count:])) for count in range(1, len(parts) + 1)]
+    taken = Counter([*names.values(), *(tail for each in tails.values() for tail in each)])
+    names |= {path: next((tail for tail in each if taken[tail] == 1), each[-1]) for path, each in tails.items()}
+    return names
+
+
+def _gathered(paths: Sequence[str]) -> list[str]:
+    """One glob instead of all ranks' files, where it stands for these files and no others; else the paths."""
+    if len(paths) < 2:
+        return list(paths)
+    head = os.path.commonprefix(paths)  # noqa: RUF071
+    tail = os.path.commonprefix([path[len(head) :][::-1] for path in paths])[::-1]  # noqa: RUF071
+    between = [path[len(head) : len(path) - len(tail)] for path in paths]
+    pattern = f"{escape(head)}*{escape(tail)}"
+    is_numbered = all(part.isdigit() for part in between)
+    return [pattern] if is_numbered and set(glob(pattern)) == set(paths) else list(paths)  # noqa: PTH207
+
+
+def _renamed(trace: Trace, names: Mapping[str, str]) -> Trace:
+    """A trace whose captures carry other names, in what it says as well."""
+    if all(names.get(one.path, one.path) == one.path for one in trace.captures):
+        return trace
+    warnings = trace.warnings
+    for known in sorted(names, key=len, reverse=True):
+        warnings = tuple(replace(one, message=one.message.replace(known, names[known])) for one in warnings)
+    captures = tuple(replace(one, path=names.get(one.path, one.path)) for one in trace.captures)
+    whole = None if trace.whole is None else _renamed(trace.whole, names)
+    return replace(trace, captures=captures, warnings=warnings, whole=whole)

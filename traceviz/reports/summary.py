@@ -7,20 +7,20 @@ from pathlib import Path
 
 from msgspec.structs import asdict
 
-from analyzers.replay.result import WhatIf
+from analyzers.replay.result import LITTLE_MORE, Prediction, WhatIf
 from analyzers.verdict.result import OverlapResult
 from traceviz.output.document import Block, Bullets, Paragraph, Table, markdown, plain, quoted
 from traceviz.output.quantities import duration, listing
 from traceviz.output.views import claim, collectives, overlap, what_if
 from traceviz.reports.gantt import HEAD_LINES, MOST_LINES, gantt, legend
-from traceviz.reports.panels import best_fixes
 from traceviz.reports.report import Report
 
 ICONS = {True: "✅", False: "❌", None: "⚠️"}  # of whether the bar is met
 FOLDED = "<details><summary>Figures, causes, what a fix is worth, and how it was captured</summary>"
 MOST_CAPTURES = 16
+MOST_FIXES = 3
 MOST_SEEN = 38  # lines above what is folded away
-FENCES = "```mermaid", "```"
+FENCE_LINES = 3  # both of a chart, and the one behind it
 MOST = 65_000  # letters; GitHub takes 65,536
 _UNIT = re.compile(r"(?<=\d) (?=(?:ns|µs|ms|s|GB/s|[KMG]iB)\b)")
 LEFT_OUT = "*… the rest is in report.html.*\n"
@@ -34,30 +34,30 @@ def summary(report: Report, *, with_image: bool) -> str:
     again = fenced(report.command, "bash") if 0 < len(report.command) <= LONGEST_COMMAND else ""
     files = ["`report.html` has the zoomable timeline and every section", "`results.json` the data"]
     files += ["`timeline.png` the picture"] if with_image else []
-    above, below = [first(result) + claimed(result) + which_steps(result)], [again, f"{', '.join(files)}.\n"]
-    others = "\n".join(part for part in (*above, *below) if part)
-    chart = _chart(report, MOST_SEEN - len(others.splitlines()))
-    head = "\n".join(part for part in (*above, chart, *below) if part)
+    which_steps = result.steps.sentence if result.steps is not None else ""  # "": that goes without saying
+    above = first(result) + claimed(result) + (f"- {quoted(_cut(which_steps))}\n" if which_steps else "")
+    below = [again, f"{', '.join(files)}.\n"]
+    told = markdown([_short(Paragraph(legend(report.picture)))])
+    others = "\n".join(part for part in (above, *below) if part)
+    taken = sum(len(text.splitlines()) for text in (others, told)) + HEAD_LINES + FENCE_LINES
+    code = gantt(report.picture, met=result.passed is True, most=min(MOST_SEEN - taken, MOST_LINES))
+    chart = f"{fenced(code, 'mermaid')}{told}" if code else ""
+    head = "\n".join(part for part in (above, chart, *below) if part)
     folded = [
         *(markdown([_short(block)]) for block in overlap.figures(result, verbose=True)),
         markdown([_short(block) for block in best_fixes_in_short(report.what_if)]),
         markdown(conditions(report)),
     ]
-    kept = [_unbroken(part) for part in folded if part]
+    kept = [part for part in folded if part]
+    for k, part in enumerate(kept):  # no line of a table breaks between a number and its unit
+        lines = (_UNIT.sub("\u00a0", line) if line.startswith("| ") else line for line in part.split("\n"))
+        kept[k] = "\n".join(lines)
     room = MOST - len(head) - len(FOLDED)
     for k in sorted(range(len(kept)), key=lambda k: -len(kept[k])):
         if sum(len(part) + 1 for part in kept) <= room:
             break
         kept[k] = LEFT_OUT
     return f"{head}\n{FOLDED}\n\n" + "\n".join(kept) + "\n</details>\n"
-
-
-def _chart(report: Report, most: int) -> str:
-    """The chart and what its looks mean, in so many lines with the one behind it; "" where there is nothing to draw."""
-    told = markdown([_short(Paragraph(legend(report.picture)))])
-    rows = most - HEAD_LINES - len(FENCES) - len(told.splitlines()) - 1
-    code = gantt(report.picture, met=report.overlap.passed is True, most=min(rows, MOST_LINES))
-    return f"{fenced(code, 'mermaid')}{told}" if code else ""
 
 
 def first(result: OverlapResult) -> str:
@@ -85,10 +85,12 @@ def claimed(result: OverlapResult) -> str:
     return "".join(lines)
 
 
-def which_steps(result: OverlapResult) -> str:
-    """Which steps figures are of; "" where that goes without saying."""
-    text = result.steps.sentence if result.steps is not None else ""
-    return f"- {quoted(_cut(text))}\n" if text else ""
+def best_fixes(result: WhatIf) -> list[Prediction]:
+    """The changes to try first, of those that gain more than next to nothing, and whose range tells something."""
+    named = result.fix.change if result.fix is not None else ""
+    may_be = [one for one in result.to_try if one.worth_ns > 0]
+    gaining = [one for one in may_be if one.change == named or (one.tells and one.gain_ns > LITTLE_MORE * one.now_ns)]
+    return gaining[:MOST_FIXES]
 
 
 def best_fixes_in_short(result: WhatIf) -> list[Block]:
@@ -150,12 +152,6 @@ def fenced(text: str, language: str) -> str:
     fence = "`" * max(3, *(length + 1 for length in runs), 3)
     lines = "\n".join(plain(line) for line in text.splitlines())
     return f"{fence}{language}\n{lines}\n{fence}\n"
-
-
-def _unbroken(text: str) -> str:
-    """Markdown whose tables break no line between a number and its unit."""
-    lines = (_UNIT.sub("\u00a0", line) if line.startswith("| ") else line for line in text.split("\n"))
-    return "\n".join(lines)
 
 
 def _short(block: Block) -> Block:

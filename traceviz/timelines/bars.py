@@ -8,10 +8,11 @@ import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import Union, subtract, union
-from analyzers.arrays.types import Ints
+from analyzers.arrays.types import Ints, Mask
 from traceviz.output.quantities import percent, size
 from traceviz.timelines.marks import EARLY, HELD, NEVER, ROLES, Marks
 from traceviz.timelines.picture import Picture
+from traceviz.timelines.rows import Row
 from traceviz.timelines.texts import LEAST, Unit, amount, fixed_name, full, instant, long, safe, short, wrapped
 
 LETTER_PIXELS, INSIDE_PIXELS = 7, 8  # by which it is judged what text a mark has room for
@@ -32,8 +33,13 @@ NOTHING: dict[str, Any] = {"base": [None], "x": [None], "y": [None], "width": [0
 HOVER = "<b>%{customdata[0]}</b><br>%{customdata[1]} · %{customdata[6]}%{customdata[4]}<extra>%{customdata[5]}</extra>"
 
 
-def bars(picture: Picture, marks: Marks, role: int, pixels: int, free: Union, unit: Unit) -> dict[str, Any]:
-    """The data of a trace: positions in ms on the axis, and in `customdata` whole ns.
+def bars(
+    picture: Picture, marks: Marks, role: int, pixels: int, free: Union, unit: Unit
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """The data of a role's traces: single marks, marks that stand for many, and texts that stand above all marks.
+
+    Positions are ms on the axis, and in `customdata` whole ns. Above all marks is written where there is room on those
+    that the view cuts or others cover, and on what blocked a side.
 
     Parameters
     ----------
@@ -41,93 +47,84 @@ def bars(picture: Picture, marks: Marks, role: int, pixels: int, free: Union, un
     free : where on each mark a text has room; unit : in which lengths are told.
     """
     rows = {row.number: row for band in picture.bands for row in band.rows}
-    length = marks.end - marks.start
-    letters, whole = (
-        _letters(picture, free, pixels),
-        _is_whole(marks, free) | _is_cut_launch(picture, marks, role, free),
-    )
-    high = heights(marks, role)
-    texts, custom, held = [], [], is_held(role)
-    fixed = fixed_name(ROLES[role], apparent=picture.apparent)
-    for k in range(marks.size):
-        count, row = int(marks.count[k]), rows[int(marks.row[k])]
-        name = fixed or (picture.texts[marks.name[k]] if marks.name[k] >= 0 else "")
-        text = (
-            ""
-            if not whole[k] or (held and count == 1)
-            else _text_of(role, name, marks, k, high[k], int(letters[k]), unit)
-        )
-        name = _hover_name(role, name)
-        if count > 1:
-            name = f"{count:,} marks drawn as one, the longest {name}"
-        texts.append(text)
-        busy = f"{amount(int(marks.busy[k]), unit)} busy" if count > 1 else ""
-        start, ns = int(marks.start[k]), int(length[k])
-        when = f"from {instant(start, unit)} · {amount(ns, unit)} long"
-        custom.append([safe(name), row.label, start, ns, _more(picture, marks, k, rows, unit), busy, when])
-    if not marks.size:
-        return NOTHING
-    return {
-        "base": marks.start / NS_PER_MS,
-        "x": length / NS_PER_MS,
-        "y": [rows[row].y for row in marks.row.tolist()],
-        "width": high,
-        "text": texts,
-        "customdata": custom,
-    }
+    low, high = picture.low_ns, picture.high_ns
+    held, is_launch = is_held(role), ROLES[role].startswith("launch")
+    is_many = marks.count > 1
+    is_whole = (free.starts == marks.start) & (free.ends == marks.end)
+    # What blocks in a call that launches lies on it and on its text: that stays on the mark where the view cuts it.
+    is_cut = (free.starts == np.maximum(marks.start, low)) & (free.ends == np.minimum(marks.end, high))
+    letters = ((free.ends - free.starts) * (pixels / max(high - low, 1)) - INSIDE_PIXELS) / LETTER_PIXELS
+    tall, fixed = heights(marks, role), fixed_name(ROLES[role], apparent=picture.apparent)
+    names = [fixed or (picture.texts[name] if name >= 0 else "") for name in marks.name.tolist()]
+    texts = [_text_of(role, names[k], marks, k, tall[k], int(letters[k]), unit) for k in range(marks.size)]
+    is_on_mark = is_whole | is_cut if is_launch else is_whole
+    is_above = (marks.whole > 0) & ~is_many if held else ~(is_whole | is_launch)
+    is_above &= (free.ends > free.starts) & np.array([bool(text) for text in texts], bool)
+    if held:
+        is_on_mark = is_on_mark & is_many
 
+    def data(which: Mask, starts: Ints, ends: Ints, *, has_hover: bool) -> dict[str, Any]:
+        chosen = np.flatnonzero(which)
+        if not chosen.size:
+            return NOTHING
+        hovers = [_hover(picture, marks, k, names[k], rows, unit) if has_hover else [] for k in chosen.tolist()]
+        return {
+            "base": starts[chosen] / NS_PER_MS,
+            "x": (ends - starts)[chosen] / NS_PER_MS,
+            "y": [rows[row].y for row in marks.row[chosen].tolist()],
+            "width": tall[chosen],
+            "text": [texts[k] if is_on_mark[k] or not has_hover else "" for k in chosen.tolist()],
+            "customdata": hovers,
+        }
 
-def labels(picture: Picture, marks: Marks, role: int, pixels: int, free: Union, unit: Unit) -> dict[str, Any]:
-    """The data of a trace that writes above all marks: where there is room on those that the view cuts or others
-    cover, and on what blocked a side."""
-    wanted = (marks.whole > 0) & (marks.count == 1) if is_held(role) else ~_is_whole(marks, free) & ~is_launch(role)
-    chosen = np.flatnonzero(wanted & (free.ends > free.starts))
-    some, rows = marks.take(chosen), {row.number: row for band in picture.bands for row in band.rows}
-    start, end = free.starts[chosen], free.ends[chosen]
-    fixed, high = fixed_name(ROLES[role], apparent=picture.apparent), heights(some, role)
-    texts = [
-        _text_of(role, fixed or (picture.texts[name] if name >= 0 else ""), some, k, high[k], int(letters), unit)
-        for k, (name, letters) in enumerate(
-            zip(some.name.tolist(), _letters(picture, Union(start, end), pixels), strict=True)
-        )
-    ]
-    told = [k for k, text in enumerate(texts) if text]
-    if not told:
-        return NOTHING
-    return {
-        "base": start[told] / NS_PER_MS,
-        "x": (end - start)[told] / NS_PER_MS,
-        "y": [rows[row].y for row in some.row[told].tolist()],
-        "width": high[told],
-        "text": [texts[k] for k in told],
-        "customdata": [[]] * len(told),
-    }
+    one, many = (data(of, marks.start, marks.end, has_hover=True) for of in (~is_many, is_many))
+    return one, many, data(is_above, free.starts, free.ends, has_hover=False)
 
 
 def _text_of(role: int, name: str, marks: Marks, k: int, high: float, letters: int, unit: Unit) -> str:
-    """What stands on a mark that has room for so many letters."""
-    count = int(marks.count[k])
+    """What stands on a mark that has room for so many letters; of what blocked a side with for how long."""
+    count, whole = int(marks.count[k]), int(marks.whole[k])
     if count > 1:
         busy = percent(round(marks.busy[k] / max(marks.end[k] - marks.start[k], 1), 2))
-        return safe(_cut(f"{count:,} × {busy}", letters, whole=True)) if high >= READABLE else ""
-    return safe(_cut(_label_of(role, name, int(marks.whole[k]), letters, unit), letters, whole=False))
+        text = f"{count:,} × {busy}"
+        return safe(text) if high >= READABLE and letters >= len(text) else ""
+    text = label(role, name if is_named_in_full(role) else short(name))
+    if is_held(role):
+        length = amount(whole, unit)
+        return safe(next((one for one in (f"{text} {length}", text, length) if whole and letters >= len(one)), ""))
+    if letters >= len(text):
+        return safe(text)
+    if text.startswith(RACE):
+        return RACE if letters > 0 else ""
+    return safe(f"{text[: letters - 1]}…") if letters >= LEAST else ""
 
 
-def _is_whole(marks: Marks, free: Union) -> Any:
-    """Whether a text has room on all of each mark."""
-    return (free.starts == marks.start) & (free.ends == marks.end)
-
-
-def _is_cut_launch(picture: Picture, marks: Marks, role: int, free: Union) -> Any:
-    """Whether each is of a call that launches and is cut by the view alone."""
-    start, end = np.maximum(marks.start, picture.low_ns), np.minimum(marks.end, picture.high_ns)
-    return is_launch(role) & (free.starts == start) & (free.ends == end)
-
-
-def _letters(picture: Picture, free: Union, pixels: int) -> Any:
-    """Letters that have room on each mark."""
-    length = free.ends - free.starts
-    return (length * (pixels / max(picture.high_ns - picture.low_ns, 1)) - INSIDE_PIXELS) / LETTER_PIXELS
+def _hover(picture: Picture, marks: Marks, k: int, name: str, rows: dict[int, Row], unit: Unit) -> list[Any]:
+    """The hover text of a mark, as `HOVER` takes it."""
+    role, count = int(marks.role[k]), int(marks.count[k])
+    start, length = int(marks.start[k]), int(marks.end[k] - marks.start[k])
+    wait, whole, held = int(marks.wait[k]), int(marks.whole[k]), is_held(role)
+    lines = []
+    if count == 1 and held and whole:
+        lines.append(f"{amount(whole, unit)} in which the other side ran alone")
+    elif count == 1 and not held and whole > 0:
+        lines.append(f"waits {amount(wait, unit)} for the last rank, then transfers {amount(whole - wait, unit)}")
+    if ROLES[role] in EARLY and count == 1:
+        lines.append(EARLY_MEANS)
+    if marks.launch[k] != NEVER:
+        ago, row = int(start - marks.launch[k]), int(marks.launch_row[k])
+        lines.append(f"launched {amount(ago, unit)} before" + (f", by {rows[row].label}" if row in rows else ""))
+    if marks.bytes[k] >= 0:
+        lines.append(size(int(marks.bytes[k])))
+    if marks.extra[k] >= 0 and count == 1:
+        lines += [safe(line) for line in wrapped(picture.texts[marks.extra[k]])]
+    more = "".join(f"<br>{line}" for line in lines)
+    name = long(name) if is_named_in_full(role) else full(name)
+    if count > 1:
+        name = f"{count:,} marks drawn as one, the longest {name}"
+    busy = f"{amount(int(marks.busy[k]), unit)} busy" if count > 1 else ""
+    when = f"from {instant(start, unit)} · {amount(length, unit)} long"
+    return [safe(name), rows[int(marks.row[k])].label, start, length, more, busy, when]
 
 
 def is_named_in_full(role: int) -> bool:
@@ -138,24 +135,6 @@ def is_named_in_full(role: int) -> bool:
 def is_held(role: int) -> bool:
     """Whether a role's marks are of what blocked a side."""
     return ROLES[role] in HELD or ROLES[role] in EARLY
-
-
-def is_launch(role: int) -> np.bool_:
-    """Whether a role's marks are of calls that launch: what blocks in such a call lies on it and on its text."""
-    return np.bool_(ROLES[role].startswith("launch"))
-
-
-def _hover_name(role: int, name: str) -> str:
-    return long(name) if is_named_in_full(role) else full(name)
-
-
-def _label_of(role: int, name: str, whole: int, letters: int, unit: Unit) -> str:
-    """The same of a mark that stands for itself; of what blocked a side with for how long."""
-    text = label(role, name if is_named_in_full(role) else short(name))
-    if not is_held(role):
-        return text
-    length = amount(whole, unit)
-    return next((one for one in (f"{text} {length}", text, length) if whole and letters >= len(one)), "")
 
 
 def label(role: int, name: str) -> str:
@@ -172,15 +151,6 @@ def label(role: int, name: str) -> str:
     return f"blocked: {name}" if word.startswith("sync") else name
 
 
-def _cut(text: str, letters: int, *, whole: bool) -> str:
-    """A text cut to so many letters; nothing where too little would be left, or it has to be `whole`."""
-    if letters >= len(text):
-        return text
-    if text.startswith(RACE):
-        return RACE if letters > 0 else ""
-    return f"{text[: letters - 1]}…" if letters >= LEAST and not whole else ""
-
-
 def full_height(role: int) -> float:
     """How high a single mark of a role is, in rows."""
     return HEIGHT.get(ROLES[role].partition("-")[0], FULL)
@@ -194,28 +164,7 @@ def heights(marks: Marks, role: int) -> Any:
     return np.where(marks.count > 1, many, full)
 
 
-def _more(picture: Picture, marks: Marks, k: int, rows: dict[int, Any], unit: Unit) -> str:
-    """Further lines of a hover text."""
-    lines = []
-    wait, whole, held = int(marks.wait[k]), int(marks.whole[k]), is_held(int(marks.role[k]))
-    if marks.count[k] == 1 and held and whole:
-        lines.append(f"{amount(whole, unit)} in which the other side ran alone")
-    elif marks.count[k] == 1 and not held and whole > 0:
-        lines.append(f"waits {amount(wait, unit)} for the last rank, then transfers {amount(whole - wait, unit)}")
-    if ROLES[marks.role[k]] in EARLY and marks.count[k] == 1:
-        lines.append(EARLY_MEANS)
-    if marks.launch[k] != NEVER:
-        ago, row = int(marks.start[k] - marks.launch[k]), int(marks.launch_row[k])
-        launcher = f", by {rows[row].label}" if row in rows else ""
-        lines.append(f"launched {amount(ago, unit)} before{launcher}")
-    if marks.bytes[k] >= 0:
-        lines.append(size(int(marks.bytes[k])))
-    if marks.extra[k] >= 0 and marks.count[k] == 1:
-        lines += [safe(line) for line in wrapped(picture.texts[marks.extra[k]])]
-    return "".join(f"<br>{line}" for line in lines)
-
-
-def above(marks: Marks, order: dict[str, int]) -> Ints:
+def in_front(marks: Marks, order: dict[str, int]) -> Ints:
     """How far in front each mark is drawn: by the place of its role, those of many in front of single ones."""
     place = np.array([order.get(role, -1) for role in ROLES], np.int64)
     return 2 * place[marks.role] + (marks.count > 1)

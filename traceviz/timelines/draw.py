@@ -11,7 +11,7 @@ from analyzers.arrays.intervals import Union
 from analyzers.arrays.types import Ints
 from analyzers.causes.table import TABLE
 from traceviz.timelines.areas import HEIGHT, Area, buckets_for, thinned
-from traceviz.timelines.bars import HOVER, NS_PER_MS, above, bars, labels, room
+from traceviz.timelines.bars import HOVER, NS_PER_MS, bars, in_front, room
 from traceviz.timelines.marks import EARLY, HELD, ROLE, ROLES, Marks, fit
 from traceviz.timelines.palette import FONT, LIGHT, Theme, fill_of, group, link_color, pale
 from traceviz.timelines.picture import SEEN, Picture, folded, folds, in_view, worst_gaps
@@ -92,36 +92,29 @@ def figure(
     unit = MS if slider else unit_of(picture.high_ns - picture.low_ns)  # where one zooms by oneself plotly has but one
     marks = fit(shown.marks, picture.low_ns, picture.high_ns, MOST_BARS, weights=weights(picture))
     words_of = legend(picture) if slider else legend(shown, told=seen_roles(shown))
-    free = _free(shown, marks, list(words_of), pixels)
+    above = in_front(marks, {role: k for k, role in enumerate(words_of)})
+    low, high = picture.low_ns, picture.high_ns
+    free = Union(*room(marks, above, low, high, int(TEXT_PIXELS * (high - low) / max(pixels, 1))))
     traces, written = [_shade(shown, marks)], []
     for role, words in words_of.items():
-        is_role, number = marks.role == ROLE[role], ROLE[role]
-        for many in (False, True):
-            chosen = is_role & ((marks.count > 1) == many)
-            some, rooms = marks.take(chosen), Union(free.starts[chosen], free.ends[chosen])
-            traces.append({**trace(role, words, many=many), **bars(shown, some, number, pixels, rooms, unit)})
-        some, rooms = marks.take(is_role), Union(free.starts[is_role], free.ends[is_role])
-        written.append({**label_trace(role, words), **labels(shown, some, number, pixels, rooms, unit)})
-    span = (picture.low_ns, picture.high_ns)
-    whole = picture if slider else shown  # a page can unfold all bands
-    areas = [area_trace(shown, whole.areas, number, None if slider else span) for number in range(len(whole.areas))]
+        is_role = marks.role == ROLE[role]
+        rooms = Union(free.starts[is_role], free.ends[is_role])
+        one, many, texts = bars(shown, marks.take(is_role), ROLE[role], pixels, rooms, unit)
+        traces += [{**trace(role, words, many=False), **one}, {**trace(role, words, many=True), **many}]
+        # What can't be seen but its text: what stands on marks that the view cuts, within the view.
+        unseen = {"showlegend": False, "meta": {"role": -1, "many": False, "labels": ROLE[role]}, "marker": {}}
+        unseen |= {"hoverinfo": "skip", "hovertemplate": None}
+        written.append({**trace(role, words, many=False), **unseen, **texts})
+    of = (picture if slider else shown).areas  # a page can unfold all bands
+    areas = [area_trace(shown, of, number, None if slider else (low, high)) for number in range(len(of))]
     figures = [*(go.Bar(one) for one in [*traces, *written]), *(go.Scatter(one) for one in areas)]
     drawing = go.Figure(figures, layout(shown, slider=slider, titled=titled, width=width))
     for one in drawing.data:
         one.update(style(one.meta, theme))
     drawing.update_layout(layout_style(shown, theme, width))
-    return (
-        drawing
-        if not titled
-        else drawing.update_layout(annotations=[*drawing.layout.annotations, *_links(shown, theme)])
-    )
-
-
-def _free(picture: Picture, marks: Marks, roles: Sequence[str], pixels: int) -> Union:
-    """Where on each mark a text has room."""
-    low, high = picture.low_ns, picture.high_ns
-    least = int(TEXT_PIXELS * (high - low) / max(pixels, 1))
-    return Union(*room(marks, above(marks, {role: k for k, role in enumerate(roles)}), low, high, least))
+    if titled:
+        drawing.update_layout(annotations=[*drawing.layout.annotations, *_links(shown, theme)])
+    return drawing
 
 
 def weights(picture: Picture) -> Ints:
@@ -189,11 +182,13 @@ def _links(picture: Picture, theme: Theme) -> list[dict[str, Any]]:
 def trace(role: str, words: str, *, many: bool) -> dict[str, Any]:
     """A trace without data or colours; `words` stand in the legend."""
     pattern = "/" if _is_wait(role) else "\\" if role in EARLY else ""
+    alone = _is_wait(role) or role in HELD or role == "sync-end"  # in the legend
+    legend_group = "ranges" if role.startswith("range-") else role if alone else group(role)
     return {
         "type": "bar",
         "orientation": "h",
         "name": words,
-        "legendgroup": _legend_group(role),
+        "legendgroup": legend_group,
         "showlegend": bool(words) and not many,
         "meta": {"role": ROLE[role], "many": many},
         "marker": {"pattern": {"shape": pattern, "size": 6, "solidity": 0.2, "fillmode": "replace"}},
@@ -202,18 +197,6 @@ def trace(role: str, words: str, *, many: bool) -> dict[str, Any]:
         "textangle": 0,
         "hovertemplate": HOVER,
         "legendrank": LEGEND.index(role) + 1 if role in LEGEND else 1000,
-    }
-
-
-def label_trace(role: str, words: str) -> dict[str, Any]:
-    """A trace of what can't be seen but its text: what stands on marks that the view cuts, within the view."""
-    return {
-        **trace(role, words, many=False),
-        "showlegend": False,
-        "meta": {"role": -1, "many": False, "labels": ROLE[role]},
-        "marker": {},
-        "hoverinfo": "skip",
-        "hovertemplate": None,
     }
 
 
@@ -244,12 +227,6 @@ def area_trace(picture: Picture, areas: Sequence[Area], number: int, span: tuple
     }
 
 
-def _legend_group(role: str) -> str:
-    if role.startswith("range-"):
-        return "ranges"
-    return role if _is_wait(role) or role in HELD or role == "sync-end" else group(role)
-
-
 def _is_wait(role: str) -> bool:
     """Whether its marks are hatched."""
     return role.endswith("-wait")
@@ -258,7 +235,8 @@ def _is_wait(role: str) -> bool:
 def _shade(picture: Picture, marks: Marks) -> dict[str, Any]:
     """The overlap's shade across a band's streams; its lengths stand on the overlap's own row."""
     overlaps = marks.take((marks.role == ROLE["overlap"]) & (marks.count == 1))
-    row_spans = [spans(picture)[row] for row in overlaps.row.tolist()]
+    of_row = spans(picture)
+    row_spans = [of_row[row] for row in overlaps.row.tolist()]
     return {
         "type": "bar",
         "orientation": "h",
@@ -292,23 +270,19 @@ def about(picture: Picture, *, still: bool = False) -> str:
     return f"{text} {shown} of {len(picture.bands)} devices are shown: those that speak for the others, and outliers."
 
 
-def _lines(picture: Picture, width: int) -> tuple[list[str], list[str]]:
-    """A picture's title, which says what is seen, and the lines below: what was found of the run, and what is shown."""
+def _title(picture: Picture, width: int) -> tuple[dict[str, Any], int]:
+    """A picture's title, which says what is seen, with what was found of the run below; and how high it is, pixels."""
     below = [about(picture, still=True)]
     title = picture.headline
     if picture.shown.title:
         title = f"{side_name(picture.names[0])} and {side_name(picture.names[1])}, {picture.shown.title}"
         below = [f"The whole run: {picture.headline}", *below]
+    heads = wrapped(title, int(width / TITLE_PIXELS))
     notes = [line for text in below for line in wrapped(text, int(width / NOTE_PIXELS))]
-    return wrapped(title, int(width / TITLE_PIXELS)), notes
-
-
-def _title(picture: Picture, width: int) -> dict[str, Any]:
-    title, notes = _lines(picture, width)
-    lines = [f"<b>{safe(line)}</b>" for line in title]
+    lines = [f"<b>{safe(line)}</b>" for line in heads]
     lines += [f'<span style="font-size:12px">{safe(line)}</span>' for line in notes]
     position = {"x": 0, "xanchor": "left", "y": 1, "yanchor": "top", "yref": "container", "pad": {"t": 24, "l": 10}}
-    return {"text": "<br>".join(lines), **position, "font": {"size": 15}}
+    return {"text": "<br>".join(lines), **position, "font": {"size": 15}}, 20 * len(heads) + 17 * len(notes)
 
 
 def _left(picture: Picture) -> int:
@@ -330,23 +304,26 @@ def layout(picture: Picture, *, slider: bool, titled: bool, width: int | None) -
     """Axes, titles and sizes, without colours."""
     rows = [row for band in picture.bands for row in band.rows]
     bottom, left = rows[-1].y - 0.6, _left(picture)
-    title, notes = _lines(picture, width or WIDTH)
-    above = 20 * legend_rows(picture, width, every=slider)
-    top = (40 if titled else 24) + above + (20 * len(title) + 17 * len(notes) if titled else 0)
+    title, title_pixels = _title(picture, width or WIDTH)
+    top = 20 * legend_rows(picture, width, every=slider) + (40 + title_pixels if titled else 24)
+    at_ticks = ZOOMED
+    if not slider:  # in the unit that the length asks for
+        found = ticks(picture.low_ns, picture.high_ns, max(((width or WIDTH) - left - RIGHT) // TICK_PIXELS, 2))
+        at_ticks = {"tickvals": [at / NS_PER_MS for at, _ in found], "ticktext": [text for _, text in found]}
     return {
         "barmode": "overlay",
         "bargap": 0,
         "height": int(top + (100 if slider else 30) - bottom * ROW_PIXELS),
         "width": width,
         "margin": {"l": left, "r": RIGHT, "t": top, "b": 30},
-        "title": _title(picture, width or WIDTH) if titled else None,
+        "title": title if titled else None,
         "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "traceorder": "normal"},
         "hovermode": "closest",
         "hoverlabel": {"align": "left", "namelength": -1},
         "dragmode": "pan",
         "xaxis": {
             "range": [picture.low_ns / NS_PER_MS, picture.high_ns / NS_PER_MS],
-            **(ZOOMED if slider else _ticks(picture, (width or WIDTH) - left - RIGHT)),
+            **at_ticks,
             "rangeslider": {
                 "visible": slider,
                 "range": [edge / NS_PER_MS for edge in picture.active_ns],
@@ -367,12 +344,6 @@ def layout(picture: Picture, *, slider: bool, titled: bool, width: int | None) -
             "ticklabeloverflow": "allow",  # to look for labels that leave the page takes 20 s of 64 devices' rows
         },
     }
-
-
-def _ticks(picture: Picture, pixels: int) -> dict[str, Any]:
-    """The ticks of a picture that stands still, in the unit that its length asks for."""
-    found = ticks(picture.low_ns, picture.high_ns, max(pixels // TICK_PIXELS, 2))
-    return {"tickvals": [at / NS_PER_MS for at, _ in found], "ticktext": [text for _, text in found]}
 
 
 def titles(picture: Picture, theme: Theme, width: int | None) -> list[dict[str, Any]]:
@@ -405,17 +376,19 @@ def style(meta: dict[str, Any], theme: Theme) -> dict[str, Any]:
     role = ROLES[number] if number >= 0 else "overlap"  # across the streams
     is_range = role.startswith("range-")
     fill, text = fill_of(role, theme)
+    # Ground around letters that stand on hatching.
+    halo = {"shadow": ", ".join([f"0 0 2px {theme.ground}"] * 5)} if _is_wait(role) else {}
     if "labels" in meta:
         unseen = {"color": "rgba(0,0,0,0)", "line": {"color": "rgba(0,0,0,0)", "width": 0}}
         color = theme.text if is_range or _is_wait(role) else text
-        return {"marker": unseen, "textfont": {"color": color, "size": 11, **_halo(role, theme)}}
+        return {"marker": unseen, "textfont": {"color": color, "size": 11, **halo}}
     if is_range and not meta["many"]:
         outline = {"color": theme.ground, "line": {"color": fill, "width": 1.5}}
         return {"marker": outline, "textfont": {"color": theme.text, "size": 11}}
     if _is_wait(role):
         pattern = {"bgcolor": theme.ground, "fgcolor": fill}
         marker = {"color": fill, "line": {"color": fill, "width": 1}, "pattern": pattern}
-        return {"marker": marker, "textfont": {"color": theme.text, "size": 11, **_halo(role, theme)}}
+        return {"marker": marker, "textfont": {"color": theme.text, "size": 11, **halo}}
     if role in EARLY and not meta["many"]:
         host, text = theme.fill["host busy"]
         pattern = {"bgcolor": host, "fgcolor": fill}
@@ -425,30 +398,6 @@ def style(meta: dict[str, Any], theme: Theme) -> dict[str, Any]:
         return {"marker": marker, "textfont": {"color": theme.text, "size": 11}}
     line = {"color": theme.ground if meta["role"] >= 0 else fill, "width": 0.3}
     return {"marker": {"color": fill, "line": line}, "textfont": {"color": text, "size": 11}}
-
-
-def _ends(picture: Picture, theme: Theme) -> list[dict[str, Any]]:
-    """Both ends of a step, across the rows of each band on which it is marked."""
-    band_of = {row.number: band for band in picture.bands for row in band.rows}
-    return [
-        {
-            "type": "line",
-            "x0": at / NS_PER_MS,
-            "x1": at / NS_PER_MS,
-            "y0": band_of[row].rows[0].top,
-            "y1": band_of[row].rows[-1].y - 0.5,
-            "line": {"color": theme.text, "width": 1.5, "dash": "dash"},
-            "layer": "above",
-        }
-        for row, *ends in picture.ends
-        if row in band_of
-        for at in ends
-    ]
-
-
-def _halo(role: str, theme: Theme) -> dict[str, str]:
-    """Ground around letters that stand on hatching."""
-    return {"shadow": ", ".join([f"0 0 2px {theme.ground}"] * 5)} if _is_wait(role) else {}
 
 
 def layout_style(picture: Picture, theme: Theme, width: int | None = None) -> dict[str, Any]:
@@ -467,7 +416,21 @@ def layout_style(picture: Picture, theme: Theme, width: int | None = None) -> di
         }
         for band in picture.bands
     ]
-    ground += _ends(picture, theme)
+    band_of = {row.number: band for band in picture.bands for row in band.rows}
+    ground += [  # both ends of a step, across the rows of each band on which it is marked
+        {
+            "type": "line",
+            "x0": at / NS_PER_MS,
+            "x1": at / NS_PER_MS,
+            "y0": band_of[row].rows[0].top,
+            "y1": band_of[row].rows[-1].y - 0.5,
+            "line": {"color": theme.text, "width": 1.5, "dash": "dash"},
+            "layer": "above",
+        }
+        for row, *ends in picture.ends
+        if row in band_of
+        for at in ends
+    ]
     low, high = picture.active_ns
     ground += [
         {

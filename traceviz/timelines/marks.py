@@ -142,7 +142,7 @@ def coarsen(marks: Marks, resolution: Ints) -> Marks:
 
     Parameters
     ----------
-    resolution : ns, one per mark; 0 leaves a mark alone. Longer marks stay, and nothing is merged across them.
+    resolution : ns, one per mark. Longer marks stay, and nothing is merged across them.
     """
     length = marks.end - marks.start
     short = length < resolution

@@ -1,9 +1,17 @@
-"""A timeline as one HTML file: plotly, the figure, its marks and a script; nothing is loaded from anywhere."""
+"""A timeline as one HTML file: plotly, the figure, its marks and a script; nothing is loaded from anywhere.
+
+Plotly's program is changed so that a browser starts it sooner: that took longer than to draw a page. Both changes are
+to the program as it is packed since version 6; one that is packed in another way stays as it is.
+"""
 
 from __future__ import annotations
 
+import base64
+import gzip
 import html
 import json
+import re
+from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -13,7 +21,7 @@ from traceviz.output.document import plain
 from traceviz.output.quantities import duration
 from traceviz.output.views.caveats import caveats
 from traceviz.timelines.areas import HEIGHT as AREA_HEIGHT
-from traceviz.timelines.areas import Area, buckets_for
+from traceviz.timelines.areas import buckets_for
 from traceviz.timelines.bars import (
     EARLY_MEANS,
     HEIGHT,
@@ -23,11 +31,9 @@ from traceviz.timelines.bars import (
     READABLE,
     full_height,
     is_held,
-    is_launch,
     is_named_in_full,
     label,
 )
-from traceviz.timelines.document import document
 from traceviz.timelines.draw import (
     ALWAYS_TOLD,
     BAND_SIZE,
@@ -49,9 +55,24 @@ from traceviz.timelines.draw import (
     style,
 )
 from traceviz.timelines.marks import COARSE, EARLY, FINE, NEVER, ROLES, Marks
-from traceviz.timelines.palette import FONT, LIGHT, THEMES
+from traceviz.timelines.palette import FONT, LIGHT, THEMES, Theme, link_colors
 from traceviz.timelines.picture import SEEN, Picture, folded, folds, on_gpu_only
 from traceviz.timelines.texts import LEAST, fixed_name, full, long, short
+
+CALL = '(typeof self !== "undefined" ? self : this, '  # what stands before the function that holds all of it
+BARS = 'moduleType:"trace",name:"bar"'
+_KINDS = re.compile(r"\.register\(\[((?:[\w$]+\(\),?)+)\]\)")  # of traces: a list of calls that set them up
+_MODULE = r"var ([\w$]+)=[\w$]+\(\([\w$]+,[\w$]+\)=>\{"
+_NEAR = 5_000  # letters in which the module of bars begins before it gives its name
+# Every browser since 2023 unpacks gzip by itself. What a script element holds runs as if it had stood in the page.
+UNPACK = """(async () => {
+  const packed = Uint8Array.from(atob("%s"), (letter) => letter.charCodeAt(0));
+  const program = document.createElement("script");
+  program.textContent = await new Response(
+    new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+  document.head.appendChild(program);
+})();"""
+
 
 MOST_TEXTS = 400  # on marks at once
 ASIDE = 4  # times as coarse as what is in view is what lies half as far again on either side
@@ -78,41 +99,33 @@ TOOLS = (
 
 def page(picture: Picture, *, packed: bool = False) -> str:
     """The whole HTML page of a timeline; `packed` it takes less than half the room."""
-    head = f"<h1>{html.escape(plain(picture.headline))}</h1>\n"
-    if not picture.warnings:
-        return document(picture.headline, head + timeline(picture), scripts=True, packed=packed)
-    count = len(picture.warnings)
-    caveats = "1 caveat" if count == 1 else f"{count} caveats"
-    head += f'<p class="about"><a href="#mind">{caveats}</a>, below the timeline.</p>\n'
-    return document(picture.headline, f"{head}{timeline(picture)}\n{_mind(picture)}", scripts=True, packed=packed)
-
-
-def _mind(picture: Picture) -> str:
-    (block,) = caveats(picture.warnings, verbose=True)
-    items = "".join(f"<li>{html.escape(plain(item))}</li>" for item in block.items)
-    return f'<section id="mind">\n<h3>Caveats</h3>\n<ul>{items}</ul>\n</section>'
+    body = f"<h1>{html.escape(plain(picture.headline))}</h1>\n"
+    end = ""
+    if picture.warnings:
+        count = "1 caveat" if len(picture.warnings) == 1 else f"{len(picture.warnings)} caveats"
+        body += f'<p class="about"><a href="#mind">{count}</a>, below the timeline.</p>\n'
+        (block,) = caveats(picture.warnings, verbose=True)
+        items = "".join(f"<li>{html.escape(plain(item))}</li>" for item in block.items)
+        end = f'\n<section id="mind">\n<h3>Caveats</h3>\n<ul>{items}</ul>\n</section>'
+    return document(picture.headline, f"{body}{timeline(picture)}{end}", scripts=True, packed=packed)
 
 
 def timeline(picture: Picture) -> str:
     """The timeline's part of a page."""
     many = f'<button id="fold" type="button">all {len(picture.bands)} devices</button>'
     tools = TOOLS.format(fold=many if folds(picture) else "")
-    return (
-        f'<p class="about">{html.escape(plain(about(picture)))}{_left_out(picture)}</p>\n{tools}'
-        f'<div id="timeline"></div>\n{STRIP}\n<p class="keys">{KEYS}</p>\n'
-        f'<script type="application/json" id="timeline-data">{in_script(data(picture))}</script>'
-    )
-
-
-def _left_out(picture: Picture) -> str:
-    """What the strip below leaves out, where that is long: it has grey ground."""
     low, high = picture.active_ns
-    parts = [
+    left_out = [
         f"{duration(ns)} {where}"
         for ns, where in ((low - picture.first_ns, "before"), (picture.last_ns - high, "after"))
         if ns > 0
     ]
-    return f" The strip below leaves out {' and '.join(parts)} the work of the steps." if parts else ""
+    of_strip = f" The strip below leaves out {' and '.join(left_out)} the work of the steps." if left_out else ""
+    return (
+        f'<p class="about">{html.escape(plain(about(picture)))}{of_strip}</p>\n{tools}'
+        f'<div id="timeline"></div>\n{STRIP}\n<p class="keys">{KEYS}</p>\n'
+        f'<script type="application/json" id="timeline-data">{in_script(data(picture))}</script>'
+    )
 
 
 def in_script(value: Any) -> str:
@@ -145,7 +158,15 @@ def data(picture: Picture) -> dict[str, Any]:
             [_view(one), _view(on_gpu_only(one))]
             for one in ([folded(picture), picture] if folds(picture) else [picture])
         ],
-        "areas": [_area(one) for one in picture.areas],
+        "areas": [
+            {
+                "row": one.row,
+                "most": max(one.most, 1),
+                "start": np.diff(one.start, prepend=0).tolist(),  # instants as differences
+                "value": one.value.tolist(),
+            }
+            for one in picture.areas
+        ],
         "area_height": AREA_HEIGHT,
         "area_buckets": buckets_for(len(picture.areas)),
         "gaps": [
@@ -153,8 +174,12 @@ def data(picture: Picture) -> dict[str, Any]:
             for one in picture.gaps
         ],
         "instances": picture.instances,
-        "themes": {name: _theme(name, metas) for name in THEMES},
-        "figure": {"data": [_bare(one) for one in written["data"]], "layout": written["layout"]},
+        "themes": {name: _theme(theme, metas) for name, theme in THEMES.items()},
+        "figure": {
+            # The script fills in the data.
+            "data": [{name: one[name] for name in one if name not in FILLED} for one in written["data"]],
+            "layout": written["layout"],
+        },
         "opening": [picture.low_ns / NS_PER_MS, picture.high_ns / NS_PER_MS],
         "first": picture.first_ns,
         "last": picture.last_ns,
@@ -184,21 +209,6 @@ def data(picture: Picture) -> dict[str, Any]:
     }
 
 
-def _area(one: Area) -> dict[str, Any]:
-    """A counter's course: instants as differences."""
-    return {
-        "row": one.row,
-        "most": max(one.most, 1),
-        "start": np.diff(one.start, prepend=0).tolist(),
-        "value": one.value.tolist(),
-    }
-
-
-def _bare(trace: dict[str, Any]) -> dict[str, Any]:
-    """A trace without its data, which the script fills in."""
-    return {name: value for name, value in trace.items() if name not in FILLED}
-
-
 def _columns(marks: Marks) -> dict[str, list[int | None]]:
     """Columns of the marks; instants as differences, null where they are not known."""
     columns: dict[str, list[int | None]] = {}
@@ -207,10 +217,9 @@ def _columns(marks: Marks) -> dict[str, list[int | None]]:
             columns["length"] = (marks.end - marks.start).tolist()
         elif name in ("start", "launch", "after"):
             known = column != NEVER
-            differences = np.diff(column[known], prepend=0)
-            instants = np.empty(column.size, object)
-            instants[known] = differences
-            columns[name] = [None if one is None else int(one) for one in instants.tolist()]
+            instants = np.full(column.size, None, object)
+            instants[known] = np.diff(column[known], prepend=0).tolist()
+            columns[name] = instants.tolist()
         else:
             columns[name] = column.tolist()
     return columns
@@ -247,7 +256,7 @@ def _role(number: int, traces: list[dict[str, Any]], *, apparent: bool) -> dict[
         "race": ROLES[number] == "race",
         "full": is_named_in_full(number),
         "held": is_held(number),
-        "launch": bool(is_launch(number)),
+        "launch": ROLES[number].startswith("launch"),
         "early": ROLES[number] in EARLY,
         "named": ROLES[number] in SOUGHT,
         "text": next((k for k, meta in enumerate(metas) if meta.get("labels") == number), -1),
@@ -260,20 +269,16 @@ def _view(picture: Picture) -> dict[str, Any]:
     return {
         "y": {str(row.number): row.y for band in picture.bands for row in band.rows},
         "spans": {str(row): span for row, span in spans(picture).items()},
-        "layout": {
-            "height": placed["height"],
-            **_flat({"yaxis": placed["yaxis"]}),
-        },
+        "layout": {"height": placed["height"], **_flat({"yaxis": placed["yaxis"]})},
         "themes": {name: _flat(layout_style(picture, theme)) for name, theme in THEMES.items()},
         "bands": len(picture.bands),
     }
 
 
-def _theme(name: str, metas: list[dict[str, Any]]) -> dict[str, Any]:
+def _theme(theme: Theme, metas: list[dict[str, Any]]) -> dict[str, Any]:
     """Colours of every trace, as Plotly.update takes them."""
-    styles = [_flat(style(meta, THEMES[name])) for meta in metas]
-    keys = sorted({key for one in styles for key in one})
-    return {key: [one.get(key) for one in styles] for key in keys}
+    styles = [_flat(style(meta, theme)) for meta in metas]
+    return {key: [one.get(key) for one in styles] for key in sorted({key for one in styles for key in one})}
 
 
 def _flat(value: dict[str, Any], before: str = "") -> dict[str, Any]:
@@ -281,3 +286,60 @@ def _flat(value: dict[str, Any], before: str = "") -> dict[str, Any]:
     for key, one in value.items():
         found |= _flat(one, f"{before}{key}.") if isinstance(one, dict) else {f"{before}{key}": one}
     return found
+
+
+def document(title: str, body: str, *, scripts: bool, packed: bool = False) -> str:
+    """An HTML document with the page's style, and plotly where it has a timeline."""
+    program = f"<script>{plotly()}</script>\n" if scripts and not packed else ""
+    end = f"<script>{_resource('page.js')}</script>\n" if scripts else ""
+    if packed:
+        programs = gzip.compress(f"{plotly()}\n{_resource('page.js')}".encode(), mtime=0)
+        end = f"<script>{UNPACK % base64.b64encode(programs).decode()}</script>\n"
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        # Whatever a name in a trace may try: no request leaves this page.
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'unsafe-inline'; "
+        "style-src 'unsafe-inline'; img-src data: blob:\">\n"
+        f'<link rel="icon" href="data:,">\n<title>{html.escape(plain(title))}</title>\n'
+        f"<style>{_resource('page.css')}{link_colors()}</style>\n{program}</head>\n<body>\n{body}\n{end}</body>\n</html>\n"
+    )
+
+
+def _resource(name: str) -> str:
+    return resources.files("traceviz.timelines").joinpath(name).read_text(encoding="utf-8")
+
+
+def plotly() -> str:
+    """Plotly's program for pages of bars and lines."""
+    from plotly.offline import get_plotlyjs
+
+    return compiled_once(of_bars_alone(get_plotlyjs()))
+
+
+def of_bars_alone(program: str) -> str:
+    """Plotly that sets up no kind of trace but bars, beside lines, which are in its core.
+
+    As it loads it would set up some 47 kinds, maps and meshes among them, each by a function that is read only then.
+    """
+    kinds = _KINDS.findall(program)
+    before, bars, _ = program.partition(BARS)
+    modules = re.findall(_MODULE, before[-_NEAR:])
+    if len(kinds) != 1 or not bars or not modules:
+        return program
+    set_up = re.search(rf'{_MODULE}"use strict";[\w$]+\.exports={re.escape(modules[-1])}\(\)}}\)', program)
+    if not set_up or f"{set_up[1]}()" not in kinds[0].split(","):
+        return program
+    return program.replace(f".register([{kinds[0]}])", f".register([{set_up[1]}()])")
+
+
+def compiled_once(program: str) -> str:
+    """Plotly with brackets around the function that holds all of it.
+
+    Chromium compiles a function in brackets as it reads it. Any other it reads twice, here all 4.8 MB: to find its end,
+    and when it is called. Plotly up to version 5 has the brackets.
+    """
+    before, call, function = program.partition(CALL)
+    if not function.startswith("() => {") or not function.endswith("}));"):
+        return program
+    return f"{before}{call}({function.removesuffix('));')})));"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,10 +20,9 @@ from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult
 from traceviz.output.quantities import count_of, duration, percent
 from traceviz.timelines.areas import DEFAULT, Area, area, points_for
-from traceviz.timelines.drawn import DrawnBand, Work, drawn_bands, join_work, work_of
-from traceviz.timelines.gaps import Gap, longest_gaps
+from traceviz.timelines.drawn import DrawnBand, Gap, drawn_bands, join_work, longest_gaps, work_of
 from traceviz.timelines.marks import NO_MARKS, ROLE, Marks, Pieces, concatenated, fit_pieces
-from traceviz.timelines.rows import Band, placed, seen, without_host
+from traceviz.timelines.rows import ALWAYS, HOST, Band, Row, placed
 from traceviz.timelines.shown import Shown, deciding_rank, opened, representative_ranks, typical
 from traceviz.timelines.texts import Texts
 
@@ -108,14 +107,19 @@ def picture(
         first_ns, last_ns = min(low for low, _ in every), max(high for _, high in every)
         shown = typical(result, work.ops)
         low, high, shown = opened(pieces, shown, window)
-        decides = [_decides(one.band, result, shown) for _, one in drawn]
+        # The rank that the headline names, or, where it names none, on which the picture opens.
+        where = result.job.deciding or (shown.rank, shown.device)
+        decides = [(one.band.rank, one.band.device) == where or where[0] is None for _, one in drawn]
         if sum(some.size for some in pieces) > MOST_MARKS:
             whole = first_ns, last_ns
             also = {k: _around_gaps(pieces[k], one.gaps, whole) for k, (_, one) in enumerate(drawn) if decides[k]}
             outside = max((last_ns - first_ns) // FINEST_OUTSIDE, 1)
             fit_pieces(pieces, whole, (low, high), MOST_MARKS, fine=1, coarse=outside, also=also)
-        found, marks, texts, gaps = _put_together(drawn, pieces, decides)
-    laid_out = _told_apart(placed(found), representative_ranks(result))
+        laid_out, marks, texts, gaps = _put_together(drawn, pieces, decides, representative_ranks(result))
+    rank = deciding_rank(result)
+    instances = [(one.label, one.start_ns, one.end_ns) for one in rank.instances] if rank else []
+    clocks = run.trace.clocks
+    method = clocks.method if clocks is not None else "one"
     areas = _areas(run, narrowing, laid_out, drawn, (first_ns, last_ns), (low, high))
     return Picture(
         laid_out,
@@ -128,20 +132,16 @@ def picture(
         high,
         first_ns,
         last_ns,
-        _clock(run.trace, laid_out),
+        f"the clock of rank {laid_out[0].rank}"
+        if clocks and clocks.aligned
+        else NOT_ALIGNED.get(method, "the trace's clock"),
         result.warnings,
         result.job.apparent,
         gaps,
-        _instances(result),
-        _active(work, first_ns, last_ns),
+        tuple(sorted(instances, key=lambda one: one[1:])[:MOST_INSTANCES]),
+        work.active(first_ns, last_ns),
         areas,
     )
-
-
-def _decides(band: Band, result: OverlapResult, shown: Shown) -> bool:
-    """Whether a band is of the rank that the headline names, or, where it names none, on which the picture opens."""
-    where = result.job.deciding or (shown.rank, shown.device)
-    return (band.rank, band.device) == where or where[0] is None
 
 
 def _around_gaps(marks: Marks, gaps: Sequence[Gap], whole: tuple[int, int]) -> list[tuple[int, int]]:
@@ -160,11 +160,15 @@ def _around_gaps(marks: Marks, gaps: Sequence[Gap], whole: tuple[int, int]) -> l
 
 
 def _put_together(
-    drawn: Sequence[tuple[int, DrawnBand]], pieces: Pieces, decides: Sequence[bool]
-) -> tuple[list[Band], Marks, tuple[str, ...], tuple[Gap, ...]]:
-    """Bands of all parts by rank, with their marks and gaps: rows and texts are numbered through."""
-    order = sorted(range(len(drawn)), key=lambda i: _place(drawn[i][1].band))
-    rows_in_order = [(drawn[i][0], row.number) for i in order for row in drawn[i][1].band.rows]
+    drawn: Sequence[tuple[int, DrawnBand]], pieces: Pieces, decides: Sequence[bool], why: dict[tuple[int, int], str]
+) -> tuple[tuple[Band, ...], Marks, tuple[str, ...], tuple[Gap, ...]]:
+    """Bands of all parts by rank, with their marks and gaps: rows and texts are numbered through.
+
+    `why` says of too many bands which are shown at first; none where all are.
+    """
+    bands = [one.band for _, one in drawn]
+    order = sorted(range(len(drawn)), key=lambda i: (bands[i].rank, bands[i].device, bands[i].process))
+    rows_in_order = [(drawn[i][0], row.number) for i in order for row in bands[i].rows]
     last = max(number for _, number in rows_in_order)
     numbers = {part: np.full(last + 2, -1, np.int64) for part, _ in rows_in_order}  # new ones, by the part's own
     for number, (part, row) in enumerate(rows_in_order):
@@ -172,15 +176,12 @@ def _put_together(
     texts, found, marks, gaps = Texts(), list[Band](), list[Marks](), list[Gap]()
     for i in order:
         part, one = drawn[i]
-        found.append(one.band.renumbered(numbers[part]))
+        word = why.get((one.band.rank, one.band.device), "")
+        title = f"{one.band.title} ({word})" if word else one.band.title
+        found.append(replace(one.band.renumbered(numbers[part]), title=title, shown=bool(word) or not why))
         marks.append(pieces[i].moved(numbers[part], np.array([*map(texts.number, one.texts), -1], np.int64)))
         gaps += [replace(gap.moved(numbers[part]), decides=decides[i]) for gap in one.gaps]
-    return found, concatenated(marks), tuple(texts.lines), longest_gaps(gaps)
-
-
-def _place(band: Band) -> tuple[int, int, int]:
-    """Where a band stands among others."""
-    return band.rank, band.device, band.process
+    return placed(found), concatenated(marks), tuple(texts.lines), longest_gaps(gaps)
 
 
 def _areas(
@@ -207,20 +208,6 @@ def _areas(
     return tuple(sorted(areas, key=lambda one: one.row))
 
 
-def _instances(result: OverlapResult) -> tuple[tuple[str, int, int], ...]:
-    """All instances of the rank that decides, by time."""
-    rank = deciding_rank(result)
-    found = [(one.label, one.start_ns, one.end_ns) for one in rank.instances] if rank else []
-    return tuple(sorted(found, key=lambda one: one[1:])[:MOST_INSTANCES])
-
-
-def _active(work: Work, first: int, last: int) -> tuple[int, int]:
-    """From when to when steps work, and some room, where what is before or after is long; else all there is."""
-    low, high = work.steps or work.ops
-    room = max((high - low) // 20, 1)
-    return (low - room if low - first > 2 * room else first), (high + room if last - high > 2 * room else last)
-
-
 def folds(picture: Picture) -> bool:
     """Whether some bands are not shown at first."""
     return not all(band.shown for band in picture.bands)
@@ -228,21 +215,12 @@ def folds(picture: Picture) -> bool:
 
 def folded(picture: Picture) -> Picture:
     """The picture with those bands alone that are shown at first."""
-    kept = placed([band for band in picture.bands if band.shown])
-    return _with_bands(picture, kept)
+    return _with_rows(picture, lambda row: True, [band for band in picture.bands if band.shown])
 
 
 def on_gpu_only(picture: Picture) -> Picture:
     """The picture without its host rows."""
-    return _with_bands(picture, without_host(picture.bands))
-
-
-def _with_bands(picture: Picture, kept: tuple[Band, ...]) -> Picture:
-    rows = [row.number for band in kept for row in band.rows]
-    gaps = tuple(one for one in picture.gaps if one.row in rows)
-    areas = tuple(one for one in picture.areas if one.row in rows)
-    marks = picture.marks.take(np.isin(picture.marks.row, rows))
-    return replace(picture, bands=kept, marks=marks, gaps=gaps, areas=areas)
+    return _with_rows(picture, lambda row: row.kind not in HOST, picture.bands)
 
 
 def in_view(picture: Picture) -> Picture:
@@ -253,21 +231,31 @@ def in_view(picture: Picture) -> Picture:
     """
     marks = picture.marks.take((picture.marks.end > picture.low_ns) & (picture.marks.start < picture.high_ns))
     length = np.minimum(marks.end, picture.high_ns) - np.maximum(marks.start, picture.low_ns)
-    is_seen = SEEN * length >= picture.high_ns - picture.low_ns
+    seen_ns = picture.high_ns - picture.low_ns
     is_side = np.isin(marks.role, [ROLE[name] for name in ("a", "a-wait", "b", "b-wait", "race")])
-    rows = np.unique(marks.row[marks.role != ROLE["sync-end"]])
-    clear = np.unique(marks.row[is_seen | is_side])
+    rows = set(marks.row[marks.role != ROLE["sync-end"]].tolist())
+    clear = set(marks.row[(SEEN * length >= seen_ns) | is_side].tolist())
     in_row = np.bincount(marks.row, np.maximum(length, 0), minlength=int(marks.row.max(initial=0)) + 1)
-    sparse = {*np.flatnonzero(SEEN_RANGES * in_row < picture.high_ns - picture.low_ns).tolist()}
-    small = {
-        row.number
-        for band in picture.bands
-        for row in band.rows
-        if row.kind in WORTHLESS_UNSEEN
-        and (row.number not in clear or (row.kind in ("ranges", "projected") and row.number in sparse))
-    }
-    kept = [replace(band, rows=tuple(row for row in band.rows if row.number not in small)) for band in picture.bands]
-    return _with_bands(replace(picture, marks=marks), seen(kept, rows))
+    sparse = set(np.flatnonzero(SEEN_RANGES * in_row < seen_ns).tolist())
+
+    def keep(row: Row) -> bool:
+        if row.kind in WORTHLESS_UNSEEN and row.number not in clear:
+            return False
+        if row.kind in ("ranges", "projected") and row.number in sparse:
+            return False
+        return row.number in rows or row.kind in ALWAYS
+
+    return _with_rows(replace(picture, marks=marks), keep, picture.bands)
+
+
+def _with_rows(picture: Picture, keep: Callable[[Row], bool], bands: Sequence[Band]) -> Picture:
+    """Some of its bands with some of their rows, and what stands on these."""
+    kept = placed([replace(band, rows=tuple(row for row in band.rows if keep(row))) for band in bands])
+    rows = {row.number for band in kept for row in band.rows}
+    gaps = tuple(one for one in picture.gaps if one.row in rows)
+    areas = tuple(one for one in picture.areas if one.row in rows)
+    marks = picture.marks.take(np.isin(picture.marks.row, list(rows)))
+    return replace(picture, bands=kept, marks=marks, gaps=gaps, areas=areas)
 
 
 def worst_gaps(picture: Picture) -> list[Gap]:
@@ -281,17 +269,6 @@ def worst_gaps(picture: Picture) -> list[Gap]:
     return [first[number] for number in sorted(first)]
 
 
-def _told_apart(found: tuple[Band, ...], why: dict[tuple[int, int], str]) -> tuple[Band, ...]:
-    """Of too many bands, say which are shown at first and why."""
-    if not why:
-        return found
-    kept = [why.get((band.rank, band.device), "") for band in found]
-    return tuple(
-        replace(band, shown=bool(word), title=f"{band.title} ({word})" if word else band.title)
-        for band, word in zip(found, kept, strict=True)
-    )
-
-
 def _title(rank: RankOverlap) -> str:
     if rank.overlap_ratio is None:
         return f"rank {rank.rank}, device {rank.device}: not both sides ran"
@@ -303,10 +280,3 @@ def _title(rank: RankOverlap) -> str:
         f" over {count_of(rank.steps.numbers.size, 'step')}" if rank.steps is not None else ""
     )  # the headline is a step's
     return f"{where} {plain} of the shorter side{over}" + (f"; real {real}" if waits and plain != real else "")
-
-
-def _clock(run: Trace, found: Sequence[Band]) -> str:
-    method = run.clocks.method if run.clocks is not None else "one"
-    if run.clocks is not None and run.clocks.aligned:
-        return f"the clock of rank {min(band.rank for band in found)}"
-    return NOT_ALIGNED.get(method, "the trace's clock")

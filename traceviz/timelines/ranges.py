@@ -9,7 +9,7 @@ import numpy as np
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.records import Record
-from analyzers.trace.columns import as_int64, ints
+from analyzers.trace.columns import as_int64
 from analyzers.trace.ranges import RangeIndex, launches, range_classes
 from analyzers.trace.steps import bounding_ranges
 from analyzers.trace.tables import Trace
@@ -44,7 +44,7 @@ def ranges_by_thread(trace: Trace, side: Ints, span: tuple[int, int]) -> dict[tu
     starts, ends = trace.ranges.start_ns, trace.ranges.end_ns
     rows = np.flatnonzero(wanted & (ends > low) & (starts < high))
     thread, launched, _ = launches(trace)
-    known = np.flatnonzero(as_int64(trace.ops.launch) >= 0)
+    known = np.flatnonzero(trace.ops.launch >= 0)
     ops = rows_by_key(as_int64(trace.ops.process)[known], thread[known])
     found = {}
     for key, of_thread in rows_by_key(
@@ -70,13 +70,15 @@ def ranges_on_gpu(trace: Trace, side: Ints) -> dict[tuple[int, ...], RangesInRow
     _, wanted, _ = trace.once(range_classes)
     rows = np.flatnonzero(wanted & ~bounding_ranges(trace))
     thread, launched, _ = launches(trace)
-    known = np.flatnonzero(as_int64(trace.ops.launch) >= 0)
+    known = np.flatnonzero(trace.ops.launch >= 0)
     process = as_int64(trace.ops.process)[known]
     inside = RangeIndex(trace.ranges, rows).innermost(process, thread[known], launched[known])
     known, inside = known[inside >= 0], rows[inside[inside >= 0]]
     starts, ends = trace.ops.start_ns[known], trace.ops.end_ns[known]
     found = {}
-    for key, ops in rows_by_key(*(ints(trace.ops, name)[known] for name in ("process", "rank", "device"))).items():
+    for key, ops in rows_by_key(
+        *(as_int64(one)[known] for one in (trace.ops.process, trace.ops.rank, trace.ops.device))
+    ).items():
         own, of_range = np.unique(inside[ops], return_inverse=True)
         order = np.argsort(of_range, kind="stable")
         heads = np.flatnonzero(np.diff(of_range[order], prepend=-1))

@@ -12,7 +12,7 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.records import Record
 from analyzers.trace.advice import NO_STREAM, is_migration
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import as_int64
 from analyzers.trace.communication import known
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.ranges import launches
@@ -99,8 +99,8 @@ def rows_of_ops(trace: Trace, bands: Sequence[Band], ops: Ints) -> Ints:
     """The row on which each op of a trace would be drawn; -1 where it is -1 itself, or on none of the bands."""
     streams = {(band.process, band.device, *key): row for band in bands for key, row in band.streams.items()}
     found = np.full(ops.size, -1, np.int64)
-    keys = [np.where(ops >= 0, ints(trace.ops, name)[ops], -1) for name in ("process", "device", "context", "stream")]
-    for key, rows in rows_by_key(*keys).items():
+    columns = (trace.ops.process, trace.ops.device, trace.ops.context, trace.ops.stream)
+    for key, rows in rows_by_key(*(np.where(ops >= 0, as_int64(one)[ops], -1) for one in columns)).items():
         found[rows] = streams.get(key, -1)
     return found
 
@@ -127,11 +127,10 @@ def bands(
     found: list[Band] = []
     number = count()
     ops = trace.ops
-    thread, launched = launches(trace)[0], ints(ops, "launch") >= 0
+    thread, launched = launches(trace)[0], ops.launch >= 0
     uses = stream_uses(trace)
-    for (rank, device, process), of_device in rows_by_key(
-        *(ints(ops, name) for name in ("rank", "device", "process"))
-    ).items():
+    columns = (as_int64(one) for one in (ops.rank, ops.device, ops.process))
+    for (rank, device, process), of_device in rows_by_key(*columns).items():
         kinds: list[tuple[str, str, tuple[int, ...]]] = []
         launching = np.unique(thread[of_device[launched[of_device]]]).tolist()
         for one in sorted({*launching, *blocked_threads.get(process, [])}):
@@ -139,7 +138,7 @@ def bands(
             kinds += [("ranges", f"ranges of {one}", (one,))] * depth + [("thread", f"host {one}", (one,))]
         if (process, rank, device) in on_gpu:
             kinds += [("projected", "ranges on GPU", ())] * on_gpu[process, rank, device].levels
-        streams = [*rows_by_key(ints(ops, "context")[of_device], ints(ops, "stream")[of_device])]
+        streams = [*rows_by_key(as_int64(ops.context)[of_device], as_int64(ops.stream)[of_device])]
         several_contexts = len({context for context, _ in streams}) > 1
         for context, stream in streams:
             label = f"{trace.stream_word} {stream}" if stream != NO_STREAM else "no stream"
@@ -159,20 +158,23 @@ def stream_uses(trace: Trace) -> dict[tuple[int, ...], str]:
 
     "main" is the default stream, where it computes, else the one that computes for more than half of the time.
     """
-    length = trace.ops.end_ns - trace.ops.start_ns
-    code, names = trace.ops.name.codes, trace.ops.name.texts
-    comm, copies = is_communication(trace), trace.ops.kind.is_one_of(("memcpy", "memset"))
+    ops = trace.ops
+    length, code, names = ops.end_ns - ops.start_ns, ops.name.codes, ops.name.texts
+    comm, copies = is_communication(trace), ops.kind.is_one_of(("memcpy", "memset"))
     migrates = is_migration(trace)
     compute = ~comm & ~copies & ~migrates  # kernels and graphs
     busy: dict[tuple[int, ...], int] = {}
     found: dict[tuple[int, ...], str] = {}
-    for key, rows in rows_by_key(*(ints(trace.ops, name) for name in ("process", "context", "stream"))).items():
+    columns = (as_int64(one) for one in (ops.process, ops.context, ops.stream))
+    for key, rows in rows_by_key(*columns).items():
         if migrates[rows].all():
             found[key] = ": page migrations"
             busy[key] = 0
             continue
         counts = [int(np.count_nonzero(mask[rows])) for mask in (comm, compute)]
-        of_library = _library([names[one] for one in np.unique(code[rows[comm[rows]]])])
+        # The library that all of the communication is of.
+        libraries = {known(names[one]).library for one in np.unique(code[rows[comm[rows]]])}
+        of_library = f" {libraries.pop()}" if len(libraries) == 1 and all(libraries) else " comm"
         found[key] = "" if counts[1] and counts[1] >= counts[0] else of_library if counts[0] else " copies"
         busy[key] = int(length[rows[compute[rows]]].sum()) if not found[key] else 0
     for process, context in {key[:2] for key in busy}:
@@ -183,25 +185,6 @@ def stream_uses(trace: Trace) -> dict[tuple[int, ...], str]:
         if main[2] == DEFAULT_STREAM or 2 * of_context[main] > sum(of_context.values()):
             found[main] = " main"
     return found
-
-
-def _library(names: Sequence[str]) -> str:
-    """The library that all of a stream's communication is of, with a space before; "comm" where it is not of one."""
-    libraries = {known(name).library for name in names}
-    return f" {libraries.pop()}" if len(libraries) == 1 and all(libraries) else " comm"
-
-
-def seen(some: Sequence[Band], rows: Ints) -> tuple[Band, ...]:
-    """The same bands without rows on which nothing stands, but for those of `ALWAYS`; `rows` are those with marks."""
-    kept = [
-        replace(band, rows=tuple(row for row in band.rows if row.number in rows or row.kind in ALWAYS)) for band in some
-    ]
-    return placed(kept)
-
-
-def without_host(some: Sequence[Band]) -> tuple[Band, ...]:
-    """The same bands without what happened on host threads."""
-    return placed([replace(band, rows=tuple(row for row in band.rows if row.kind not in HOST)) for band in some])
 
 
 def placed(some: Sequence[Band]) -> tuple[Band, ...]:

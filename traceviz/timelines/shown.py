@@ -94,22 +94,17 @@ def opened(pieces: Iterable[Marks], shown: Shown, window: tuple[int, int] | None
         for some in pieces
     ]
     marks = concatenated(sides)
-    low, high = _with_launches(marks, shown)
+    # The instance, the launches of its A and B where they are not too far before it, and some room.
+    length = max(shown.end_ns - shown.start_ns, 1)
+    launches = marks.launch[marks.launch != NEVER]
+    low = max(int(launches.min(initial=shown.start_ns)), shown.start_ns - int(length * MOST_LEAD))
+    room = max(int((shown.end_ns - low) * PADDING), 1)
+    low, high = low - room, shown.end_ns + room
     near = _close_up(marks, shown, (low, high))
     if near:
         low, high = near[:2]
         shown = replace(shown, text=f"{shown.text}, close up on {near[2]}")
     return low, high, shown
-
-
-def _with_launches(marks: Marks, shown: Shown) -> tuple[int, int]:
-    """The instance, the launches of its A and B where they are not too far before it, and some room."""
-    length = max(shown.end_ns - shown.start_ns, 1)
-    sides = (marks.role <= ROLE["b-wait"]) & (marks.launch != NEVER)
-    shown_marks = sides & (marks.start < shown.end_ns) & (marks.end > shown.start_ns)
-    low = max(int(marks.launch[shown_marks].min(initial=shown.start_ns)), shown.start_ns - int(length * MOST_LEAD))
-    room = max(int((shown.end_ns - low) * PADDING), 1)
-    return low - room, shown.end_ns + room
 
 
 def _close_up(marks: Marks, shown: Shown, opening: tuple[int, int]) -> tuple[int, int, str] | None:
@@ -140,7 +135,7 @@ def representative_ranks(result: OverlapResult) -> dict[DeviceKey, str]:
     if len(result.ranks) <= MOST_BANDS:
         return {}
     devices = [(one.rank, one.device) for one in result.ranks]
-    times = np.array([_time(one) for one in result.ranks], float)
+    times = np.array([(one.instances.end_ns - one.instances.start_ns).sum() for one in result.ranks], float)
     ratios = np.array([one.real_overlap_ratio or 0.0 for one in result.ranks])
     worst = deciding_rank(result)
     order = np.argsort(times, kind="stable")
@@ -155,10 +150,6 @@ def representative_ranks(result: OverlapResult) -> dict[DeviceKey, str]:
         elif len(why) < MOST_BANDS:
             why.setdefault(devices[row], word)
     return why
-
-
-def _time(rank: RankOverlap) -> int:
-    return sum(one.end_ns - one.start_ns for one in rank.instances)
 
 
 def _beyond(values: np.ndarray) -> np.ndarray:

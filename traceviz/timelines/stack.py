@@ -126,20 +126,17 @@ def step_spans(trace: Trace, marks: StepMarks) -> dict[DeviceKey, dict[int, Span
 
 def _with_ends(one: Picture, step: DrawnStep) -> Picture:
     """A run's picture that says which step it is of, and marks its ends on each rank that has it."""
-    there = [(band, step.ends.get((band.rank, band.device))) for band in one.bands]
-    ends = tuple((band.row("overlap"), *span) for band, span in there if span is not None)
-    bands = tuple(
-        replace(band, title=_with_step(band.title, step.number, span) if span is not None else band.title)
-        for band, span in there
-    )
+    ends, bands = [], []
+    for band in one.bands:
+        if span := step.ends.get((band.rank, band.device)):
+            ends.append((band.row("overlap"), *span))
+            where, _, rest = band.title.partition(":")
+            title = f"{where}, step {step.number} took {duration(span[1] - span[0])}:{rest}"
+            bands.append(replace(band, title=title))
+        else:
+            bands.append(band)
     shown = replace(one.shown, text=step.text, title="", label=f"step {step.number}")
-    return replace(one, bands=bands, shown=shown, ends=ends)
-
-
-def _with_step(title: str, number: int, span: tuple[int, int]) -> str:
-    """A band's title with its step, behind the rank and device."""
-    where, _, rest = title.partition(":")
-    return f"{where}, step {number} took {duration(span[1] - span[0])}:{rest}"
+    return replace(one, bands=tuple(bands), shown=shown, ends=tuple(ends))
 
 
 def with_predicted(
@@ -165,17 +162,13 @@ def with_predicted(
     whole = predicted_trace(Replayed(trace, result.a, result.b), changes)
     part = whole if trace.rows is None else only_ops(whole, trace.rows)
     checked = check_overlap(part, result.a, result.b, min_overlap=result.bar)
-    opened = window or _same_instance(captured.shown, checked)
-    drawn = picture(part, checked, order_report(part), window=opened)
+    same = [one for rank in checked.ranks for one in rank.instances if one.label == captured.shown.label]
+    if window is None and same:
+        window = min(one.start_ns for one in same), max(one.end_ns for one in same)
+    drawn = picture(part, checked, order_report(part), window=window)
     drawn = replace(drawn, shown=replace(drawn.shown, text=f"{captured.shown.label or 'the same'}, as predicted"))
     both = stacked([captured, replace(drawn, warnings=())], [CAPTURED, PREDICTED], f"What if? {found.sentence}")
     return replace(both, warnings=captured.warnings)
-
-
-def _same_instance(wanted: Shown, result: OverlapResult) -> tuple[int, int] | None:
-    """When the instance that the captured picture opens on is now, on all ranks."""
-    spans = [(one.start_ns, one.end_ns) for rank in result.ranks for one in rank.instances if one.label == wanted.label]
-    return (min(low for low, _ in spans), max(high for _, high in spans)) if spans else None
 
 
 def stacked(pictures: Sequence[Picture], labels: Sequence[str], title: str) -> Picture:

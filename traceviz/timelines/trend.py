@@ -12,8 +12,8 @@ from analyzers.common.errors import TracevizError
 from analyzers.compare.noise import Trend
 from traceviz.history.trends import VERDICTS, PairTrend
 from traceviz.output.document import plain
-from traceviz.timelines.document import document, plotly
 from traceviz.timelines.files import write_bytes
+from traceviz.timelines.page import document, plotly
 from traceviz.timelines.palette import BLUE, FONT, GREEN, ORANGE, VERMILLION
 from traceviz.timelines.texts import side_name
 
@@ -112,7 +112,8 @@ def _draw(
             fillcolor=EXPECTED, line_width=0, row=row, col=1,
         )  # fmt: skip
     every = -(-len(at) // MOST_COMMITS)
-    figure.update_xaxes(tickvals=at[::every], ticktext=[_tick(run) for run in runs][::every], row=row, col=1)
+    names = [_quoted(run.commit_id[:9]) or f"run {run.id}" for run in runs]
+    figure.update_xaxes(tickvals=at[::every], ticktext=names[::every], row=row, col=1)
 
 
 def _expected(judged: Trend | None, scale: float) -> tuple[float, float] | None:
@@ -126,10 +127,6 @@ def _flip(before: SavedRun, after: SavedRun) -> str:
     if before.verdict not in VERDICTS or after.verdict not in VERDICTS or before.verdict == after.verdict:
         return ""
     return "better" if VERDICTS.index(after.verdict) > VERDICTS.index(before.verdict) else "worse"
-
-
-def _tick(run: SavedRun) -> str:
-    return _quoted(run.commit_id[:9]) or f"run {run.id}"
 
 
 def _about(run: SavedRun, flip: str) -> str:

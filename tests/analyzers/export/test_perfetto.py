@@ -43,7 +43,6 @@ CAPTURES = {
     "stacks": ["torch-stacks/dpmp_hidden_sync.rank0.json.gz"],
     "stats": ["nsys-stats/small.csv"],
 }
-BY_CAPTURE = pytest.mark.parametrize("name", CAPTURES)
 
 
 @cache
@@ -52,7 +51,7 @@ def load(name: str) -> Trace:
     return tv.load(*(DATA / path for path in CAPTURES[name])).data
 
 
-@BY_CAPTURE
+@pytest.mark.parametrize("name", CAPTURES)
 def test_is_valid_by_the_trace_event_format(name: str, tmp_path: Path) -> None:
     trace = load(name)
     content = json.loads(to_perfetto(trace, tmp_path / "x.json").read_text(encoding="utf-8"))
@@ -264,18 +263,6 @@ def test_a_part_is_written_without_the_rest_and_keeps_its_overlap(tmp_path: Path
     before, after = (contract.overlap(tv.check_overlap(one))["ranks"][0] for one in (part, again))
     for figure in ("a", "b", "overlap_ns", "real_overlap_ns", "achievable_ns"):
         assert before[figure] == after[figure]
-
-
-def test_nothing_is_written_over_unless_asked(tmp_path: Path) -> None:
-    trace = crossed()
-    path = tmp_path / "x.json"
-    path.write_text("mine", encoding="utf-8")
-    with pytest.raises(tv.TracevizError, match="there already"):
-        to_perfetto(trace, path)
-    assert path.read_text(encoding="utf-8") == "mine"
-    to_perfetto(trace, path, overwrite=True)
-    check_format(json.loads(path.read_text(encoding="utf-8")))
-    assert [each.name for each in tmp_path.iterdir()] == ["x.json"]
 
 
 @pytest.mark.parametrize("target", ["no/such/folder/x.json", "."])

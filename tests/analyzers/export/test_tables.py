@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import traceviz as tv
 from analyzers.export.parquet import to_parquet
-from analyzers.export.sqlite import _cells, to_sqlite
+from analyzers.export.sqlite import to_sqlite
 from analyzers.trace.narrow import only_ranks
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
+from tests.support.builder import Builder
 from tests.support.command_lines import invoked
 from tests.support.exports import answers, same_tables
 from traceviz.cli import main
@@ -56,13 +53,6 @@ def test_parquet_loads_back_equal(name: str, tmp_path: Path) -> None:
     for after in (tv.load(folder).data, tv.load(folder / "trace.json").data):
         same_tables(before, after)
         assert answers(after) == answered
-
-
-def test_pandas_reads_a_table_alone(trace: Trace, tmp_path: Path) -> None:
-    ops = pd.read_parquet(to_parquet(trace, tmp_path / "x") / "ops.parquet")
-    assert (ops["end_ns"] - ops["start_ns"]).sum() == (
-        trace.ops.to_frame()["end_ns"] - trace.ops.to_frame()["start_ns"]
-    ).sum()
 
 
 def test_only_an_earlier_export_is_replaced(trace: Trace, tmp_path: Path) -> None:
@@ -119,40 +109,16 @@ def test_sqlite_has_every_row_and_value(trace: Trace, database: sqlite3.Connecti
     assert lengths == int((trace.ops.to_frame()["end_ns"] - trace.ops.to_frame()["start_ns"]).sum())
 
 
-@given(
-    numbers=st.lists(st.sampled_from([-1, 0, 7, -1 << 63, (1 << 63) - 1]), min_size=1),
-    texts=st.lists(st.sampled_from([None, "", "it's", "x\0y", "7"]), min_size=1),
-    shares=st.lists(st.sampled_from([-1.0, 0.5, float("nan")]), min_size=1),
-    minus_one=st.booleans(),
-)
-def test_what_is_not_known_is_null_and_all_else_as_it_is(
-    numbers: list[int], texts: list[str | None], shares: list[float], *, minus_one: bool
-) -> None:
-    size = min(len(numbers), len(texts), len(shares))
-    columns: dict[str, Any] = {
-        "long": np.array(numbers[:size], np.int64),
-        "short": np.array([max(-1, min(number, 7)) for number in numbers[:size]], np.int32),
-        "flag": np.array(numbers[:size]) > 0,
-        "text": pd.Categorical(texts[:size], categories=["7", "x\0y", "it's", ""]),
-        "share": np.array(shares[:size]),
-        "mixed": np.array([*texts[:size]], object),
-    }
-    told = [_cells(values, minus_one=minus_one) for values in columns.values()]
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.execute(f"create table t (id integer primary key, {', '.join(columns)})")
-        connection.executemany(f"insert into t values (?{', ?' * len(columns)})", zip(range(size), *told, strict=True))
-        written = connection.execute(f"select {', '.join(columns)} from t order by id").fetchall()
-    for row, found in enumerate(written):
-        long, short, flag, text, share, mixed = (values[row] for values in columns.values())
-        assert found == (
-            None if long == -1 and not minus_one else long,
-            None if short == -1 and not minus_one else short,
-            int(flag),
-            None if text in ("", None) or text != text else text,
-            None if math.isnan(share) else share,
-            None if mixed in ("", None) else mixed,
-        )
-    assert len(written) == size
+def test_what_is_not_known_is_null_and_all_else_as_it_is(tmp_path: Path) -> None:
+    """−1 is no number of bytes, but a time; texts hold whatever they hold, and the empty one is none."""
+    told = [(-1, -1, "it's"), (0, 0, "x\0y"), (20, 7, "7"), (30, (1 << 63) - 1, "")]
+    run = Builder()
+    rank = run.rank(0)
+    for start, size, name in told:
+        rank.kernel(name, 7, start, start + 9, bytes=size, declared=name)
+    with closing(sqlite3.connect(to_sqlite(run.trace(), tmp_path / "x.db"))) as connection:
+        found = connection.execute("select start_ns, bytes, name, declared from ops_named order by id").fetchall()
+    assert found == [(start, None if size == -1 else size, name or None, name or None) for start, size, name in told]
 
 
 def test_sqlite_is_typed_linked_and_indexed(database: sqlite3.Connection) -> None:
@@ -183,11 +149,6 @@ def test_sqlite_is_typed_linked_and_indexed(database: sqlite3.Connection) -> Non
         if column.endswith(("_ns", "rank", "device", "stream")) and kind != "integer"
     ]
     assert not wrong
-
-
-def test_sqlite_says_null_for_what_the_capture_does_not(trace: Trace, database: sqlite3.Connection) -> None:
-    unknown = int((trace.ops.to_frame()["bytes"] < 0).sum())
-    assert database.execute("select count(*) from ops where bytes is null").fetchone()[0] == unknown > 0
 
 
 def test_sqlite_holds_the_findings(trace: Trace, database: sqlite3.Connection) -> None:
@@ -235,8 +196,10 @@ def test_the_command_writes_what_the_name_says(name: str, tmp_path: Path) -> Non
     assert ran.exit_code == 0, ran.output
     assert "GPU ops of 1 rank(s)" in ran.output
     assert (tmp_path / name).exists()
-    with pytest.raises(tv.TracevizError, match="--force"):
+    before = (tmp_path / name).stat().st_mtime_ns
+    with pytest.raises(tv.TracevizError, match=r"there already.*--force"):
         invoked(*arguments)
+    assert (tmp_path / name).stat().st_mtime_ns == before
     assert invoked(*arguments, "--force").exit_code == 0
 
 

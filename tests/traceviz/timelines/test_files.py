@@ -15,10 +15,9 @@ from analyzers.common.errors import TracevizError
 from tests.support.command_lines import invoked
 from tests.support.timeline_traces import HOSTILE_PAIR, drawn, hostile, two_instances
 from traceviz.timelines import files
-from traceviz.timelines.document import CALL, compiled_once, of_bars_alone
 from traceviz.timelines.draw import figure
 from traceviz.timelines.marks import ROLE
-from traceviz.timelines.page import data, in_script, page
+from traceviz.timelines.page import CALL, compiled_once, data, in_script, of_bars_alone, page
 from traceviz.timelines.palette import DARK, LIGHT
 
 ASK = ["timeline", "tests/data/torch/dpmp_overlap.rank0.json.gz", "-a", "nvtx:DP Embedding", "-b", "nvtx:MP Embedding"]
@@ -148,28 +147,17 @@ def test_a_figure_that_was_changed_shows_as_plotly_shows_it(monkeypatch: pytest.
     assert shown == ["page", "figure"]
 
 
-def test_plotly_has_brackets_around_the_function_that_holds_it_and_is_the_same_else() -> None:
+def test_of_plotlys_program_two_things_are_changed_and_the_rest_is_the_same() -> None:
+    """Brackets around the function that holds it, and of some 47 kinds of traces bars alone are set up."""
     plotly = get_plotlyjs()
+    kinds = re.findall(r"\.register\(\[([^\]]+)\]\)", plotly)
     before, call, function = plotly.partition(CALL)
-    if not call:  # up to version 5 it came with brackets
+    if not call:  # up to version 5 it came with brackets, and is packed in another way
         assert "(self,(function(){" in plotly
-        assert compiled_once(plotly) == plotly
+        assert compiled_once(plotly) == of_bars_alone(plotly) == plotly
         return
     assert function.endswith("}));")
     assert compiled_once(plotly) == f"{before}{call}({function[:-3]})));"
-
-
-@pytest.mark.parametrize("program", ["", "var Plotly = 1;", f"!{CALL}function(){{}}));", f"!{CALL}() => {{}}, 1);"])
-def test_a_program_of_another_shape_stays_as_it_is(program: str) -> None:
-    assert compiled_once(program) == program
-
-
-def test_of_the_kinds_of_traces_plotly_sets_up_bars_alone_and_is_the_same_else() -> None:
-    plotly = get_plotlyjs()
-    kinds = re.findall(r"\.register\(\[([^\]]+)\]\)", plotly)
-    if "r(" in kinds[0]:  # up to version 5 it is packed in another way
-        assert of_bars_alone(plotly) == plotly
-        return
     (kinds,) = kinds
     assert kinds.count(",") > 40
     before, after = of_bars_alone(plotly).split(".register([", 1)
@@ -190,6 +178,8 @@ def test_of_kinds_that_are_packed_like_this_bars_are_found_in_any_place() -> Non
     "program",
     [
         "",
+        f"!{CALL}function(){{}}));",
+        f"!{CALL}() => {{}}, 1);",
         "P.register([x(),cd()]);",
         f"{BAR}P.register([x(),cd()]);",
         f"{BAR}{SET_UP}P.register([x(),y()]);",
@@ -197,5 +187,5 @@ def test_of_kinds_that_are_packed_like_this_bars_are_found_in_any_place() -> Non
         f"{BAR}{SET_UP}P.register([x(),cd()]);P.register([cd(),y()]);",
     ],
 )
-def test_plotly_that_is_packed_in_another_way_sets_up_all_kinds(program: str) -> None:
-    assert of_bars_alone(program) == program
+def test_a_program_that_is_packed_in_another_way_stays_as_it_is(program: str) -> None:
+    assert compiled_once(program) == of_bars_alone(program) == program

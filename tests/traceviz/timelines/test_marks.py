@@ -36,7 +36,11 @@ def expected(rows: list[tuple[int, int, int, int]]) -> dict[tuple[int, int], tup
 def test_nothing_is_dropped_at_any_resolution(rows: list[tuple[int, int, int, int]], resolution: int) -> None:
     marks = marks_of(rows)
     assert totals(marks) == expected(rows)
-    assert totals(coarsen(marks, np.full(marks.size, resolution))) == expected(rows)
+    found = coarsen(marks, np.full(marks.size, resolution))
+    assert totals(found) == expected(rows)
+    for edges, of_many in ((marks.start, found.start), (marks.end, found.end)):  # of many they are those of some mark
+        known = set(zip(marks.row.tolist(), edges.tolist(), strict=True))
+        assert set(zip(found.row.tolist(), of_many.tolist(), strict=True)) <= known
 
 
 @given(st.lists(MARK, min_size=1, max_size=40), st.integers(1, 30), st.integers(0, 300), st.integers(1, 100))
@@ -46,16 +50,6 @@ def test_fit_drops_nothing_and_stays_within_its_budget(
     found = fit(marks_of(rows), low, low + length, most)
     assert totals(found) == expected(rows)
     assert found.size <= max(most, 2 * len(expected(rows)))  # one inside and one outside of [low, high)
-
-
-@given(st.lists(MARK, min_size=1, max_size=40), st.integers(1, 200))
-def test_a_mark_of_many_spans_them_and_no_more(rows: list[tuple[int, int, int, int]], resolution: int) -> None:
-    marks = marks_of(rows)
-    found = coarsen(marks, np.full(marks.size, resolution))
-    edges = {(int(row), int(edge)) for row, edge in zip(marks.row, marks.start, strict=True)}
-    ends = {(int(row), int(edge)) for row, edge in zip(marks.row, marks.end, strict=True)}
-    assert {(int(row), int(edge)) for row, edge in zip(found.row, found.start, strict=True)} <= edges
-    assert {(int(row), int(edge)) for row, edge in zip(found.row, found.end, strict=True)} <= ends
 
 
 def test_long_marks_stay_and_short_neighbours_become_one() -> None:
@@ -75,12 +69,3 @@ def test_the_longest_names_the_many_and_their_launches_are_not_kept() -> None:
     )
     found = coarsen(marks, np.full(3, 100))
     assert (found.name.tolist(), found.launch.tolist(), found.count.tolist()) == ([6], [NEVER], [3])
-
-
-def test_resolution_nought_leaves_marks_alone() -> None:
-    marks = marks_of([(0, 0, 0, 1), (0, 0, 1, 1)])
-    assert coarsen(marks, np.zeros(2, np.int64)).size == 2
-
-
-def test_marks_that_overlap_are_not_counted_twice() -> None:
-    assert int(marks_of([(0, 0, 0, 10), (0, 0, 5, 10)]).busy.sum()) == 15

@@ -14,7 +14,7 @@ from tests.support.builder import Builder, one_rank
 from tests.support.timeline_traces import US, drawn, late_behind_an_event, many_ranks, race, two_instances
 from traceviz.timelines import picture as pictures
 from traceviz.timelines.draw import figure, legend
-from traceviz.timelines.gaps import around
+from traceviz.timelines.drawn import around
 from traceviz.timelines.marks import NEVER, ROLE, Marks
 from traceviz.timelines.page import page
 from traceviz.timelines.picture import Picture, folded, on_gpu_only
@@ -156,6 +156,8 @@ def test_what_blocks_the_host_once_all_is_launched_is_grey_and_the_empty_end_is_
     assert picture.active_ns == (0, 110 * US), "5 % of the 100 µs of work behind it"
     assert figure(picture).layout.xaxis.rangeslider.range == (0, 0.11)
     assert "The strip below leaves out 790 µs after the work of the steps." in page(picture)
+    still = figure(drawn(run.trace(), "comm", "compute", (20 * US, 100 * US))[1], slider=False)
+    assert not any("host" in label for label in still.layout.yaxis.ticktext), "it alone makes no row worth seeing"
 
 
 def test_an_op_points_back_to_its_launch_and_to_what_an_event_made_it_wait_for() -> None:
@@ -232,6 +234,8 @@ def test_of_many_ranks_those_are_shown_that_speak_for_the_others() -> None:
 
 def test_what_the_view_cuts_is_labelled_in_the_middle_of_what_is_seen() -> None:
     _, picture = drawn(two_instances(), "nvtx:A", "nvtx:B", (30 * US, 60 * US))
+    assert (picture.low_ns, picture.high_ns) == (30 * US, 60 * US)
+    assert picture.shown.text == "the window that was asked for"
     written = [
         (one.base[k], one.x[k], one.text[k])
         for one in figure(picture).data
@@ -318,12 +322,8 @@ def test_the_text_of_a_call_that_launches_is_covered_by_what_blocks_in_it() -> N
     drawing = figure(drawn(run.trace(), "kernel:a", "kernel:b", (10 * US, 60 * US))[1])
     above = [one for one in drawing.data if one.meta.get("labels") == ROLE["launch-a"]]
     assert [text for one in above for text in one.text if text] == []
-
-
-def test_a_window_that_was_asked_for_is_what_it_opens_on() -> None:
-    _, picture = drawn(two_instances(), "nvtx:A", "nvtx:B", (30 * US, 60 * US))
-    assert (picture.low_ns, picture.high_ns) == (30 * US, 60 * US)
-    assert picture.shown.text == "the window that was asked for"
+    own = [one for one in drawing.data if one.meta["role"] == ROLE["launch-a"]]
+    assert [text for one in own for text in one.text if text] == ["cudaLaunchKernel"], "on the call itself"
 
 
 def test_a_page_that_has_room_for_every_mark_keeps_every_one() -> None:

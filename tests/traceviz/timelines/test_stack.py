@@ -65,6 +65,9 @@ def test_both_runs_begin_at_nought_however_late_they_were() -> None:
     assert set(overlap.launch.tolist()) == {NEVER}, "what is not known stays so"
     assert sorted((ops.launch // US).tolist()) == [-8, -8, -4, -4]
     assert picture.low_ns < -8 * US < 50 * US < picture.high_ns
+    text = about(picture)
+    assert "before: occurrence 0 on rank 0, the only instance: real overlap 0 %; after: occurrence 0" in text
+    assert text.endswith("Times are on a clock that starts with each run's instance.")
 
 
 def test_every_mark_stays_on_a_row_of_its_run() -> None:
@@ -82,26 +85,12 @@ def test_every_mark_stays_on_a_row_of_its_run() -> None:
         assert set(ops.launch_row.tolist()) == set(band.threads.values())
 
 
-def test_it_says_which_instance_of_each_run_is_shown_and_on_what_clock() -> None:
-    text = about(two())
-    assert "before: occurrence 0 on rank 0, the only instance: real overlap 0 %; after: occurrence 0" in text
-    assert text.endswith("Times are on a clock that starts with each run's instance.")
-
-
 def test_of_many_ranks_the_one_that_decides_is_shown_of_both_runs() -> None:
     picture = stacked([drawn(many_ranks(16), *PAIR)[1]] * 2, ["before", "after"], "same")
     assert [(band.rank, band.title.partition(":")[0]) for band in picture.bands if band.shown] == [
         (7, "before"),  # of all ranks it overlaps least
         (7, "after"),
     ]
-
-
-def test_the_headline_is_the_comparisons_verdict() -> None:
-    traces = [run_at(100, 0), run_at(7000, 15)]
-    result = compare(traces, *PAIR, labels=["one", HOSTILE[0]])
-    picture = compared(result, traces)
-    assert picture.headline.startswith("TOO FEW STEPS: <script>")
-    assert picture.names == PAIR
 
 
 def test_the_command_draws_it_and_answers_as_without(tmp_path: Path) -> None:
@@ -168,8 +157,9 @@ def test_compared_runs_begin_at_nought_with_their_median_step_and_both_of_its_en
 
 def test_the_first_step_begins_with_its_first_op_and_the_only_one_is_called_so() -> None:
     traces = [stepping((40,), 100), stepping((30,), 9000)]
-    picture = compared(compare(traces, "kernel:a", "kernel:b", labels=["before", "after"]), traces)
-    assert both_ends(picture) == [("before", 0, 40), ("after", 0, 30), ("before", 3, 43), ("after", 3, 33)]
+    picture = compared(compare(traces, "kernel:a", "kernel:b", labels=["before", HOSTILE[0]]), traces)
+    assert picture.headline.startswith("TOO FEW STEPS: <script>"), "the comparison's"
+    assert both_ends(picture) == [("before", 0, 40), (HOSTILE[0], 0, 30), ("before", 3, 43), (HOSTILE[0], 3, 33)]
     assert "step 0, the only common step" in picture.shown.text
 
 
