@@ -25,7 +25,7 @@ PIECE = 8 << 20
 MOST_AT_ONCE = 1 << 30  # bytes of one event, or of what stands around the events
 _BLANK = b" \t\r\n"
 EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
-_BORDER = re.compile(rb'\}\s*,\s*(?=\{\s*"\w+"\s*:)')
+BORDER = re.compile(rb'\}\s*,\s*(?=\{\s*"\w+"\s*:)')
 _COMMA = re.compile(rb"[ \t\r\n]*(,?)")
 _LIST_END = ord("]")
 _TAIL = 1 << 16  # where a border is looked for first
@@ -279,7 +279,7 @@ def _likely_border(text: bytes) -> int:
     if border >= 0:
         return border + len(b"\n  }")
     for start in (max(0, len(text) - _TAIL), 0):
-        borders = [match.start() for match in _BORDER.finditer(text, start)]
+        borders = [match.start() for match in BORDER.finditer(text, start)]
         if borders:
             return borders[-1] + 1
     return 0

@@ -1,9 +1,9 @@
 """Several ranks in one Kineto file, as tools merge the files of ranks: whose each event is, by what the tools wrote.
 
 SGLang puts a label before every pid, "[TP00] 5000"; others name the rank in the name or the labels of a process ("rank
-1 python"), or add so many times a large number to its pids as its rank says. Correlation ids, streams and threads
-begin anew in each rank's events: without labels nothing tells these apart. That there are several in one process is
-sure where torch.profiler marks the same step twice at once: it runs once in a process, one step after the other.
+1 python"). Correlation ids, streams and threads begin anew in each rank's events: without labels nothing tells these
+apart. That there are several in one process is sure where torch.profiler marks the same step twice at once: it runs
+once in a process, one step after the other.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -19,11 +18,9 @@ import numpy as np
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import silent
 from analyzers.readers.json_stream import EventStream
-from analyzers.readers.kineto import tables
 from analyzers.readers.kineto.events import CALLS, Batch, Head, Rows
 
 WORK = ("op", *CALLS)  # groups whose rows must have an owner
-STEP = 10_000  # pids of ranks are at least so far apart where a rank's number is in them
 _DIMENSIONS = ("rank", "pp", "dp", "tp", "cp", "ep")  # the order in which ranks are counted
 _LABEL = re.compile(rf"(?<![a-z])({'|'.join(_DIMENSIONS)})[\s_\-:#=]*(\d{{1,9}})", re.IGNORECASE)
 _MARKS, _STEP = "user_annotation", re.compile(r"ProfilerStep#\d+")  # of torch.profiler's steps
@@ -67,8 +64,9 @@ def split(path: Path, batch: Batch, names: Callable[[], Names]) -> list[Owned]:
     if not any(labels.values()):
         if len(callers) < 2:
             return [Owned(batch.rows, {})]
-        labels = _by_names(labels, names()) or _by_offset(batch.rows["op"], callers)
-        if not labels:
+        called = names()
+        labels = {pid: label_of(called.get(pid, "")) for pid in pids}
+        if not any(labels.values()):
             return [Owned(batch.rows, {})]  # ids of launches may tell, see `refuse_unlabelled`
     unlabelled = sorted(str(pid) for pid in pids if not labels.get(pid))
     if unlabelled:
@@ -145,48 +143,15 @@ def names_in(path: Path) -> dict[int | str, str]:
         if any(f'"{name}"'.encode() in text for name in _NAMES):
             for event in msgspec.json.decode(b"[" + text + b"]"):
                 if isinstance(event, dict) and event.get("ph") == "M" and event.get("name") in _NAMES:
-                    _add_name(found, event)
+                    pid, args = event.get("pid"), event.get("args")
+                    if isinstance(pid, int | str) and isinstance(args, dict):
+                        said = [str(args[key]) for key in ("name", "labels") if key in args]
+                        found[pid] = " ".join([*filter(None, [found.get(pid)]), *said])
     return found
-
-
-def _add_name(found: dict[int | str, str], event: Mapping[str, Any]) -> None:
-    pid, args = event.get("pid"), event.get("args")
-    if isinstance(pid, int | str) and isinstance(args, dict):
-        said = [str(args[key]) for key in ("name", "labels") if key in args]
-        found[pid] = " ".join([*filter(None, [found.get(pid)]), *said])
 
 
 def _of(pid: int | str) -> Label:
     return label_of(pid) if isinstance(pid, str) else ()
-
-
-def _by_names(pids: Mapping[int | str, Label], names: Names) -> dict[int | str, Label]:
-    found = {pid: label_of(names.get(pid, "")) for pid in pids}
-    return found if any(found.values()) else {}
-
-
-def _by_offset(rows: Rows, callers: set[int | str]) -> dict[int | str, Label]:
-    """Ranks by how far pids of GPU rows lie above the number of their device; empty where that tells nothing.
-
-    Rows of device 1 under pid 2,000,001 are those of rank 2, if other ranks' lie 1,000,000 apart as well and one
-    process that launches is of the two millions, too.
-    """
-    device = tables.devices(rows)
-    above: dict[int | str, set[int]] = {}
-    for number, head in rows.heads.items():
-        own = np.unique(device[rows.head == number])
-        above.setdefault(head.pid, set()).update((tables.number(head.pid) - own).tolist())
-    offsets = {pid: next(iter(own)) for pid, own in above.items() if len(own) == 1}
-    if len(offsets) < len(above) or len({*offsets.values()}) < 2:
-        return {}
-    step = int(np.gcd.reduce(np.array([*offsets.values()], np.int64)))
-    if step < STEP or min(offsets.values()) < 0:
-        return {}
-    found = {pid: offset // step for pid, offset in offsets.items()}
-    found |= {pid: tables.number(pid) // step for pid in callers}
-    if {found[pid] for pid in callers} != {found[pid] for pid in offsets}:
-        return {}
-    return {pid: (("rank", rank),) for pid, rank in found.items()}
 
 
 def _ranks(labels: set[Label]) -> dict[Label, int]:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ints
-from analyzers.readers.nsys.about import THREAD_BITS, Processes, thread
+from analyzers.readers.nsys.about import LOW_24, THREAD_BITS, Processes
 from analyzers.readers.nsys.file import NO_TIME, NsysFile
 from analyzers.trace.columns import codes, ints, is_one_of, table
 from analyzers.trace.schemas import SYNC_KINDS, Calls, Ranges, Records, Syncs
@@ -63,7 +63,7 @@ def read_ranges(file: NsysFile, names: StringIds, processes: Processes) -> Expor
     rows = raw.pop("row")
     name, sizes = _range_texts(file, names, raw.pop("text"), rows)
     domain = _domains(file, names, owner >> THREAD_BITS, raw.pop("domain"))
-    ranges = {"process": processes.number(owner), "thread": thread(owner), "name": name, "domain": domain, **raw}
+    ranges = {"process": processes.number(owner), "thread": owner & LOW_24, "name": name, "domain": domain, **raw}
     return ExportedRanges.of({**ranges, "sizes": sizes, "row": rows})
 
 

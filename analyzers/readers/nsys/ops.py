@@ -11,7 +11,7 @@ import pandas as pd
 from analyzers.arrays.groups import first_row_of, rows_by_key
 from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ids, Ints
-from analyzers.readers.nsys.about import Processes, thread
+from analyzers.readers.nsys.about import LOW_24, Processes
 from analyzers.readers.nsys.events import CALLS, KERNELS, StringIds, call_name, kernel_name
 from analyzers.readers.nsys.file import MISSING, NO_TIME, Batch, Filled, NsysFile, Source, fill
 from analyzers.trace.advice import CAUSES, KIND, NO_STREAM, migration_name
@@ -53,7 +53,7 @@ def read_api(file: NsysFile, names: StringIds, processes: Processes) -> Calls:
 
     def make(batch: Batch) -> Filled:
         caller = batch.pop("caller")
-        return {"process": processes.number(caller), "thread": thread(caller), **batch}
+        return {"process": processes.number(caller), "thread": caller & LOW_24, **batch}
 
     if not file.has(API, "globalTid"):  # nothing says whose calls they are: as good as none
         return table("api", length=0)

@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from analyzers.readers.kineto.events import Args, Event, Heads, columns, join
-from analyzers.readers.kineto.mend import FileEvents
+from analyzers.readers.kineto.events import Args, Event, FileEvents, Heads, columns, join
 from analyzers.readers.kineto.read import trace_of
 from analyzers.readers.perfetto.packets import Packets, Stage, Track
 from analyzers.trace.tables import Trace
