@@ -210,12 +210,7 @@ def cited(trace: Trace, path: str | Path) -> Trace:
 
 
 def stored(trace: Trace, path: Path, kind: str, reading: Reading, scratch: Path) -> Path:
-    """Where the tables of a capture that was just read lie: in the cache, or written anew into a scratch folder.
-
-    Raises
-    ------
-    TracevizError : the scratch folder's disk is full.
-    """
+    """Where the tables of a capture that was just read lie: in the cache, or written anew into a scratch folder."""
     if reading.keeps and format_of(kind).is_worth_keeping(path):
         folder = cache.root() / "traces" / tables_name(path, kind)
         if _kept(folder, counters=reading.counters) is not None:

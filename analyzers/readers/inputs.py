@@ -103,12 +103,7 @@ def find_inputs(paths: Iterable[str | Path], *, keep_bad: bool = False) -> tuple
 
 
 def kind_of(path: Path) -> str:
-    """A file's kind by its content: that of a format of captures, or manifest or parquet-export, which are our own.
-
-    Raises
-    ------
-    TracevizError : it can't be read, is empty, or is none of these.
-    """
+    """A file's kind by its content: that of a format of captures, or manifest or parquet-export, which are our own."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise TracevizError("This is not a regular file.", path=path, hint=f"Give {KNOWN}.")

@@ -87,12 +87,7 @@ class JsonEvents(msgspec.Struct):
         return UnreadWork(count + self.broken, which)
 
     def read(self) -> Iterator[Event]:
-        """Events with a length, in the order of the file.
-
-        Raises
-        ------
-        TracevizError : the file can't be read, is empty, truncated, damaged, or not JSON.
-        """
+        """Events with a length, in the order of the file."""
         try:
             for event in self._events():
                 if event.ph == "X":

@@ -255,12 +255,7 @@ def decoded(piece: bytes, decode: Callable[[bytes], Piece]) -> Piece:
 def typed(
     text: bytes, many: msgspec.json.Decoder[list[Event]], single: msgspec.json.Decoder[Event]
 ) -> tuple[list[Event], list[msgspec.Raw]]:
-    """The events of a list, and those that are of other types, as they are.
-
-    Raises
-    ------
-    msgspec.DecodeError : this is no JSON.
-    """
+    """The events of a list, and those that are of other types, as they are."""
     try:
         return many.decode(text), []
     except msgspec.ValidationError:

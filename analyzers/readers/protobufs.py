@@ -21,10 +21,6 @@ def message_class(
     ----------
     choices : message -> fields of which it has one at most, by `WhichOneof("choice")`.
     without : what can't be read where protobuf is missing, and what to do then.
-
-    Raises
-    ------
-    TracevizError : the package protobuf is missing.
     """
     try:
         from google.protobuf import (  # type: ignore[import-untyped, unused-ignore]

@@ -46,24 +46,14 @@ def expand(url: str) -> list[str]:
 
 
 def head_of(url: str) -> bytes:
-    """The first bytes of a file.
-
-    Raises
-    ------
-    TracevizError : it can't be read.
-    """
+    """The first bytes of a file."""
     with _opened(url) as (files, path):
         return bytes(files.cat_file(path, start=0, end=HEAD_BYTES))
 
 
 @contextlib.contextmanager
 def brought(url: str, *, keep: bool) -> Iterator[Path]:
-    """The file on this machine, for the time of the block; or as long as the cache has room for it.
-
-    Raises
-    ------
-    TracevizError : it can't be read, or the disk is full.
-    """
+    """The file on this machine, for the time of the block; or as long as the cache has room for it."""
     name = PurePosixPath(url.partition("?")[0]).name
     with _opened(url) as (files, path):
         version = hashlib.sha256(f"{url}\0{files.ukey(path)}".encode()).hexdigest()[:32]

@@ -97,12 +97,7 @@ class QuickDecoder:
 
 
 def scan(piece: bytes | memoryview, decoder: QuickDecoder) -> Batch | None:
-    """Decode comma-separated events; None for a piece that is written otherwise.
-
-    Raises
-    ------
-    msgspec.DecodeError : an event that does not fit is not JSON.
-    """
+    """Decode comma-separated events; None for a piece that is written otherwise."""
     if len(piece) > _LARGEST:
         return None
     text = np.frombuffer(piece, np.uint8)

@@ -53,10 +53,6 @@ def split(path: Path, batch: Batch, names: Callable[[], Names]) -> list[Owned]:
     Parameters
     ----------
     names : asked for only where pids do not tell.
-
-    Raises
-    ------
-    TracevizError : several processes launched work, and some of it has no label that says whose it is.
     """
     pids = {head.pid for group in WORK for head in batch.rows[group].heads.values()}
     labels = {pid: _of(pid) for pid in pids}
@@ -91,12 +87,7 @@ def split(path: Path, batch: Batch, names: Callable[[], Names]) -> list[Owned]:
 
 
 def refuse_unlabelled(path: Path, pids: Sequence[int], ambiguous: int) -> None:
-    """Refuse a file of several processes without labels, some ops of which any of them may have launched.
-
-    Raises
-    ------
-    TracevizError : there are such ops.
-    """
+    """Refuse a file of several processes without labels, some ops of which any of them may have launched."""
     if ambiguous:
         listed = ", ".join(map(str, pids[:4])) + (" …" if len(pids) > 4 else "")
         raise TracevizError(
@@ -111,10 +102,6 @@ def refuse_mixed(path: Path, ranges: Rows) -> None:
     """Refuse a file in which one process's events are those of several ranks: the same step twice at once.
 
     On one thread two marks may lie within each other, as one that is written twice; on two threads they may not.
-
-    Raises
-    ------
-    TracevizError : there is such a step.
     """
     marks: dict[tuple[int | str, str], list[int]] = {}
     for number, head in ranges.heads.items():

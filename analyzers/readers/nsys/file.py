@@ -150,10 +150,6 @@ class NsysFile:
     ----------
     tables : name of each table -> name of each column -> its declared type. A table of events that is there under a
         name with a version alone (`CUPTI_ACTIVITY_KIND_KERNEL_V3`) has its plain name, too.
-
-    Raises
-    ------
-    TracevizError : it is no SQLite file, no nsys export, incomplete, damaged, or being written.
     """
 
     hint_changed = WAIT

@@ -69,12 +69,7 @@ def read_sqlite(
 
 
 def read_folder(path: Path, progress: Progress = silent, *, counters: bool = False) -> Trace:
-    """Read an export whose tables are files of a folder, Parquet or Arrow.
-
-    Raises
-    ------
-    TracevizError : it is no nsys export, incomplete, damaged, or being written.
-    """
+    """Read an export whose tables are files of a folder, Parquet or Arrow."""
     with NsysFolder(path) as file:
         return _read_all(file, progress, path, counters)
 

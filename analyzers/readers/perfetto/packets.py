@@ -153,13 +153,7 @@ class Packets(msgspec.Struct):
 
 
 def packets(path: Path, progress: Progress) -> Packets:
-    """Read one file.
-
-    Raises
-    ------
-    TracevizError : the package protobuf is missing, or the file can't be read, is truncated or damaged, or counts
-        times by a clock that isn't read.
-    """
+    """Read one file."""
     parse, content = parser(_packet_class(), "Perfetto trace", path, _AGAIN), whole(path, progress, _AGAIN)
     reader = _Reader(path)
     for start, end in _frames(content, path):

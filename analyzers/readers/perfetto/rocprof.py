@@ -34,12 +34,7 @@ _LACKS = (
 
 
 def trace(path: Path, found: Packets) -> Trace:
-    """Make the Trace.
-
-    Raises
-    ------
-    TracevizError : it holds several processes, whose kernels nothing tells apart.
-    """
+    """Make the Trace."""
     pids = sorted({found.tracks[one.track].pid for one in found.slices if one.track in found.tracks} - {-1})
     if len(pids) > 1:
         raise TracevizError(

@@ -125,10 +125,6 @@ def profile_of_json(path: Path, progress: Progress) -> Profile:
     """Read the JSON that JAX's profiler writes for viewers.
 
     Lines are named by metadata, every argument is text, and an empty object ends the list.
-
-    Raises
-    ------
-    TracevizError : the file can't be read, is empty, truncated, damaged, or not JSON.
     """
     source, found = JsonEvents(path, progress), Profile(host=host_in_name(path))
     number: dict[tuple[int, int], int] = {}
@@ -186,12 +182,7 @@ _MESSAGES: Messages = {
 
 
 def profile_of_planes(path: Path, progress: Progress) -> Profile:
-    """Read an `.xplane.pb`.
-
-    Raises
-    ------
-    TracevizError : the package protobuf is missing, or the file can't be read or is damaged.
-    """
+    """Read an `.xplane.pb`."""
     space = parser(space_class(), "XSpace", path, _AGAIN)(whole(path, progress, _AGAIN))
     found = Profile(host=next(iter(space.hostnames), "") or host_in_name(path))
     lines = [(plane, line) for plane in space.planes for line in plane.lines if len(line.events)]
@@ -235,11 +226,6 @@ def _said(stats: Any, said_by: dict[int, str], refers_to: dict[int, str]) -> dic
 
 @cache
 def space_class() -> Any:
-    """The class of the message that a file is.
-
-    Raises
-    ------
-    TracevizError : the package protobuf is missing.
-    """
+    """The class of the message that a file is."""
     hint = "Install it: pip install 'traceviz-gpu[jax]'; or give the .trace.json.gz beside the file."
     return message_class("tensorflow.profiler", _MESSAGES, "XSpace", {"XStat": (*_VALUES,)}, (".xplane.pb", hint))
