@@ -15,8 +15,18 @@ import msgspec
 
 from analyzers.common.errors import TracevizError
 from analyzers.readers import remote
-from analyzers.readers.formats import FORMATS, HEAD_BYTES, KINETO, KNOWN, REPORT, SUFFIXES, FileHead, format_of
-from analyzers.readers.unread import unread, unread_json
+from analyzers.readers.formats import (
+    FORMATS,
+    HEAD_BYTES,
+    KINETO,
+    KNOWN,
+    REPORT,
+    SUFFIXES,
+    FileHead,
+    format_of,
+    unread,
+    unread_json,
+)
 from analyzers.trace.ranks import RANKS
 
 MANIFEST = "manifest.json"

@@ -70,9 +70,8 @@ class JsonEvents(msgspec.Struct):
         """How many events of each kind were not used: arrows between events apart."""
         count = Counter[str]()
         for (phase, _), events in self.unread.items():
-            if phase not in _ARROWS:
-                count[f"events in phase '{phase}'"] += events
-        return dict(count)
+            count[f"events in phase '{phase}'"] += events if phase not in _ARROWS else 0
+        return dict(+count)
 
     def work_unread(self, is_device: Callable[[str], bool]) -> UnreadWork:
         """Events of processes that are devices by their names, which last and say so in a begin and an end."""

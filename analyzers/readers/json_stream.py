@@ -104,11 +104,8 @@ class EventStream:
     def _fill(self, file: Plain) -> None:
         parts, size = [self._buffer], len(self._buffer)
         if size > MOST_AT_ONCE:
-            raise TracevizError(
-                f"holds a single event, or a header, of over {MOST_AT_ONCE:,} bytes: no profiler writes one.",
-                path=self.path,
-                hint="Is it a trace of torch.profiler?",
-            )
+            text = f"holds a single event, or a header, of over {MOST_AT_ONCE:,} bytes: no profiler writes one."
+            raise TracevizError(text, path=self.path, hint="Is it a trace of torch.profiler?")
         goal = max(PIECE, 2 * size)  # doubled, so that a long event is not copied again and again
         try:
             while size < goal and not self._ended:
@@ -165,11 +162,8 @@ class EventStream:
             msgspec.json.decode(without_nan(self._buffer), type=msgspec.Raw)
         except msgspec.DecodeError as error:
             raise self.malformed(cut(self._buffer[1:]).list_end < 0, str(error)) from None
-        raise TracevizError(
-            "is JSON, but not a trace: it has no list of traceEvents.",
-            path=self.path,
-            hint="Give what torch.profiler's export_chrome_trace wrote.",
-        )
+        hint = "Give what torch.profiler's export_chrome_trace wrote."
+        raise TracevizError("is JSON, but not a trace: it has no list of traceEvents.", path=self.path, hint=hint)
 
     def _is_header(self, text: bytes) -> bool:
         try:

@@ -340,9 +340,8 @@ def read(path: Path, progress: Progress, _: Reading) -> Trace:
     ------
     TracevizError : it can't be read, is truncated or damaged, or holds other than one process.
     """
-    content = whole(path, progress, AGAIN)
     try:
-        tools = msgspec.json.decode(content, type=_File).tools
+        tools = msgspec.json.decode(whole(path, progress, AGAIN), type=_File).tools
     except msgspec.ValidationError as error:
         raise TracevizError(f"holds values that rocprofv3 does not write ({error}).", path=path, hint=AGAIN) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -364,8 +363,10 @@ def _traced(tool: _Tool) -> Traced:
     symbols = {one.kernel_id: one.formatted_kernel_name or one.kernel_name for one in tool.kernel_symbols}
     markers = {one.key: one.value for one in tool.strings.marker_api}
     kinds = tool.strings.buffer_records
-    for of_list, kind in _KIND_OF.items():
-        for one in tool.buffer_records.get(of_list, []):
+    for of_list, kind in reversed(_KIND_OF.items()):
+        records = tool.buffer_records.pop(of_list, [])
+        while records:  # from the last on, so that each goes as its flat one comes
+            one = records.pop()
             operations = kinds[one.kind].operations if 0 <= one.kind < len(kinds) else ()
             name = operations[one.operation] if 0 <= one.operation < len(operations) else ""
             if kind == "kernels":
@@ -374,6 +375,8 @@ def _traced(tool: _Tool) -> Traced:
                 name = markers.get(one.correlation_id.internal, "")
             is_call = kind == "ranges" and one.correlation_id.internal not in markers  # of roctx's own
             getattr(traced, "others" if is_call else kind).append(_record(one, name))
+    for kind in KINDS:
+        getattr(traced, kind).reverse()
     return traced
 
 

@@ -148,12 +148,6 @@ def select_mask(trace: Trace, text: str) -> Any:
     return select(trace, text).picked
 
 
-def test_a_region_stays_the_same_ops_when_clocks_are_aligned() -> None:
-    path = DATA / "gpu4.trace.json.gz"
-    masks = [select_mask(load([path], align=align), "hlo:all-reduce-start.2").tolist() for align in (True, False)]
-    assert masks[0] == masks[1]
-
-
 def test_collectives_of_all_devices_belong_together_by_their_hlo_op(tmp_path: Path) -> None:
     """Those that end at one time, whether or not a device lacks its first calls, as where its capture began late."""
     program = xla.made(3, devices=3, steps=6)
