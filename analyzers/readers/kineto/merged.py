@@ -1,33 +1,28 @@
 """Several ranks in one Kineto file, as tools merge the files of ranks: whose each event is, by what the tools wrote.
 
-SGLang puts a label before every pid, "[TP00] 5000"; others name the rank in the name or the labels of a process ("rank
-1 python"). Correlation ids, streams and threads begin anew in each rank's events: without labels nothing tells these
-apart. That there are several in one process is sure where torch.profiler marks the same step twice at once: it runs
-once in a process, one step after the other.
+SGLang puts a label before every pid, "[TP00] 5000". Correlation ids, streams and threads begin anew in each rank's
+events: without labels nothing tells these apart. That there are several in one process is sure where torch.profiler
+marks the same step twice at once: it runs once in a process, one step after the other.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from analyzers.common.errors import TracevizError
-from analyzers.common.progress import silent
-from analyzers.readers.json_stream import EventStream
 from analyzers.readers.kineto.events import CALLS, Batch, Head, Rows
 
 WORK = ("op", *CALLS)  # groups whose rows must have an owner
 _DIMENSIONS = ("rank", "pp", "dp", "tp", "cp", "ep")  # the order in which ranks are counted
 _LABEL = re.compile(rf"(?<![a-z])({'|'.join(_DIMENSIONS)})[\s_\-:#=]*(\d{{1,9}})", re.IGNORECASE)
 _MARKS, _STEP = "user_annotation", re.compile(r"ProfilerStep#\d+")  # of torch.profiler's steps
-_NAMES = ("process_name", "process_labels")
 
 Label = tuple[tuple[str, int], ...]  # (("dp", 0), ("tp", 1))
-Names = Mapping[int | str, str]  # what a file calls its processes, by pid
 
 
 class Owned(msgspec.Struct, frozen=True):
@@ -47,23 +42,15 @@ def label_of(text: str) -> Label:
     return tuple((one, found[one]) for one in _DIMENSIONS if one in found)
 
 
-def split(path: Path, batch: Batch, names: Callable[[], Names]) -> list[Owned]:
-    """The events of each rank, in their order; one of all where the file holds one rank's, as files mostly do.
+def split(path: Path, batch: Batch) -> list[Owned]:
+    """The events of each rank, in their order; one of all where no label tells ranks apart, as in most files.
 
-    Parameters
-    ----------
-    names : asked for only where pids do not tell.
+    Without labels ids of launches may tell, see `refuse_unlabelled`.
     """
     pids = {head.pid for group in WORK for head in batch.rows[group].heads.values()}
     labels = {pid: _of(pid) for pid in pids}
-    callers = {head.pid for group in CALLS for head in batch.rows[group].heads.values()}
     if not any(labels.values()):
-        if len(callers) < 2:
-            return [Owned(batch.rows, {})]
-        called = names()
-        labels = {pid: label_of(called.get(pid, "")) for pid in pids}
-        if not any(labels.values()):
-            return [Owned(batch.rows, {})]  # ids of launches may tell, see `refuse_unlabelled`
+        return [Owned(batch.rows, {})]
     unlabelled = sorted(str(pid) for pid in pids if not labels.get(pid))
     if unlabelled:
         labelled = next(str(pid) for pid in pids if labels.get(pid))
@@ -75,7 +62,7 @@ def split(path: Path, batch: Batch, names: Callable[[], Names]) -> list[Owned]:
     ranks = _ranks(set(labels.values()))
 
     def owner(head: Head) -> int:
-        return ranks.get(labels.get(head.pid, ()) or _of(head.pid), min(ranks.values()))
+        return ranks.get(_of(head.pid), min(ranks.values()))
 
     owners = {group: rows.numbers(owner) for group, rows in batch.rows.items()}
     return [
@@ -120,21 +107,6 @@ def refuse_mixed(path: Path, ranges: Rows) -> None:
                 path=path,
                 hint="Give each rank's own file, or merge them with labels ([TP00] before the pids, as SGLang does).",
             )
-
-
-def names_in(path: Path) -> dict[int | str, str]:
-    """What a file's metadata calls its processes, by pid."""
-    found: dict[int | str, str] = {}
-    for piece in EventStream(path, silent, exact=True).pieces():
-        text = bytes(piece)
-        if any(f'"{name}"'.encode() in text for name in _NAMES):
-            for event in msgspec.json.decode(b"[" + text + b"]"):
-                if isinstance(event, dict) and event.get("ph") == "M" and event.get("name") in _NAMES:
-                    pid, args = event.get("pid"), event.get("args")
-                    if isinstance(pid, int | str) and isinstance(args, dict):
-                        said = [str(args[key]) for key in ("name", "labels") if key in args]
-                        found[pid] = " ".join([*filter(None, [found.get(pid)]), *said])
-    return found
 
 
 def _of(pid: int | str) -> Label:

@@ -297,9 +297,8 @@ class NsysFile:
         if first is None:
             return 0, -1
         if last - first >= self._identity[0]:  # every row takes several bytes
-            raise TracevizError(
-                f"table {table} numbers its rows {first:,} to {last:,}, more than the file can hold.", path=self.path
-            )
+            text = f"table {table} numbers its rows {first:,} to {last:,}, more than the file can hold."
+            raise TracevizError(text, path=self.path)
         return first, last
 
     def _read(self, table: str, columns: Mapping[str, str], where: str) -> Iterator[pa.RecordBatch]:
@@ -380,11 +379,8 @@ class NsysFile:
 
     def _damaged(self, error: Exception, where: str = "") -> TracevizError:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return TracevizError(
-            f"can't be read{' ' + where if where else ''}: {reason}.",
-            path=self.path,
-            hint=f"Export the report again: {EXPORT}",
-        )
+        hint = f"Export the report again: {EXPORT}"
+        return TracevizError(f"can't be read{' ' + where if where else ''}: {reason}.", path=self.path, hint=hint)
 
 
 # Columns of a Trace's table from batches of an export's rows.

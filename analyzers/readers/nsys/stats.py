@@ -72,21 +72,15 @@ def read(path: Path, _progress: Progress = silent, _: Reading = READING) -> Trac
     """
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise TracevizError(
-                f"is over {MOST_BYTES:,} bytes, more than anybody pastes.",
-                path=path,
-                hint="Give the report itself, or its .sqlite export.",
-            )
+            hint = "Give the report itself, or its .sqlite export."
+            raise TracevizError(f"is over {MOST_BYTES:,} bytes, more than anybody pastes.", path=path, hint=hint)
         text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise TracevizError(f"cannot be read: {error.strerror}.", path=path) from error
     rows, skipped = _rows(text)
     if not rows:
-        raise TracevizError(
-            "holds no row of a GPU trace.",
-            path=path,
-            hint="Give the output of `nsys stats --report cuda_gpu_trace`, best with `--format csv`.",
-        )
+        hint = "Give the output of `nsys stats --report cuda_gpu_trace`, best with `--format csv`."
+        raise TracevizError("holds no row of a GPU trace.", path=path, hint=hint)
     frame = pd.DataFrame(rows)
     return _trace(path, frame.drop_duplicates(ignore_index=True), _warnings(frame, skipped))
 
