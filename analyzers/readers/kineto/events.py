@@ -16,7 +16,7 @@ import numpy as np
 
 from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ints
-from analyzers.readers.json_stream import RAWS, typed
+from analyzers.readers.json_stream import typed
 from analyzers.readers.kineto.times import nanoseconds
 from analyzers.trace.sizes import MOST, sizes_number
 
@@ -378,11 +378,6 @@ def decode(events: bytes | memoryview, heads: Heads) -> Batch:
             if may_be_work(category):
                 batch.unread[f"of '{category}' without a readable name or thread"] += 1
     return batch
-
-
-def count_events(events: bytes) -> int:
-    """How many comma-separated values there are."""
-    return len(RAWS.decode(b"[" + events + b"]"))
 
 
 def may_be_work(category: Any) -> bool:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from analyzers.arrays.groups import as_slice
 from analyzers.arrays.types import Ints, Mask
+from analyzers.readers.json_stream import RAWS
 from analyzers.readers.kineto.events import (
     BY_TEXTS,
     FIELDS,
@@ -33,7 +34,6 @@ from analyzers.readers.kineto.events import (
     Event,
     Heads,
     Rows,
-    count_events,
     decode,
     flat_sizes,
     interleave,
@@ -130,7 +130,8 @@ def scan(piece: bytes | memoryview, decoder: QuickDecoder) -> Batch | None:
 def _decode_others(text: Bytes, starts: Ints, ends: Ints, others: Ints, heads: Heads) -> Batch:
     texts = [text[start:end].tobytes().strip(_BLANK) for start, end in zip(starts[others], ends[others], strict=True)]
     texts = [each.removesuffix(b",") for each in texts]  # one that lacks it is not one JSON value
-    counts = [count_events(each) for each in texts]  # events with another first key stand behind those found
+    # events with another first key stand behind those found
+    counts = [len(RAWS.decode(b"[" + each + b"]")) for each in texts]
     slow = decode(b",".join(texts), heads)
     order = np.repeat(others, counts)
     slow.at = {group: order[at] for group, at in slow.at.items()}
