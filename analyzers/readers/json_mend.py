@@ -2,7 +2,7 @@
 
 Slow and simple, for files that `analyzers.readers.json_stream` could not read: the whole file is in memory, events are
 taken one by one between borders that look like `}, {"key":`, and what does not decode is skipped.
-A file that is cut is not mended: what it lacks is not there.
+A file that is cut is not mended: what it lacks is not there. One whose last bracket alone is missing lacks nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Mended(msgspec.Struct, Generic[Piece]):
     pieces : what `decode` made of whole events, in order.
     skipped : texts of stretches that could not be read, of an event or several in a row each.
     section_lost : whether some of what stands around the events could not be read, either.
-    front : what stood before the JSON, and was passed over.
+    front : what stood before the JSON, and was passed over. open_end : whether its last bracket is missing.
     """
 
     header: dict[str, Any]
@@ -53,16 +53,18 @@ class Mended(msgspec.Struct, Generic[Piece]):
     skipped: list[bytes]
     section_lost: bool
     front: bytes
+    open_end: bool
 
 
-def mended(path: Path, progress: Progress, decode: Callable[[bytes], Piece]) -> Mended[Piece] | None:
+def mended(path: Path, progress: Progress, decode: Callable[[bytes], Piece], last: bytes = b"") -> Mended[Piece] | None:
     """Read what is whole, maybe nothing; None for a file that is cut.
 
     Parameters
     ----------
     decode : reads comma-separated events, which are valid JSON, maybe with NaN; what it raises ends it all.
+    last : stands in the event that the profiler writes last: behind it the list's end may be missing.
     """
-    if not _may_be_whole(path):
+    if not _may_be_whole(path, last):
         return None
     try:
         text = whole(path, progress, HINT_AGAIN)
@@ -76,30 +78,36 @@ def mended(path: Path, progress: Progress, decode: Callable[[bytes], Piece]) -> 
     if not (key or text.startswith(b"[")):
         return None
     reader = _Reader(text, key.end() if key else 1, _BEHIND_LIST if key else _NOTHING, decode)
-    if not reader.read():
+    if not reader.read(last):
         return None
     behind = text[reader.list_end :]
-    if key and not behind.endswith(b"}"):
-        return None
     header, all_before = _members(text[1 : key.start()]) if key else ({}, True)
-    more, all_behind = _members(behind[:-1] if key else behind)
-    return Mended({**header, **more}, reader.pieces, reader.skipped, not (all_before and all_behind), front)
+    is_closed = not key or behind.endswith(b"}")
+    more, all_behind = _members(behind[:-1] if key and is_closed else behind)
+    if key and is_closed and not all_behind and (of_open := _members(behind))[1]:
+        (more, all_behind), is_closed = of_open, False  # the brace is that of the last value
+    if not (all_behind or is_closed):
+        return None
+    lost, open_end = not (all_before and all_behind), reader.open_end or not is_closed
+    return Mended({**header, **more}, reader.pieces, reader.skipped, lost, front, open_end)
 
 
-def _may_be_whole(path: Path) -> bool:
-    """Whether a file ends as JSON does; a gzipped one may."""
+def _may_be_whole(path: Path, last: bytes) -> bool:
+    """Whether a file ends as JSON does, or so that its last bracket alone may be missing; a gzipped one may."""
     try:
         with path.open("rb") as file:
             if file.read(2) == b"\x1f\x8b":
                 return True
             file.seek(max(0, path.stat().st_size - _TAIL))
-            return file.read().rstrip()[-1:] in (b"}", b"]")
+            tail = file.read().rstrip()
     except OSError:
         return False
+    ends = (end.end() for end in _LIST_END.finditer(tail))
+    return tail[-1:] in (b"}", b"]") or (last != b"" and last in tail) or any(_members(tail[end:])[1] for end in ends)
 
 
 class _Reader(Generic[Piece]):
-    """Goes through the list of events; `list_end` is where the list ended."""
+    """Goes through the list of events; `list_end` is where the list ended, with `open_end` without its bracket."""
 
     def __init__(self, text: bytes, start: int, behind: re.Pattern[bytes], decode: Callable[[bytes], Piece]) -> None:
         self._text, self._behind, self._decode = text, behind, decode
@@ -111,14 +119,17 @@ class _Reader(Generic[Piece]):
         self.pieces: list[Piece] = []
         self.skipped: list[bytes] = []
         self.list_end = -1
+        self.open_end = False
 
-    def read(self) -> bool:
-        """Whether the list has its end."""
+    def read(self, last: bytes) -> bool:
+        """Whether the list has its end, or ends with the event in which `last` stands."""
         event = 0
         while event < len(self._starts) and self.list_end < 0:
             event = self._one(event)
         if self.list_end < 0 and self._unread:
             self._end_behind_what_is_broken()
+        if self.list_end < 0 and last:
+            self._end_without_bracket(last)
         self._note_skipped()
         self._decode_whole()
         return self.list_end >= 0
@@ -168,6 +179,15 @@ class _Reader(Generic[Piece]):
                 self._unread = [event for event in self._unread if self._starts[event] < end.start()]
                 self._ends[self._unread[-1]] = end.start() + 1
                 return
+
+    def _end_without_bracket(self, last: bytes) -> None:
+        """Let the list end where the text does, if the last event is whole and the one that is written last."""
+        start, end = self._starts[-1], len(self._text.rstrip(b", \t\r\n"))
+        if last in self._text[start:end] and _is_valid(self._text[start:end]):
+            if self._unread:  # as a comma stands behind it
+                self._unread.pop()
+                self._take(start, end)
+            self.list_end, self.open_end = len(self._text), True
 
 
 def _without_commas(text: bytes) -> bytes:

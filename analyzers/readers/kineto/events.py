@@ -225,6 +225,7 @@ class Broken(msgspec.Struct, frozen=True):
     """Events that are no valid JSON, by category; of them, how many may be work of a GPU, and how many name ranges.
 
     section : whether something beside the events could not be read, either. front : what stood before the JSON.
+    open_end : whether its last bracket is missing.
     """
 
     events: Counter[str] = msgspec.field(default_factory=Counter)
@@ -232,6 +233,7 @@ class Broken(msgspec.Struct, frozen=True):
     ranges: int = 0
     section: bool = False
     front: str = ""
+    open_end: bool = False
 
 
 class FileEvents(msgspec.Struct, frozen=True):

@@ -73,7 +73,7 @@ def described(trace: Trace, raw: Raw, events: FileEvents, vendor: Vendor) -> Tra
 
 
 def _about_broken(broken: Broken, whole: int) -> list[TraceWarning]:
-    """Say what of a file is no valid JSON, and why; what is odd before the JSON costs no event."""
+    """Say what of a file is no valid JSON, and why; what is odd before the JSON and at its end costs no event."""
     found = []
     if count := broken.events.total():
         kinds = ", ".join(
@@ -89,6 +89,9 @@ def _about_broken(broken: Broken, whole: int) -> list[TraceWarning]:
     if broken.front:
         shown = broken.front[:_MOST_FRONT] + ("…" if len(broken.front) > _MOST_FRONT else "")
         found.append(TraceWarning("unreadable-section", f"Text in front of the JSON is passed over: '{shown}'."))
+    if broken.open_end:
+        text = "The file's end is missing, a bracket or more: its events are all there, and read."
+        found.append(TraceWarning("unreadable-section", text))
     return found
 
 

@@ -141,6 +141,7 @@ def _in_threads(items: Iterator[memoryview], work: Callable[[memoryview], Batch]
 
 _HOST = {"range", "api", "memory"}  # groups of what is no work of a device
 _NO_WORK = {"ac2g", "fwdbwd", "Trace", "overhead", "gpu_user_annotation", "external_correlation"}
+_LAST = b'"Record Window End"'  # what torch.profiler writes last
 _NAMES = "M"  # the phase of what names processes and threads, which has no category
 _PHASE = re.compile(rb'"ph"\s*:\s*"(\w)"')
 _CATEGORY = re.compile(rb'"cat"\s*:\s*"([^"]*)"')
@@ -156,7 +157,7 @@ def _mended(path: Path, progress: Progress) -> FileEvents | None:
         except msgspec.DecodeError as error:
             raise TracevizError(f"has an event that can't be read: {error}.", path=path, hint=HINT_ESCAPE) from None
 
-    found = json_mend.mended(path, progress, read)
+    found = json_mend.mended(path, progress, read, _LAST)
     if found is None:
         return None
     if not found.pieces:
@@ -173,7 +174,8 @@ def _mended(path: Path, progress: Progress) -> FileEvents | None:
             work += len(phases) or 1
         ranges += sum(GROUPS.get(one) == "range" and one != PYTHON for one in categories)
     front = " ".join(found.front.decode(errors="replace").split())
-    return FileEvents(found.header, join(found.pieces, heads), Broken(+events, work, ranges, found.section_lost, front))
+    broken = Broken(+events, work, ranges, found.section_lost, front, found.open_end)
+    return FileEvents(found.header, join(found.pieces, heads), broken)
 
 
 def trace_of(path: Path, events: FileEvents) -> Trace:

@@ -87,11 +87,11 @@ def test_damaged_gzip(path: Path) -> None:
 
 @pytest.mark.parametrize("end", ["", "]", "]}", "}"])
 def test_every_prefix_of_a_trace_is_refused(path: Path, end: str) -> None:
-    """But where the list of events is closed, and a brace ends it: commas behind or a broken section cost no event."""
+    """But where the list of events is closed: commas behind, a broken section or no brace at the end cost no event."""
     text = json.dumps({"schemaVersion": 1, "traceEvents": [EVENT, EVENT], "traceName": "x"})
     list_end, event = text.index("]") + 1, re.escape(json.dumps(EVENT))
     closed = re.compile(
-        rf'{{"schemaVersion": 1, "traceEvents": \[{event}(, {event})?(, ?)?\](, ?)?("traceName": "x")?}}'
+        rf'{{"schemaVersion": 1, "traceEvents": \[{event}(, {event})?(, ?)?\](, ?)?("traceName": "x")?}}?'
     )
     for length in range(1, len(text)):
         prefix = text[:length]
@@ -106,10 +106,38 @@ def test_every_prefix_of_a_trace_is_refused(path: Path, end: str) -> None:
             refused(path, prefix + end)
 
 
+@pytest.mark.parametrize("behind", ["", ",", ',\n"traceName": "x"'])
+def test_a_missing_last_brace_costs_no_event_and_is_said(path: Path, behind: str) -> None:
+    path.write_text('{"traceEvents": ' + json.dumps([EVENT, EVENT]) + behind)
+    trace = read(path)
+    assert len(trace.ops) == 2
+    assert [(one.code, one.message[:25]) for one in trace.warnings] == [
+        ("unreadable-section", "The file's end is missing")
+    ]
+
+
+LAST = {
+    "name": "Record Window End",
+    "ph": "i",
+    "s": "g",
+    "pid": "",
+    "tid": "",
+    "ts": 9,
+}  # as torch.profiler ends a file
+
+
 @pytest.mark.parametrize("begin", ["[", '{"traceEvents": ['])
 @pytest.mark.parametrize("behind", ["", ",", ",\n"])
-def test_a_list_without_its_bracket_is_truncated(path: Path, begin: str, behind: str) -> None:
+def test_a_list_without_its_bracket_is_whole_if_the_profilers_last_event_is_there(
+    path: Path, begin: str, behind: str
+) -> None:
+    """Without that event, more of them may have followed."""
+    path.write_text(begin + json.dumps(EVENT) + ", " + json.dumps(LAST) + behind)
+    trace = read(path)
+    assert len(trace.ops) == 1
+    assert [one.message[:25] for one in trace.warnings] == ["The file's end is missing"]
     assert refused(path, begin + json.dumps(EVENT) + ", " + json.dumps(EVENT) + behind).startswith("is truncated")
+    assert refused(path, begin + json.dumps(EVENT) + ", " + json.dumps(LAST)[:-1]).startswith("is truncated")
 
 
 @pytest.mark.parametrize("front", ["\n[rank1]: warming up\n", "I1127 {0} start\r\n", 'loading "x"\n\n  '])
