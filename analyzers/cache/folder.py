@@ -112,7 +112,9 @@ def entries() -> list[Entry]:
         for path in sorted((root() / kind).glob("*")) if (root() / kind).is_dir() else []:
             if not any(path.match(pattern) for pattern in UNFINISHED):
                 with contextlib.suppress(OSError):  # removed by another process
-                    found.append(Entry(path, kind, _size(path), _used(path)))
+                    files = [*path.iterdir()] if path.is_dir() else [path]
+                    used = (path / ABOUT).stat().st_mtime if path.is_dir() else path.stat().st_atime
+                    found.append(Entry(path, kind, sum(file.stat().st_size for file in files), used))
     return sorted(found, key=lambda entry: entry.used)
 
 
@@ -186,15 +188,6 @@ def remove(path: Path) -> None:
             shutil.rmtree(gone, ignore_errors=True)
         else:
             gone.unlink()
-
-
-def _size(path: Path) -> int:
-    files = path.iterdir() if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files)
-
-
-def _used(path: Path) -> float:
-    return (path / ABOUT).stat().st_mtime if path.is_dir() else path.stat().st_atime
 
 
 def _sweep() -> None:

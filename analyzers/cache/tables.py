@@ -37,9 +37,14 @@ def write_trace(trace: Trace, folder: Path) -> None:
     OSError : the disk is full, or can't be written, or memory is short.
     """
     sizes = {}
+    import pyarrow as pa
+
     for name in TABLES:
         file = folder / f"{name}.arrow"
-        _write_table(getattr(trace, name), file)
+        try:
+            _write_table(getattr(trace, name), file)
+        except pa.ArrowException as error:  # whatever it is, without a cache it does not matter
+            raise OSError(str(error)) from error
         sizes[file.name] = file.stat().st_size
     (folder / ABOUT).write_text(json.dumps({"format": FORMAT, "files": sizes, **about(trace)}))
 
@@ -87,15 +92,6 @@ def read_trace(folder: Path, only: Collection[str] = tuple(TABLES)) -> Trace:
 
 def _write_table(table: Table, path: Path) -> None:
     import pyarrow as pa  # which a small capture, that is not kept, never needs
-
-    try:
-        _write_arrow(table, path)
-    except pa.ArrowException as error:  # whatever it is, without a cache it does not matter
-        raise OSError(str(error)) from error
-
-
-def _write_arrow(table: Table, path: Path) -> None:
-    import pyarrow as pa
 
     stored, arrays = [], []
     described: dict[str, dict[str, Any]] = {}

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress
 from analyzers.readers.json_events import Event, JsonEvents, nanoseconds
 from analyzers.readers.reading import Reading
-from analyzers.trace.columns import span, table
+from analyzers.trace.columns import span
 from analyzers.trace.ranks import claim_of_name
+from analyzers.trace.schemas import Devices, Ops, Ranges
 from analyzers.trace.tables import Capture, Process, Trace
 from analyzers.trace.unread import with_unread
 
@@ -82,22 +82,17 @@ def read(path: Path, progress: Progress, _: Reading) -> Trace:
             ops += _task(event, thread, start, end)
         elif process in _COMMUNICATION:
             ops += [_Op(event.name, "kernel", GROUPS_FROM + event.tid, start, end)] if _GROUP.match(thread) else []
-            ranks = max(ranks, _ranks_named(event)) if _PLANE.match(thread) else ranks
+            if _PLANE.match(thread):  # a task names the ranks that it is between
+                peers = [(event.args or {}).get(name) for name in _PEERS]
+                ranks = max([ranks, *(one + 1 for one in peers if isinstance(one, int) and 0 <= one < _MOST_RANKS)])
         elif process == "Python":
             ranges.append((event, start, end))
     if not ops:
         hint = "Were NPUs traced (ProfilerActivity.NPU)?"
         unread = f" {bad:,} of its events have no readable time, process or thread." if bad else ""
         raise TracevizError(f"This trace of torch_npu holds no work of an NPU.{unread}", path=path, hint=hint)
-    made = _trace(path, ops, ranges, bad, ranks)
-    made = replace(made, captures=tuple(replace(one, unused=source.unused) for one in made.captures))
+    made = _trace(path, ops, ranges, bad, ranks, source.unused)
     return with_unread(made, source.work_unread(lambda process: process == HARDWARE or process in _COMMUNICATION))
-
-
-def _ranks_named(event: Event) -> int:
-    """How many ranks there are at least, by those that a task of a plane is between; 0 where it names none."""
-    numbers = [(event.args or {}).get(name) for name in _PEERS]
-    return max((one + 1 for one in numbers if isinstance(one, int) and 0 <= one < _MOST_RANKS), default=0)
 
 
 def _task(event: Event, thread: str, start: int, end: int) -> list[_Op]:
@@ -111,12 +106,13 @@ def _task(event: Event, thread: str, start: int, end: int) -> list[_Op]:
     return [_Op(event.name, "memcpy" if _COPY.match(kind) else "kernel", number, start, end)]
 
 
-def _trace(path: Path, ops: list[_Op], ranges: list[tuple[Event, int, int]], bad: int, ranks: int) -> Trace:
+def _trace(
+    path: Path, ops: list[_Op], ranges: list[tuple[Event, int, int]], bad: int, ranks: int, unused: dict[str, int]
+) -> Trace:
     starts, ends = nanoseconds(one.start_ps for one in ops), nanoseconds(one.end_ps for one in ops)
     range_starts, range_ends = nanoseconds(one[1] for one in ranges), nanoseconds(one[2] for one in ranges)
     zero = int(min(starts.min(), range_starts.min(initial=starts.min())))
-    work = table(
-        "ops",
+    work = Ops.of(
         {
             "device": np.zeros(len(ops), np.int64),
             "stream": np.array([one.stream for one in ops], np.int64),
@@ -125,17 +121,16 @@ def _trace(path: Path, ops: list[_Op], ranges: list[tuple[Event, int, int]], bad
             "start_ns": starts - zero,
             "end_ns": ends - zero,
             "copy": ["unknown" if one.kind == "memcpy" else "" for one in ops],
-        },
+        }
     )
-    marks = table(
-        "ranges",
+    marks = Ranges.of(
         {
             "thread": np.array([one[0].tid for one in ranges], np.int64),
             "kind": ["annotation" if one[0].cat == "user_annotation" else "op" for one in ranges],
             "name": [one[0].name for one in ranges],
             "start_ns": range_starts - zero,
             "end_ns": range_ends - zero,
-        },
+        }
     )
     first_ns, last_ns = span(work, marks)
     capture = Capture(
@@ -149,22 +144,23 @@ def _trace(path: Path, ops: list[_Op], ranges: list[tuple[Event, int, int]], bad
         waits_logged=False,
         ranks_named=ranks,
         lacks=_LACKS,
+        unused=unused,
     )
     text = f"{bad:,} events have no readable time, process or thread; they are left out."
     return Trace(
         captures=(capture,),
-        processes=(Process(capture=0, pid=-1, claims=_claims(path)),),
+        processes=(Process(capture=0, pid=-1, claims=claim_of_name(path) or _claim_beside(path)),),
         ops=work,
         ranges=marks,
-        devices=table("devices", {"device": np.zeros(1, np.int64), "name": ["Ascend NPU"]}),
+        devices=Devices.of({"device": np.zeros(1, np.int64), "name": ["Ascend NPU"]}),
         origin_utc_ns=capture.start_utc_ns,
         warnings=(TraceWarning("unreadable-events", text),) if bad else (),
     )
 
 
-def _claims(path: Path) -> dict[str, int]:
-    """The rank in the file's name, or in that of what torch_npu leaves beside its folder: profiler_info_3.json."""
+def _claim_beside(path: Path) -> dict[str, int]:
+    """The rank in the name of what torch_npu leaves beside a file's folder: profiler_info_3.json."""
     folder = path.resolve().parent
     beside = folder.parent.iterdir() if folder.name == _OUTPUT else ()
     ranks = [int(named[1]) for one in beside if (named := _RANK.fullmatch(one.name))]
-    return claim_of_name(path) or ({"file-name": ranks[0]} if len(ranks) == 1 else {})
+    return {"file-name": ranks[0]} if len(ranks) == 1 else {}

@@ -20,7 +20,6 @@ from analyzers.readers.formats import format_of
 from analyzers.readers.inputs import UNREADABLE, Input, kind_of
 from analyzers.readers.reading import Reading
 from analyzers.readers.remote import brought
-from analyzers.trace import columns
 from analyzers.trace.lost import count_lost_work
 from analyzers.trace.ranks import rank_in_name
 from analyzers.trace.settings import kept
@@ -76,7 +75,10 @@ def read_many(
     """
     if len(inputs) == 1:
         return [read_one(inputs[0], reading, progress)], []
-    found: list[Trace | TracevizError | None] = [_from_cache(one, reading) for one in inputs]
+    found: list[Trace | TracevizError | None] = [
+        claimed(known, one) if _may_be_kept(one, reading) and (known := _cached(one, reading)) else None
+        for one in inputs
+    ]
     lacking = [number for number, trace in enumerate(found) if trace is None]
     overall = Overall(progress, "reading captures", [inputs[number].bytes for number in lacking])
     worth = overall.total > max(WORTH_WORKERS, WORTH_HANDING_BACK * len(lacking))
@@ -94,13 +96,12 @@ def without_bad(inputs: Sequence[Input], found: Sequence[object], skip: bool) ->
         one, error = bad[0]
         error.path = error.path or str(one.path)
         raise error
-    return good, [_left_out(one, error) for one, error in bad]
-
-
-def _left_out(one: Input, error: TracevizError) -> TraceWarning:
-    rank = one.rank if one.rank is not None else rank_in_name(one.path)
-    who = f"{one.path}" if rank is None else f"{one.path} (rank {rank})"
-    return TraceWarning("skipped-bad", f"{who} was left out, as --skip-bad asks: {error.message}")
+    warnings = []
+    for one, error in bad:
+        rank = one.rank if one.rank is not None else rank_in_name(one.path)
+        who = f"{one.path}" if rank is None else f"{one.path} (rank {rank})"
+        warnings.append(TraceWarning("skipped-bad", f"{who} was left out, as --skip-bad asks: {error.message}"))
+    return good, warnings
 
 
 def _one_by_one(inputs: Sequence[Input], reading: Reading, overall: Overall) -> list[Trace | TracevizError | None]:
@@ -121,29 +122,20 @@ def _one_by_one(inputs: Sequence[Input], reading: Reading, overall: Overall) -> 
 def _side_by_side(inputs: Sequence[Input], reading: Reading, overall: Overall) -> list[Trace | TracevizError | None]:
     with local_workers(reading.processes) as workers:
         folders = workers.map(_read_apart, [(one, reading, workers.scratch) for one in inputs], overall)
-        return [
-            folder if isinstance(folder, TracevizError) else _fetched(one, folder, reading)
-            for one, folder in zip(inputs, folders, strict=True)
-        ]
-
-
-def _fetched(one: Input, folder: Path, reading: Reading) -> Trace:
-    try:
-        trace = cited(read_trace(folder), one.path)
-    except Unusable:  # removed from the cache since
-        return read_one(one, reading)
-    return claimed(trace, one)
+        found: list[Trace | TracevizError | None] = []
+        for one, folder in zip(inputs, folders, strict=True):
+            try:
+                is_error = isinstance(folder, TracevizError)
+                found.append(folder if is_error else claimed(cited(read_trace(folder), one.path), one))
+            except Unusable:  # removed from the cache since
+                found.append(read_one(one, reading))
+        return found
 
 
 def _read_apart(one: Input, reading: Reading, scratch: Path, progress: Progress) -> Path:
     """In a worker: read a capture and say where its tables lie now."""
     alone = replace(one, rank=None, pids={})
     return stored(read_one(alone, reading, progress), one.path, one.kind, reading, scratch)
-
-
-def _from_cache(one: Input, reading: Reading) -> Trace | None:
-    trace = _cached(one, reading) if _may_be_kept(one, reading) else None
-    return None if trace is None else claimed(trace, one)
 
 
 def _read(one: Input, reading: Reading, progress: Progress) -> Trace:
@@ -210,12 +202,7 @@ def cited(trace: Trace, path: str | Path) -> Trace:
 
 
 def stored(trace: Trace, path: Path, kind: str, reading: Reading, scratch: Path) -> Path:
-    """Where the tables of a capture that was just read lie: in the cache, or written anew into a scratch folder.
-
-    Raises
-    ------
-    TracevizError : the scratch folder's disk is full.
-    """
+    """Where the tables of a capture that was just read lie: in the cache, or written anew into a scratch folder."""
     if reading.keeps and format_of(kind).is_worth_keeping(path):
         folder = cache.root() / "traces" / tables_name(path, kind)
         if _kept(folder, counters=reading.counters) is not None:
@@ -264,7 +251,7 @@ def claimed(trace: Trace, one: Input) -> Trace:
     )
     ranks = {number: one.pids[process.pid] for number, process in enumerate(trace.processes) if process.pid in one.pids}
     if one.rank is not None:
-        working = distinct(columns.stored(trace.ops, "process")).tolist()
+        working = distinct(trace.ops.process).tolist()
         if len(working) > 1:
             text = f"The manifest says this is rank {one.rank}, but {len(working)} processes in it used the GPU."
             raise TracevizError(text, path=one.path)

@@ -15,8 +15,18 @@ import msgspec
 
 from analyzers.common.errors import TracevizError
 from analyzers.readers import remote
-from analyzers.readers.formats import FORMATS, HEAD_BYTES, KINETO, KNOWN, REPORT, SUFFIXES, FileHead, format_of
-from analyzers.readers.unread import unread, unread_json
+from analyzers.readers.formats import (
+    FORMATS,
+    HEAD_BYTES,
+    KINETO,
+    KNOWN,
+    REPORT,
+    SUFFIXES,
+    FileHead,
+    format_of,
+    unread,
+    unread_json,
+)
 from analyzers.trace.ranks import RANKS
 
 MANIFEST = "manifest.json"
@@ -83,23 +93,14 @@ def find_inputs(paths: Iterable[str | Path], *, keep_bad: bool = False) -> tuple
                 inputs.setdefault(Path(url), Input(name, _kind_of_head(remote.head_of(url), name), url=url))
             continue
         for found in _expand(str(path)):
-            if found.is_dir():
-                some, none = _in_folder(found, keep_bad)
-                skipped += none
-            else:
-                some = _in_file(found, keep_bad)
+            some, none = _in_folder(found, keep_bad) if found.is_dir() else (_in_file(found, keep_bad), [])
+            skipped += none
             for one in some:
                 inputs.setdefault(one.path.resolve(), one)
     if not inputs:
         raise TracevizError("No trace was given.", hint=f"Give {KNOWN}.")
-    return _without_twins(inputs), skipped
-
-
-def _without_twins(inputs: dict[Path, Input]) -> list[Input]:
-    """Of a report and its export, read one: the export, unless the report was written anew since.
-
-    Of other files that say the same, read the one that says most.
-    """
+    # Of files that say the same, the one that says most is read: of a report and its export the export, unless the
+    # report was written anew since.
     dropped = set()
     for report, one in inputs.items():
         if format_of(one.kind).twins(report) & set(inputs):
@@ -108,16 +109,11 @@ def _without_twins(inputs: dict[Path, Input]) -> list[Input]:
         if one.kind == REPORT.kind and export in inputs:
             stale = export.stat().st_mtime_ns < report.stat().st_mtime_ns
             dropped.add(export if stale else report)
-    return [one for path, one in inputs.items() if path not in dropped]
+    return [one for path, one in inputs.items() if path not in dropped], skipped
 
 
 def kind_of(path: Path) -> str:
-    """A file's kind by its content: that of a format of captures, or manifest or parquet-export, which are our own.
-
-    Raises
-    ------
-    TracevizError : it can't be read, is empty, or is none of these.
-    """
+    """A file's kind by its content: that of a format of captures, or manifest or parquet-export, which are our own."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise TracevizError("This is not a regular file.", path=path, hint=f"Give {KNOWN}.")
@@ -138,18 +134,14 @@ def _kind_of_head(start: bytes, path: Path) -> str:
         raise TracevizError(known.what, path=path, hint=known.hint)
     if found is None:
         raise TracevizError("This is not a trace.", path=path, hint=f"Give {KNOWN}.")
-    return (_own_kind(head, path) if found is KINETO else "") or found.kind
-
-
-def _own_kind(head: FileHead, path: Path) -> str:
-    """What of JSON is our own: a manifest or what was exported; "" where it is none of that."""
-    if MANIFEST_SCHEMA.encode() in head.raw and not head.is_gzip:
+    if found is not KINETO:
+        return found.kind
+    if MANIFEST_SCHEMA.encode() in start and not head.is_gzip:
         return "manifest"
-    start = head.plain[:256]
-    if b'"traceviz.perfetto/1"' in start:
+    if b'"traceviz.perfetto/1"' in head.plain[:256]:
         hint = "Give the captures, or export with --to parquet, which can be read back."
         raise TracevizError("This was exported for Perfetto, and can't be read back.", path=path, hint=hint)
-    return PARQUET_EXPORT if b'"traceviz.parquet/1"' in start else ""
+    return PARQUET_EXPORT if b'"traceviz.parquet/1"' in head.plain[:256] else found.kind
 
 
 def _expand(text: str) -> list[Path]:
@@ -221,9 +213,8 @@ def bounded(path: Path) -> bytes:
     with path.open("rb") as file:
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
-        raise TracevizError(
-            f"is over {MOST_BYTES:,} bytes, more than any file of its kind.", path=path, hint="Make it anew."
-        )
+        text = f"is over {MOST_BYTES:,} bytes, more than any file of its kind."
+        raise TracevizError(text, path=path, hint="Make it anew.")
     return content
 
 
@@ -239,7 +230,7 @@ def _in_manifest(path: Path, keep_bad: bool) -> list[Input]:
     inputs = []
     for (name, rank), environment in zip(entries, settings, strict=True):
         file = path.parent / name
-        if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank not in RANKS):
+        if rank is not None and (type(rank) is not int or rank not in RANKS):
             raise TracevizError(f"The manifest gives {name} the rank {rank!r}, which is none.", path=path)
         kind = _kind(file, keep_bad) if os.path.lexists(file) else UNREADABLE if keep_bad else ""
         if kind in ("", "manifest"):
@@ -254,29 +245,28 @@ def _in_manifest(path: Path, keep_bad: bool) -> list[Input]:
 
 def _settings(content: Mapping[str, Any], ranks: list[Mapping[str, Any]], rank: object) -> dict[str, str]:
     """Variables of a rank's environment, or of all ranks that a file holds: as it stated them, else the collector's."""
-    found = {str(name): str(value) for name, value in dict(content.get("environment") or {}).items()}
+    found = dict(content.get("environment") or {})
     stated = [dict(one.get("settings") or {}) for one in ranks if rank is None or one.get("rank") == rank]
     if stated and all(one == stated[0] for one in stated):
-        found |= {str(name): str(value) for name, value in stated[0].items()}
-    return found
+        found |= stated[0]
+    return {str(name): str(value) for name, value in found.items()}
 
 
 def _step_ns(ranks: list[Mapping[str, Any]]) -> dict[int, tuple[int, int]]:
     """How long a step of each rank took before the profiler began, and while it captured; of a rank told once."""
+
+    def in_ns(milliseconds: object) -> int:
+        if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float):
+            return -1
+        return round(milliseconds * 1e6) if 0 < milliseconds < MOST_MS else -1
+
     told = [(one.get("rank"), dict(one.get("step_ms") or {})) for one in ranks]
     count = Counter(rank for rank, _ in told)
     return {
-        rank: (_ns(times.get("unprofiled")), _ns(times.get("profiled")))
+        rank: (in_ns(times.get("unprofiled")), in_ns(times.get("profiled")))
         for rank, times in told
         if type(rank) is int and count[rank] == 1 and times
     }
-
-
-def _ns(milliseconds: object) -> int:
-    """A time in ns; -1 where it is none."""
-    if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float):
-        return -1
-    return round(milliseconds * 1e6) if 0 < milliseconds < MOST_MS else -1
 
 
 def _ranks_by_pid(ranks: list[Mapping[str, object]]) -> dict[int, int]:

@@ -70,9 +70,8 @@ class JsonEvents(msgspec.Struct):
         """How many events of each kind were not used: arrows between events apart."""
         count = Counter[str]()
         for (phase, _), events in self.unread.items():
-            if phase not in _ARROWS:
-                count[f"events in phase '{phase}'"] += events
-        return dict(count)
+            count[f"events in phase '{phase}'"] += events if phase not in _ARROWS else 0
+        return dict(+count)
 
     def work_unread(self, is_device: Callable[[str], bool]) -> UnreadWork:
         """Events of processes that are devices by their names, which last and say so in a begin and an end."""
@@ -87,12 +86,7 @@ class JsonEvents(msgspec.Struct):
         return UnreadWork(count + self.broken, which)
 
     def read(self) -> Iterator[Event]:
-        """Events with a length, in the order of the file.
-
-        Raises
-        ------
-        TracevizError : the file can't be read, is empty, truncated, damaged, or not JSON.
-        """
+        """Events with a length, in the order of the file."""
         try:
             for event in self._events():
                 if event.ph == "X":

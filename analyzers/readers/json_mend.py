@@ -19,19 +19,17 @@ import msgspec
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress
 from analyzers.readers.gzipped import whole
-from analyzers.readers.json_stream import EVENTS_KEY, HINT_AGAIN, RAWS, without_nan
+from analyzers.readers.json_stream import BORDER, EVENTS_KEY, HINT_AGAIN, RAWS, without_nan
 
 Piece = TypeVar("Piece")
 HINT_ESCAPE = (
     "The profiler did not escape a text (a quote, a backslash, a control character): recording again gives the same. "
     "Leave stacks out (with_stack=False), or use a newer torch."
 )
-Members = tuple[dict[str, Any], bool]  # of an object, as far as they can be read, and whether that is all
 _BOM = b"\xef\xbb\xbf"
 _TAIL = 1 << 16  # bytes at the end of a file that tell whether it was cut
 _AT_ONCE = 4096  # whole events that are decoded at once
 _MOST_NESTED = 16  # borders within one event, where its args hold lists of objects
-_BORDER = re.compile(rb'\}\s*,\s*(?=\{\s*"\w+"\s*:)')
 _LIST_END = re.compile(rb"\}\s*(?:,\s*)?\]")
 _BEHIND_LIST = re.compile(rb'\s*(?:,?\s*\}?\s*\Z|,\s*"[^"]*"\s*:)')
 _START = re.compile(rb'^[ \t]*(?=\{\s*"|\[\s*\{)', re.MULTILINE)
@@ -63,12 +61,8 @@ def mended(path: Path, progress: Progress, decode: Callable[[bytes], Piece], las
 
     Parameters
     ----------
-    decode : reads comma-separated events, which are valid JSON, maybe with NaN.
+    decode : reads comma-separated events, which are valid JSON, maybe with NaN; what it raises ends it all.
     last : stands in the event that the profiler writes last: behind it the list's end may be missing.
-
-    Raises
-    ------
-    TracevizError : what `decode` raises.
     """
     if not _may_be_whole(path, last):
         return None
@@ -76,20 +70,26 @@ def mended(path: Path, progress: Progress, decode: Callable[[bytes], Piece], las
         text = whole(path, progress, HINT_AGAIN)
     except TracevizError:
         return None  # which the caller's own error says better
-    front, text = _without_front(text.removeprefix(_BOM).strip())
-    is_list = text.startswith(b"[")
-    key = None if is_list else EVENTS_KEY.search(text)
-    if not (is_list or key):
+    text, front = text.removeprefix(_BOM).strip(), b""
+    start = _START.search(text)  # of a line with which the JSON begins; what stands before is a program's log
+    if start and not EVENTS_KEY.search(text, 0, start.end()):
+        front, text = text[: start.end()].strip(), text[start.end() :]
+    key = None if text.startswith(b"[") else EVENTS_KEY.search(text)
+    if not (key or text.startswith(b"[")):
         return None
-    reader = _Reader(text, key.end() if key else 1, _NOTHING if is_list else _BEHIND_LIST, decode)
+    reader = _Reader(text, key.end() if key else 1, _BEHIND_LIST if key else _NOTHING, decode)
     if not reader.read(last):
         return None
-    before = _members(text[1 : key.start()]) if key else ({}, True)
-    behind, is_closed = _behind(text[reader.list_end :], is_list)
-    if not (behind[1] or is_closed):
+    behind = text[reader.list_end :]
+    header, all_before = _members(text[1 : key.start()]) if key else ({}, True)
+    is_closed = not key or behind.endswith(b"}")
+    more, all_behind = _members(behind[:-1] if key and is_closed else behind)
+    if key and is_closed and not all_behind and (of_open := _members(behind))[1]:
+        (more, all_behind), is_closed = of_open, False  # the brace is that of the last value
+    if not (all_behind or is_closed):
         return None
-    section_lost, open_end = not (before[1] and behind[1]), reader.open_end or not is_closed
-    return Mended({**before[0], **behind[0]}, reader.pieces, reader.skipped, section_lost, front, open_end)
+    lost, open_end = not (all_before and all_behind), reader.open_end or not is_closed
+    return Mended({**header, **more}, reader.pieces, reader.skipped, lost, front, open_end)
 
 
 def _may_be_whole(path: Path, last: bytes) -> bool:
@@ -106,30 +106,12 @@ def _may_be_whole(path: Path, last: bytes) -> bool:
     return tail[-1:] in (b"}", b"]") or (last != b"" and last in tail) or any(_members(tail[end:])[1] for end in ends)
 
 
-def _without_front(text: bytes) -> tuple[bytes, bytes]:
-    """What stands before the JSON, as a program's log does, and the JSON, which begins a line."""
-    start = _START.search(text)
-    if not start or EVENTS_KEY.search(text, 0, start.end()):
-        return b"", text
-    return text[: start.end()].strip(), text[start.end() :]
-
-
-def _behind(text: bytes, is_list: bool) -> tuple[Members, bool]:
-    """What stands behind the list of events, and whether the object's own brace closes it."""
-    if is_list or not text.endswith(b"}"):
-        return _members(text), is_list
-    inside = _members(text[:-1])
-    if not inside[1] and (open_end := _members(text))[1]:
-        return open_end, False
-    return inside, True
-
-
 class _Reader(Generic[Piece]):
     """Goes through the list of events; `list_end` is where the list ended, with `open_end` without its bracket."""
 
     def __init__(self, text: bytes, start: int, behind: re.Pattern[bytes], decode: Callable[[bytes], Piece]) -> None:
         self._text, self._behind, self._decode = text, behind, decode
-        borders = [border.span() for border in _BORDER.finditer(text, start)]
+        borders = [border.span() for border in BORDER.finditer(text, start)]
         self._starts = [start, *(end for _, end in borders)]
         self._ends = [*(at + 1 for at, _ in borders), len(text)]
         self._whole: list[bytes] = []  # events that are not decoded yet
@@ -144,7 +126,7 @@ class _Reader(Generic[Piece]):
         event = 0
         while event < len(self._starts) and self.list_end < 0:
             event = self._one(event)
-        if self.list_end < 0:
+        if self.list_end < 0 and self._unread:
             self._end_behind_what_is_broken()
         if self.list_end < 0 and last:
             self._end_without_bracket(last)
@@ -167,16 +149,14 @@ class _Reader(Generic[Piece]):
 
     def _take(self, start: int, end: int) -> bool:
         """Add what is whole, but for commas behind the last item of a list or of an object; says whether it is."""
-        text = self._text[start:end]
-        if not _is_valid(text):
-            text = _without_commas(text)
-            if not _is_valid(text):
-                return False
-        self._note_skipped()
-        self._whole.append(text)
-        if len(self._whole) == _AT_ONCE:
-            self._decode_whole()
-        return True
+        for text in (self._text[start:end], _without_commas(self._text[start:end])):
+            if _is_valid(text):
+                self._note_skipped()
+                self._whole.append(text)
+                if len(self._whole) == _AT_ONCE:
+                    self._decode_whole()
+                return True
+        return False
 
     def _decode_whole(self) -> None:
         if self._whole:
@@ -190,11 +170,11 @@ class _Reader(Generic[Piece]):
 
     def _end_behind_what_is_broken(self) -> None:
         """Find the list's end where the last event can't be read; nowhere if that may be cut."""
-        if not self._unread:
-            return
         start = self._starts[self._unread[0]]
         for end in _LIST_END.finditer(self._text, start):
-            if self._behind.match(self._text, end.end()) and _looks_whole(self._text[start : end.start() + 1]):
+            text = self._text[start : end.start() + 1]  # whole, it has all that an event has, up to its last brace
+            looks_whole = text.count(b"{") == text.count(b"}") and _TIME.search(text) and _PHASE.search(text)
+            if self._behind.match(self._text, end.end()) and looks_whole:
                 self.list_end = end.end()
                 self._unread = [event for event in self._unread if self._starts[event] < end.start()]
                 self._ends[self._unread[-1]] = end.start() + 1
@@ -203,17 +183,11 @@ class _Reader(Generic[Piece]):
     def _end_without_bracket(self, last: bytes) -> None:
         """Let the list end where the text does, if the last event is whole and the one that is written last."""
         start, end = self._starts[-1], len(self._text.rstrip(b", \t\r\n"))
-        if last not in self._text[start:end] or not _is_valid(self._text[start:end]):
-            return
-        if self._unread:  # as a comma stands behind it
-            self._unread.pop()
-            self._take(start, end)
-        self.list_end, self.open_end = len(self._text), True
-
-
-def _looks_whole(text: bytes) -> bool:
-    """Whether events that can't be read have all that an event has, up to its last brace."""
-    return text.count(b"{") == text.count(b"}") and bool(_TIME.search(text)) and bool(_PHASE.search(text))
+        if last in self._text[start:end] and _is_valid(self._text[start:end]):
+            if self._unread:  # as a comma stands behind it
+                self._unread.pop()
+                self._take(start, end)
+            self.list_end, self.open_end = len(self._text), True
 
 
 def _without_commas(text: bytes) -> bytes:
@@ -223,15 +197,15 @@ def _without_commas(text: bytes) -> bytes:
 
 def _is_valid(events: bytes) -> bool:
     """Whether events are valid JSON, maybe with NaN."""
-    try:
-        RAWS.decode(b"[" + events + b"]")
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        plain = without_nan(events)
-        return plain != events and _is_valid(plain)
-    return True
+    for text in (events, without_nan(events)):
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            RAWS.decode(b"[" + text + b"]")
+            return True
+    return False
 
 
-def _members(text: bytes) -> Members:
+def _members(text: bytes) -> tuple[dict[str, Any], bool]:
+    """Members of an object, as far as they can be read, and whether that is all."""
     inside = text.strip().strip(b",").strip()
     for members in (inside, _without_commas(inside)):
         with suppress(msgspec.DecodeError, UnicodeDecodeError):

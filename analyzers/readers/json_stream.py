@@ -25,7 +25,7 @@ PIECE = 8 << 20
 MOST_AT_ONCE = 1 << 30  # bytes of one event, or of what stands around the events
 _BLANK = b" \t\r\n"
 EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
-_BORDER = re.compile(rb'\}\s*,\s*(?=\{\s*"\w+"\s*:)')
+BORDER = re.compile(rb'\}\s*,\s*(?=\{\s*"\w+"\s*:)')
 _COMMA = re.compile(rb"[ \t\r\n]*(,?)")
 _LIST_END = ord("]")
 _TAIL = 1 << 16  # where a border is looked for first
@@ -104,11 +104,8 @@ class EventStream:
     def _fill(self, file: Plain) -> None:
         parts, size = [self._buffer], len(self._buffer)
         if size > MOST_AT_ONCE:
-            raise TracevizError(
-                f"holds a single event, or a header, of over {MOST_AT_ONCE:,} bytes: no profiler writes one.",
-                path=self.path,
-                hint="Is it a trace of torch.profiler?",
-            )
+            text = f"holds a single event, or a header, of over {MOST_AT_ONCE:,} bytes: no profiler writes one."
+            raise TracevizError(text, path=self.path, hint="Is it a trace of torch.profiler?")
         goal = max(PIECE, 2 * size)  # doubled, so that a long event is not copied again and again
         try:
             while size < goal and not self._ended:
@@ -165,11 +162,8 @@ class EventStream:
             msgspec.json.decode(without_nan(self._buffer), type=msgspec.Raw)
         except msgspec.DecodeError as error:
             raise self.malformed(cut(self._buffer[1:]).list_end < 0, str(error)) from None
-        raise TracevizError(
-            "is JSON, but not a trace: it has no list of traceEvents.",
-            path=self.path,
-            hint="Give what torch.profiler's export_chrome_trace wrote.",
-        )
+        hint = "Give what torch.profiler's export_chrome_trace wrote."
+        raise TracevizError("is JSON, but not a trace: it has no list of traceEvents.", path=self.path, hint=hint)
 
     def _is_header(self, text: bytes) -> bool:
         try:
@@ -255,12 +249,7 @@ def decoded(piece: bytes, decode: Callable[[bytes], Piece]) -> Piece:
 def typed(
     text: bytes, many: msgspec.json.Decoder[list[Event]], single: msgspec.json.Decoder[Event]
 ) -> tuple[list[Event], list[msgspec.Raw]]:
-    """The events of a list, and those that are of other types, as they are.
-
-    Raises
-    ------
-    msgspec.DecodeError : this is no JSON.
-    """
+    """The events of a list, and those that are of other types, as they are."""
     try:
         return many.decode(text), []
     except msgspec.ValidationError:
@@ -279,7 +268,7 @@ def _likely_border(text: bytes) -> int:
     if border >= 0:
         return border + len(b"\n  }")
     for start in (max(0, len(text) - _TAIL), 0):
-        borders = [match.start() for match in _BORDER.finditer(text, start)]
+        borders = [match.start() for match in BORDER.finditer(text, start)]
         if borders:
             return borders[-1] + 1
     return 0

@@ -21,10 +21,6 @@ def message_class(
     ----------
     choices : message -> fields of which it has one at most, by `WhichOneof("choice")`.
     without : what can't be read where protobuf is missing, and what to do then.
-
-    Raises
-    ------
-    TracevizError : the package protobuf is missing.
     """
     try:
         from google.protobuf import (  # type: ignore[import-untyped, unused-ignore]
@@ -45,20 +41,17 @@ def message_class(
         for name, (number, kind) in fields.items():
             one = made.field.add(name=name, number=number, label=types.LABEL_OPTIONAL)
             if kind.startswith("map "):
-                entry = made.nested_type.add(name=_entry(name))
+                entry = made.nested_type.add(name="".join(map(str.capitalize, name.split("_"))) + "Entry")
                 entry.options.map_entry = True
                 entry.field.add(name="key", number=1, type=types.TYPE_INT64, label=types.LABEL_OPTIONAL)
-                of_value = entry.field.add(name="value", number=2, type=types.TYPE_MESSAGE, label=types.LABEL_OPTIONAL)
-                of_value.type_name = f".{package}.{kind.removeprefix('map ')}"
-                one.type, one.label = types.TYPE_MESSAGE, types.LABEL_REPEATED
-                one.type_name = f".{package}.{message}.{_entry(name)}"
-                continue
+                value = entry.field.add(name="value", number=2, type=types.TYPE_MESSAGE, label=types.LABEL_OPTIONAL)
+                value.type_name = f".{package}.{kind.removeprefix('map ')}"
+                kind = f"[{message}.{entry.name}]"
             if kind.startswith("["):
                 one.label, kind = types.LABEL_REPEATED, kind.strip("[]")
-            if kind in scalar:
-                one.type = scalar[kind]
-            else:
-                one.type, one.type_name = types.TYPE_MESSAGE, f".{package}.{kind}"
+            one.type = scalar.get(kind, types.TYPE_MESSAGE)
+            if kind not in scalar:
+                one.type_name = f".{package}.{kind}"
             if name in choices.get(message, ()):
                 one.oneof_index = 0
     pool = descriptor_pool.DescriptorPool()
@@ -85,7 +78,3 @@ def parser(message: Any, what: str, path: Path, again: str) -> Callable[[bytes],
 
 
 _SCALARS = ("int32", "int64", "uint32", "uint64", "bool", "double", "string", "bytes")
-
-
-def _entry(field: str) -> str:
-    return "".join(part.capitalize() for part in field.split("_")) + "Entry"

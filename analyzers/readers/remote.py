@@ -38,8 +38,7 @@ def expand(url: str) -> list[str]:
     ------
     TracevizError : fsspec or what it needs for this kind of URL is not installed, or there is no such file.
     """
-    with _told(url):
-        files, path = _opened(url)
+    with _opened(url) as (files, path):
         found = sorted(files.glob(path)) if GLOB.search(path) else [path] if files.exists(path) else []
         if not found:
             raise TracevizError("There is no such file.", path=url)
@@ -47,68 +46,47 @@ def expand(url: str) -> list[str]:
 
 
 def head_of(url: str) -> bytes:
-    """The first bytes of a file.
-
-    Raises
-    ------
-    TracevizError : it can't be read.
-    """
-    with _told(url):
-        files, path = _opened(url)
+    """The first bytes of a file."""
+    with _opened(url) as (files, path):
         return bytes(files.cat_file(path, start=0, end=HEAD_BYTES))
 
 
 @contextlib.contextmanager
 def brought(url: str, *, keep: bool) -> Iterator[Path]:
-    """The file on this machine, for the time of the block; or as long as the cache has room for it.
-
-    Raises
-    ------
-    TracevizError : it can't be read, or the disk is full.
-    """
+    """The file on this machine, for the time of the block; or as long as the cache has room for it."""
     name = PurePosixPath(url.partition("?")[0]).name
-    with _told(url):
-        files, path = _opened(url)
+    with _opened(url) as (files, path):
         version = hashlib.sha256(f"{url}\0{files.ukey(path)}".encode()).hexdigest()[:32]
     if not keep or cache.why_unusable():
         with tempfile.TemporaryDirectory(prefix="traceviz-") as folder:
-            with _told(url):
+            with _opened(url) as (files, path):
                 files.get_file(path, str(Path(folder, name)))
             yield Path(folder, name)
         return
     entry = cache.root() / "urls" / version
     if not entry.exists():
-        _bring(url, files, path, entry, name)
+        with tempfile.TemporaryDirectory(prefix="new-", dir=entry.parent) as folder:
+            made = Path(folder)
+            with _opened(url) as (files, path):
+                files.get_file(path, str(made / name))
+            (made / cache.ABOUT).write_text(json.dumps({"url": url}))
+            with contextlib.suppress(OSError):  # another process was first
+                made.rename(entry)
     cache.touch(entry)
     cache.prune([entry])
     yield entry / name
 
 
-def _bring(url: str, files: Any, path: str, entry: Path, name: str) -> None:
-    with tempfile.TemporaryDirectory(prefix="new-", dir=entry.parent) as folder:
-        made = Path(folder)
-        with _told(url):
-            files.get_file(path, str(made / name))
-        (made / cache.ABOUT).write_text(json.dumps({"url": url}))
-        with contextlib.suppress(OSError):  # another process was first
-            made.rename(entry)
-
-
-def _opened(url: str) -> tuple[Any, str]:
+@contextlib.contextmanager
+def _opened(url: str) -> Iterator[tuple[Any, str]]:
+    """A file system, and the path in it; whatever it raises is told in the project's form."""
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
         hint = "Install traceviz-gpu[cluster]."
         raise TracevizError("URLs are read by fsspec, which is not installed.", path=url, hint=hint) from error
-    files, path = url_to_fs(url)
-    return files, path
-
-
-@contextlib.contextmanager
-def _told(url: str) -> Iterator[None]:
-    """Whatever a file system raises, in the project's form: what was wrong, and where."""
     try:
-        yield
+        yield url_to_fs(url)
     except TracevizError:
         raise
     except ImportError as error:  # fsspec says what to install

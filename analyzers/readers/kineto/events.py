@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 
 from analyzers.arrays.names import Names
-from analyzers.arrays.types import Ints, Mask
-from analyzers.readers.json_stream import RAWS, typed
+from analyzers.arrays.types import Ints
+from analyzers.readers.json_stream import typed
 from analyzers.readers.kineto.times import nanoseconds
 from analyzers.trace.sizes import MOST, sizes_number
 
@@ -183,9 +183,9 @@ class Rows(msgspec.Struct, frozen=True):
         found[[*heads]] = [of(head) for head in heads.values()]
         return found[self.head]
 
-    def where(self, fits: Callable[[Head], bool]) -> Mask:
-        """Rows whose heads fit."""
-        return self.numbers(fits) > 0
+    def having(self, fits: Callable[[Head], bool]) -> Rows:
+        """The rows whose heads fit."""
+        return self[np.flatnonzero(self.numbers(fits) > 0)]
 
     def texts(self, of: Callable[[Head], str], known: Sequence[str] = ()) -> Names:
         """A text that each row's head has; `known` are all there may be, where these are few."""
@@ -214,6 +214,34 @@ class Batch(msgspec.Struct):
     unused: Counter[str] = msgspec.field(default_factory=Counter)
     unread: Counter[str] = msgspec.field(default_factory=Counter)
     unread_ranges: int = 0
+
+    def count(self, more: Batch) -> None:
+        """Add what another one counted."""
+        for name in ("events", "unreadable", "unused", "unread", "unread_ranges"):
+            setattr(self, name, getattr(self, name) + getattr(more, name))
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """Events that are no valid JSON, by category; of them, how many may be work of a GPU, and how many name ranges.
+
+    section : whether something beside the events could not be read, either. front : what stood before the JSON.
+    open_end : whether its last bracket is missing.
+    """
+
+    events: Counter[str] = msgspec.field(default_factory=Counter)
+    work: int = 0
+    ranges: int = 0
+    section: bool = False
+    front: str = ""
+    open_end: bool = False
+
+
+class FileEvents(msgspec.Struct, frozen=True):
+    """The events of a file, what stands around them, and what of it is no valid JSON."""
+
+    header: dict[str, Any]
+    batch: Batch
+    broken: Broken = Broken()
 
 
 class Head(msgspec.Struct, frozen=True, order=True):
@@ -263,7 +291,7 @@ def join(batches: list[Batch], registry: Heads) -> Batch:
     """
     joined = Batch()
     for batch in batches:
-        _add_counts(joined, batch)
+        joined.count(batch)
         batch.at.clear()
         for group in TELLING if joined.comms else ():
             if group in batch.rows:
@@ -286,32 +314,18 @@ def interleave(first: Batch, second: Batch) -> Batch:
         first.rows[group] = stack(more.registry, [first.rows[group], more], FIELDS[group])[order]
         first.at[group] = at[order]
     first.comms = second.comms
-    _add_counts(first, second)
+    first.count(second)
     return first
-
-
-def _add_counts(total: Batch, more: Batch) -> None:
-    total.events += more.events
-    total.unreadable += more.unreadable
-    total.unused += more.unused
-    total.unread += more.unread
-    total.unread_ranges += more.unread_ranges
 
 
 def stack(registry: Heads, parts: Sequence[Rows], fields: Sequence[str]) -> Rows:
     """Rows of one group below each other."""
-    return Rows(
-        registry,
-        head=_stack([rows.head for rows in parts]),
-        start=_stack([rows.start for rows in parts]),
-        duration=_stack([rows.duration for rows in parts]),
-        comm=_stack([rows.comm for rows in parts]),
-        fields={name: _stack([rows.fields[name] for rows in parts]) for name in fields},
-    )
 
+    def below(columns: list[Ints]) -> Ints:
+        return np.concatenate(columns) if columns else np.empty(0, np.int64)
 
-def _stack(parts: list[Ints]) -> Ints:
-    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+    own = {name: below([getattr(rows, name) for rows in parts]) for name in ("head", "start", "duration", "comm")}
+    return Rows(registry, **own, fields={name: below([rows.fields[name] for rows in parts]) for name in fields})
 
 
 # Decode a piece of the event list whatever its layout: typed, with msgspec, only the fields some table needs.
@@ -368,16 +382,6 @@ def decode(events: bytes | memoryview, heads: Heads) -> Batch:
     return batch
 
 
-def count_events(events: bytes) -> int:
-    """How many comma-separated values there are.
-
-    Raises
-    ------
-    msgspec.DecodeError : this is not JSON.
-    """
-    return len(RAWS.decode(b"[" + events + b"]"))
-
-
 def may_be_work(category: Any) -> bool:
     """Whether events of a category are work of a device."""
     return isinstance(category, str) and GROUPS.get(category) == "op"
@@ -408,20 +412,18 @@ def columns(events: list[Event], heads: Heads) -> Batch:
 
 def _timed(events: list[Event], at: list[int], group: str, batch: Batch) -> list[int]:
     """Of one group's events those whose times are numbers; the others are counted."""
-    bad = {row for row in at if not _has_times(events[row])}
+    bad = set()
+    for row in at:
+        try:
+            nanoseconds([events[row].ts, events[row].dur or b"0"])
+        except ValueError:
+            bad.add(row)
     batch.unreadable += len(bad)
     if group == "range":
         batch.unread_ranges += sum(events[row].cat != PYTHON for row in bad)
     if group == "op":
         batch.unread += Counter(f"of '{events[row].cat}' without a readable time" for row in bad)
     return [row for row in at if row not in bad]
-
-
-def _has_times(event: Event) -> bool:
-    with suppress(ValueError):
-        nanoseconds([event.ts, event.dur or b"0"])
-        return True
-    return False
 
 
 def _rows(events: list[Event], group: str, heads: Heads, comms: list[Args]) -> Rows:
@@ -474,16 +476,11 @@ def flat_sizes(args: Args) -> list[int]:
     return found
 
 
-def _getter(name: str) -> Callable[[Args], Any]:
-    if name == "sizes":
-        return lambda args: sizes_number(flat_sizes(args))
-    if name in ("grid", "block"):
-        return lambda args: _product(getattr(args, name))
-    if name == "sync_type":
-        return lambda args: SYNC_TYPES.index(args.sync_type) if args.sync_type in SYNC_TYPES else -1
-    if name == "external":
-        return lambda args: args.external if args.external != -1 else args.external_old
-    return attrgetter(name)
-
-
-_GETTERS = {name: _getter(name) for names in FIELDS.values() for name in names}
+_GETTERS: dict[str, Callable[[Args], Any]] = {
+    **{name: attrgetter(name) for names in FIELDS.values() for name in names},
+    "sizes": lambda args: sizes_number(flat_sizes(args)),
+    "grid": lambda args: _product(args.grid),
+    "block": lambda args: _product(args.block),
+    "sync_type": lambda args: SYNC_TYPES.index(args.sync_type) if args.sync_type in SYNC_TYPES else -1,
+    "external": lambda args: args.external if args.external != -1 else args.external_old,
+}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from itertools import count, pairwise
@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from analyzers.arrays.groups import as_slice
 from analyzers.arrays.types import Ints, Mask
+from analyzers.readers.json_stream import RAWS
 from analyzers.readers.kineto.events import (
     BY_TEXTS,
     FIELDS,
@@ -33,7 +34,6 @@ from analyzers.readers.kineto.events import (
     Event,
     Heads,
     Rows,
-    count_events,
     decode,
     flat_sizes,
     interleave,
@@ -97,12 +97,7 @@ class QuickDecoder:
 
 
 def scan(piece: bytes | memoryview, decoder: QuickDecoder) -> Batch | None:
-    """Decode comma-separated events; None for a piece that is written otherwise.
-
-    Raises
-    ------
-    msgspec.DecodeError : an event that does not fit is not JSON.
-    """
+    """Decode comma-separated events; None for a piece that is written otherwise."""
     if len(piece) > _LARGEST:
         return None
     text = np.frombuffer(piece, np.uint8)
@@ -125,22 +120,18 @@ def scan(piece: bytes | memoryview, decoder: QuickDecoder) -> Batch | None:
         is_other[unfitting] = True
     others = np.flatnonzero(is_other)
     is_other[candidates[fit]] = True
-    batch.unused = _counted(letter[~is_other])
+    unused = np.bincount(letter[~is_other], minlength=1)
+    batch.unused = Counter({chr(each): int(unused[each]) for each in np.flatnonzero(unused).tolist()})
     slow = _decode_others(text, starts, ends, others, decoder.heads)
     batch.events = starts.size - others.size
     return interleave(batch, slow)
 
 
-def _counted(letters: Bytes) -> Counter[str]:
-    """How often each phase occurs."""
-    counts = np.bincount(letters, minlength=1)
-    return Counter({chr(letter): int(counts[letter]) for letter in np.flatnonzero(counts).tolist()})
-
-
 def _decode_others(text: Bytes, starts: Ints, ends: Ints, others: Ints, heads: Heads) -> Batch:
     texts = [text[start:end].tobytes().strip(_BLANK) for start, end in zip(starts[others], ends[others], strict=True)]
     texts = [each.removesuffix(b",") for each in texts]  # one that lacks it is not one JSON value
-    counts = [count_events(each) for each in texts]  # events with another first key stand behind those found
+    # events with another first key stand behind those found
+    counts = [len(RAWS.decode(b"[" + each + b"]")) for each in texts]
     slow = decode(b",".join(texts), heads)
     order = np.repeat(others, counts)
     slow.at = {group: order[at] for group, at in slow.at.items()}
@@ -212,7 +203,8 @@ def _decode_fitting(text: Bytes, events: Ints, decoder: QuickDecoder, batch: Bat
     form, forms = Texts(with_nines(text), edges).distinct(1, 3)
     shapes, runs = forms.shapes()
     shape, texts = shapes.distinct()
-    if not _is_list(texts, shape[form], events[2], text.size):
+    followed = np.array([each.rstrip().endswith(b"},") for each in texts])[shape[form]]
+    if not np.array_equal(followed, events[2] < text.size):  # a comma follows every event but the last of the piece
         return None
     plans = Plans(np.array([plan(each) for each in texts])[shape], runs)
     readable = plans.readable[form] & (head >= 0)
@@ -226,28 +218,18 @@ def _decode_fitting(text: Bytes, events: Ints, decoder: QuickDecoder, batch: Bat
         at = np.flatnonzero(of_group)
         if at.size:
             reader = Reader(text, events[1][at], form[at], plans)
-            rows = _rows(reader, group, head[at], decoder.heads)
+            rows = Rows(
+                decoder.heads,
+                head=head[at],
+                start=reader.times("ts"),
+                duration=reader.times("dur"),
+                comm=np.full(at.size, -1, np.int64),
+                fields={name: reader.numbers(name) for name in FIELDS[group]},
+            )
             fine = np.flatnonzero(~reader.odd)
             batch.rows[group], batch.at[group] = (rows, at) if fine.size == at.size else (rows[fine], at[fine])
             fit[batch.at[group]] = True
     return fit
-
-
-def _rows(reader: Reader, group: str, head: Ints, registry: Heads) -> Rows:
-    return Rows(
-        registry,
-        head=head,
-        start=reader.times("ts"),
-        duration=reader.times("dur"),
-        comm=np.full(head.size, -1, np.int64),
-        fields={name: reader.numbers(name) for name in FIELDS[group]},
-    )
-
-
-def _is_list(shapes: Iterable[bytes], code: Ints, ends: Ints, size: int) -> bool:
-    """Whether a comma follows every event but the last of the piece."""
-    followed = np.array([shape.rstrip().endswith(b"},") for shape in shapes])[code]
-    return bool(np.array_equal(followed, ends < size))
 
 
 # Read many texts that differ in little but their digits without an object per text.

@@ -8,17 +8,13 @@ from collections import Counter
 import numpy as np
 from msgspec.structs import replace
 
-from analyzers.arrays.names import rows_of_codes
 from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import count_of
 from analyzers.ordering.calls import call_kind
 from analyzers.readers.json_mend import HINT_ESCAPE
-from analyzers.readers.kineto.events import Batch, Rows
-from analyzers.readers.kineto.header import number
-from analyzers.readers.kineto.mend import Broken, FileEvents
+from analyzers.readers.kineto.events import Batch, Broken, FileEvents, Rows, whole
 from analyzers.readers.kineto.tables import SYNC_KINDS_OF
-from analyzers.readers.kineto.vendor import Raw, Vendor
-from analyzers.trace.columns import as_int64
+from analyzers.readers.kineto.vendors import Raw, Vendor
 from analyzers.trace.overhead import KINETO, with_overhead
 from analyzers.trace.tables import Trace
 from analyzers.trace.unread import UnreadWork, noted, with_unread
@@ -30,36 +26,48 @@ _NO_NAME = re.compile(r"[\W_]*(?:unknown(?:[\W_]+kernel)?[\W_]*)?", re.IGNORECAS
 _USUAL = "stfM"  # phases of arrows, which say what correlation ids say, and of names
 # Categories of what is no work of a device; those of other host runtimes end in "_runtime" or "_driver".
 _NO_WORK = ("", "Trace", "overhead", "gpu_user_annotation", "cuda_event", "cuda_profiler_range", "external_correlation")
+_COUNTED_RANGES = (  # so that nothing overlapped in them
+    "what GPU counters say of overlap: CUPTI counted ranges, which it runs one at a time (nsys samples them)"
+)
 
 
 def leave_out_absurd(events: FileEvents) -> list[TraceWarning]:
     """Leave out events with times or of kinds that can't be, in place; say how many, and how many could not be read."""
     batch = events.batch
     warnings = _about_broken(events.broken, batch.events)
-    if absurd := 0 if _lies_within_a_day(batch) else _leave_out_far(batch):
-        text = (
-            f"{absurd:,} events end before they start, last over a day or lie a day apart from the others; "
-            "they are left out."
-        )
-        warnings.append(TraceWarning("absurd-times", text))
+    if absurd := _leave_out_far(batch):
+        text = f"{absurd:,} events end before they start, last over a day or lie a day apart from the others"
+        warnings.append(TraceWarning("absurd-times", f"{text}; they are left out."))
     if batch.unreadable:
-        text = (
-            f"{batch.unreadable:,} of {batch.events:,} events have no readable name, thread or time; they are left out."
-        )
-        warnings.append(TraceWarning("unreadable-events", text))
-    return warnings + _leave_out_unknown_syncs(batch)
+        text = f"{batch.unreadable:,} of {batch.events:,} events have no readable name, thread or time"
+        warnings.append(TraceWarning("unreadable-events", f"{text}; they are left out."))
+    syncs = batch.rows["sync"]
+    if unknown := sorted({head.name for head in syncs.heads.values()} - {*SYNC_KINDS_OF}):
+        batch.rows["sync"] = syncs.having(lambda head: head.name in SYNC_KINDS_OF)
+        text = f"synchronization records of unknown kind are left out: {', '.join(unknown)}."
+        warnings.append(TraceWarning("unknown-sync", text))
+    return warnings
 
 
 def described(trace: Trace, raw: Raw, events: FileEvents, vendor: Vendor) -> Trace:
     """A trace of one capture with what it lacks, what was not used of it, and warnings of what is odd."""
     spans = raw.rows["span"]
     (capture,) = trace.captures
-    lacks = _lacks(trace, vendor, has_shapes=bool(number(events.header, "record_shapes")))
+    lacks = _lacks(trace, vendor, has_shapes=whole(events.header.get("record_shapes")) not in (-1, 0))
+    if any(head.category == "cuda_profiler_range" for head in spans.heads.values()):
+        lacks += (_COUNTED_RANGES,)
     unused = _not_used(events.batch.unused, spans)
     trace = replace(trace, captures=(replace(capture, lacks=lacks, unused=unused),))
-    trace = with_unread(trace, *_unread_work(events), ranges=events.broken.ranges + events.batch.unread_ranges)
-    trace = _counted_ranges(_unknown_events(_nameless(trace), spans), spans)
-    ours = spans[np.flatnonzero(spans.where(lambda head: head.name in KINETO))]
+    unread = events.batch.unread
+    kinds = ", ".join(f"{count:,} {which}" for which, count in sorted(unread.items())[:MOST_KINDS])
+    trace = with_unread(
+        trace,
+        UnreadWork(unread.total(), f"events that no reader here can use ({kinds})"),
+        UnreadWork(events.broken.work, "events that are no valid JSON, and may be work of a GPU", HINT_ESCAPE),
+        ranges=events.broken.ranges + events.batch.unread_ranges,
+    )
+    trace = _unknown_events(_nameless(trace), spans)
+    ours = spans.having(lambda head: head.name in KINETO)
     trace = with_overhead(trace, ours.start - raw.zero, ours.start - raw.zero + ours.duration)
     return _unrecorded_waits(_ops_before_launches(trace), vendor)
 
@@ -74,30 +82,17 @@ def _about_broken(broken: Broken, whole: int) -> list[TraceWarning]:
         )
         text = f"{count:,} of {whole + count:,} events are no valid JSON ({kinds}); they are left out. {HINT_ESCAPE}"
         found.append(TraceWarning("unreadable-events", text))
-    sections = []
-    if broken.section and count:
-        sections.append(
-            "What stands beside the events is no valid JSON, either: versions, devices or the rank may be missing."
-        )
-    elif broken.section:
-        sections.append(
-            f"What stands beside the events is no valid JSON, as a text in it is not escaped: all {whole:,} events "
-            "are read, but versions, devices or the rank may be missing."
-        )
+    if broken.section:
+        all_read = f", as a text in it is not escaped: all {whole:,} events are read, but" if not count else ", either:"
+        text = f"What stands beside the events is no valid JSON{all_read} versions, devices or the rank may be missing."
+        found.append(TraceWarning("unreadable-section", text))
     if broken.front:
         shown = broken.front[:_MOST_FRONT] + ("…" if len(broken.front) > _MOST_FRONT else "")
-        sections.append(f"Text in front of the JSON is passed over: '{shown}'.")
+        found.append(TraceWarning("unreadable-section", f"Text in front of the JSON is passed over: '{shown}'."))
     if broken.open_end:
-        sections.append("The file's end is missing, a bracket or more: its events are all there, and read.")
-    return found + [TraceWarning("unreadable-section", text) for text in sections]
-
-
-def _lies_within_a_day(batch: Batch) -> bool:
-    """Whether all events start within a day and last less: then none is absurd."""
-    groups = [rows for rows in batch.rows.values() if len(rows)]
-    first = min((int(rows.start.min()) for rows in groups), default=0)
-    last = max((int(rows.start.max()) for rows in groups), default=0)
-    return last - first < DAY_NS and all(rows.duration.min() >= 0 and rows.duration.max() < DAY_NS for rows in groups)
+        text = "The file's end is missing, a bracket or more: its events are all there, and read."
+        found.append(TraceWarning("unreadable-section", text))
+    return found
 
 
 def _leave_out_far(batch: Batch) -> int:
@@ -117,25 +112,6 @@ def _leave_out_far(batch: Batch) -> int:
     return absurd
 
 
-def _leave_out_unknown_syncs(batch: Batch) -> list[TraceWarning]:
-    rows = batch.rows["sync"]
-    names = sorted({head.name for head in rows.heads.values()} - {*SYNC_KINDS_OF})
-    if not names:
-        return []
-    batch.rows["sync"] = rows[np.flatnonzero(rows.where(lambda head: head.name in SYNC_KINDS_OF))]
-    return [TraceWarning("unknown-sync", f"synchronization records of unknown kind are left out: {', '.join(names)}.")]
-
-
-def _unread_work(events: FileEvents) -> list[UnreadWork]:
-    """Events that may be work of a device, and could not be used."""
-    unread = events.batch.unread
-    kinds = ", ".join(f"{count:,} {which}" for which, count in sorted(unread.items())[:MOST_KINDS])
-    return [
-        UnreadWork(unread.total(), f"events that no reader here can use ({kinds})"),
-        UnreadWork(events.broken.work, "events that are no valid JSON, and may be work of a GPU", HINT_ESCAPE),
-    ]
-
-
 def _not_used(phases: Counter[str], spans: Rows) -> dict[str, int]:
     """How many events of each kind the file holds that nothing here uses: arrows and names of processes apart."""
     found = Counter({f"events in phase '{phase}'": count for phase, count in phases.items() if phase not in _USUAL})
@@ -147,8 +123,7 @@ def _not_used(phases: Counter[str], spans: Rows) -> dict[str, int]:
 
 def _nameless(trace: Trace) -> Trace:
     """Warn of kernels without a name: what they are can't be told, nor on which side they belong."""
-    code, names = trace.ops.name.codes, trace.ops.name.texts
-    nameless = trace.ops.kind.is_one_of(("kernel",)) & rows_of_codes(code, [not _is_name(name) for name in names])
+    nameless = trace.ops.kind.is_one_of(("kernel",)) & trace.ops.name.matching(lambda name: not _is_name(name))
     if not nameless.any():
         return trace
     found = count_of(int(np.count_nonzero(nameless)), "kernel")
@@ -177,27 +152,14 @@ def _unknown_events(trace: Trace, spans: Rows) -> Trace:
     return trace.warn("unknown-events", f"Events of kinds that are not known here are in no figure: {kinds}.")
 
 
-def _counted_ranges(trace: Trace, spans: Rows) -> Trace:
-    """Say what CUPTI's counters of ranges can't: it ran these one at a time, so that nothing overlapped in them."""
-    if not any(head.category == "cuda_profiler_range" for head in spans.heads.values()):
-        return trace
-    text = "what GPU counters say of overlap: CUPTI counted ranges, which it runs one at a time (nsys samples them)"
-    (capture,) = trace.captures
-    return replace(trace, captures=(replace(capture, lacks=(*capture.lacks, text)),))
-
-
 def _ops_before_launches(trace: Trace) -> Trace:
     """Warn of ops that start before their launch."""
-    launch, start = as_int64(trace.ops.launch), trace.ops.start_ns
-    launched = launch >= 0
-    before = int(np.count_nonzero(start[launched] < trace.api.start_ns[launch[launched]]))
-    if not before:
+    launched = np.flatnonzero(trace.ops.launch >= 0)
+    called = trace.api.start_ns[trace.ops.launch[launched]]
+    if not (before := int(np.count_nonzero(trace.ops.start_ns[launched] < called))):
         return trace
-    return trace.warn(
-        "op-before-launch",
-        f"{before:,} of the GPU ops in {trace.captures[0].path} start before the call that "
-        "launched them: the clocks of host and device are apart by at least that much.",
-    )
+    text = f"{before:,} of the GPU ops in {trace.captures[0].path} start before the call that launched them"
+    return trace.warn("op-before-launch", f"{text}: the clocks of host and device are apart by at least that much.")
 
 
 def _unrecorded_waits(trace: Trace, vendor: Vendor) -> Trace:
@@ -242,7 +204,7 @@ def _lacks(trace: Trace, vendor: Vendor, *, has_shapes: bool) -> tuple[str, ...]
     """What the capture cannot answer, in words."""
     kinds = {kind: bool(trace.ranges.kind.is_one_of([kind]).any()) for kind in ("op", "annotation", "python")}
     waits = trace.syncs.kind.is_one_of(["stream_wait"])
-    unlinked = waits.any() and not (as_int64(trace.syncs.record_correlation)[waits] >= 0).any()
+    unlinked = waits.any() and not (trace.syncs.record_correlation[waits] >= 0).any()
     missing = (
         (f"{vendor.runtime} calls (what launched each op, what the host waited for)", not len(trace.api)),
         ("operators (cpu_op)", not kinds["op"]),

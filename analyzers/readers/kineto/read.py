@@ -1,17 +1,19 @@
 """Load a torch.profiler (Kineto) Chrome trace, plain or gzipped, into a Trace.
 
 Events become rows (`events`) in the first of three ways that can: in pieces, by their bytes (`fast`); in pieces, each
-cut where an event surely ends; all at once, leaving out what is no valid JSON (`mend`). Rows become tables (`tables`),
-the same for all; a vendor mends what it writes otherwise (`vendor`), and `oddities` says what is odd or missing.
+cut where an event surely ends; all at once, leaving out what is no valid JSON. Rows become tables (`tables`), the same
+for all; a vendor mends what it writes otherwise (`vendors`), and `oddities` says what is odd or missing.
 """
 
 from __future__ import annotations
 
-from collections import deque
+import re
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -20,28 +22,40 @@ from analyzers.arrays.groups import first_row_of
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.memory import give_back_freed
 from analyzers.common.progress import Progress, silent
+from analyzers.readers import json_mend
 from analyzers.readers.json_mend import HINT_ESCAPE
 from analyzers.readers.json_stream import HINT_AGAIN, EventStream, Malformed, decoded
-from analyzers.readers.kineto import header as headers
 from analyzers.readers.kineto import merged, oddities, tables
-from analyzers.readers.kineto.events import CALLS, FIELDS, Batch, Heads, decode, join, stack
+from analyzers.readers.kineto.events import (
+    CALLS,
+    FIELDS,
+    GROUPS,
+    PYTHON,
+    Batch,
+    Broken,
+    FileEvents,
+    Heads,
+    decode,
+    join,
+    stack,
+    whole,
+)
 from analyzers.readers.kineto.fast import QuickDecoder
-from analyzers.readers.kineto.mend import FileEvents, mended
-from analyzers.readers.kineto.rocm import ROCM
-from analyzers.readers.kineto.vendor import CUDA, HPU, MTIA, PRIVATE_USE, Raw
-from analyzers.readers.kineto.xpu import XPU
+from analyzers.readers.kineto.vendors import VENDORS, Raw
 from analyzers.readers.reading import READING, Reading
 from analyzers.trace.columns import span
 from analyzers.trace.lost import linked_by_order, with_linked
 from analyzers.trace.merge import merge
+from analyzers.trace.ranks import rank_in_name
+from analyzers.trace.schemas import Devices
+from analyzers.trace.settings import METADATA, kept
 from analyzers.trace.tables import Capture, Process, Trace
 
-VENDORS = (ROCM, XPU, MTIA, HPU, PRIVATE_USE, CUDA)  # the first that a trace is of has it
 THREADS = 2
 THREADED_BYTES = 1 << 20  # of a piece: less is decoded before a thread for it has begun
-EVENT_BYTES = 240  # of JSON, as torch prints it
 HOST_ERROR_NS = 10_000  # measured: host clocks of two captures of one host lie within twice that
 _EPOCH_SINCE = 10**18  # ns; a time beyond it counts from 1970, one below from some boot or program start
+_NO_EVENTS = "is JSON, but not a trace: its list holds no events."
 
 
 def read(path: Path, progress: Progress = silent, _: Reading = READING) -> Trace:
@@ -58,8 +72,7 @@ def read(path: Path, progress: Progress = silent, _: Reading = READING) -> Trace
     TracevizError : the file can't be read, is empty, truncated, damaged, not JSON, nested too deeply, or no trace.
         Where torch did not escape some names, the other events are read, and what is missing is said.
     """
-    events = _events(path, progress)
-    return trace_of(path, events)
+    return trace_of(path, _events(path, progress))
 
 
 def _events(path: Path, progress: Progress) -> FileEvents:
@@ -69,7 +82,7 @@ def _events(path: Path, progress: Progress) -> FileEvents:
         try:
             return events_exactly(path, progress)
         except Malformed as error:
-            found = mended(path, progress)
+            found = _mended(path, progress)
             if found is None:
                 if error.hint == HINT_AGAIN and not error.is_cut:
                     error.hint = HINT_ESCAPE
@@ -84,7 +97,7 @@ def _events(path: Path, progress: Progress) -> FileEvents:
 def events_by_bytes(path: Path, progress: Progress) -> FileEvents:
     """All events of a file that is written as torch or json.dumps does; any error says that it may be otherwise."""
     stream, decoder = EventStream(path, progress, exact=False), QuickDecoder()
-    batch = join(in_threads(stream.pieces(), decoder.decode), decoder.heads)
+    batch = join(_in_threads(stream.pieces(), decoder.decode), decoder.heads)
     give_back_freed()
     return _with_events(stream, batch)
 
@@ -103,15 +116,12 @@ def events_exactly(path: Path, progress: Progress) -> FileEvents:
 
 def _with_events(stream: EventStream, batch: Batch) -> FileEvents:
     if batch.events == batch.unreadable and (batch.events or stream.is_list):
-        raise TracevizError(
-            "is JSON, but not a trace: its list holds no events.",
-            path=stream.path,
-            hint="Give what torch.profiler's export_chrome_trace wrote.",
-        )
+        hint = "Give what torch.profiler's export_chrome_trace wrote."
+        raise TracevizError(_NO_EVENTS, path=stream.path, hint=hint)
     return FileEvents(stream.header, batch)
 
 
-def in_threads(items: Iterator[memoryview], work: Callable[[memoryview], Batch]) -> list[Batch]:
+def _in_threads(items: Iterator[memoryview], work: Callable[[memoryview], Batch]) -> list[Batch]:
     """Results in order; only a few items are held at a time."""
     results: list[Batch] = []
     waiting: deque[Future[Batch]] = deque()
@@ -127,6 +137,47 @@ def in_threads(items: Iterator[memoryview], work: Callable[[memoryview], Batch])
     return results
 
 
+# What of a file that is no valid JSON, as names were not escaped, is whole, and what of the rest may matter.
+
+_HOST = {"range", "api", "memory"}  # groups of what is no work of a device
+_NO_WORK = {"ac2g", "fwdbwd", "Trace", "overhead", "gpu_user_annotation", "external_correlation"}
+_LAST = b'"Record Window End"'  # what torch.profiler writes last
+_NAMES = "M"  # the phase of what names processes and threads, which has no category
+_PHASE = re.compile(rb'"ph"\s*:\s*"(\w)"')
+_CATEGORY = re.compile(rb'"cat"\s*:\s*"([^"]*)"')
+
+
+def _mended(path: Path, progress: Progress) -> FileEvents | None:
+    """Read what is whole of a file that is no valid JSON; None where it is cut."""
+    heads = Heads()
+
+    def read(text: bytes) -> Batch:
+        try:
+            return decoded(text, lambda piece: decode(piece, heads))
+        except msgspec.DecodeError as error:
+            raise TracevizError(f"has an event that can't be read: {error}.", path=path, hint=HINT_ESCAPE) from None
+
+    found = json_mend.mended(path, progress, read, _LAST)
+    if found is None:
+        return None
+    if not found.pieces:
+        raise TracevizError("is not valid JSON, and none of its events is whole.", path=path, hint=HINT_ESCAPE)
+    events, work, ranges = Counter[str](), 0, 0
+    for text in found.skipped:
+        phases = [one.decode() for one in _PHASE.findall(text)]
+        categories = [one.decode(errors="replace") for one in _CATEGORY.findall(text)]
+        events.update(categories)
+        events[""] += max((len(phases) or 1) - len(categories), 0)
+        if phases and len(categories) == sum(phase != _NAMES for phase in phases):
+            work += sum(GROUPS.get(one) not in _HOST and one not in _NO_WORK for one in categories)
+        else:  # any of them may be work, unless the category of each stands there
+            work += len(phases) or 1
+        ranges += sum(GROUPS.get(one) == "range" and one != PYTHON for one in categories)
+    front = " ".join(found.front.decode(errors="replace").split())
+    broken = Broken(+events, work, ranges, found.section_lost, front, found.open_end)
+    return FileEvents(found.header, join(found.pieces, heads), broken)
+
+
 def trace_of(path: Path, events: FileEvents) -> Trace:
     """Make the Trace of a file's events, whatever they were written in.
 
@@ -139,22 +190,18 @@ def trace_of(path: Path, events: FileEvents) -> Trace:
     warnings = oddities.leave_out_absurd(events)
     rows = events.batch.rows
     zero = min((int(each.start.min()) for group, each in rows.items() if len(each) and group != "memory"), default=0)
-    owned = merged.split(path, events.batch, lambda: merged.names_in(path))
+    owned = merged.split(path, events.batch)
     for one in owned:
         merged.refuse_mixed(path, one.rows["range"])
     of_ranks = [_of_rank(path, events, one, warnings, zero) for one in owned]
-    return of_ranks[0] if len(of_ranks) == 1 else _in_one_capture(of_ranks)
-
-
-def _in_one_capture(traces: Sequence[Trace]) -> Trace:
-    """The ranks of one file as the processes of its one capture: their times have one zero already."""
-    joined = merge([replace(one, origin_utc_ns=0) for one in traces])
-    spans = [(one.first_ns, one.last_ns) for one in joined.captures]
-    whole = replace(
-        traces[0].captures[0], first_ns=min(first for first, _ in spans), last_ns=max(last for _, last in spans)
-    )
+    if len(of_ranks) == 1:
+        return of_ranks[0]
+    # The ranks of one file become the processes of its one capture: their times have one zero already.
+    joined = merge([replace(one, origin_utc_ns=0) for one in of_ranks])
+    first_ns, last_ns = min(one.first_ns for one in joined.captures), max(one.last_ns for one in joined.captures)
+    capture = replace(of_ranks[0].captures[0], first_ns=first_ns, last_ns=last_ns)
     processes = tuple(replace(one, capture=0) for one in joined.processes)
-    return replace(joined, captures=(whole,), processes=processes, origin_utc_ns=whole.start_utc_ns)
+    return replace(joined, captures=(capture,), processes=processes, origin_utc_ns=capture.start_utc_ns)
 
 
 def _of_rank(path: Path, events: FileEvents, owned: merged.Owned, warnings: Sequence[TraceWarning], zero: int) -> Trace:
@@ -162,53 +209,113 @@ def _of_rank(path: Path, events: FileEvents, owned: merged.Owned, warnings: Sequ
     of_calls = [owned.rows[group] for group in CALLS]
     rows = {**owned.rows, "api": stack(of_calls[0].registry, of_calls, FIELDS["api"])}
     pids = tables.cpu_pids(rows)
-    api_process = tables.process_of_heads(rows["api"], pids)
-    calls = rows["api"], api_process, len(pids)
+    process = {group: tables.process_of_heads(rows[group], pids) for group in ("api", "range", "memory")}
+    calls = rows["api"], process["api"], len(pids)
     op_process, sync_process = (tables.process_of_gpu(rows[group], *calls) for group in ("op", "sync"))
     if len(pids) > 1:
-        unsure = tables.launched_by_any(rows["op"], *calls)
-        merged.refuse_unlabelled(path, pids, unsure)
-    keys = api_process, rows["api"].fields["correlation"]
+        merged.refuse_unlabelled(path, pids, tables.launched_by_any(rows["op"], *calls))
+    keys = process["api"], rows["api"].fields["correlation"]
     launch = first_row_of(*keys, op_process, rows["op"].fields["correlation"])
     ops = tables.ops(rows["op"], op_process, zero, launch)
     syncs = tables.syncs(rows["sync"], sync_process, zero)
-    api = tables.name_by_sync(tables.api(rows["api"], api_process, zero), syncs)
-    ranges = tables.ranges(rows["range"], tables.process_of_heads(rows["range"], pids), zero)
+    api = tables.name_by_sync(tables.api(rows["api"], process["api"], zero), syncs)
+    ranges = tables.ranges(rows["range"], process["range"], zero)
     ops, linked = linked_by_order(tables.in_graphs(ops, api), api)
     raw, header = Raw(rows, zero), events.header
     vendor = next(one for one in VENDORS if one.is_one(raw))
-    host = headers.host(header, path, pids)
-    claims = owned.claims or (headers.rank_claims(header, path) if len(pids) == 1 else {})
-    capture = _capture(path, header, zero, span(ops, api, ranges, syncs))
+    first_ns, last_ns = span(ops, api, ranges, syncs)
+    capture, rank = _described(path, header, zero, pids), _number(_distributed(header), "rank")
+    told = {"distributed": rank, "file-name": rank_in_name(path)} if len(pids) == 1 else {}
+    claims = owned.claims or {rule: one for rule, one in told.items() if one is not None and one >= 0}
     trace = Trace(
-        captures=(replace(capture, host=host, runtime=vendor.runtime),),
-        processes=tuple(Process(capture=0, pid=pid, host=host, claims=claims) for pid in pids),
+        captures=(replace(capture, runtime=vendor.runtime, first_ns=first_ns, last_ns=last_ns),),
+        processes=tuple(Process(capture=0, pid=pid, host=capture.host, claims=claims) for pid in pids),
         ops=ops,
         api=api,
         ranges=ranges,
         syncs=syncs,
-        records=tables.records(rows["api"], api_process),
+        records=tables.records(rows["api"], process["api"]),
         comms=tables.comms(ops, api, ranges, rows["op"].comm, rows["range"].comm, events.batch.comms),
-        devices=headers.devices(header),
-        memory=tables.memory(rows["memory"], tables.process_of_heads(rows["memory"], pids), zero),
+        devices=_devices(header),
+        memory=tables.memory(rows["memory"], process["memory"], zero),
         origin_utc_ns=capture.start_utc_ns,
         warnings=tuple(warnings),
     )
     return oddities.described(vendor.complete(with_linked(trace, linked), raw), raw, events, vendor)
 
 
-def _capture(path: Path, header: Mapping[str, object], zero: int, span_ns: tuple[int, int]) -> Capture:
-    base = headers.number(header, "baseTimeNanoseconds")
+# What a file says outside its events: versions, devices, rank.
+
+_METADATA = {  # as the file calls it -> as people do
+    "cuda_driver_version": "CUDA driver",
+    "cuda_runtime_version": "CUDA runtime",
+    "cupti_version": "CUPTI",
+    "hip_driver_version": "HIP driver",
+    "hip_runtime_version": "HIP runtime",
+    "roctracer_version": "roctracer",
+    "rocprofiler_sdk_version": "rocprofiler-sdk",
+    "pytorch_version": "PyTorch",
+    **{name: name for name in ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")},
+    "trace_id": "trace id",
+}
+_DISTRIBUTED = {"backend": "backend", "nccl_version": "NCCL", "pg_count": "process groups"}
+_DEVICE = {  # first key that is there
+    "device": ("id",),
+    "gpu": ("id",),
+    "sms": ("numSms",),
+    "threads_per_sm": ("maxThreadsPerMultiprocessor",),
+    "warp": ("warpSize",),
+    "registers_per_sm": ("regsPerMultiprocessor",),
+    "shared_bytes_per_sm": ("sharedMemPerMultiprocessor", "maxSharedMemoryPerMultiProcessor"),
+    "memory_bytes": ("totalGlobalMem",),
+}
+_HANDLER_NAME = re.compile(r"(?P<host>.+)_(?P<pid>\d+)\.\d+\.pt\.trace\.json")  # tensorboard_trace_handler
+
+
+def _distributed(header: Mapping[str, Any]) -> Mapping[str, Any]:
+    info = header.get("distributedInfo")
+    return info if isinstance(info, dict) else {}
+
+
+def _number(header: Mapping[str, Any], key: str) -> int | None:
+    """A whole number, which some versions print with quotes; None where there is none."""
+    found = whole(header.get(key))
+    return None if found == -1 else found
+
+
+def _described(path: Path, header: Mapping[str, Any], zero: int, pids: list[int]) -> Capture:
+    """What the file says of the capture.
+
+    torch's own trace handler writes HOST_PID into the file's name; it is believed if the pid is one of the trace.
+    """
+    named = _HANDLER_NAME.match(path.name)
+    host = named["host"] if named and int(named["pid"]) in pids else ""
+    host = next((header[key] for key in ("host_name", "hostname") if isinstance(header.get(key), str)), host)
+    info, added = _distributed(header), header.get(METADATA)
+    metadata = {label: str(header[key]) for key, label in _METADATA.items() if key in header}
+    metadata |= {label: str(info[key]) for key, label in _DISTRIBUTED.items() if key in info}
+    version = header.get("pytorch_version")
+    told = version or header.get("schemaVersion") is not None
+    base = _number(header, "baseTimeNanoseconds")
     start = base + zero if base is not None else zero if zero >= _EPOCH_SINCE else None
     return Capture(
         path=str(path),
         format="kineto",
-        producer=headers.producer(header),
+        producer=(f"torch.profiler {version}" if version else "torch.profiler") if told else "Chrome trace",
         schema=str(header.get("schemaVersion", "")),
+        host=host,
         start_utc_ns=start,
-        first_ns=span_ns[0],
-        last_ns=span_ns[1],
         host_error_ns=None if start is None else HOST_ERROR_NS,
-        world_size=headers.number(headers.distributed(header), "world_size"),
-        metadata=headers.metadata(header),
+        world_size=_number(info, "world_size"),
+        metadata={**metadata, **kept(header), **kept(added if isinstance(added, dict) else {})},
     )
+
+
+def _devices(header: Mapping[str, Any]) -> Devices:
+    """The Trace's table of devices; all of them belong to process 0."""
+    properties = header.get("deviceProperties")
+    rows = [each for each in properties if isinstance(each, dict)] if isinstance(properties, list) else []
+    columns: dict[str, Any] = {"name": [str(row.get("name", "")) for row in rows]}
+    for column, keys in _DEVICE.items():
+        columns[column] = [next((whole(row[key]) for key in keys if key in row), -1) for row in rows]
+    return Devices.of(columns, len(rows))

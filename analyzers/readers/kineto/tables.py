@@ -10,9 +10,8 @@ import numpy as np
 
 from analyzers.arrays.groups import first_row, grouped, rows_by_key
 from analyzers.arrays.names import Names
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.readers.kineto.events import Args, Head, Rows, whole
-from analyzers.trace.columns import codes, ints, ints_at, is_one_of, table
 from analyzers.trace.communication import operation_of
 from analyzers.trace.kernels import is_communication_kernel
 from analyzers.trace.ranges import RangeIndex
@@ -29,19 +28,12 @@ from analyzers.trace.schemas import (
 )
 
 OP_KINDS_OF = {
-    "kernel": "kernel",
-    "Kernel": "kernel",
-    "gpu_memcpy": "memcpy",
-    "Memcpy": "memcpy",
-    "gpu_memset": "memset",
-    "Memset": "memset",
-    "mtia_ccp_events": "kernel",
-    "hpu_op": "kernel",
+    **dict.fromkeys(("kernel", "Kernel", "mtia_ccp_events", "hpu_op"), "kernel"),
+    **dict.fromkeys(("gpu_memcpy", "Memcpy"), "memcpy"),
+    **dict.fromkeys(("gpu_memset", "Memset"), "memset"),
 }
 RANGE_KINDS_OF = {
-    "cpu_op": "op",
-    "Operator": "op",
-    "collective_comm": "op",
+    **dict.fromkeys(("cpu_op", "Operator", "collective_comm"), "op"),
     "user_annotation": "annotation",
     "python_function": "python",
 }
@@ -78,114 +70,97 @@ def devices(rows: Rows) -> Ints:
     return np.where(device >= 0, device, np.where(inside >= 0, inside, rows.numbers(lambda head: number(head.pid))))
 
 
+def _times(rows: Rows, zero: int) -> dict[str, Ints]:
+    """Begin and end of each row; `zero` is the time that becomes 0."""
+    start = rows.start - zero
+    return {"start_ns": start, "end_ns": start + rows.duration}
+
+
 def ops(rows: Rows, process: Ints, zero: int, launch: Ints) -> Ops:
     """GPU work. `process` and `launch` are per row; `zero` is the time that becomes 0."""
-    stream = rows.fields["stream"]
-    context, source, target = (rows.fields[name] for name in ("context", "device_from", "device_to"))
+    fields = rows.fields
+    source, target = fields["device_from"], fields["device_to"]
     copy = rows.texts(lambda head: _copy(head)[0], COPY_KINDS)
     between = (source >= 0) & (target >= 0) & (source != target) & copy.is_one_of(["DtoD"])
-    copy = Names(np.where(between, COPY_KINDS.index("PtoP"), copy.codes), COPY_KINDS)
-    return table(
-        "ops",
+    return Ops.of(
         {
             "process": process,
             "device": devices(rows),
-            "context": np.where(context >= 0, context, rows.fields["context_in"]),
-            "stream": np.where(stream >= 0, stream, rows.numbers(_thread)),
+            "context": np.where(fields["context"] >= 0, fields["context"], fields["context_in"]),
+            "stream": np.where(fields["stream"] >= 0, fields["stream"], rows.numbers(_thread)),
             "kind": rows.texts(lambda head: OP_KINDS_OF[head.category], tuple(OP_KINDS_OF.values())),
             "name": rows.texts(lambda head: head.name),
-            "start_ns": rows.start - zero,
-            "end_ns": rows.start - zero + rows.duration,
-            "correlation": rows.fields["correlation"],
+            **_times(rows, zero),
             "launch": launch,
-            "bytes": rows.fields["bytes"],
-            "copy": copy,
+            "copy": Names(np.where(between, COPY_KINDS.index("PtoP"), copy.codes), COPY_KINDS),
             "source_memory": rows.texts(lambda head: _copy(head)[1], MEMORY_KINDS),
             "target_memory": rows.texts(lambda head: _copy(head)[2], MEMORY_KINDS),
-            "grid": rows.fields["grid"],
-            "block": rows.fields["block"],
-            "registers": rows.fields["registers"],
-            "shared_bytes": rows.fields["shared"],
-            "graph": np.where(rows.fields["graph"] > 0, rows.fields["graph"], -1),
-        },
+            **{name: fields[name] for name in ("correlation", "bytes", "grid", "block", "registers")},
+            "shared_bytes": fields["shared"],
+            "graph": np.where(fields["graph"] > 0, fields["graph"], -1),
+        }
     )
 
 
 def api(rows: Rows, process: Ints, zero: int) -> Calls:
     """CUDA and HIP calls, named without version suffix."""
-    return table(
-        "api",
+    return Calls.of(
         {
             "process": process,
             "thread": rows.numbers(_thread),
             "name": rows.texts(lambda head: _SUFFIX.sub("", head.name)),
-            "start_ns": rows.start - zero,
-            "end_ns": rows.start - zero + rows.duration,
+            **_times(rows, zero),
             "correlation": rows.fields["correlation"],
-        },
+        }
     )
 
 
 def ranges(rows: Rows, process: Ints, zero: int) -> Ranges:
     """Annotations, operators and Python functions; `forward_thread` is a thread of this table."""
-    kinds = tuple(RANGE_KINDS_OF.values())
-    thread = rows.numbers(_thread)
-    return table(
-        "ranges",
+    thread, sequence = rows.numbers(_thread), rows.fields["sequence"]
+    return Ranges.of(
         {
             "process": process,
             "thread": thread,
-            "kind": rows.texts(lambda head: RANGE_KINDS_OF[head.category], kinds),
+            "kind": rows.texts(lambda head: RANGE_KINDS_OF[head.category], tuple(RANGE_KINDS_OF.values())),
             "name": rows.texts(lambda head: head.name),
-            "start_ns": rows.start - zero,
-            "end_ns": rows.start - zero + rows.duration,
+            **_times(rows, zero),
             "id": rows.fields["external"],
-            "sequence": rows.fields["sequence"],
+            "sequence": sequence,
             "sizes": rows.fields["sizes"],
-            "forward_thread": forward_threads(thread, rows.fields["sequence"], rows.fields["forward"]),
-        },
+            "forward_thread": forward_threads(thread, sequence, rows.fields["forward"]),
+        }
     )
 
 
 def syncs(rows: Rows, process: Ints, zero: int) -> Syncs:
     """Synchronization records; kinds this version does not know are left out by the caller."""
-    return table(
-        "syncs",
+    return Syncs.of(
         {
             "process": process,
-            "context": rows.fields["context"],
-            "stream": rows.fields["stream"],
+            **{name: rows.fields[name] for name in ("context", "stream", "correlation")},
             "kind": rows.texts(lambda head: SYNC_KINDS_OF[head.name], tuple(SYNC_KINDS_OF.values())),
-            "start_ns": rows.start - zero,
-            "end_ns": rows.start - zero + rows.duration,
-            "correlation": rows.fields["correlation"],
+            **_times(rows, zero),
             "event": rows.fields["wait_event"],
             "record_correlation": rows.fields["wait_record"],
             "record_stream": rows.fields["wait_stream"],
-        },
+        }
     )
 
 
 def records(rows: Rows, process: Ints) -> Records:
     """Calls that recorded an event; Kineto says neither the stream nor the event."""
-    recording = rows.where(lambda head: _RECORD.match(head.name) is not None)
-    return table("records", {"process": process[recording], "correlation": rows.fields["correlation"][recording]})
+    recording = rows.numbers(lambda head: _RECORD.match(head.name) is not None) > 0
+    return Records.of({"process": process[recording], "correlation": rows.fields["correlation"][recording]})
 
 
 def memory(rows: Rows, process: Ints, zero: int) -> Memory:
     """What torch's allocator has handed out of each GPU's memory, and holds of it, after each change."""
     gpu = np.flatnonzero((rows.fields["device_type"] > HOST_MEMORY) & (rows.fields["allocated"] >= 0))
     gpu = gpu[np.argsort(rows.start[gpu], kind="stable")]
-    return table(
-        "memory",
-        {
-            "process": process[gpu],
-            "device": rows.fields["memory_device"][gpu],
-            "start_ns": rows.start[gpu] - zero,
-            "bytes": rows.fields["allocated"][gpu],
-            "reserved": rows.fields["reserved"][gpu],
-        },
-    )
+    stated = {"device": "memory_device", "bytes": "allocated", "reserved": "reserved"}
+    columns = {name: rows.fields[field][gpu] for name, field in stated.items()}
+    return Memory.of({"process": process[gpu], "start_ns": rows.start[gpu] - zero, **columns})
 
 
 def forward_threads(thread: Ints, sequence: Ints, forward: Ints) -> Ints:
@@ -246,14 +221,12 @@ def in_graphs(ops: Ops, api: Calls) -> Ops:
 
     torch 2.11 says of a node nothing but the correlation id that all nodes of one launch share.
     """
-    code, names = codes(api, "name")
-    launches_graph = np.array([_GRAPH_LAUNCH.match(name) is not None for name in names] + [False], dtype=bool)
-    launch, graph = ints(ops, "launch"), ints(ops, "graph")
-    unnumbered = np.flatnonzero((launch >= 0) & (graph < 0))
-    unnumbered = unnumbered[launches_graph[code[launch[unnumbered]]]]
+    launches_graph = api.name.matching(lambda name: _GRAPH_LAUNCH.match(name) is not None)
+    unnumbered = np.flatnonzero((ops.launch >= 0) & (ops.graph < 0))
+    unnumbered = unnumbered[launches_graph[ops.launch[unnumbered]]]
     if not unnumbered.size:
         return ops
-    graph = graph.copy()
+    graph = ops.graph.copy()
     graph[unnumbered] = 0
     return ops.having(graph=graph)
 
@@ -283,10 +256,8 @@ def process_of_gpu(rows: Rows, api: Rows, api_process: Ints, processes: int) -> 
     """
     if processes == 1:
         return np.zeros(len(rows), np.int64)
-    correlation, found = rows.fields["correlation"], np.full(len(rows), -1, np.int64)
-    for process in range(processes):
-        hit = first_row(api.fields["correlation"][api_process == process], correlation) >= 0
-        found = np.where(hit, np.where(found == -1, process, -2), found)
+    callers, last = _callers(rows, api, api_process, processes)
+    found = np.where(callers == 1, last, -1)
     device = devices(rows)
     for each in np.unique(device):
         on_device = device == each
@@ -300,16 +271,22 @@ def launched_by_any(rows: Rows, api: Rows, api_process: Ints, processes: int) ->
 
     A device tells where all of its other rows are of one process.
     """
-    callers, found = np.zeros(len(rows), np.int64), np.full(len(rows), -1, np.int64)
+    callers, last = _callers(rows, api, api_process, processes)
+    unsure = 0
+    for own in rows_by_key(devices(rows)).values():
+        if np.unique(last[own][callers[own] == 1]).size != 1:
+            unsure += int(np.count_nonzero(callers[own] > 1))
+    return unsure
+
+
+def _callers(rows: Rows, api: Rows, api_process: Ints, processes: int) -> tuple[Ints, Ints]:
+    """How many processes made a call with each row's correlation id, and the last of them."""
+    callers, last = np.zeros(len(rows), np.int64), np.full(len(rows), -1, np.int64)
     for process in range(processes):
         hit = first_row(api.fields["correlation"][api_process == process], rows.fields["correlation"]) >= 0
         callers += hit
-        found[hit] = process
-    unsure = 0
-    for own in rows_by_key(devices(rows)).values():
-        if np.unique(found[own][callers[own] == 1]).size != 1:
-            unsure += int(np.count_nonzero(callers[own] > 1))
-    return unsure
+        last[hit] = process
+    return callers, last
 
 
 # An "Event Sync" or "Stream Sync" proves no name: a query leaves the same record.
@@ -318,34 +295,24 @@ _PROVEN = {"stream_wait": "cudaStreamWaitEvent", "device": "cudaDeviceSynchroniz
 
 def name_by_sync(api: Calls, syncs: Syncs) -> Calls:
     """Name calls that Kineto prints as INVALID where their synchronization record proves what they are."""
-    invalid = np.flatnonzero(is_one_of(api, "name", ["INVALID"]))
+    invalid = np.flatnonzero(api.name.is_one_of(["INVALID"]))
     if invalid.size == 0:
         return api
-    code, names = codes(api, "name")
-    code = code.astype(np.int64)
-    ids = ints(api, "process")[invalid], ints(api, "correlation")[invalid]
+    code, names = api.name.codes.astype(np.int64), [*api.name.texts]
+    keys = [*zip(api.process[invalid].tolist(), api.correlation[invalid].tolist(), strict=True)]
     for kind, name in _PROVEN.items():
-        proof = syncs.take(is_one_of(syncs, "kind", [kind]))
-        pairs = set(zip(ints(proof, "process").tolist(), ints(proof, "correlation").tolist(), strict=True))
-        sure = [pair in pairs for pair in zip(*(each.tolist() for each in ids), strict=True)]
+        proof = syncs.take(syncs.kind.is_one_of([kind]))
+        proven = set(zip(proof.process.tolist(), proof.correlation.tolist(), strict=True))
         names = names if name in names else [*names, name]
-        code[invalid[np.array(sure)]] = names.index(name)
+        code[invalid[np.array([key in proven for key in keys])]] = names.index(name)
     return api.having(name=Names(code, names))
 
 
 # What a Kineto trace says about communication calls: args of NCCL kernels and of record_param_comms operators.
 
 
-# What a Kineto trace says about communication calls: args of NCCL kernels and of record_param_comms operators.
-
-
 def comms(
-    ops: Ops,
-    api: Calls,
-    ranges: Ranges,
-    args_of_op: Ints,
-    args_of_range: Ints,
-    comm_args: Sequence[Args],
+    ops: Ops, api: Calls, ranges: Ranges, args_of_op: Ints, args_of_range: Ints, comm_args: Sequence[Args]
 ) -> CommunicationCalls:
     """The Trace's table of communication calls: one row per call of each communication op, and one per call without.
 
@@ -358,27 +325,27 @@ def comms(
     args_of_op, args_of_range : for each row of `ops` and `ranges`: its place in `comm_args`, -1 for none.
     """
     calls = np.flatnonzero(args_of_range >= 0)
-    of_op = np.flatnonzero((args_of_op >= 0) | _named_communication(ops))
-    launch = ints(ops, "launch")[of_op]
-    call = _calls_around(ints_at(ops, "process", of_op), api, RangeIndex(ranges, calls), launch)
+    of_op = np.flatnonzero((args_of_op >= 0) | ops.name.matching(is_communication_kernel))
+    call = np.full(of_op.size, -1, np.int64)
+    launched = np.flatnonzero(ops.launch[of_op] >= 0)
+    by = ops.launch[of_op[launched]]
+    around = RangeIndex(ranges, calls)
+    call[launched] = around.innermost(ops.process[of_op[launched]], api.thread[by], api.start_ns[by])
     has_args = (args_of_op[of_op] >= 0) | (call >= 0)
     queued, together = _queued(ops, api, ranges.take(calls), of_op, ~has_args, args_of_range[calls], comm_args)
-    queued_of, its_launch = of_op[together], launch[together]
-    of_op, launch, call = of_op[has_args], launch[has_args], call[has_args]
-    of_op, launch, call = np.append(of_op, queued_of), np.append(launch, its_launch), np.append(call, queued)
+    call, of_op = np.append(call[has_args], queued), np.append(of_op[has_args], of_op[together])
     alone = np.setdiff1d(np.arange(calls.size), call)
-    call = np.append(call, alone)
-    launch = np.append(launch, np.full(alone.size, -1))
-    own = np.append(args_of_op[of_op], np.full(alone.size, -1))
+    call, none = np.append(call, alone), np.full(alone.size, -1)
+    launch = np.append(ops.launch[of_op], none)
+    own = np.append(args_of_op[of_op], none)
     range_args = _at(args_of_range[calls], call, -1)
     columns: dict[str, Any] = {
-        "process": np.append(ints(ops, "process")[of_op], ints(ranges, "process")[calls[alone]]),
-        "correlation": np.append(ints(ops, "correlation")[of_op], np.full(alone.size, -1)),
+        "process": np.append(ops.process[of_op], ranges.process[calls[alone]]),
+        "correlation": np.append(ops.correlation[of_op], none),
     }
-    for column in ("thread", "start_ns", "end_ns"):
-        missing = -1 if column == "thread" else 0
-        by_launch = _at(ints(api, column), launch, missing)
-        columns[column] = np.where(call >= 0, _at(ints(ranges, column)[calls], call, missing), by_launch)
+    for column, missing in (("thread", -1), ("start_ns", 0), ("end_ns", 0)):
+        by_launch = _at(getattr(api, column), launch, missing)
+        columns[column] = np.where(call >= 0, _at(getattr(ranges, column)[calls], call, missing), by_launch)
     for column, number_in in _NUMBERS.items():
         stated = np.array([number_in(each) for each in comm_args], np.int64)
         first = _at(stated, own, -1)
@@ -387,31 +354,12 @@ def comms(
         texts = ["", *(text_in(each) for each in comm_args)]
         distinct, position = np.unique(np.array(texts, object), return_inverse=True)
         first, empty = position[own + 1], position[0]
-        code = np.where(first != empty, first, position[range_args + 1])
-        columns[column] = Names(code, distinct.tolist())
-    return table("comms", columns)
-
-
-def _named_communication(ops: Ops) -> Mask:
-    return ops.name.matching(is_communication_kernel)
-
-
-def _calls_around(process: Ints, api: Calls, calls: RangeIndex, launch: Ints) -> Ints:
-    launched = launch >= 0
-    found = np.full(launch.size, -1, np.int64)
-    rows = launch[launched]
-    found[launched] = calls.innermost(process[launched], ints_at(api, "thread", rows), ints_at(api, "start_ns", rows))
-    return found
+        columns[column] = Names(np.where(first != empty, first, position[range_args + 1]), distinct.tolist())
+    return CommunicationCalls.of(columns)
 
 
 def _queued(
-    ops: Ops,
-    api: Calls,
-    calls: Ranges,
-    of_op: Ints,
-    untold: Mask,
-    args: Ints,
-    told: Sequence[Args],
+    ops: Ops, api: Calls, calls: Ranges, of_op: Ints, untold: Mask, args: Ints, told: Sequence[Args]
 ) -> tuple[Ints, Ints]:
     """Calls that only queued their work, and for each the kernel that was launched for it: rows of `calls`, `of_op`.
 
@@ -424,24 +372,22 @@ def _queued(
     args : of each of `calls`, its place in `told`.
     """
     nothing = np.empty(0, np.int64)
-    launch = ints_at(ops, "launch", of_op)
-    if not (untold & (launch >= 0)).any() or not len(calls):
+    launched = np.flatnonzero(ops.launch[of_op] >= 0)
+    if not untold[launched].any() or not len(calls):
         return nothing, nothing
-    code, names = codes(ops, "name")
-    of_kernel = [operation_of(name) for name in names]
-    launched = np.flatnonzero(launch >= 0)
-    keys = ints_at(ops, "process", of_op[launched]), ints_at(api, "thread", launch[launched])
-    by_thread, called = rows_by_key(*keys), ints_at(api, "start_ns", launch[launched])
+    of_kernel = [operation_of(name) for name in ops.name.texts]
+    launch = ops.launch[of_op[launched]]
+    by_thread, called = rows_by_key(ops.process[of_op[launched]], api.thread[launch]), api.start_ns[launch]
     found: list[tuple[Ints, Ints]] = [(nothing, nothing)]
-    for thread, own in rows_by_key(ints(calls, "process"), ints(calls, "thread")).items():
+    for thread, own in rows_by_key(calls.process, calls.thread).items():
         kernels = by_thread.get(thread, nothing)
         if not kernels.size:
             continue
         kernels = kernels[np.argsort(called[kernels], kind="stable")]
-        at = np.searchsorted(called[kernels], ints_at(calls, "start_ns", own))
+        at = np.searchsorted(called[kernels], calls.start_ns[own])
         own, following = own[at < kernels.size], launched[kernels[at[at < kernels.size]]]
         own, following = own[untold[following]], following[untold[following]]
-        kernel = code[of_op[following]].tolist()
+        kernel = ops.name.codes[of_op[following]].tolist()
         goes = [_goes_into(told[one], of_kernel[each]) for one, each in zip(args[own].tolist(), kernel, strict=True)]
         found.append((own[goes], following[goes]))
     queued, together = (np.concatenate(column) for column in zip(*found, strict=True))
@@ -455,18 +401,13 @@ def _goes_into(call: Args, kernel: str) -> bool:
     return whole(call.group_size) != 1 and (operation == kernel != "" or (sends and kernel == "send_recv"))
 
 
-def _described(text: str) -> str:
-    """What the program calls a process group; torch writes "undefined" where it says nothing."""
-    return "" if text == "undefined" else text
-
-
 def _peer(args: Args) -> int:
     source, target = whole(args.source), whole(args.target)
     first, second = (source, target) if args.collective.startswith("recv") else (target, source)
     return first if first >= 0 else second
 
 
-def _at(values: Ints, index: Ints, missing: int) -> Ints:
+def _at(values: Ids, index: Ints, missing: int) -> Ints:
     return np.append(values, missing)[np.where(index >= 0, index, values.size)]
 
 
@@ -481,6 +422,7 @@ _TEXTS: Mapping[str, Callable[[Args], str]] = {
     "operation": lambda one: one.collective,
     "dtype": lambda one: str(one.dtype),
     "group": lambda one: str(one.group),
-    "group_description": lambda one: _described(str(one.group_description)),
+    # What the program calls it; torch writes "undefined" where it says nothing.
+    "group_description": lambda one: "" if str(one.group_description) == "undefined" else str(one.group_description),
     "group_ranks": lambda one: str(one.group_ranks),
 }

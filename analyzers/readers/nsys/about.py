@@ -1,4 +1,4 @@
-"""Metadata of an nsys export: who made it, which rank it is, and what it cannot answer."""
+"""What an nsys export says beside events: the capture, its processes, and the GPUs and streams of its machine."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ import pandas as pd
 
 from analyzers.arrays.groups import distinct
 from analyzers.arrays.types import Ints, Mask
-from analyzers.common.errors import TracevizError, TraceWarning
-from analyzers.common.wording import numbers_in_words
+from analyzers.common.errors import TracevizError
 from analyzers.readers.nsys.file import NO_TIME, NsysFile
-from analyzers.trace.columns import ints, is_one_of, stored, table
 from analyzers.trace.ranks import rank_in_name
 from analyzers.trace.schemas import Calls, Devices, Ops, Records, Streams, Syncs
 from analyzers.trace.settings import kept
@@ -29,18 +27,12 @@ KEPT_VARIABLES = re.compile(
     r"CUDA_(DEVICE_MAX_CONNECTIONS|LAUNCH_BLOCKING|VISIBLE_DEVICES)|(TORCH_)?NCCL_\w+"
 )  # they change how work is queued
 _VARIABLE = re.compile(r'(?P<name>\w+)="?(?P<value>.*?)"?', re.DOTALL)
-_LOST = re.compile(r"incomplete|dropped|lost|overflow|out of memory", re.IGNORECASE)
-WARNING, SEVERE = 2, 3  # DIAGNOSTIC_EVENT severities
-EVERYBODY = 0  # the process of a DIAGNOSTIC_EVENT about the capture as a whole
-FIRST_STOP = "The first rank that calls cudaProfilerStop ends a one-report capture for all ranks."
-EARLY = 0.05  # of the capture's span: a process whose GPU work ends earlier than this was probably cut off
+_INTEGER = re.compile(r"-?\d+")
 
 
 class About(msgspec.Struct, frozen=True):
     """Facts of one export that are no events.
 
-    Attributes
-    ----------
     start_utc_ns : epoch time of the session's zero, None where the export has none.
     shift_ns : what the export added to every time; zero unless it was made with --ts-shift or --ts-normalize.
     environment : variables of the launched command.
@@ -55,10 +47,10 @@ class About(msgspec.Struct, frozen=True):
     environment: dict[str, str]
     wsl: str = ""
 
-    @property
-    def world_size(self) -> int | None:
-        """Ranks of the run, where the command's environment says."""
-        return _number(self.environment, SIZE_VARIABLES)
+    def number(self, names: tuple[str, ...]) -> int | None:
+        """The first of some variables that is a number, such as the job's ranks."""
+        said = self.environment
+        return next((int(said[name]) for name in names if said.get(name, "").isdecimal()), None)
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -69,22 +61,34 @@ class About(msgspec.Struct, frozen=True):
 
 def read_about(file: NsysFile) -> About:
     """Read the export's and the capture's metadata."""
-    export = {**_pairs(file, "EXPORT_META_DATA"), **_pairs(file, "META_DATA_EXPORT")}
-    start = _session_start(file)
-    hand = _int(export.get("EXPORT_PARAM_TIME_SHIFT"))
+    export: dict[str, str] = {}
+    for source in ("EXPORT_META_DATA", "META_DATA_EXPORT"):
+        export |= {str(name): str(value) for name, value in file.select(source, "name", "value") if value is not None}
+
+    def number(key: str) -> int:
+        return int(export[key]) if _INTEGER.fullmatch(export.get(key, "")) else 0
+
+    started = file.select("TARGET_INFO_SESSION_START_TIME", "utcEpochNs", where="utcEpochNs > 0")
+    start = int(started[0][0]) if started else None
+    # --ts-shift is how reports of machines without a common clock are aligned by hand: what it says is kept.
+    by_hand = number("EXPORT_PARAM_TIME_SHIFT")
     normalized = export.get("EXPORT_PARAM_TIME_NORMALIZE", "").lower() == "true"
-    total = hand + (start or 0 if normalized else 0)
-    version = export.get("EXPORT_PRODUCT_VERSION", "")
+    variables = file.select("META_DATA_CAPTURE", "value", "name", where="name LIKE '%ENVIRONMENT_VARIABLE'")
+    stated = [_VARIABLE.fullmatch(str(text)) for text, _ in variables]
+    system = "TARGET_INFO_SYSTEM_ENV"
     return About(
-        producer=f"{export.get('EXPORT_PRODUCT_NAME', 'nsys')} {version}".strip(),
+        producer=f"{export.get('EXPORT_PRODUCT_NAME', 'nsys')} {export.get('EXPORT_PRODUCT_VERSION', '')}".strip(),
         schema=export.get("EXPORT_SCHEMA_VERSION", ""),
-        host=_first(file.select("TARGET_INFO_SYSTEM_ENV", "value", "name", where="name = 'Hostname'")),
-        # --ts-shift is how reports of machines without a common clock are aligned by hand: keep what it says.
-        start_utc_ns=None if start is None else start + hand,
-        shift_ns=_int(export.get("EXPORT_CONFIG_TIME_SHIFT")) or total,
-        environment=_environment(file),
-        wsl=_first(file.select("TARGET_INFO_SYSTEM_ENV", "value", where="value LIKE '%-WSL2'")),
+        host=_first(file.select(system, "value", "name", where="name = 'Hostname'")),
+        start_utc_ns=None if start is None else start + by_hand,
+        shift_ns=number("EXPORT_CONFIG_TIME_SHIFT") or by_hand + (start or 0 if normalized else 0),
+        environment={match["name"]: match["value"] for match in stated if match},
+        wsl=_first(file.select(system, "value", where="value LIKE '%-WSL2'")),
     )
+
+
+def _first(rows: list[tuple[Any, ...]]) -> str:
+    return str(rows[0][0]) if rows else ""
 
 
 def describe_process(file: NsysFile, key: int, gpus: list[int], about: About, alone: Path | None) -> Process:
@@ -97,7 +101,7 @@ def describe_process(file: NsysFile, key: int, gpus: list[int], about: About, al
     """
     claims: dict[str, int] = {}
     if alone is not None:
-        told = {"environment": _number(about.environment, RANK_VARIABLES), "file-name": rank_in_name(alone)}
+        told = {"environment": about.number(RANK_VARIABLES), "file-name": rank_in_name(alone)}
         claims = {rule: rank for rule, rank in told.items() if rank is not None}
     if len(gpus) == 1 and gpus[0] >= 0:
         claims["gpu"] = gpus[0]
@@ -113,8 +117,6 @@ def read_overhead(file: NsysFile, shift_ns: int, keys: Sequence[int]) -> tuple[I
     keys : global ids of the processes, without thread bits.
     """
     source = "PROFILER_OVERHEAD"
-    if not file.has(source, "start", "end"):
-        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
     times = {name: file.time(source, name) for name in ("start", "end")}
     spans = file.ints(source, {**times, "thread": file.column(source, "globalTid", missing="0")})
     known = (spans["start"] != NO_TIME) & (spans["end"] != NO_TIME)
@@ -122,152 +124,9 @@ def read_overhead(file: NsysFile, shift_ns: int, keys: Sequence[int]) -> tuple[I
     return spans["start"][known] - shift_ns, spans["end"][known] - shift_ns, owner.astype(np.int64)
 
 
-def missing(file: NsysFile, tables: dict[str, Any]) -> tuple[str, ...]:
-    """What this capture cannot answer, and how the next one can."""
-    lacks = []
-    if not len(tables["api"]):
-        lacks.append("CUDA calls, and so which range launched what (--trace=cuda)")
-    if not len(tables["ranges"]):
-        lacks.append("NVTX ranges (--trace=cuda,nvtx, and ranges in the program)")
-    if (
-        not len(tables["records"])
-        and is_one_of(tables["api"], "name", ("cudaEventRecord", "cudaEventRecordWithFlags")).any()
-    ):
-        lacks.append("which stream recorded which event (--cuda-event-trace=true)")
-    elif len(tables["records"]) and not file.has("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "eventSyncId"):
-        lacks.append("exact links from a recorded event to the wait for it (nsys 2024.2 or newer)")
-    if len(tables["api"]) and not len(tables["syncs"]):
-        lacks.append("what CUDA synchronizations waited for")
-    return tuple(lacks)
+# GPUs and streams of the machine.
 
-
-def warnings(
-    file: NsysFile, tables: dict[str, Any], processes: list[Process], contexts: set[int]
-) -> list[TraceWarning]:
-    """What the reader of any result from this capture must know."""
-    diagnostics = _diagnostics(file)
-    working = {processes[index].pid for index in distinct(stored(tables["ops"], "process")).tolist()}
-    return [*_lost_events(diagnostics), *_doubts(diagnostics, working), *_cut_off(tables["ops"], processes, contexts)]
-
-
-def _diagnostics(file: NsysFile) -> list[tuple[str, int, int]]:
-    """What nsys noted of its own work that is more than progress: text, severity, pid."""
-    source = "DIAGNOSTIC_EVENT"
-    if not file.has(source, "text"):
-        return []
-    severity, owner = file.column(source, "severity"), file.column(source, "globalPid")
-    rows = file.rows(f"SELECT text, {severity}, {owner} >> 24 FROM {source}")
-    noted = ((str(text).strip(), level, key & LOW_24) for text, level, key in rows)
-    return [one for one in noted if one[1] >= WARNING or _LOST.search(one[0])]
-
-
-def _is_loss(text: str, level: int) -> bool:
-    return level >= SEVERE or _LOST.search(text) is not None
-
-
-def _lost_events(diagnostics: list[tuple[str, int, int]]) -> list[TraceWarning]:
-    found: dict[str, set[int]] = {}
-    counts: dict[str, int] = {}
-    for text, level, owner in diagnostics:
-        if not _is_loss(text, level):
-            continue
-        first = text.split(". ")[0].strip()
-        number = re.search(r"\d+", first)
-        what = re.sub(r":?\s*\d+", "", first, count=1).rstrip(".") if number else first.rstrip(".")
-        found.setdefault(what, set()).add(owner)
-        counts[what] = counts.get(what, 0) + (int(number.group()) if number else 0)
-    return [
-        TraceWarning(
-            "dropped-events",
-            f"nsys says of {numbers_in_words(owners, 'process')}: {what}"
-            f"{f': {counts[what]}' if counts[what] else ''}. Work at the capture's edge may be missing.",
-        )
-        for what, owners in found.items()
-    ]
-
-
-def _doubts(diagnostics: list[tuple[str, int, int]], working: set[int]) -> list[TraceWarning]:
-    """What nsys warns of, for processes with GPU work or for all; a launcher beside them collects nothing anyway."""
-    doubts = [
-        (text.rstrip("."), owner)
-        for text, level, owner in diagnostics
-        if not _is_loss(text, level) and owner in working | {EVERYBODY}
-    ]
-    if not doubts:
-        return []
-    owners = sorted({owner for _, owner in doubts} - {EVERYBODY})
-    whom = f" of {numbers_in_words(owners, 'process')}" if owners else ""
-    texts = "; ".join(dict.fromkeys(text for text, _ in doubts))
-    end = "" if texts.endswith("?") else "."
-    return [TraceWarning("nsys-warns", f"nsys warns{whom}: {texts}{end} What it did not collect is in no figure.")]
-
-
-def _cut_off(ops: Ops, processes: list[Process], contexts: set[int]) -> list[TraceWarning]:
-    """Ranks that the first cudaProfilerStop of a one-report capture ended early, or kept out altogether."""
-    found = []
-    owner, end = ints(ops, "process"), ints(ops, "end_ns")
-    working = set(distinct(owner[is_one_of(ops, "kind", ("kernel", "graph"))]).tolist())
-    having_ops = {processes[index].pid for index in distinct(owner).tolist()}
-    idle = sorted(contexts - having_ops)
-    copying = sorted(contexts & having_ops - {processes[index].pid for index in working})
-    if copying and working:
-        text = f"{numbers_in_words(copying, 'Process')}: copies or memsets, but no kernel in this capture."
-        found.append(TraceWarning("no-kernels", f"{text} {FIRST_STOP}"))
-    if idle and working:
-        found.append(
-            TraceWarning(
-                "no-gpu-work",
-                f"{numbers_in_words(idle, 'Process')}: a CUDA context, but no GPU work in this capture. {FIRST_STOP}",
-            )
-        )
-    last = {index: int(end[owner == index].max()) for index in sorted(working)}
-    span = int(end.max()) - int(ints(ops, "start_ns").min()) if len(ops) else 0
-    early = [index for index, ended in last.items() if max(last.values()) - ended > EARLY * span]
-    if early:
-        gaps = [
-            f"process {processes[index].pid} by {(max(last.values()) - last[index]) / 1e6:.1f} ms" for index in early
-        ]
-        found.append(
-            TraceWarning("uneven-ends", f"GPU work ends before the last rank's: {', '.join(gaps)}. {FIRST_STOP}")
-        )
-    return found
-
-
-def _session_start(file: NsysFile) -> int | None:
-    rows = file.select("TARGET_INFO_SESSION_START_TIME", "utcEpochNs", where="utcEpochNs > 0")
-    return int(rows[0][0]) if rows else None
-
-
-def _first(rows: list[tuple[Any, ...]]) -> str:
-    return str(rows[0][0]) if rows else ""
-
-
-def _environment(file: NsysFile) -> dict[str, str]:
-    rows = file.select("META_DATA_CAPTURE", "value", "name", where="name LIKE '%ENVIRONMENT_VARIABLE'")
-    found = [_VARIABLE.fullmatch(str(text)) for text, _ in rows]
-    return {match["name"]: match["value"] for match in found if match}
-
-
-def _pairs(file: NsysFile, source: str) -> dict[str, str]:
-    return {str(name): str(value) for name, value in file.select(source, "name", "value") if value is not None}
-
-
-def _number(environment: dict[str, str], names: tuple[str, ...]) -> int | None:
-    return next((int(environment[name]) for name in names if environment.get(name, "").isdecimal()), None)
-
-
-def _int(text: str | None) -> int:
-    return int(text) if text and re.fullmatch(r"-?\d+", text) else 0
-
-
-def gpus_of(devices: Devices, process: int) -> list[int]:
-    """Physical GPUs one process worked on."""
-    return [int(gpu) for gpu in np.unique(ints(devices, "gpu")[ints(devices, "process") == process])]
-
-
-# GPUs and streams of the machine an nsys export comes from.
-
-NON_BLOCKING, DEFAULT, NULL = 2, 1, 3  # ENUM_CUPTI_STREAM_TYPE
+BLOCKING = {2: 0, 1: 1, 3: 1}  # ENUM_CUPTI_STREAM_TYPE: non-blocking, default, null
 DEVICE_COLUMNS = {
     "gpu": "id",
     "sms": "smCount",
@@ -289,20 +148,17 @@ def read_devices(file: NsysFile, keys: list[int], used: list[tuple[int, int]]) -
     """
     source = "TARGET_INFO_GPU"
     columns = {name: file.column(source, column) for name, column in DEVICE_COLUMNS.items()}
-    warps, threads = file.column(source, "maxWarpsPerSm"), file.column(source, "threadsPerWarp")
+    warps, threads = file.column(source, "maxWarpsPerSm"), columns["warp"]
     columns["threads_per_sm"] = f"CASE WHEN {warps} >= 0 AND {threads} >= 0 THEN {warps} * {threads} ELSE -1 END"
-    name = '"name"' if file.has(source, "name") else "''"
-    gpus: dict[int, dict[str, Any]] = {}
-    if file.has(source):
-        for row in file.rows(f"SELECT coalesce({name}, ''), {', '.join(columns.values())} FROM {source}"):
-            gpus[row[1]] = dict(zip(["name", *columns], row, strict=True))
-    physical = physical_gpus(file)
-    rows = []
+    name = "coalesce(\"name\", '')" if file.has(source, "name") else "''"
+    rows = file.rows(f"SELECT {name}, {', '.join(columns.values())} FROM {source}") if file.has(source) else []
+    gpus = {row[1]: row for row in rows}
+    physical, made = physical_gpus(file), []
     for process, device in used:
         gpu = physical.get((pid(keys[process]), device), device)
-        known = gpus.get(gpu, {"name": "", **dict.fromkeys(DEVICE_COLUMNS, -1), "threads_per_sm": -1})
-        rows.append({**known, "process": process, "device": device, "gpu": gpu})
-    return _table("devices", rows)
+        text, _, *numbers = gpus.get(gpu, ("", *(-1 for _ in columns)))
+        made.append((process, device, text, gpu, *numbers))
+    return Devices.of(_by_column(("process", "device", "name", *columns), made), len(made))
 
 
 def physical_gpus(file: NsysFile) -> dict[tuple[int, int], int]:
@@ -310,13 +166,11 @@ def physical_gpus(file: NsysFile) -> dict[tuple[int, int], int]:
     source, gpus = "TARGET_INFO_CUDA_DEVICE", "TARGET_INFO_GPU"
     if not file.has(source, "cudaId", "pid"):
         return {}
-    found: dict[tuple[int, int], int] = {}
+    rows = file.select(source, "pid", "cudaId", "gpuId", where="gpuId IS NOT NULL")
     if file.has(source, "uuid") and file.has(gpus, "id", "uuid"):
         same = "replace(lower(g.uuid), 'gpu-', '') = replace(lower(c.uuid), 'gpu-', '')"
-        rows = file.rows(f"SELECT c.pid, c.cudaId, g.id FROM {source} c JOIN {gpus} g ON {same}")
-        found |= {(int(process), int(device)): int(gpu) for process, device, gpu in rows}
-    rows = file.select(source, "pid", "cudaId", "gpuId", where="gpuId IS NOT NULL")
-    return found | {(int(process), int(device)): int(gpu) for process, device, gpu in rows}
+        rows = [*file.rows(f"SELECT c.pid, c.cudaId, g.id FROM {source} c JOIN {gpus} g ON {same}"), *rows]
+    return {(int(process), int(device)): int(gpu) for process, device, gpu in rows}
 
 
 def host_gpus(file: NsysFile) -> int:
@@ -329,68 +183,44 @@ def told_gpus(file: NsysFile, keys: list[int], devices: Devices) -> Mask:
 
     The export says it of each, or has one GPU only, or all of its GPUs are at work, each under a number of its own.
     """
-    own = list(zip(ints(devices, "process").tolist(), ints(devices, "device").tolist(), strict=True))
+    own = list(zip(devices.process.tolist(), devices.device.tolist(), strict=True))
     count = host_gpus(file)
-    numbers = {device for _, device in own}
-    if count == 1 or (len(own) == len(numbers) == count):
+    if count == 1 or (len(own) == len({device for _, device in own}) == count):
         return np.ones(len(own), dtype=bool)
     physical = physical_gpus(file)
     return np.array([(pid(keys[process]), device) in physical for process, device in own], dtype=bool)
 
 
 def read_streams(file: NsysFile, keys: list[int]) -> Streams:
-    """Streams the driver told of, and each context's default stream."""
+    """Streams the driver told of, and each context's default stream, by the table of today or that of old exports."""
     process = {pid(key): index for index, key in enumerate(keys)}
-    default = _default_streams(file)
-    known = _created_streams(file)
-    rows = [
-        {
-            "process": process[owner],
-            "context": context,
-            "stream": stream,
-            "default": int((owner, context, stream) in default) if default else -1,
-            **known.get((owner, context, stream), {"priority": 0, "blocking": 1}),
-        }
-        for owner, context, stream in dict.fromkeys([*known, *sorted(default)])
-        if owner in process
-    ]
-    return _table("streams", rows)
-
-
-def _default_streams(file: NsysFile) -> set[tuple[int, int, int]]:
-    """(process id, context, stream) of each context's default stream, by the table of today or that of old exports."""
     today, old = "TARGET_INFO_CUDA_CONTEXT_INFO", "TARGET_INFO_CUDA_NULL_STREAM"
-    if file.has(today, "processId", "contextId", "nullStreamId"):
-        return set(file.select(today, "processId", "contextId", "nullStreamId"))
-    return set(file.select(old, "processId", "contextId", "streamId"))
-
-
-def _created_streams(file: NsysFile) -> dict[tuple[int, int, int], dict[str, int]]:
+    is_new = file.has(today, "processId", "contextId", "nullStreamId")
+    default = set(
+        file.select(today if is_new else old, "processId", "contextId", "nullStreamId" if is_new else "streamId")
+    )
     source = "TARGET_INFO_CUDA_STREAM"
-    if not file.has(source, "processId", "contextId", "streamId"):
-        return {}
-    priority, flag = file.column(source, "priority", missing="0"), file.column(source, "flag")
-    streams = {}
-    for owner, context, stream, urgency, kind in file.rows(
-        f"SELECT processId, contextId, streamId, {priority}, {flag} FROM {source}"
-    ):
-        blocking = {NON_BLOCKING: 0, DEFAULT: 1, NULL: 1}.get(kind, -1)
-        signed = urgency - (1 << 32) if urgency >= 1 << 31 else urgency  # exported as if it were unsigned
-        streams[owner, context, stream] = {"priority": signed, "blocking": blocking}
-    return streams
+    known: dict[tuple[int, int, int], tuple[int, int]] = {}
+    if file.has(source, "processId", "contextId", "streamId"):
+        priority, flag = file.column(source, "priority", missing="0"), file.column(source, "flag")
+        for *stream, urgency, kind in file.rows(
+            f"SELECT processId, contextId, streamId, {priority}, {flag} FROM {source}"
+        ):
+            signed = urgency - (1 << 32) if urgency >= 1 << 31 else urgency  # exported as if it were unsigned
+            known[stream[0], stream[1], stream[2]] = signed, BLOCKING.get(kind, -1)
+    made = [
+        (process[one[0]], *one[1:], int(one in default) if default else -1, *known.get(one, (0, 1)))
+        for one in dict.fromkeys([*known, *sorted(default)])
+        if one[0] in process
+    ]
+    return Streams.of(_by_column(("process", "context", "stream", "default", "priority", "blocking"), made), len(made))
 
 
-def contexts(file: NsysFile) -> set[int]:
-    """Ids of the processes that had a CUDA context, whether or not they did any GPU work."""
-    return {int(process) for (process,) in file.select("TARGET_INFO_CUDA_CONTEXT_INFO", "processId")}
+def _by_column(names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> dict[str, Any]:
+    return {name: np.array(values) for name, values in zip(names, zip(*rows, strict=True), strict=False)}
 
 
-def _table(name: str, rows: list[dict[str, Any]]) -> Any:
-    columns = {column: np.array([row[column] for row in rows]) for column in (rows[0] if rows else {})}
-    return table(name, columns, length=len(rows))
-
-
-# Processes of an nsys export, told apart by their global id.
+# Processes, told apart by their global id.
 
 THREAD_BITS = 24  # a global id holds, from its top: 8 bits hardware, 8 bits machine, 24 bits process, 24 bits thread
 LOW_24 = (1 << THREAD_BITS) - 1
@@ -429,11 +259,6 @@ class Processes:
         return np.array([number[key] for key in self._number] or [0], np.int64)
 
 
-def thread(global_ids: Ints) -> Ints:
-    """Thread id of each global thread id."""
-    return global_ids & LOW_24
-
-
 def pid(key: int) -> int:
     """Process id of a key."""
     return key & LOW_24
@@ -442,34 +267,29 @@ def pid(key: int) -> int:
 Adopted = TypeVar("Adopted", Ops, Syncs, Records)
 
 
-def adopt(frame: Adopted, api: Calls, processes: Processes, path: Path) -> Adopted:
+def adopt(table: Adopted, api: Calls, processes: Processes, path: Path) -> Adopted:
     """Give rows that name no process, as in the oldest exports, the one whose call has their correlation id.
 
     Raises
     ------
     TracevizError : several processes used the same correlation ids, so the rows could be anybody's.
     """
-    process = ints(frame, "process")
-    orphans = np.flatnonzero(process == NOT_SAID)
+    orphans = np.flatnonzero(table.process == NOT_SAID)
     if orphans.size == 0:
-        return frame
-    callers = distinct(stored(api, "process"))
+        return table
+    callers = distinct(api.process)
+    process = table.process.astype(np.int64)
     if callers.size <= 1:
-        found = np.full(orphans.size, callers[0] if callers.size else processes.add(0))
-    else:
-        found = _by_correlation(ints(frame, "correlation")[orphans], api, path)
-    process = process.copy()
-    process[orphans] = found
-    return frame.having(process=process)
-
-
-def _by_correlation(wanted: Ints, api: Calls, path: Path) -> Ints:
-    owners = api.to_frame(["correlation", "process"]).drop_duplicates()
-    owners = owners[owners["correlation"].isin(wanted)]
-    if owners["correlation"].duplicated().any() or not np.isin(wanted, ints(owners, "correlation")).all():
+        process[orphans] = callers[0] if callers.size else processes.add(0)
+        return table.having(process=process)
+    wanted = table.correlation[orphans]
+    called = api.to_frame(["correlation", "process"]).drop_duplicates()
+    owners = called[called["correlation"].isin(wanted)].set_index("correlation")["process"]
+    if owners.index.has_duplicates or not np.isin(wanted, owners.index).all():
         raise TracevizError(
             "this old export holds several processes and does not say whose the GPU work is (no globalPid).",
             path=path,
             hint="Export the report again with a newer nsys, or capture one report a process.",
         )
-    return owners.set_index("correlation")["process"].reindex(wanted).to_numpy(np.int64)
+    process[orphans] = owners.reindex(wanted).to_numpy(np.int64)
+    return table.having(process=process)

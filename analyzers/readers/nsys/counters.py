@@ -3,7 +3,12 @@
 `GPU_METRICS` has a row a metric a sample. The lowest byte of its `typeId` is the GPU's index on the host, as in
 `TARGET_INFO_GPU`; `TARGET_INFO_GPU_METRICS` names the metrics. A sample's time is its begin: reads and writes of DRAM
 fit the kernels that make them within 2 µs if it is taken so, and are a whole period off if not. Traffic of network
-cards has rows of its own (`nics`).
+cards has rows of its own.
+
+`NET_NIC_METRIC` (`nsys profile --nic-metrics`) has a row a metric a sample of a card's port, [start, end) and a value;
+`TARGET_INFO_NETWORK_METRICS` names the metric and its unit, bytes/ms. Nothing in an export says which card a GPU uses,
+so the cards count together. They are sampled each at its own instants: their means are taken over the samples of the
+one that has most.
 """
 
 from __future__ import annotations
@@ -15,12 +20,8 @@ import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.readers.nsys.file import NO_TIME, NsysFile
-from analyzers.readers.nsys.nics import RULES as NIC_RULES
-from analyzers.readers.nsys.nics import SOURCE as NICS
-from analyzers.readers.nsys.nics import read_nics
-from analyzers.trace.columns import ints, table
 from analyzers.trace.schemas import Counters as CounterSamples
 from analyzers.trace.schemas import Devices
 from analyzers.trace.tables import COUNTERS_UNJOINED
@@ -49,7 +50,7 @@ RULES = {
     "sys_clock": r"sys clock",
 }
 CLOCKS = ("gpc_clock", "sys_clock")
-_OF_ROW = ("start_ns", "end_ns", *RULES, *NIC_RULES)
+Samples = dict[str, Ints]  # "start_ns" and each counter's values
 _NAME = re.compile(r"(?P<name>[^\[]*?)\s*(\[(?P<unit>[^\]]*)\])?\s*")
 
 
@@ -93,22 +94,19 @@ def read_counters(file: NsysFile, devices: Devices, told: Mask, shift_ns: int, *
     shift_ns : what the export added to every time.
     asked : whether to read them however many there are.
     """
-    nothing = table("counters", length=0)
     rows = file.most_rows(SOURCE) + file.most_rows(NICS)
     if rows > QUICK_ROWS and not asked:
         text = f"what {rows:,} rows of GPU counters say: they are read where a question needs them (traceviz counters)"
-        return Counters(nothing, rows, (text,))
+        return Counters(CounterSamples.of(), rows, (text,))
     frames, lacks = _of_gpus(file, devices, told, shift_ns)
     lacks += _gaps(frames)
-    nics = read_nics(file, shift_ns)
-    if nics is not None:
-        lacks += nics.lacks
-        owners = zip(ints(devices, "process").tolist(), ints(devices, "device").tolist(), strict=True)
-        frames += [_nic_frame(nics.samples, *owner) for owner in owners if nics.samples]
-    if not frames:
-        return Counters(nothing, 0, tuple(lacks))
-    joined = {name: np.concatenate([frame[name] for frame in frames]) for name in frames[0]}
-    return Counters(table("counters", joined), 0, tuple(lacks))
+    of_cards, unknown = _of_nics(file)
+    lacks += unknown
+    if of_cards:
+        owners = zip(devices.process.tolist(), devices.device.tolist(), strict=True)
+        frames += [_frame(of_cards, owner, shift_ns) for owner in owners]
+    joined = {name: np.concatenate([frame[name] for frame in frames]) for name in (frames[0] if frames else ())}
+    return Counters(CounterSamples.of(joined), 0, tuple(lacks))
 
 
 def _of_gpus(file: NsysFile, devices: Devices, told: Mask, shift_ns: int) -> tuple[list[Samples], list[str]]:
@@ -122,17 +120,17 @@ def _of_gpus(file: NsysFile, devices: Devices, told: Mask, shift_ns: int) -> tup
         listed = ", ".join(sorted(unknown)[:3]) + (", …" if len(unknown) > 3 else "")
         lacks.append(f"what {len(unknown)} of {len(metrics.names)} GPU metrics say: no rule knows them ({listed})")
     known = np.flatnonzero(told)
-    used = rows_by_key(ints(devices, "gpu")[known])
+    used = rows_by_key(devices.gpu[known])
     sampled = set()
     for gpu, samples in _samples(file, metrics):
         sampled.add(gpu)
-        for row in known[used.get((gpu,), np.empty(0, np.int64))].tolist():
-            owner = {name: int(devices.columns[name][row]) for name in ("process", "device")}
-            frames.append(_frame(samples, owner, shift_ns))
+        rows = known[used.get((gpu,), np.empty(0, np.int64))]
+        owners = zip(devices.process[rows].tolist(), devices.device[rows].tolist(), strict=True)
+        frames += [_frame(samples, owner, shift_ns) for owner in owners]
     if not told.all():
         lacks.append(
             f"{COUNTERS_UNJOINED}: nothing tells which GPU of the host a process calls device "
-            f"{', '.join(map(str, np.unique(ints(devices, 'device')[~told]).tolist()))}"
+            f"{', '.join(map(str, np.unique(devices.device[~told]).tolist()))}"
         )
     idle = sorted(sampled - {gpu for (gpu,) in used})
     if idle and told.all():
@@ -153,9 +151,6 @@ def _metrics(file: NsysFile) -> _Metrics:
     found = {(int(gpu), int(metric)): str(name) for gpu, metric, name in rows}
     counters = {key: counter for key, name in found.items() if (counter := names[name]) is not None}
     return _Metrics(counters, names)
-
-
-Samples = dict[str, Ints]  # "start_ns" and each counter's values
 
 
 def _samples(file: NsysFile, metrics: _Metrics) -> Iterator[tuple[int, Samples]]:
@@ -221,24 +216,20 @@ def _beside(times: Ints, series: list[tuple[str, Ints, Ints]]) -> Samples:
     return found
 
 
-def _frame(samples: Samples, owner: dict[str, int], shift_ns: int) -> Samples:
-    """The table's columns. A sample ends where the next begins, or after a period where that is missing."""
+def _frame(samples: Samples, owner: tuple[int, int], shift_ns: int) -> Samples:
+    """The table's columns. A sample ends where it says so, else where the next begins, or after a period."""
     start = samples["start_ns"]
-    gaps = np.diff(start)
-    period = int(np.median(gaps)) if gaps.size else 0
-    end = np.append(start[1:], start[-1:] + period)
-    end = np.where(end - start > 1.5 * period, start + period, end)
-    repeated = {name: np.full(start.size, value, np.int64) for name, value in owner.items()}
+    if "end_ns" not in samples:
+        gaps = np.diff(start)
+        period = int(np.median(gaps)) if gaps.size else 0
+        end = np.append(start[1:], start[-1:] + period)
+        samples["end_ns"] = np.where(end - start > 1.5 * period, start + period, end)
     unknown = np.full(start.size, -1, np.int64)
-    counters = {name: samples.get(name, unknown) for name in (*RULES, *NIC_RULES)}
-    return {**repeated, "start_ns": start - shift_ns, "end_ns": end - shift_ns, **counters}
-
-
-def _nic_frame(samples: Samples, process: int, device: int) -> Samples:
-    size = samples["start_ns"].size
-    owner = {"process": np.full(size, process, np.int64), "device": np.full(size, device, np.int64)}
-    columns: Samples = {name: samples.get(name, np.full(size, -1, np.int64)) for name in _OF_ROW}
-    return {**owner, **columns}
+    return {
+        **{name: np.full(start.size, value) for name, value in zip(("process", "device"), owner, strict=True)},
+        **{name: samples[name] - shift_ns for name in ("start_ns", "end_ns")},
+        **{name: samples.get(name, unknown) for name in (*RULES, *NIC_RULES)},
+    }
 
 
 def _gaps(frames: list[Samples]) -> list[str]:
@@ -251,3 +242,91 @@ def _gaps(frames: list[Samples]) -> list[str]:
     if not lost:
         return []
     return [f"what GPUs did in {lost / 1e6:.3g} ms of {whole / 1e6:.3g} ms: samples of counters are missing there"]
+
+
+# Network cards.
+
+NICS, NIC_NAMES = "NET_NIC_METRIC", "TARGET_INFO_NETWORK_METRICS"
+# A port is InfiniBand's or Ethernet's; what IPoIB sends is among InfiniBand's bytes.
+NIC_RULES = {
+    "nic_in": re.compile(r"((ib|eth): )?bytes received", re.IGNORECASE),
+    "nic_out": re.compile(r"((ib|eth): )?bytes sent", re.IGNORECASE),
+}
+PER_NS = {"s": 1e-9, "sec": 1e-9, "ms": 1e-6, "us": 1e-3, "µs": 1e-3, "ns": 1.0}
+_BYTES_PER = re.compile(r"bytes?\s*/\s*(?P<per>\w+)", re.IGNORECASE)
+GBIT_PER_S = 8  # of a byte/ns
+WHOLE = 0.5  # of a sample that each card has to have been sampled for
+
+
+class NicSeries(msgspec.Struct, frozen=True):
+    """One metric of one port: its samples, by time, in bytes/ns."""
+
+    start: Ints
+    end: Ints
+    rate: Floats
+
+    def integral(self, at: Ints) -> tuple[Floats, Floats]:
+        """Bytes, and ns sampled, from the first sample to each instant."""
+        length = (self.end - self.start).astype(np.float64)
+        edges = np.stack([self.start, self.end], axis=1).ravel()
+        sums = []
+        for values in (self.rate * length, length):
+            after = np.cumsum(values)
+            sums.append(np.interp(at, edges, np.stack([after - values, after], axis=1).ravel()))
+        return sums[0], sums[1]
+
+
+def _of_nics(file: NsysFile) -> tuple[Samples, list[str]]:
+    """Samples of all cards of the host together, Gbit/s and -1 where not sampled; and metrics in units not known."""
+    if not file.most_rows(NICS) or not file.has(NIC_NAMES, "metricsListId", "metricsIdx", "name", "unit"):
+        return {}, []
+    metrics, lacks = {}, []
+    for of_list, index, name, unit in file.rows(f"SELECT metricsListId, metricsIdx, name, unit FROM {NIC_NAMES}"):
+        counter = next((counter for counter, rule in NIC_RULES.items() if rule.fullmatch(str(name).strip())), None)
+        per = _BYTES_PER.fullmatch(str(unit).strip())
+        scale = PER_NS.get(per["per"].lower()) if per else None
+        if counter and scale is None:
+            lacks.append(f"how much network cards moved: {name} is in {str(unit)!r}")
+        elif counter and scale is not None:
+            metrics[int(of_list), int(index)] = (counter, scale)
+    series = _nic_series(file, metrics)
+    if not series:
+        return {}, lacks
+    grid = max((one for some in series.values() for one in some), key=lambda one: one.start.size)
+    rates = {counter: together(series.get(counter, []), grid) for counter in NIC_RULES}
+    return {"start_ns": grid.start, "end_ns": grid.end, **rates}, lacks
+
+
+def _nic_series(file: NsysFile, metrics: dict[tuple[int, int], tuple[str, float]]) -> dict[str, list[NicSeries]]:
+    """By counter the samples of each port; metrics : list and index of one -> counter, bytes/ns of a value of 1."""
+    value = 'CAST(round("value") AS INTEGER)' if file.has(NICS, "value") else "-1"
+    columns = {
+        **{name: file.time(NICS, name) for name in ("start", "end")},
+        **{name: file.column(NICS, name) for name in ("globalId", "portId", "metricsListId", "metricsIdx")},
+        "value": f"coalesce({value}, -1)",
+    }
+    rows = file.ints(NICS, columns)
+    fine = (rows["start"] != NO_TIME) & (rows["end"] > rows["start"]) & (rows["value"] >= 0)
+    rows = {name: values[fine] for name, values in rows.items()}
+    found: dict[str, list[NicSeries]] = {}
+    keys = rows_by_key(*(rows[name] for name in ("metricsListId", "metricsIdx", "globalId", "portId")))
+    for (of_list, index, *_), own in keys.items():
+        if (of_list, index) in metrics:
+            counter, scale = metrics[of_list, index]
+            own = own[np.argsort(rows["start"][own], kind="stable")]
+            start, end = rows["start"][own], rows["end"][own]
+            end = np.minimum(end, np.append(start[1:], np.iinfo(np.int64).max))  # no instant counts twice
+            kept = end > start
+            found.setdefault(counter, []).append(NicSeries(start[kept], end[kept], rows["value"][own][kept] * scale))
+    return found
+
+
+def together(series: list[NicSeries], grid: NicSeries) -> Ints:
+    """The sum of all cards over each sample of one of them, in Gbit/s; -1 where one of them was not sampled."""
+    total, known = np.zeros(grid.start.size), np.full(grid.start.size, bool(series))
+    for one in series:
+        (low, low_ns), (high, high_ns) = one.integral(grid.start), one.integral(grid.end)
+        sampled = high_ns - low_ns
+        total += (high - low) / np.maximum(sampled, 1)
+        known &= sampled >= WHOLE * (grid.end - grid.start)
+    return np.where(known, np.rint(total * GBIT_PER_S), -1).astype(np.int64)

@@ -11,10 +11,9 @@ import numpy as np
 import pandas as pd
 
 from analyzers.arrays.names import Names
-from analyzers.arrays.types import Ints
-from analyzers.readers.nsys.about import THREAD_BITS, Processes, thread
+from analyzers.arrays.types import Ids, Ints
+from analyzers.readers.nsys.about import LOW_24, THREAD_BITS, Processes
 from analyzers.readers.nsys.file import NO_TIME, NsysFile
-from analyzers.trace.columns import codes, ints, is_one_of, table
 from analyzers.trace.schemas import SYNC_KINDS, Calls, Ranges, Records, Syncs
 from analyzers.trace.sizes import MOST, sizes_number
 from analyzers.trace.table import number
@@ -63,7 +62,7 @@ def read_ranges(file: NsysFile, names: StringIds, processes: Processes) -> Expor
     rows = raw.pop("row")
     name, sizes = _range_texts(file, names, raw.pop("text"), rows)
     domain = _domains(file, names, owner >> THREAD_BITS, raw.pop("domain"))
-    ranges = {"process": processes.number(owner), "thread": thread(owner), "name": name, "domain": domain, **raw}
+    ranges = {"process": processes.number(owner), "thread": owner & LOW_24, "name": name, "domain": domain, **raw}
     return ExportedRanges.of({**ranges, "sizes": sizes, "row": rows})
 
 
@@ -120,35 +119,24 @@ def read_syncs(file: NsysFile, processes: Processes) -> Syncs:
     # What it waits for shows in which ids are set. The export's own syncType is shifted in some versions: 2023.4 calls
     # a stream wait a stream synchronize, 2025.3 the other way round.
     kind = np.select([(stream >= 0) & (event >= 0), stream >= 0, event >= 0], [3, 0, 1], 2)
-    return table(
-        "syncs",
-        {
-            **raw,
-            "process": processes.number(owner),
-            "stream": stream,
-            "event": event,
-            "event_sync": _id(raw["event_sync"]),
-            "kind": Names(kind, SYNC_KINDS),
-        },
-    )
+    known = {"stream": stream, "event": event, "event_sync": _id(raw["event_sync"]), "kind": Names(kind, SYNC_KINDS)}
+    return Syncs.of({**raw, "process": processes.number(owner), **known})
 
 
-def name_syncs(syncs: Syncs, calls: Ints, api: Calls) -> Syncs:
+def name_syncs(syncs: Syncs, calls: Ids, api: Calls) -> Syncs:
     """Correct `kind` by the call each sync was made in, and leave out polls, which never wait.
 
     Parameters
     ----------
     calls : row in `api` of each sync's call, -1 where the export lacks it.
     """
-    kind = np.array(codes(syncs, "kind")[0])
-    seen = calls >= 0
-    made = api.take(calls[seen])
+    kind, seen = np.array(syncs.kind.codes), np.flatnonzero(calls >= 0)
+    made = api.name.take(calls[seen])
     for name, texts in SYNC_CALLS.items():
-        kind[np.flatnonzero(seen)[is_one_of(made, "name", texts)]] = SYNC_KINDS.index(name)
-    poll = np.zeros(len(syncs), bool)
-    poll[np.flatnonzero(seen)[is_one_of(made, "name", QUERIES)]] = True
-    named = syncs.having(kind=Names(kind, SYNC_KINDS))
-    return named.take(~poll)
+        kind[seen[made.is_one_of(texts)]] = SYNC_KINDS.index(name)
+    waits = np.ones(len(syncs), bool)
+    waits[seen[made.is_one_of(QUERIES)]] = False
+    return syncs.having(kind=Names(kind, SYNC_KINDS)).take(waits)
 
 
 def read_records(file: NsysFile, processes: Processes) -> Records:
@@ -166,7 +154,7 @@ def read_records(file: NsysFile, processes: Processes) -> Records:
     )
     owner = raw.pop("owner")
     raw = {**raw, "event": _id(raw["event"]), "event_sync": _id(raw["event_sync"])}
-    return table("records", {"process": processes.number(owner), **raw})
+    return Records.of({"process": processes.number(owner), **raw})
 
 
 def _id(values: Ints) -> Ints:
@@ -175,11 +163,10 @@ def _id(values: Ints) -> Ints:
 
 def close_ranges(ranges: ExportedRanges, last_ns: int) -> tuple[ExportedRanges, int]:
     """End ranges that were never closed at the capture's end; also how many there were."""
-    ends = ints(ranges, "end_ns")
-    still_open = ends == NO_TIME
+    still_open = ranges.end_ns == NO_TIME
     if not still_open.any():
         return ranges, 0
-    closed = np.where(still_open, np.maximum(last_ns, ints(ranges, "start_ns")), ends)
+    closed = np.where(still_open, np.maximum(last_ns, ranges.start_ns), ranges.end_ns)
     return ranges.having(end_ns=closed), int(still_open.sum())
 
 

@@ -1,4 +1,4 @@
-"""Find the nsys command line, and tell which version it is and which one made a report."""
+"""An nsys report → an SQLite export in the cache, made by an nsys that is found here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -36,8 +36,14 @@ FOLDERS = (  # where NVIDIA's installers, CUDA, Nsight Compute and this project'
 )
 VERSION_SECONDS = 60
 _VERSION = re.compile(rb"\b(20\d\d)[.@](\d{1,2})[.@](\d{1,2})(?:[.@](\d{1,4}))?\b")
-HEADER = b"NVIDIA Tegra Profiler Report"
-TAIL = 1 << 16  # bytes at a report's end in which its own version stands
+_HEADER = b"NVIDIA Tegra Profiler Report"
+_TAIL_BYTES = 1 << 16  # at a report's end, in which its own version stands
+_BLOBS = "--include-blobs=true"  # payloads with NCCL's message sizes; where this nsys knows the option
+PATIENCE_SECONDS, BYTES_PER_SECOND = 300, 100_000  # an export slower than this hangs
+POLL_SECONDS = 0.1
+_LOG_BYTES = 1 << 20  # of the output of nsys that are looked at: its complaint is near the end
+_COMPLAINT = re.compile(r"[^\r\n]*(?:Exportation error|\bwhat\b.*:|FATAL|[Ee]rror:)[^\r\n]*")
+_WHAT = "exporting"
 
 Version = tuple[int, ...]
 
@@ -61,80 +67,64 @@ def find_nsys(chosen: str | None = None) -> Iterator[Nsys]:
     """
     chosen = chosen or os.environ.get(NSYS_VARIABLE)
     if chosen:
-        yield _chosen(chosen)
+        path = Path(chosen).expanduser().absolute() if os.sep in chosen else _on_path(chosen)
+        nsys = _runs(path) if path else None
+        if nsys is None:
+            hint = f"Give the path of nsys (--nsys, or ${NSYS_VARIABLE})."
+            raise TracevizError(f"no nsys runs at {chosen!r}.", hint=hint)
+        yield nsys
         return
     seen: set[Path] = set()
     on_path = _on_path("nsys")
-    for candidates in (
-        [on_path] if on_path else [],
-        [path for pattern in FOLDERS for path in Path("/").glob(pattern[1:])],
-    ):
+    in_folders = [path for pattern in FOLDERS for path in Path("/").glob(pattern[1:])]
+    for candidates in ([on_path] if on_path else [], in_folders):
         new = {path.resolve(): path for path in candidates}
         found = [_runs(path) for real, path in new.items() if real not in seen]
         seen |= set(new)
         yield from sorted((nsys for nsys in found if nsys), key=lambda nsys: nsys.version, reverse=True)
 
 
-def _chosen(text: str) -> Nsys:
-    path = Path(text).expanduser().absolute() if os.sep in text else _on_path(text)
-    nsys = _runs(path) if path else None
-    if nsys is None:
-        raise TracevizError(f"no nsys runs at {text!r}.", hint=f"Give the path of nsys (--nsys, or ${NSYS_VARIABLE}).")
-    return nsys
-
-
 def _on_path(name: str) -> Path | None:
-    here = Path.cwd().resolve()
-    entries = [entry for entry in os.environ.get("PATH", "").split(os.pathsep) if Path(entry).is_absolute()]
-    safe = os.pathsep.join(entry for entry in entries if Path(entry).resolve() != here and not _is_anybodys(entry))
-    found = shutil.which(name, path=safe) if safe else None
+    here, safe = Path.cwd().resolve(), []
+    for entry in os.environ.get("PATH", "").split(os.pathsep):
+        if Path(entry).is_absolute() and Path(entry).resolve() != here:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+                if not Path(entry).stat().st_mode & stat.S_IWOTH:
+                    safe.append(entry)
+    found = shutil.which(name, path=os.pathsep.join(safe)) if safe else None
     return Path(found) if found else None
 
 
-def _is_anybodys(folder: str) -> bool:
-    try:
-        return bool(Path(folder).stat().st_mode & stat.S_IWOTH)
-    except OSError:
-        return False
-
-
-def _runs(path: Path) -> Nsys | None:
-    if not (path.is_file() and os.access(path, os.X_OK)):
-        return None
+def _output_of(path: Path, *arguments: str) -> bytes:
+    """What a run of nsys prints; nothing where it fails."""
     try:
         completed = subprocess.run(
-            [str(path), "--version"],
+            [str(path), *arguments],
             capture_output=True,
             stdin=subprocess.DEVNULL,
             timeout=VERSION_SECONDS,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    found = _VERSION.search(completed.stdout)
-    return Nsys(path, _numbers(found)) if found and completed.returncode == 0 else None
+        return b""
+    return completed.stdout if completed.returncode == 0 else b""
+
+
+def _runs(path: Path) -> Nsys | None:
+    is_program = path.is_file() and os.access(path, os.X_OK)
+    found = _VERSION.search(_output_of(path, "--version")) if is_program else None
+    return Nsys(path, _numbers(found)) if found else None
 
 
 def made_by(report: Path) -> Version | None:
     """Version of the nsys that made a report, as far as its bytes tell; None where they don't."""
     with report.open("rb") as file:
         head = file.read(128)
-        file.seek(max(0, report.stat().st_size - TAIL))
+        file.seek(max(0, report.stat().st_size - _TAIL_BYTES))
         tail = file.read()
     first = _VERSION.search(head.split(b"\n")[0])  # older reports name it in their first line, newer ones a build
-    if first:
-        return _numbers(first)
-    return max(
-        (_numbers(found) for found in _VERSION.finditer(tail)),
-        key=lambda version: (len(version), version),
-        default=None,
-    )
-
-
-def is_report(report: Path) -> bool:
-    """Whether a file starts as every known nsys report does."""
-    with report.open("rb") as file:
-        return file.read(len(HEADER)) == HEADER
+    found = [first] if first else _VERSION.finditer(tail)
+    return max(map(_numbers, found), key=lambda version: (len(version), version), default=None)
 
 
 def text(version: Version | None) -> str:
@@ -148,15 +138,6 @@ def text(version: Version | None) -> str:
 
 def _numbers(found: re.Match[bytes]) -> Version:
     return tuple(int(group) for group in found.groups() if group is not None)
-
-
-# Turn an nsys report into an SQLite export, kept in a cache outside the report's folder.
-
-OPTIONAL = ("--include-blobs=true",)  # payloads with NCCL's message sizes; where this nsys knows the option
-PATIENCE_SECONDS, BYTES_PER_SECOND = 300, 100_000  # an export slower than this hangs
-POLL_SECONDS = 0.1
-MOST_SAID = 1 << 20  # bytes of the output of nsys that are looked at
-WHAT = "exporting"
 
 
 def exported(path: Path, nsys: str | None = None, progress: Progress = silent, folder: Path | None = None) -> Path:
@@ -175,7 +156,8 @@ def exported(path: Path, nsys: str | None = None, progress: Progress = silent, f
     TracevizError : no nsys is here, or none here can export this report, and no export lies beside it.
     """
     path = path.absolute()
-    entry = (folder or cache_folder()) / f"{_plain(path.stem)}-{stamp(path)}.sqlite"
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "_", path.stem).lstrip(".-")[:120] or "report"
+    entry = (folder or cache_folder()) / f"{stem}-{stamp(path)}.sqlite"
     if is_complete(entry):
         cache.touch(entry)
         return entry
@@ -201,13 +183,13 @@ def cache_folder() -> Path:
 
 def is_complete(path: Path) -> bool:
     """Whether a file is an export that was finished; a failed one may be there all the same."""
-    if not path.is_file():
-        return False
     try:
-        with NsysFile(path) as file:
-            return file.is_finished
+        if path.is_file():
+            with NsysFile(path) as file:
+                return file.is_finished
     except TracevizError:
-        return False
+        pass
+    return False
 
 
 def _export(tool: Nsys, report: Path, entry: Path, progress: Progress) -> str:
@@ -221,31 +203,28 @@ def _export(tool: Nsys, report: Path, entry: Path, progress: Progress) -> str:
                 f"the cache can't be written: {error.strerror or error}.", path=entry.parent, hint=f"Set ${VARIABLE}."
             ) from error
         # under a plain name of our own, whatever nsys leaves beside its input lands in our folder
-        link = folder / f"report{report.suffix}"
+        link, made = folder / f"report{report.suffix}", folder / "export.sqlite"
         link.symlink_to(report)
-        made = folder / "export.sqlite"
-        command = [str(tool.path), "export", "--type=sqlite", "--force-overwrite=true", *_options(tool)]
+        options = [_BLOBS] if _BLOBS.split("=")[0].encode() in _output_of(tool.path, "export", "--help") else []
+        command = [str(tool.path), "export", "--type=sqlite", "--force-overwrite=true", *options]
 
-        def on_progress(
-            what: str, done: int, total: int
-        ) -> None:  # an nsys that stands on PATH is not run without a word
-            progress(f"{what}{NOTE}nsys {text(tool.version)} at {tool.path}", done, total)
+        def on_progress(done: int, total: int) -> None:  # an nsys that stands on PATH is not run without a word
+            progress(f"{_WHAT}{NOTE}nsys {text(tool.version)} at {tool.path}", done, total)
 
         reason = _run([*command, f"--output={made}", str(link)], folder, made, report.stat().st_size, on_progress)
-        if not reason and is_complete(made):
-            _publish(made, entry)
-            return ""
-        return reason or "it left an incomplete export"
+        if reason or not is_complete(made):
+            return reason or "it left an incomplete export"
+        try:  # unless another process was first: whoever reads that one keeps it
+            os.link(made, entry)
+        except FileExistsError:
+            if not is_complete(entry):
+                made.replace(entry)
+        except OSError:  # a file system without links
+            made.replace(entry)
+        return ""
 
 
-def _options(tool: Nsys) -> list[str]:
-    completed = subprocess.run(
-        [str(tool.path), "export", "--help"], capture_output=True, stdin=subprocess.DEVNULL, timeout=60, check=False
-    )
-    return [option for option in OPTIONAL if option.split("=")[0].encode() in completed.stdout]
-
-
-def _run(command: Sequence[str], folder: Path, made: Path, size: int, progress: Progress) -> str:
+def _run(command: Sequence[str], folder: Path, made: Path, size: int, progress: Callable[[int, int], None]) -> str:
     """Run an export to its end; returns what it said went wrong, "" where it exited well."""
     limit = PATIENCE_SECONDS + size / BYTES_PER_SECOND
     began, log = time.monotonic(), folder / "log"
@@ -255,7 +234,7 @@ def _run(command: Sequence[str], folder: Path, made: Path, size: int, progress: 
         )
         try:
             while process.poll() is None:
-                progress(WHAT, made.stat().st_size if made.exists() else 0, 0)
+                progress(made.stat().st_size if made.exists() else 0, 0)
                 if time.monotonic() - began > limit:
                     return f"it did not end within {limit:.0f} s"
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -265,30 +244,13 @@ def _run(command: Sequence[str], folder: Path, made: Path, size: int, progress: 
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
     done = made.stat().st_size if made.exists() else 0
-    progress(WHAT, done, done)
-    with log.open("rb") as output:  # however much it says, the complaint is near its end
-        output.seek(max(log.stat().st_size - MOST_SAID, 0))
-        complaint = _complaint(output.read().decode(errors="replace"))
-    return "" if process.returncode == 0 and not complaint else complaint or f"it exited with {process.returncode}"
-
-
-def _complaint(output: str) -> str:
-    """The line in which nsys says what failed; it may exit with 0 all the same."""
-    for line in re.split(r"[\r\n]+", output):
-        if re.search(r"Exportation error|\bwhat\b.*:|FATAL|[Ee]rror:", line):
-            return line.strip()[:200]
-    return ""
-
-
-def _publish(made: Path, entry: Path) -> None:
-    """Put a finished export in its place unless another process was first: whoever reads that one keeps it."""
-    try:
-        os.link(made, entry)
-    except FileExistsError:
-        if not is_complete(entry):
-            made.replace(entry)
-    except OSError:  # a file system without links
-        made.replace(entry)
+    progress(done, done)
+    with log.open("rb") as output:
+        output.seek(max(log.stat().st_size - _LOG_BYTES, 0))
+        complaint = _COMPLAINT.search(output.read().decode(errors="replace"))  # it may exit with 0 all the same
+    if complaint:
+        return complaint[0].strip()[:200]
+    return f"it exited with {process.returncode}" if process.returncode else ""
 
 
 def _explained(report: Path, tried: list[tuple[Nsys, str]], beside: Path) -> TracevizError:
@@ -305,8 +267,9 @@ def _explained(report: Path, tried: list[tuple[Nsys, str]], beside: Path) -> Tra
         )
     newest, reason = tried[-1]
     here = f"nsys {text(newest.version)} ({newest.path})"
-    if not is_report(report):
-        return TracevizError(f"not an nsys report, or a damaged one ({here}: {reason}).", path=report)
+    with report.open("rb") as file:
+        if file.read(len(_HEADER)) != _HEADER:
+            return TracevizError(f"not an nsys report, or a damaged one ({here}: {reason}).", path=report)
     if maker and maker > newest.version:
         return TracevizError(
             f"made by nsys {text(maker)}, newer than {here}, which can't export it.",
@@ -314,10 +277,6 @@ def _explained(report: Path, tried: list[tuple[Nsys, str]], beside: Path) -> Tra
             hint=f"Install nsys {text(maker)} or newer here, or: {hint[0].lower()}{hint[1:]}",
         )
     return TracevizError(f"made by nsys {text(maker)}; {here} can't export it: {reason}.", path=report, hint=hint)
-
-
-def _plain(stem: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "_", stem).lstrip(".-")[:120] or "report"
 
 
 def _quoted(name: str) -> str:

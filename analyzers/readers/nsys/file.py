@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import re
@@ -10,18 +9,17 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 import connectorx
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from analyzers.arrays.columns import narrowed, narrowest, repeated
+from analyzers.arrays.columns import narrowed, narrowest, repeated, squeezed
+from analyzers.arrays.names import stacked_numbers
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.trace.schemas import NOT_READ, TABLES
@@ -34,34 +32,26 @@ AGAIN = "Copy it again, or export the report again."
 WAIT = "Wait for the program that writes it (is the export still running?), then try again."
 
 
-class Identity(NamedTuple):
-    """What changes when a file is written or replaced."""
-
-    size: int
-    modified_ns: int
-    inode: int
-
-
-def identity(path: Path) -> Identity:
-    """Return the file's identity now."""
-    stat = path.stat()
-    return Identity(stat.st_size, stat.st_mtime_ns, stat.st_ino)
-
-
-def uri(path: Path) -> str:
-    """How SQLite opens the file without a lock and without -wal, -shm or -journal beside it; see `check`."""
-    return f"file:{quote(str(path.resolve()))}?immutable=1"
+def identity(path: Path) -> tuple[int, int, int]:
+    """What changes when a file is written or replaced: its size first."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns, status.st_ino
 
 
 def connect(path: Path) -> sqlite3.Connection:
     """Open a file that `check` has passed; for one thread at a time, whichever it is."""
-    connection = sqlite3.connect(uri(path), uri=True, check_same_thread=False)
+    connection = sqlite3.connect(_uri(path), uri=True, check_same_thread=False)
     connection.execute("PRAGMA trusted_schema = OFF")  # what the file declares may call no function with effects
     connection.execute("PRAGMA query_only = ON")
     return connection
 
 
-def check(path: Path) -> Identity:
+def _uri(path: Path, how: str = "immutable=1") -> str:
+    """How SQLite opens the file, without a lock and without -wal, -shm or -journal beside it unless told otherwise."""
+    return f"file:{quote(str(path.resolve()))}?{how}"
+
+
+def check(path: Path) -> tuple[int, int, int]:
     """Refuse what can't be read as it stands; what passes may be opened as immutable while its identity holds.
 
     Raises
@@ -78,31 +68,22 @@ def check(path: Path) -> Identity:
         raise TracevizError("the file is empty.", path=path, hint="Was the disk full, or the export stopped?")
     if not head.startswith(MAGIC):
         raise TracevizError("not an SQLite file.", path=path)
-    _refuse_short(path, head, before.size)
-    _refuse_unfinished(path)
-    if head[19:20] != bytes([WAL]):  # opening a write-ahead-log file, even for reading, makes files beside it
-        _refuse_locked(path)
-    return before
-
-
-def _refuse_short(path: Path, head: bytes, size: int) -> None:
-    page = int.from_bytes(head[16:18], "big")
-    page = 65536 if page == 1 else page
-    pages = int.from_bytes(head[28:32], "big")
+    page, pages = int.from_bytes(head[16:18], "big"), int.from_bytes(head[28:32], "big")
+    whole = pages * (65536 if page == 1 else page)
     counted = head[24:28] == head[92:96]  # otherwise the count is that of an old SQLite, and means nothing
-    if len(head) < HEADER or (counted and size < page * pages):
-        raise TracevizError(f"cut short: {size:,} bytes of {page * pages:,}.", path=path, hint=AGAIN)
-
-
-def _refuse_unfinished(path: Path) -> None:
+    if len(head) < HEADER or (counted and before[0] < whole):
+        raise TracevizError(f"cut short: {before[0]:,} bytes of {whole:,}.", path=path, hint=AGAIN)
     for suffix, what in (("-journal", "being written, or its writer was killed"), ("-wal", "open in another program")):
         beside = path.with_name(path.name + suffix)
         if beside.exists() and beside.stat().st_size:
             raise TracevizError(f"{what}: {beside.name} holds changes that are not in the file.", path=path, hint=WAIT)
+    if head[19] != WAL:  # opening a write-ahead-log file, even for reading, makes files beside it
+        _refuse_locked(path)
+    return before
 
 
 def _refuse_locked(path: Path) -> None:
-    connection = sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro", uri=True, timeout=LOCK_SECONDS)
+    connection = sqlite3.connect(_uri(path, "mode=ro"), uri=True, timeout=LOCK_SECONDS)
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter where a message quotes damaged bytes
@@ -169,10 +150,6 @@ class NsysFile:
     ----------
     tables : name of each table -> name of each column -> its declared type. A table of events that is there under a
         name with a version alone (`CUPTI_ACTIVITY_KIND_KERNEL_V3`) has its plain name, too.
-
-    Raises
-    ------
-    TracevizError : it is no SQLite file, no nsys export, incomplete, damaged, or being written.
     """
 
     hint_changed = WAIT
@@ -198,12 +175,9 @@ class NsysFile:
         return identity(self.path)
 
     def __enter__(self) -> NsysFile:
-        """Return the open file."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Close; refuse what was read if the file changed meanwhile."""
         self._connection.close()
         if error is None and self._identity_now() != self._identity:
@@ -224,21 +198,19 @@ class NsysFile:
 
     def unused(self) -> dict[str, int]:
         """Rows by table of those that say when something was, or are of CUPTI's activities, and that nothing reads."""
-        plain = {name: columns for name, columns in self.tables.items() if name not in self._versioned}
-        used = {self.stored(name) for name in (*EVENTS, *_READ)}
+        known = {*self._versioned, *(self.stored(name) for name in (*EVENTS, *_READ))}
         timed = [
             name
-            for name, columns in plain.items()
-            if name not in used and (name.startswith(ACTIVITY) or columns.keys() & {"start", "timestamp"})
+            for name, columns in self.tables.items()
+            if name not in known and (name.startswith(ACTIVITY) or columns.keys() & {"start", "timestamp"})
         ]
-        counts = {name: self._count(name) for name in sorted(timed)}
+        counts = {}
+        for name in sorted(timed):
+            try:
+                counts[name] = self.most_rows(name)
+            except TracevizError:  # a table that nsys need not have written, without row ids
+                counts[name] = int(self.rows(f'SELECT count(*) FROM "{name}"')[0][0])
         return {name: count for name, count in counts.items() if count}
-
-    def _count(self, table: str) -> int:
-        """Rows of a table that nsys need not have written: one without row ids has them counted."""
-        with contextlib.suppress(TracevizError):
-            return self.most_rows(table)
-        return int(self.rows(f'SELECT count(*) FROM "{table}"')[0][0])
 
     def may_be_of_gpus(self, table: str) -> bool:
         """Whether rows of an unknown table may be work of GPUs: calls of the host name their thread instead."""
@@ -286,9 +258,13 @@ class NsysFile:
 
     def batches(self, table: str, columns: Mapping[str, str], where: str = "") -> Iterator[dict[str, Ints]]:
         """Integer columns of a table in row order, as batches of name -> int64 array, from name -> SQL."""
-        plain = {name: self._plain(table, sql) for name, sql in columns.items()}
-        for batch in self._read(table, {name: sql for name, (sql, _) in plain.items()}, where):
-            yield {name: self._integers(table, name, batch[name], missing) for name, (_, missing) in plain.items()}
+        asked, missing = dict(columns), dict.fromkeys(columns, int(MISSING))
+        for name, sql in columns.items():  # a bare column is read a fifth faster; its NULLs are filled here
+            found = _COALESCE.fullmatch(sql)
+            if found and self.tables.get(table, {}).get(found["column"]) == "INTEGER":
+                asked[name], missing[name] = f'"{found["column"]}"', int(found["missing"])
+        for batch in self._read(table, asked, where):
+            yield {name: self._integers(table, name, batch[name], missing[name]) for name in columns}
 
     def most_rows(self, table: str) -> int:
         """As many rows as the table can have by its row ids; nsys leaves none out, so that it is their number."""
@@ -312,13 +288,6 @@ class NsysFile:
             coded.indices.to_numpy(zero_copy_only=False), dtype=pd.CategoricalDtype(coded.dictionary.to_pylist())
         )
 
-    def _plain(self, table: str, sql: str) -> tuple[str, int]:
-        """SQL and what NULL stands for. A bare column is read a fifth faster, and its NULLs are then the reader's."""
-        found = _COALESCE.fullmatch(sql)
-        if found and self.tables.get(table, {}).get(found["column"]) == "INTEGER":
-            return f'"{found["column"]}"', int(found["missing"])
-        return sql, int(MISSING)
-
     def _span(self, table: str) -> tuple[int, int]:
         """First and last row id; (0, -1) without rows. Asked for together, SQLite would look at every row."""
         if table not in self.tables:
@@ -327,10 +296,9 @@ class NsysFile:
         first, last = self.rows(f'SELECT (SELECT min(rowid) FROM "{name}"), (SELECT max(rowid) FROM "{name}")')[0]
         if first is None:
             return 0, -1
-        if last - first >= self._identity.size:  # every row takes several bytes
-            raise TracevizError(
-                f"table {table} numbers its rows {first:,} to {last:,}, more than the file can hold.", path=self.path
-            )
+        if last - first >= self._identity[0]:  # every row takes several bytes
+            text = f"table {table} numbers its rows {first:,} to {last:,}, more than the file can hold."
+            raise TracevizError(text, path=self.path)
         return first, last
 
     def _read(self, table: str, columns: Mapping[str, str], where: str) -> Iterator[pa.RecordBatch]:
@@ -345,7 +313,7 @@ class NsysFile:
             cuts = [start + (end - start) * index // readers for index in range(readers + 1)]
             try:
                 found = connectorx.read_sql(
-                    f"sqlite://{quote(uri(self.path))}",
+                    f"sqlite://{quote(_uri(self.path))}",
                     [select.format(low, high) for low, high in itertools.pairwise(cuts)],
                     return_type="arrow",
                 )
@@ -411,14 +379,11 @@ class NsysFile:
 
     def _damaged(self, error: Exception, where: str = "") -> TracevizError:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return TracevizError(
-            f"can't be read{' ' + where if where else ''}: {reason}.",
-            path=self.path,
-            hint=f"Export the report again: {EXPORT}",
-        )
+        hint = f"Export the report again: {EXPORT}"
+        return TracevizError(f"can't be read{' ' + where if where else ''}: {reason}.", path=self.path, hint=hint)
 
 
-# Fill a Trace table's columns straight from batches of an export's rows, without a copy of them in between.
+# Columns of a Trace's table from batches of an export's rows.
 
 Batch = dict[str, Ints]
 Filled = dict[str, Any]
@@ -437,51 +402,19 @@ class Source(msgspec.Struct, frozen=True):
 
 def fill(file: NsysFile, name: str, sources: Sequence[Source]) -> Filled:
     """Columns of one Trace table from all sources, one after the other; those of text hold the codes made."""
-    size = sum(file.most_rows(source.table) for source in sources)
-    schema = {column: kept for column, kept in TABLES[name].schema.items() if column not in NOT_READ}
-    types = {column: _storage(kept.kind, kept.default) for column, kept in schema.items()}
-    # empty, not full: memory is slow where it is first touched, and nearly all of it is written below
-    filled: Filled = {column: np.empty(size, narrowest(kind)) for column, (kind, _) in types.items()}
-    constant: dict[str, npt.NDArray[Any]] = {}  # columns of one value so far, not touched as long as that is so
-    at = 0
+    types: dict[str, tuple[str, int]] = {}  # that holds a column's values or codes, and what it has where none is made
+    for column, kept in TABLES[name].schema.items():
+        if isinstance(kept.kind, tuple):
+            types[column] = "int8", kept.kind.index(kept.default)
+        elif column not in NOT_READ:
+            types[column] = ("int32", 0) if kept.kind == "text" else (kept.kind, kept.default)
+    parts = {column: [np.empty(0, narrowest(kind))] for column, (kind, _) in types.items()}
     for source in sources:
         for batch in file.batches(source.table, source.columns):
-            end = at + next(iter(batch.values())).size
+            size = next(iter(batch.values())).size
             made = source.make(batch)
             for column, (kind, default) in types.items():
                 values = narrowed(np.asarray(made.get(column, default)), kind)
-                if _is_one(values) and (at == 0 or (column in constant and constant[column] == values.flat[0])):
-                    constant[column] = values.reshape(-1)[:1]
-                    continue
-                if column in constant:
-                    _put(filled, column, slice(0, at), constant.pop(column))
-                _put(filled, column, slice(at, end), values)
-            at = end
-    few = at < size // 2
-    return {
-        column: repeated(constant[column][0], constant[column].dtype, at)
-        if column in constant
-        else values[:at].copy()
-        if few
-        else values[:at]
-        for column, values in filled.items()
-    }
-
-
-def _is_one(values: npt.NDArray[Any]) -> bool:
-    """Whether a batch's column holds one value throughout."""
-    return values.ndim == 0 or bool(values[0] == values[-1] and (values == values[0]).all())
-
-
-def _put(filled: Filled, column: str, rows: slice, values: npt.NDArray[Any]) -> None:
-    """Fill rows of a column; from its first id beyond 32 bits on it is kept in 64."""
-    if values.itemsize > filled[column].itemsize:
-        filled[column] = filled[column].astype(values.dtype)
-    filled[column][rows] = values
-
-
-def _storage(kind: str | tuple[str, ...], default: Any) -> tuple[str, int]:
-    """Type that holds a column's values or codes, and what stands where a source makes none."""
-    if isinstance(kind, tuple):
-        return "int8", kind.index(default)
-    return ("int32", 0) if kind == "text" else (kind, default)
+                part = squeezed(values) if values.ndim else repeated(values, values.dtype, size)
+                parts[column].append(part.copy() if part is values else part)  # a view would keep all of the batch
+    return {column: stacked_numbers(parts.pop(column)) for column in types}

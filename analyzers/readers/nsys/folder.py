@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -36,18 +37,13 @@ _SQL_TYPES = ((pa.types.is_integer, "INTEGER"), (pa.types.is_boolean, "INTEGER")
 
 
 class NsysFolder(NsysFile):
-    """One export, open for reading; use it in a `with`.
-
-    Raises
-    ------
-    TracevizError : a table can't be read, or the export is incomplete.
-    """
+    """One export, open for reading; use it in a `with`."""
 
     hint_changed = AGAIN
 
     def _open(self) -> tuple[Any, sqlite3.Connection]:
-        files = (file for file in sorted(self.path.glob("*.*")) if _is_table(file))
-        self._files = {file.name.partition(".")[0]: file for file in files}
+        files = [file for file in sorted(self.path.glob("*.*")) if file.suffix in (".parquet", ".arrow")]
+        self._files = {file.name.partition(".")[0]: file for file in files if file.is_file()}
         return self._identity_now(), sqlite3.connect(":memory:", check_same_thread=False)
 
     def _identity_now(self) -> Any:
@@ -55,7 +51,10 @@ class NsysFolder(NsysFile):
 
     def _introspect(self) -> dict[str, dict[str, str]]:
         """Columns of all tables; makes those in memory."""
-        tables = {name: self._columns(file) for name, file in self._files.items()}
+        tables = {
+            name: {each.name: _sql_type(each.type) for each in self._opened(file)[0]}
+            for name, file in self._files.items()
+        }
         for name, columns in tables.items():
             self._copy(name, columns)
         return tables
@@ -67,9 +66,6 @@ class NsysFolder(NsysFile):
             text = f"table {table} holds {kind.lower()} values where integers belong ({column})."
             raise TracevizError(text, path=self.path, hint=AGAIN)
         return f'"{column}"'
-
-    def _columns(self, file: Path) -> dict[str, str]:
-        return {each.name: _sql_type(each.type) for each in self._opened(file)[0]}
 
     def _opened(self, file: Path) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """A file's schema and its rows, in batches."""
@@ -112,7 +108,7 @@ class NsysFolder(NsysFile):
             if is_nvtx:
                 is_range = pc.is_in(batch["eventType"], pa.array(_RANGES, batch["eventType"].type))
                 rows = batch.filter(pc.invert(is_range))
-            values = [_plain_values(rows[column]) for column in columns]
+            values = [_signed(rows[column]).to_pylist() for column in columns]
             self._connection.executemany(f'INSERT INTO "{name}" VALUES ({marks})', zip(*values, strict=True))
 
     def _span(self, table: str) -> tuple[int, int]:
@@ -143,20 +139,12 @@ class NsysFolder(NsysFile):
                 yield made
 
 
-def _is_table(file: Path) -> bool:
-    return file.suffix in (".parquet", ".arrow") and file.is_file()
-
-
 def _sql_type(kind: pa.DataType) -> str:
     return next((name for fits, name in _SQL_TYPES if fits(kind)), "BLOB" if pa.types.is_binary(kind) else "TEXT")
 
 
-def _plain_values(values: pa.Array) -> list[Any]:
-    """As SQLite takes them: unsigned numbers of 64 bits wrap around, as nsys has them do there."""
-    return _signed(values).to_pylist()
-
-
 def _signed(values: pa.Array) -> pa.Array:
+    """As SQLite takes them: unsigned numbers of 64 bits wrap around, as nsys has them do there."""
     if pa.types.is_boolean(values.type) or (pa.types.is_integer(values.type) and values.type.bit_width < 64):
         return values.cast(pa.int64())
     return values.view(pa.int64()) if pa.types.is_uint64(values.type) else values
@@ -188,10 +176,7 @@ def _value(sql: str, batch: pa.RecordBatch, rows: pa.Array) -> pa.Array:
         return pc.coalesce(*terms, pa.scalar(int(coalesced[2]), pa.int64()))
     for sign, operate in ((" * ", pc.multiply), (" + ", pc.add)):
         if sign in sql:
-            first, *others = [_value(term, batch, rows) for term in sql.split(sign)]
-            for other in others:
-                first = operate(first, other)
-            return first
+            return reduce(operate, [_value(term, batch, rows) for term in sql.split(sign)])
     if hexed := re.search(r'hex\("(\w+)"\)', sql):
         values = batch[hexed[1]].to_pylist()
         return pa.array([one.hex().upper() if isinstance(one, bytes) else one for one in values], pa.string())
@@ -209,7 +194,4 @@ def _chosen(where: str, batch: pa.RecordBatch) -> pa.Array:
     if any(one is None for one in found):
         raise ValueError(f"{where} can't be asked of a folder of tables")
     hits = [pc.match_substring(batch[one[1]], one[2], ignore_case=True) for one in found if one]
-    chosen = hits[0]
-    for hit in hits[1:]:
-        chosen = pc.or_kleene(chosen, hit)
-    return chosen.fill_null(False)
+    return reduce(pc.or_kleene, hits).fill_null(False)

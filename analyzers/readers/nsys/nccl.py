@@ -7,6 +7,7 @@ ncclGroupEnd that follows: there, several calls may share one kernel.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 import msgspec
 import numpy as np
@@ -14,12 +15,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key, runs
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.types import Ints
 from analyzers.readers.nsys.events import ExportedRanges
 from analyzers.readers.nsys.file import NsysFile
-from analyzers.trace.columns import codes, ints, is_one_of, table
 from analyzers.trace.kernels import is_communication_kernel, operation_of
-from analyzers.trace.schemas import Calls, CommunicationCalls, Ops, Ranges
+from analyzers.trace.schemas import Calls, CommunicationCalls, Ops
 
 DOMAINS = ("NCCL", "")  # "" where the export does not tell domains apart
 GROUP_START, GROUP_END = "ncclGroupStart", "ncclGroupEnd"
@@ -27,60 +27,40 @@ GROUP_START, GROUP_END = "ncclGroupStart", "ncclGroupEnd"
 
 def read_comms(ranges: ExportedRanges, payload: Payload, ops: Ops, api: Calls) -> CommunicationCalls:
     """One row a call and launched op; `correlation` is -1 where the capture does not tell which op is the call's."""
-    named = _named(ranges)
-    calls = np.flatnonzero(named == "call")
-    if calls.size == 0:
-        return table("comms")
-    starts, ends = ints(ranges, "start_ns"), ints(ranges, "end_ns")
-    rows = ranges.row
-    communicator = payload.at(rows, "communicator")
-    launched = _launches(ops, api)
+    ours = ranges.domain.is_one_of(DOMAINS)
+    is_call = ours & ranges.name.matching(lambda name: name.startswith("nccl") and operation_of(name) != "")
+    opens, closes = (ours & ranges.name.is_one_of([name]) for name in (GROUP_START, GROUP_END))
+    if not is_call.any():
+        return CommunicationCalls.of()
+    starts, ends = ranges.start_ns, ranges.end_ns
+    communicator = payload.at(ranges.row, "communicator")
+    launched, nothing = _launches(ops, api), np.empty(0, np.int64)
     found: list[tuple[Ints, Ints]] = []
-    for lane, those in rows_by_key(ints(ranges, "process"), ints(ranges, "thread")).items():
-        at, correlation = launched.get(lane, (np.empty(0, np.int64), np.empty(0, np.int64)))
-        own = those[named[those] == "call"]
+    for lane, those in rows_by_key(ranges.process, ranges.thread).items():
+        at, correlation = launched.get(lane, (nothing, nothing))
+        own = those[is_call[those]]
         own = own[np.argsort(starts[own], kind="stable")]
         first, count = _inside(at, starts[own], ends[own])
         inside, which = runs(first, count)
         found.append((own[which], correlation[inside]))
         rest = own[count == 0]
-        groups = _Groups(starts, ends, those[named[those] == GROUP_START], those[named[those] == GROUP_END])
+        groups = _Groups(starts, ends, those[opens[those]], those[closes[those]])
         found.append((rest, groups.correlations(rest, communicator[rest], at, correlation)))
-    row = np.concatenate([rows_found for rows_found, _ in found])
-    correlation = np.concatenate([ids for _, ids in found])
-    order = np.lexsort((correlation, starts[row], ints(ranges, "process")[row]))
-    row, correlation = row[order], correlation[order]
-    call_ranges = ranges.take(row)
-    return table(
-        "comms",
+    row, correlation = (np.concatenate(column) for column in zip(*found, strict=True))
+    order = np.lexsort((correlation, starts[row], ranges.process[row]))
+    row = row[order]
+    calls = ranges.take(row)
+    return CommunicationCalls.of(
         {
-            "process": ints(call_ranges, "process"),
-            "thread": ints(call_ranges, "thread"),
-            "start_ns": ints(call_ranges, "start_ns"),
-            "end_ns": ints(call_ranges, "end_ns"),
-            "operation": call_ranges.name.used(),
-            "correlation": correlation,
-            "bytes": payload.at(rows[row], "bytes"),
+            **{name: getattr(calls, name) for name in ("process", "thread", "start_ns", "end_ns")},
+            "operation": calls.name.used(),
+            "correlation": correlation[order],
+            "bytes": payload.at(calls.row, "bytes"),
             "communicator": communicator[row],
-            "peer": payload.at(rows[row], "peer"),
+            "peer": payload.at(calls.row, "peer"),
             "group_size": _group_sizes(payload, communicator[row]),
-        },
+        }
     )
-
-
-def _named(ranges: Ranges) -> npt.NDArray[np.object_]:
-    """Per range: "call" for a communication call, the name of a group's start or end, "" for all others."""
-    code, names = codes(ranges, "name")
-    domain, domains = codes(ranges, "domain")
-    meaning = [_meaning(name) for name in names]
-    ours = np.array([text in DOMAINS for text in domains] + [False])[domain]
-    return np.where(ours, np.array([*meaning, ""], dtype=object)[code], "")
-
-
-def _meaning(name: str) -> str:
-    if name in (GROUP_START, GROUP_END):
-        return name
-    return "call" if name.startswith("nccl") and operation_of(name) else ""
 
 
 def _launches(ops: Ops, api: Calls) -> dict[tuple[int, ...], tuple[Ints, Ints]]:
@@ -88,20 +68,15 @@ def _launches(ops: Ops, api: Calls) -> dict[tuple[int, ...], tuple[Ints, Ints]]:
 
     Kernels by name; copies too, since NCCL may move data by copy engine.
     """
-    launch = ints(ops, "launch")
-    launched = np.flatnonzero((launch >= 0) & (_communicates(ops) | is_one_of(ops, "kind", ["memcpy"])))
-    calls = launch[launched]
-    at, process, thread = (ints(api, column)[calls] for column in ("start_ns", "process", "thread"))
-    correlation = ints(ops, "correlation")[launched]
+    may_communicate = ops.name.matching(is_communication_kernel) | ops.kind.is_one_of(["memcpy"])
+    launched = np.flatnonzero((ops.launch >= 0) & may_communicate)
+    calls = ops.launch[launched]
+    at, correlation = api.start_ns[calls], ops.correlation[launched]
     result = {}
-    for lane, those in rows_by_key(process, thread).items():
+    for lane, those in rows_by_key(api.process[calls], api.thread[calls]).items():
         order = those[np.argsort(at[those], kind="stable")]
         result[lane] = (at[order], correlation[order])
     return result
-
-
-def _communicates(ops: Ops) -> Mask:
-    return ops.name.matching(is_communication_kernel)
 
 
 def _inside(at: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
@@ -205,7 +180,7 @@ def read_payload(file: NsysFile) -> Payload:
     rows, columns = _binary(file)
     if rows.size == 0:
         rows, columns = _json(file)
-    return Payload(rows, *(columns[name] for name in ("communicator", "bytes", "peer", "ranks")))
+    return Payload(rows, **columns)
 
 
 def _empty(size: int) -> dict[str, Ints]:
@@ -218,7 +193,12 @@ def _binary(file: NsysFile) -> tuple[Ints, dict[str, Ints]]:
         return np.empty(0, np.int64), _empty(0)
     sql = 'CASE typeof("binaryData") WHEN \'text\' THEN "binaryData" ELSE hex("binaryData") END'
     rows, texts = file.texts(NVTX, sql, '"binaryData" IS NOT NULL')
-    blobs = [_bytes(text) for text in texts.categories]
+    blobs = []
+    for text in texts.categories:
+        try:
+            blobs.append(bytes.fromhex(text))
+        except ValueError:
+            blobs.append(b"")
     values = _empty(len(blobs))
     lengths = np.array([len(blob) for blob in blobs], np.int64)
     for length in np.unique(lengths[lengths >= HEADER]):
@@ -230,15 +210,7 @@ def _binary(file: NsysFile) -> tuple[Ints, dict[str, Ints]]:
             for name, offset, size in schemas.get(int(schema), []):
                 if HEADER + offset + size <= length:
                     values[name][those[chosen]] = _field(data[chosen], HEADER + offset, size)
-    codes = texts.codes
-    return rows, {name: column[codes] for name, column in values.items()}
-
-
-def _bytes(text: str) -> bytes:
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        return b""
+    return rows, {name: column[texts.codes] for name, column in values.items()}
 
 
 def _field(data: npt.NDArray[np.uint8], offset: int, size: int) -> Ints:
@@ -265,15 +237,9 @@ def _json(file: NsysFile) -> tuple[Ints, dict[str, Ints]]:
     rows, texts = file.texts(NVTX, '"jsonText"', "\"jsonText\" LIKE '%NCCL%' OR \"jsonText\" LIKE '%Message size%'")
     values = _empty(len(texts.categories))
     for index, text in enumerate(texts.categories):
-        for name, value in _payload_fields(text).items():
-            if name in FIELDS and isinstance(value, int):
-                values[FIELDS[name][0]][index] = np.uint64(value % (1 << 64)).astype(np.int64)
+        with suppress(ValueError, RecursionError):
+            said = json.loads(text)
+            for name, value in said.items() if isinstance(said, dict) else ():
+                if name in FIELDS and isinstance(value, int):
+                    values[FIELDS[name][0]][index] = np.uint64(value % (1 << 64)).astype(np.int64)
     return rows, {name: column[texts.codes] for name, column in values.items()}
-
-
-def _payload_fields(text: str) -> dict[str, object]:
-    try:
-        said = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return said if isinstance(said, dict) else {}

@@ -11,12 +11,11 @@ import pandas as pd
 from analyzers.arrays.groups import first_row_of, rows_by_key
 from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ids, Ints
-from analyzers.readers.nsys.about import Processes, thread
+from analyzers.readers.nsys.about import LOW_24, Processes
 from analyzers.readers.nsys.events import CALLS, KERNELS, StringIds, call_name, kernel_name
 from analyzers.readers.nsys.file import MISSING, NO_TIME, Batch, Filled, NsysFile, Source, fill
 from analyzers.trace.advice import CAUSES, KIND, NO_STREAM, migration_name
-from analyzers.trace.columns import stored, table
-from analyzers.trace.schemas import COPY_KINDS, MEMORY_KINDS, MEMORY_SOURCES, OP_KINDS, Calls, Memory, Ops
+from analyzers.trace.schemas import COPY_KINDS, MEMORY_KINDS, MEMORY_SOURCES, OP_KINDS, Calls, Memory, Ops, Syncs
 
 API = "CUPTI_ACTIVITY_KIND_RUNTIME"
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -53,10 +52,10 @@ def read_api(file: NsysFile, names: StringIds, processes: Processes) -> Calls:
 
     def make(batch: Batch) -> Filled:
         caller = batch.pop("caller")
-        return {"process": processes.number(caller), "thread": thread(caller), **batch}
+        return {"process": processes.number(caller), "thread": caller & LOW_24, **batch}
 
     if not file.has(API, "globalTid"):  # nothing says whose calls they are: as good as none
-        return table("api", length=0)
+        return Calls.of()
     columns = {
         "start_ns": file.time(API, "start"),
         "end_ns": file.time(API, "end"),
@@ -65,7 +64,7 @@ def read_api(file: NsysFile, names: StringIds, processes: Processes) -> Calls:
         "name": file.column(API, "nameId"),
     }
     filled = fill(file, "api", [Source(API, columns, make)])
-    return table("api", {**filled, "name": names.column(filled["name"], call_name, what=CALLS)})
+    return Calls.of({**filled, "name": names.column(filled["name"], call_name, what=CALLS)})
 
 
 def read_ops(file: NsysFile, names: StringIds, processes: Processes) -> Ops:
@@ -78,17 +77,49 @@ def read_ops(file: NsysFile, names: StringIds, processes: Processes) -> Ops:
 
         return Source(name, {**_place(file, name), **columns}, placed)
 
+    labels = memories(file)
     sources = [
-        source(KERNEL, _kernel_columns(file), dict),
-        source(MEMCPY, _copy_columns(file), _copies(file)),
-        source(MEMSET, _memset_columns(file), _memsets(file)),
+        source(
+            KERNEL,
+            {
+                "name": file.column(KERNEL, "demangledName", "shortName", "mangledName"),
+                "grid": file.combined(KERNEL, " * ", "gridX", "gridY", "gridZ"),
+                "block": file.combined(KERNEL, " * ", "blockX", "blockY", "blockZ"),
+                "registers": file.column(KERNEL, "registersPerThread"),
+                "shared_bytes": file.combined(KERNEL, " + ", "staticSharedMemory", "dynamicSharedMemory"),
+            },
+            dict,
+        ),
+        source(
+            MEMCPY,
+            {
+                "bytes": file.column(MEMCPY, "bytes"),
+                "copy": file.column(MEMCPY, "copyKind"),
+                "source_memory": file.column(MEMCPY, "srcKind"),
+                "target_memory": file.column(MEMCPY, "dstKind"),
+                "source": file.column(MEMCPY, "srcDeviceId"),
+                "target": file.column(MEMCPY, "dstDeviceId"),
+                "cause": file.column(MEMCPY, "migrationCause", missing="0"),
+            },
+            _copies(file, labels),
+        ),
+        source(
+            MEMSET,
+            {"bytes": file.column(MEMSET, "bytes"), "target_memory": file.column(MEMSET, "memKind")},
+            lambda batch: {
+                **batch,
+                "kind": OP_KINDS.index("memset"),
+                "name": MEMSET_NAME,
+                "target_memory": _choose(batch["target_memory"], labels, MEMORY_KINDS),
+            },
+        ),
         source(GRAPH, {}, lambda batch: {**batch, "kind": OP_KINDS.index("graph"), "name": GRAPH_NAME}),
     ]
     filled = fill(file, "ops", sources)
     for column, kind in ((name, kept.kind) for name, kept in Ops.schema.items()):
         if isinstance(kind, tuple):
             filled[column] = Names(filled[column], kind)
-    return table("ops", {**filled, "name": names.column(filled["name"], kernel_name, NAMES, what=KERNELS)})
+    return Ops.of({**filled, "name": names.column(filled["name"], kernel_name, NAMES, what=KERNELS)})
 
 
 def _place(file: NsysFile, source: str) -> dict[str, str]:
@@ -113,33 +144,13 @@ def _graph(file: NsysFile, source: str) -> str:
     return f"coalesce(nullif({file.number(source, 'graphNodeId')}, 0) >> 32, {MISSING})"
 
 
-def _kernel_columns(file: NsysFile) -> dict[str, str]:
-    return {
-        "name": file.column(KERNEL, "demangledName", "shortName", "mangledName"),
-        "grid": file.combined(KERNEL, " * ", "gridX", "gridY", "gridZ"),
-        "block": file.combined(KERNEL, " * ", "blockX", "blockY", "blockZ"),
-        "registers": file.column(KERNEL, "registersPerThread"),
-        "shared_bytes": file.combined(KERNEL, " + ", "staticSharedMemory", "dynamicSharedMemory"),
-    }
-
-
-def _copy_columns(file: NsysFile) -> dict[str, str]:
-    return {
-        "bytes": file.column(MEMCPY, "bytes"),
-        "copy": file.column(MEMCPY, "copyKind"),
-        "source_memory": file.column(MEMCPY, "srcKind"),
-        "target_memory": file.column(MEMCPY, "dstKind"),
-        "source": file.column(MEMCPY, "srcDeviceId"),
-        "target": file.column(MEMCPY, "dstDeviceId"),
-        "cause": file.column(MEMCPY, "migrationCause", missing="0"),
-    }
-
-
-def _copies(file: NsysFile) -> Callable[[Batch], Filled]:
+def _copies(file: NsysFile, labels: dict[int, str]) -> Callable[[Batch], Filled]:
     copy_labels = {**COPY_NUMBERS, **_enum(file, "ENUM_CUDA_MEMCPY_OPER", COPY_NUMBERS)}
-    directions = {number: _direction(label) for number, label in copy_labels.items()}
+    directions = {}
+    for number, label in copy_labels.items():
+        plain = label.removeprefix(UNIFIED).replace("A", "D")  # arrays are device memory
+        directions[number] = next((kind for kind in COPY_KINDS if kind.upper() == plain), "unknown")
     of_driver = [number for number, label in copy_labels.items() if label.startswith(UNIFIED)]
-    labels = memories(file)
 
     def make(batch: Batch) -> Filled:
         source, target, cause = batch.pop("source"), batch.pop("target"), batch.pop("cause")
@@ -163,29 +174,10 @@ def _copies(file: NsysFile) -> Callable[[Batch], Filled]:
     return make
 
 
-def _memset_columns(file: NsysFile) -> dict[str, str]:
-    return {"bytes": file.column(MEMSET, "bytes"), "target_memory": file.column(MEMSET, "memKind")}
-
-
-def _memsets(file: NsysFile) -> Callable[[Batch], Filled]:
-    labels = memories(file)
-
-    def make(batch: Batch) -> Filled:
-        target = _choose(batch["target_memory"], labels, MEMORY_KINDS)
-        return {**batch, "kind": OP_KINDS.index("memset"), "name": MEMSET_NAME, "target_memory": target}
-
-    return make
-
-
 def _enum(file: NsysFile, source: str, fallback: dict[int, str]) -> dict[int, str]:
     """Number -> label without the prefix all labels of the table share."""
     labels = {int(number): str(name).rpartition("KIND_")[2] for number, name in file.select(source, "id", "name")}
     return labels or fallback
-
-
-def _direction(label: str) -> str:
-    plain = label.removeprefix(UNIFIED).replace("A", "D")
-    return next((kind for kind in COPY_KINDS if kind.upper() == plain), "unknown")
 
 
 def memories(file: NsysFile) -> dict[int, str]:
@@ -204,10 +196,9 @@ def _choose(numbers: Ints, kinds: dict[int, str], choices: tuple[str, ...]) -> A
     return np.array([choices.index(kind) for kind in chosen] or [0], np.int8)[codes]
 
 
-def launches(frame: pd.DataFrame, api: Calls) -> Ids:
+def launches(table: Ops | Syncs, api: Calls) -> Ids:
     """Row in `api` of the call that made each row of a table, by process and correlation id; -1 where none did."""
-    keys = ("process", "correlation")
-    return first_row_of(*(stored(api, key) for key in keys), *(stored(frame, key) for key in keys))
+    return first_row_of(api.process, api.correlation, table.process, table.correlation)
 
 
 # GPU memory in use, from the allocations and releases of an nsys export (--cuda-memory-usage=true).
@@ -246,14 +237,5 @@ def read_memory(file: NsysFile, processes: Processes, shift_ns: int) -> Memory:
         in_all[of_device] = raw["start_ns"][rows[of_device[0]]] == 0
     total, change_only = (MEMORY_SOURCES.index(name) for name in ("driver", "driver-change"))
     sources = np.where(in_all, total, change_only)
-    return table(
-        "memory",
-        {
-            "process": process,
-            "device": device,
-            "start_ns": raw["start_ns"][rows] - shift_ns,
-            "source": Names(sources, MEMORY_SOURCES),
-            "bytes": level,
-        },
-        length=rows.size,
-    )
+    start_ns, source = raw["start_ns"][rows] - shift_ns, Names(sources, MEMORY_SOURCES)
+    return Memory.of({"process": process, "device": device, "start_ns": start_ns, "source": source, "bytes": level})

@@ -10,27 +10,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from analyzers.arrays.groups import distinct
 from analyzers.arrays.types import Ints
 from analyzers.cache.folder import folder_for_exports
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress, silent
 from analyzers.readers.gzipped import Bomb, DamagedGzip, Plain
-from analyzers.readers.nsys.about import (
-    About,
-    Processes,
-    adopt,
-    contexts,
-    describe_process,
-    gpus_of,
-    host_gpus,
-    missing,
-    read_about,
-    read_devices,
-    read_overhead,
-    read_streams,
-    told_gpus,
-    warnings,
-)
+from analyzers.readers.nsys import about as described
+from analyzers.readers.nsys import losses
+from analyzers.readers.nsys.about import About, Processes, adopt
 from analyzers.readers.nsys.counters import read_counters
 from analyzers.readers.nsys.events import (
     ExportedRanges,
@@ -44,16 +32,17 @@ from analyzers.readers.nsys.events import (
 from analyzers.readers.nsys.export import exported
 from analyzers.readers.nsys.file import AGAIN, NO_TIME, NsysFile
 from analyzers.readers.nsys.folder import NsysFolder
-from analyzers.readers.nsys.losses import OPS, Loss, lost_names, not_read, unknown_work, with_losses, without_times
+from analyzers.readers.nsys.losses import Loss
 from analyzers.readers.nsys.nccl import read_comms, read_payload
 from analyzers.readers.nsys.ops import launches, read_api, read_memory, read_ops
 from analyzers.readers.reading import Reading
 from analyzers.trace.advice import about_migrations, about_rows
-from analyzers.trace.columns import ints, span
+from analyzers.trace.columns import span
 from analyzers.trace.lost import linked_by_order, with_linked
 from analyzers.trace.overhead import with_overhead
 from analyzers.trace.schemas import Calls, CommunicationCalls, Ops, Syncs
 from analyzers.trace.tables import Capture, Trace
+from analyzers.trace.unread import noted
 
 STEPS = 4
 TABLES_AT_ONCE = 2
@@ -80,12 +69,7 @@ def read_sqlite(
 
 
 def read_folder(path: Path, progress: Progress = silent, *, counters: bool = False) -> Trace:
-    """Read an export whose tables are files of a folder, Parquet or Arrow.
-
-    Raises
-    ------
-    TracevizError : it is no nsys export, incomplete, damaged, or being written.
-    """
+    """Read an export whose tables are files of a folder, Parquet or Arrow."""
     with NsysFolder(path) as file:
         return _read_all(file, progress, path, counters)
 
@@ -149,21 +133,20 @@ def _read_all(file: NsysFile, progress: Progress, path: Path, counters: bool) ->
 
 
 def _read(file: NsysFile, progress: Progress, path: Path, asked: bool) -> Trace:
-    about = read_about(file)
+    about = described.read_about(file)
     tables, comms, keys, left_out, linked = _tables(file, about, progress)
     ops = tables["ops"]
     used = ops.to_frame(["process", "device"]).drop_duplicates().sort_values(["process", "device"])
-    devices = read_devices(file, keys, list(used.itertuples(index=False, name=None)))
+    devices = described.read_devices(file, keys, list(used.itertuples(index=False, name=None)))
     working = used["process"].unique().tolist()
-    only = working[0] if len(working) == 1 else None
-    processes = [
-        describe_process(file, key, gpus_of(devices, index), about, path if index == only else None)
-        for index, key in enumerate(keys)
-    ]
+    processes = []
+    for index, key in enumerate(keys):
+        gpus = distinct(devices.gpu[devices.process == index]).tolist()
+        alone = path if working == [index] else None
+        processes.append(described.describe_process(file, key, gpus, about, alone))
     first_ns, last_ns = span(ops, tables["api"])
-    told = told_gpus(file, keys, devices)
-    unused = not_read(file, len(tables["ranges"]))
-    counters = read_counters(file, devices, told, about.shift_ns, asked=asked)
+    unused = losses.not_read(file, len(tables["ranges"]))
+    counters = read_counters(file, devices, described.told_gpus(file, keys, devices), about.shift_ns, asked=asked)
     capture = Capture(
         path=str(path),
         format="nsys",
@@ -173,10 +156,10 @@ def _read(file: NsysFile, progress: Progress, path: Path, asked: bool) -> Trace:
         start_utc_ns=about.start_utc_ns,
         first_ns=first_ns,
         last_ns=last_ns,
-        world_size=about.world_size if only is not None else None,
-        lacks=(*missing(file, tables), *counters.lacks),
+        world_size=about.number(described.SIZE_VARIABLES) if len(working) == 1 else None,
+        lacks=(*losses.missing(file, tables), *counters.lacks),
         unread_counters=counters.unread,
-        host_gpus=host_gpus(file),
+        host_gpus=described.host_gpus(file),
         metadata=about.metadata,
         unused=unused,
     )
@@ -186,13 +169,18 @@ def _read(file: NsysFile, progress: Progress, path: Path, asked: bool) -> Trace:
         comms=comms,
         devices=devices,
         counters=counters.table,
-        streams=read_streams(file, keys),
+        streams=described.read_streams(file, keys),
         origin_utc_ns=about.start_utc_ns,
         **tables,
     )
-    said = map(Loss, warnings(file, tables, processes, contexts(file)))
-    trace = with_losses(trace, (*left_out, *unknown_work(file, unused), *said))
-    return with_overhead(with_linked(trace, linked), *read_overhead(file, about.shift_ns, keys))
+    for loss in (*left_out, *losses.unknown_work(file, unused)):
+        trace = trace.warn(loss.warning.code, loss.warning.message)
+        trace = noted(trace, loss.why, ranges=loss.of_ranges) if loss.why else trace
+    contexts = {int(process) for (process,) in file.select("TARGET_INFO_CUDA_CONTEXT_INFO", "processId")}
+    said = losses.diagnosed(file, {processes[index].pid for index in working})
+    for warning in (*said, *losses.cut_off(ops, processes, contexts)):
+        trace = trace.warn(warning.code, warning.message)
+    return with_overhead(with_linked(trace, linked), *described.read_overhead(file, about.shift_ns, keys))
 
 
 def _tables(
@@ -215,7 +203,7 @@ def _tables(
         api = _timed("CUDA calls", reading.pop("api").result(), about.shift_ns, lost, absurd)
         progress("reading GPU work", 1, STEPS)
         ops = adopt(reading.pop("ops").result(), api, numbering, file.path)
-        ops = _timed(OPS, ops, about.shift_ns, lost, absurd)
+        ops = _timed(losses.OPS, ops, about.shift_ns, lost, absurd)
         progress("reading ranges", 2, STEPS)
         ranges = _timed("NVTX ranges", reading.pop("ranges").result(), about.shift_ns, lost, absurd)
         syncs = adopt(reading.pop("syncs").result(), api, numbering, file.path)
@@ -226,13 +214,13 @@ def _tables(
     order = numbering.order()
     if (order[1:] < order[:-1]).any():
         api, ops, ranges, syncs, records, memory = (
-            table.having(process=order[ints(table, "process")]) for table in (api, ops, ranges, syncs, records, memory)
+            table.having(process=order[table.process]) for table in (api, ops, ranges, syncs, records, memory)
         )
     ops, linked = linked_by_order(ops.having(launch=launches(ops, api)), api)
     syncs = name_syncs(syncs, launches(syncs, api), api)
     ranges, unclosed = close_ranges(ranges, span(ops, api)[1])
     comms = read_comms(ranges, reading_payload.result(), ops, api)
-    left_out = [*without_times(lost, absurd), *lost_names(names.lost)]
+    left_out = [*losses.without_times(lost, absurd), *losses.lost_names(names.lost)]
     if unclosed:
         text = f"{unclosed} NVTX ranges never end: taken to last to the end."
         left_out.append(Loss(TraceWarning("unclosed-ranges", text)))

@@ -25,7 +25,8 @@ import pandas as pd
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress, silent
 from analyzers.readers.reading import READING, Reading
-from analyzers.trace.columns import ints, span, table
+from analyzers.trace.columns import span
+from analyzers.trace.schemas import Devices, Ops, Streams
 from analyzers.trace.tables import Capture, Process, Trace
 
 _NUMBER = r"-?[\d,]+(?:\.\d+)?"
@@ -71,21 +72,15 @@ def read(path: Path, _progress: Progress = silent, _: Reading = READING) -> Trac
     """
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise TracevizError(
-                f"is over {MOST_BYTES:,} bytes, more than anybody pastes.",
-                path=path,
-                hint="Give the report itself, or its .sqlite export.",
-            )
+            hint = "Give the report itself, or its .sqlite export."
+            raise TracevizError(f"is over {MOST_BYTES:,} bytes, more than anybody pastes.", path=path, hint=hint)
         text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise TracevizError(f"cannot be read: {error.strerror}.", path=path) from error
     rows, skipped = _rows(text)
     if not rows:
-        raise TracevizError(
-            "holds no row of a GPU trace.",
-            path=path,
-            hint="Give the output of `nsys stats --report cuda_gpu_trace`, best with `--format csv`.",
-        )
+        hint = "Give the output of `nsys stats --report cuda_gpu_trace`, best with `--format csv`."
+        raise TracevizError("holds no row of a GPU trace.", path=path, hint=hint)
     frame = pd.DataFrame(rows)
     return _trace(path, frame.drop_duplicates(ignore_index=True), _warnings(frame, skipped))
 
@@ -109,14 +104,9 @@ def _rows(text: str) -> tuple[list[dict[str, Any]], int]:
         found = (_row(_csv_row(line, columns), units) if columns else None) or _row(_text_row(line), units)
         if found:
             rows.append(found)
-        elif not _is_prose(line):
+        elif re.match(r"^\s*[\d,]", line):  # others are what `nsys stats` prints around a table
             skipped += 1
     return rows, skipped
-
-
-def _is_prose(line: str) -> bool:
-    """Lines that `nsys stats` prints around a table."""
-    return not re.match(r"^\s*[\d,]", line)
 
 
 def _units(columns: Iterable[str]) -> _Units:
@@ -228,7 +218,7 @@ def _warnings(frame: pd.DataFrame, skipped: int) -> list[TraceWarning]:
 
 def _trace(path: Path, frame: pd.DataFrame, warnings: list[TraceWarning]) -> Trace:
     frame = frame.sort_values(["start_ns", "end_ns", "device"], kind="stable", ignore_index=True)
-    indices, process = np.unique(ints(frame, "device"), return_inverse=True)
+    indices, process = np.unique(frame["device"].to_numpy(), return_inverse=True)
     named = frame.drop_duplicates("device").set_index("device")["device_name"].reindex(indices)
     lanes = frame.assign(process=process)[["process", "context", "stream"]].drop_duplicates()
     columns = [column for column in frame.columns if column != "device_name"]
@@ -242,7 +232,7 @@ def _trace(path: Path, frame: pd.DataFrame, warnings: list[TraceWarning]) -> Tra
         captures=tuple(captures),
         processes=tuple(Process(number, pid=-1, claims={"gpu": int(gpu)}) for number, gpu in enumerate(indices)),
         warnings=tuple(warnings),
-        ops=table("ops", {"process": process, **{column: frame[column].to_numpy() for column in columns}}),
-        devices=table("devices", devices),
-        streams=table("streams", {str(column): lanes[column].to_numpy() for column in lanes}),
+        ops=Ops.of({"process": process, **{column: frame[column].to_numpy() for column in columns}}),
+        devices=Devices.of(devices),
+        streams=Streams.of({str(column): lanes[column].to_numpy() for column in lanes}),
     )

@@ -9,6 +9,7 @@ ones: torch writes all begins of a group and then all ends, in the same order; r
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -153,14 +154,8 @@ class Packets(msgspec.Struct):
 
 
 def packets(path: Path, progress: Progress) -> Packets:
-    """Read one file.
-
-    Raises
-    ------
-    TracevizError : the package protobuf is missing, or the file can't be read, is truncated or damaged, or counts
-        times by a clock that isn't read.
-    """
-    parse, content = parser(_packet_class(), "Perfetto trace", path, _AGAIN), whole(path, progress, _AGAIN)
+    """Read one file."""
+    parse, content = parser(packet_class(), "Perfetto trace", path, _AGAIN), whole(path, progress, _AGAIN)
     reader = _Reader(path)
     for start, end in _frames(content, path):
         reader.add(parse(content[start:end]))
@@ -191,10 +186,11 @@ def _frames(content: bytes, path: Path) -> Iterator[tuple[int, int]]:
 class _Sequence:
     """What later packets of a sequence refer to, and its slices that have begun."""
 
+    names: dict[str, dict[int, str]]
+
     def __init__(self) -> None:
         self.seen = False
-        self.names: dict[str, dict[int, str]] = {name: {} for name in _TABLES}
-        self.clock = self.track = 0
+        self.forget()
         self.begun: list[Slice] = []
         self.ended = 0  # of these, which have ended; no begin follows an end of its own run
 
@@ -206,25 +202,19 @@ class _Sequence:
 class _Reader:
     def __init__(self, path: Path) -> None:
         self.path, self.found = path, Packets()
-        self.sequences: dict[int, _Sequence] = {}
+        self.sequences: dict[int, _Sequence] = defaultdict(_Sequence)
         self.clocks: set[int] = set()
 
     def done(self) -> Packets:
         for sequence in self.sequences.values():
             self._close(sequence)
         if len(self.clocks) > 1 or any(clock >= _OWN_CLOCKS for clock in self.clocks):
-            raise TracevizError(
-                "counts times by clocks that aren't read.",
-                path=self.path,
-                hint="Give the JSON of the same profile, if there is one.",
-            )
+            hint = "Give the JSON of the same profile, if there is one."
+            raise TracevizError("counts times by clocks that aren't read.", path=self.path, hint=hint)
         return self.found
 
     def add(self, packet: Any) -> None:
-        number = packet.sequence
-        sequence = self.sequences.get(number)
-        if sequence is None:
-            sequence = self.sequences[number] = _Sequence()
+        sequence = self.sequences[packet.sequence]
         if packet.dropped and sequence.seen and not packet.first:
             self.found.lost = True
         sequence.seen = True
@@ -241,25 +231,22 @@ class _Reader:
         elif kind == "stage":
             self._stage(packet, packet.stage, sequence)
         elif kind == "track":
-            self._track(packet.track)
+            one = packet.track
+            if one.HasField("thread"):
+                self.found.tracks[one.uuid] = Track(one.thread.pid, one.thread.tid, name=one.name)
+            elif one.HasField("process"):
+                self.found.tracks[one.uuid] = Track(one.process.pid, process=one.process.name)
+            elif one.name:
+                self.found.tracks[one.uuid] = Track(name=one.name)
         elif kind == "stats":
             self.found.lost |= any(one.overwritten or one.discarded or one.lost for one in packet.stats.buffers)
         elif kind == "compressed":
-            raise TracevizError(
-                "holds compressed packets, which aren't read.", path=self.path, hint="Export it without compression."
-            )
+            text = "holds compressed packets, which aren't read."
+            raise TracevizError(text, path=self.path, hint="Export it without compression.")
 
     def _time(self, packet: Any, sequence: _Sequence) -> int:
         self.clocks.add(packet.clock or sequence.clock or _DEFAULT_CLOCK)
         return min(int(packet.timestamp), _MOST_NS)
-
-    def _track(self, one: Any) -> None:
-        if one.HasField("thread"):
-            self.found.tracks[one.uuid] = Track(one.thread.pid, one.thread.tid, name=one.name)
-        elif one.HasField("process"):
-            self.found.tracks[one.uuid] = Track(one.process.pid, process=one.process.name)
-        elif one.name:
-            self.found.tracks[one.uuid] = Track(name=one.name)
 
     def _event(self, packet: Any, event: Any, sequence: _Sequence) -> None:
         kind, track = event.type, event.track or sequence.track
@@ -328,6 +315,7 @@ def _value(one: Any, texts: dict[int, str]) -> Any:
 
 
 @cache
-def _packet_class() -> Any:
+def packet_class() -> Any:
+    """The class of the messages that a file is of."""
     hint = "Install it: pip install 'traceviz-gpu[perfetto]'; or give the JSON of the same profile."
     return message_class("perfetto.protos", _MESSAGES, "TracePacket", _CHOICES, (".pftrace", hint))

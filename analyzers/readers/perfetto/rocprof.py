@@ -9,32 +9,19 @@ versions, in others it stands in the name of its track alone, "STREAM [2]", and 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError
 from analyzers.readers.perfetto.packets import Packets, Slice, Track
-from analyzers.readers.rocprof.read import (
-    GPU,
-    Agent,
-    Dispatch,
-    Handle,
-    Id,
-    Kinds,
-    Metadata,
-    Named,
-    Record,
-    Sizes,
-    Strings,
-    Symbol,
-    Tool,
-    trace_of,
-)
+from analyzers.readers.rocprof.read import Gpu, Record, Traced, trace_of, unused_of
 from analyzers.trace.tables import Trace
 
-CATEGORIES = {"kernel_dispatch", "memory_copy", "hip_api", "marker_api", "rccl_api", "hsa_api"}
+_KERNELS, _COPIES, _UNUSED = "kernel_dispatch", "memory_copy", "hsa_api"
+_KIND_OF = {_KERNELS: "kernels", _COPIES: "copies", "hip_api": "calls", "marker_api": "ranges", "rccl_api": "rccl"}
+CATEGORIES = {*_KIND_OF, _UNUSED}
 _NUMBER = re.compile(r"(\d+)$")
 _CLONE = re.compile(r"( \[clone \.kd\]|\.kd)$")
 _STREAM = re.compile(r"\bSTREAM \[(\d+)\]")
@@ -47,12 +34,7 @@ _LACKS = (
 
 
 def trace(path: Path, found: Packets) -> Trace:
-    """Make the Trace.
-
-    Raises
-    ------
-    TracevizError : it holds several processes, whose kernels nothing tells apart.
-    """
+    """Make the Trace."""
     pids = sorted({found.tracks[one.track].pid for one in found.slices if one.track in found.tracks} - {-1})
     if len(pids) > 1:
         raise TracevizError(
@@ -62,74 +44,47 @@ def trace(path: Path, found: Packets) -> Trace:
             hint="Give a file for each process, as rocprofv3 writes them, or rocpd convert of one database.",
         )
     pids = pids or sorted(one.pid for one in found.tracks.values() if one.pid >= 0)
-    made = trace_of(path, _tool(found, pids[0] if pids else -1))
+    traced = Traced(pid=pids[0] if pids else -1)
+    gpus, unused = set[int](), Counter[str]()
+    for one in found.slices:
+        if one.category == _UNUSED:
+            unused[_UNUSED] += 1
+        elif kind := _KIND_OF.get(one.category):
+            is_call = kind == "ranges" and one.name.startswith(_CALLS)
+            getattr(traced, "others" if is_call else kind).append(_record(one, found.tracks.get(one.track, Track())))
+            gpus |= _gpus(one)
+    traced.gpus, traced.unused = [Gpu(gpu, gpu) for gpu in sorted(gpus)], unused_of(unused)
+    made = trace_of(path, traced)
     (capture,) = made.captures
     return replace(made, captures=(replace(capture, lacks=(*_LACKS, *capture.lacks)),))
 
 
-def _tool(found: Packets, pid: int) -> Tool:
-    slices: dict[str, list[Slice]] = defaultdict(list)
-    for one in found.slices:
-        if one.category in CATEGORIES:
-            slices[one.category].append(one)
-    kernels = list(dict.fromkeys(one.name for one in slices["kernel_dispatch"]))
-    number_of = {name: number for number, name in enumerate(kernels)}
-    records: dict[str, list[Record]] = {}
-    kinds, gpus, markers = [], set[int](), []
-    for kind, (category, all_of) in enumerate(slices.items()):
-        names = list(dict.fromkeys(one.name for one in all_of))
-        operation_of = {name: number for number, name in enumerate(names)}
-        kinds.append(Kinds(category, tuple(names)))
-        records[category] = [
-            _record(one, kind, operation_of[one.name], number_of, found.tracks.get(one.track, Track()))
-            for one in all_of
-        ]
-        gpus.update(agent for one in all_of for agent in _gpus(one))
-        if category == "marker_api":
-            markers = [Named(_int(one, "corr_id"), one.name) for one in all_of if not one.name.startswith(_CALLS)]
-    return Tool(
-        metadata=Metadata(pid=pid),
-        agents=tuple(Agent(id=Handle(gpu), type=GPU, logical_node_type_id=gpu) for gpu in sorted(gpus)),
-        strings=Strings(buffer_records=tuple(kinds), marker_api=tuple(markers)),
-        kernel_symbols=tuple(Symbol(number, name, _CLONE.sub("", name)) for name, number in number_of.items()),
-        buffer_records=records,
-    )
-
-
-def _record(one: Slice, kind: int, operation: int, number_of: dict[str, int], track: Track) -> Record:
-    dispatch, stream = Dispatch(), _STREAM.search(track.name)
-    if one.category == "kernel_dispatch":
-        dispatch = Dispatch(
-            agent_id=Handle(_agent(one, "agent")),
-            queue_id=Handle(_int(one, "queue")),
-            kernel_id=number_of[one.name],
-            group_segment_size=_int(one, "LDS_Block_Size", "group_segment_size"),
-            workgroup_size=Sizes(x=_int(one, "workgroup_size")),
-            grid_size=Sizes(x=_int(one, "grid_size")),
-        )
+def _record(one: Slice, track: Track) -> Record:
+    stream, is_kernel = _STREAM.search(track.name), one.category == _KERNELS
     return Record(
-        kind=kind,
-        operation=operation,
-        thread_id=_int(one, "tid"),
-        correlation_id=Id(_int(one, "corr_id")),
-        start_timestamp=one.start,
-        end_timestamp=one.end,
-        dispatch_info=dispatch,
-        stream_id=Handle(int(stream[1]) if stream else _int(one, "stream_ID", "stream_id")),
-        src_agent_id=Handle(_agent(one, "src_agent")),
-        dst_agent_id=Handle(_agent(one, "dst_agent")),
+        (_CLONE.sub("", one.name) or one.name) if is_kernel else one.name,
+        one.start,
+        one.end,
+        thread=_int(one, "tid"),
+        correlation=_int(one, "corr_id"),
+        stream=int(stream[1]) if stream else _int(one, "stream_ID", "stream_id"),
+        queue=_int(one, "queue") if is_kernel else -1,
+        agent=_agent(one, "agent") if is_kernel else -1,
+        source=_agent(one, "src_agent"),
+        target=_agent(one, "dst_agent"),
         bytes=_int(one, "copy_bytes"),
+        shared=_int(one, "LDS_Block_Size", "group_segment_size") if is_kernel else -1,
+        grid=(_int(one, "grid_size"), 1, 1) if is_kernel else None,
+        block=(_int(one, "workgroup_size"), 1, 1),
     )
 
 
-def _gpus(one: Slice) -> list[int]:
+def _gpus(one: Slice) -> set[int]:
     """The GPUs that a slice names: agents that run kernels, and ends of copies that are devices."""
-    ends = []
-    if one.category == "kernel_dispatch":
-        ends.append("agent")
-    elif one.category == "memory_copy":
+    ends = ["agent"] * (one.category == _KERNELS)
+    if one.category == _COPIES:
         ends += ["src_agent"] * ("DEVICE_TO" in one.name) + ["dst_agent"] * ("TO_DEVICE" in one.name)
-    return [agent for agent in (_agent(one, end) for end in ends) if agent >= 0]
+    return {agent for agent in (_agent(one, end) for end in ends) if agent >= 0}
 
 
 def _agent(one: Slice, name: str) -> int:

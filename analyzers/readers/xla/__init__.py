@@ -1,4 +1,4 @@
 """Profiles of JAX and other users of XLA on GPUs: `*.trace.json.gz`, `perfetto_trace.json.gz` and `*.xplane.pb`.
 
-`profile` and `xplane` bring the events of a file, `read` makes a Trace of them.
+`profile` brings the events of a file, `read` makes a Trace of them.
 """

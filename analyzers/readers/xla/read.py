@@ -24,12 +24,11 @@ from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress
 from analyzers.readers.json_events import MOST_NS, nanoseconds
 from analyzers.readers.reading import Reading
-from analyzers.readers.xla.profile import HOST, NO_STREAM, Profile, profile_of_json
-from analyzers.readers.xla.xplane import profile_of_planes
-from analyzers.trace.columns import codes, ints, span, table
+from analyzers.readers.xla.profile import HOST, NO_STREAM, Profile, profile_of_json, profile_of_planes
+from analyzers.trace.columns import span
 from analyzers.trace.kernels import is_communication_kernel
 from analyzers.trace.ranks import claim_of_name
-from analyzers.trace.schemas import COPY_KINDS, Calls, CommunicationCalls, Ops, Ranges
+from analyzers.trace.schemas import COPY_KINDS, Calls, CommunicationCalls, Devices, Ops, Ranges
 from analyzers.trace.tables import Capture, Process, Trace
 from analyzers.trace.unread import with_unread
 
@@ -39,7 +38,7 @@ _SIZES = {
     **{name: re.compile(rf"\b{name}:(\d+)") for name in ("regs", "static_shared", "dynamic_shared", "size")},
 }
 _MEMORY = re.compile(r"\bkind_(src|dst):(\w+)")
-_MEMORIES = {"pageable": "pageable", "pinned": "pinned", "device": "device", "array": "array", "managed": "managed"}
+_MEMORIES = ("pageable", "pinned", "device", "array", "managed")
 _COLLECTIVES = {
     "all-reduce": "all_reduce",
     "all-gather": "all_gather",
@@ -100,11 +99,19 @@ def trace_of(path: Path, profile: Profile) -> Trace:
             hint="Was it recorded on GPUs? Lines of CPUs and TPUs are not read.",
             exit_code=3 if profile.unread.count else 2,
         )
-    api = _api(rows)
+    api = Calls.of(
+        {
+            "thread": rows.thread[rows.call],
+            "name": rows.texts("name", rows.call),
+            "start_ns": rows.start[rows.call],
+            "end_ns": rows.end[rows.call],
+            "correlation": rows.correlation[rows.call],
+        }
+    )
     hlo, of_op = _hlo(rows)
     ops = _ops(rows, api).having(hlo=of_op)
     ranges = _ranges(rows, hlo)
-    names = codes(api, "name")[1]
+    names = api.name.texts
     runtime = "HIP" if any(name.startswith("hip") for name in names) else "CUDA" if names else "GPU"
     first_ns, last_ns = span(ops, api, ranges)
     start_utc_ns = None if profile.begun_ns is None else profile.begun_ns + rows.zero
@@ -128,7 +135,7 @@ def trace_of(path: Path, profile: Profile) -> Trace:
         api=api,
         ranges=ranges,
         comms=_comms(rows, ops, api),
-        devices=table("devices", {"device": np.unique(ints(ops, "device"))}),
+        devices=Devices.of({"device": np.unique(ops.device)}),
         origin_utc_ns=start_utc_ns,
         warnings=rows.warnings,
     )
@@ -139,17 +146,17 @@ class _Rows:
     """Rows of the profile that are ops, runs of modules, calls and ranges of the host; times count from `zero`."""
 
     def __init__(self, profile: Profile) -> None:
-        self.events = events = profile.events
-        line = np.array(events.line, np.int64)
-        start, end = (nanoseconds(each) for each in (events.start_ps, events.end_ps))
+        self.profile = profile
+        line = np.array(profile.line, np.int64)
+        start, end = nanoseconds(profile.start_ps), nanoseconds(profile.end_ps)
 
         def of_line(name: str, kind: type) -> Any:
             return np.array([getattr(one, name) for one in profile.lines] or [0], kind)[line]
 
         device, stream, self.thread = (of_line(name, np.int64) for name in ("device", "stream", "thread"))
         named, modules, of_host = (of_line(name, bool) for name in ("named", "modules", "of_host"))
-        correlation = np.array(events.correlation, np.int64)
-        told = np.array([text != "" for text in events.details], bool)
+        correlation = np.array(profile.correlation, np.int64)
+        told = np.array([text != "" for text in profile.details], bool)
         fine = (end >= start) & (np.abs(start) < MOST_NS) & (np.abs(end) < MOST_NS)
         unnamed = ~named & (told | (correlation >= 0))  # the file does not say that it is a stream
         is_op = fine & (device != HOST) & ((stream != NO_STREAM) | unnamed)
@@ -159,17 +166,24 @@ class _Rows:
         self.op, self.module_run = np.flatnonzero(is_op), np.flatnonzero(fine & modules)
         self.call = np.flatnonzero(on_host & ~astray & (correlation >= 0))
         self.range = np.flatnonzero(on_host & ~told & (correlation < 0))
-        self.unused = _unused(profile, line, fine & ~is_op & ~modules & (device != HOST), on_host & told & ~astray)
+        derived = fine & ~is_op & ~modules & (device != HOST)  # lines that were derived, and
+        launches = on_host & told & ~astray & (correlation < 0)  # launches that launch nothing
+        counts = np.bincount(line[derived], minlength=len(profile.lines)).tolist()
+        unused = Counter[str]()
+        for one, count in zip(profile.lines, counts, strict=True):
+            unused["events on " + (f"lines '{one.name}'" if one.name else "lines without a name")] += count
+        unused["launches on host lines without a correlation id"] = int(np.count_nonzero(launches))
+        self.unused = dict(+unused)
         kept = np.concatenate([self.op, self.call, self.range])
         self.zero = int(start[kept].min()) if kept.size else 0
         self.start, self.end, self.device, self.correlation = start - self.zero, end - self.zero, device, correlation
         self.stream = np.where(stream != NO_STREAM, stream, self.thread)
-        counts = (
+        left_out = (
             ("unreadable-events", profile.unreadable, "have no readable name, line or time"),
             ("absurd-times", int(np.count_nonzero(~fine)), "end before they start, or lie beyond any date"),
             ("unnamed-lines", int(np.count_nonzero(astray)), "of a GPU stand on lines that the file does not name"),
         )
-        found = [TraceWarning(code, f"{n:,} events {text}; they are left out.") for code, n, text in counts if n]
+        found = [TraceWarning(code, f"{n:,} events {text}; they are left out.") for code, n, text in left_out if n]
         if profile.cut:
             text = "The file holds as many events as XLA writes for viewers; more are left out. Give the .xplane.pb."
             found.append(TraceWarning("lost-work", text))
@@ -177,42 +191,16 @@ class _Rows:
 
     def texts(self, column: str, rows: Ints) -> list[str]:
         """Some rows of a column of texts."""
-        values: list[str] = getattr(self.events, column)
+        values: list[str] = getattr(self.profile, column)
         return [values[row] for row in rows]
-
-
-def _unused(profile: Profile, line: Ints, derived: Mask, launches: Mask) -> dict[str, int]:
-    """How many events are in no table, by kind: those of lines that were derived, and launches that launch nothing."""
-    names = ["events on " + (f"lines '{one.name}'" if one.name else "lines without a name") for one in profile.lines]
-    counts = np.bincount(line[derived], minlength=len(names))
-    found = Counter[str]()
-    for name, count in zip(names, counts.tolist(), strict=True):
-        found[name] += count
-    unlinked = np.array([number < 0 for number in profile.events.correlation], bool) & launches
-    found["launches on host lines without a correlation id"] = int(np.count_nonzero(unlinked))
-    return {name: count for name, count in found.items() if count}
-
-
-def _api(rows: _Rows) -> Calls:
-    return table(
-        "api",
-        {
-            "thread": rows.thread[rows.call],
-            "name": rows.texts("name", rows.call),
-            "start_ns": rows.start[rows.call],
-            "end_ns": rows.end[rows.call],
-            "correlation": rows.correlation[rows.call],
-        },
-    )
 
 
 def _ops(rows: _Rows, api: Calls) -> Ops:
     names, details = rows.texts("name", rows.op), rows.texts("details", rows.op)
-    kinds = [_kind(name) for name in names]
+    kinds = [next((kind for sign, kind in _KINDS.items() if name.startswith(sign)), "kernel") for name in names]
     said = {one: _said(one) for one in set(details)}  # kernels repeat
-    copies = [_copy(name) if kind == "memcpy" else "" for name, kind in zip(names, kinds, strict=True)]
-    return table(
-        "ops",
+    correlation = rows.correlation[rows.op]
+    return Ops.of(
         {
             "device": rows.device[rows.op],
             "stream": rows.stream[rows.op],
@@ -220,16 +208,12 @@ def _ops(rows: _Rows, api: Calls) -> Ops:
             "name": names,
             "start_ns": rows.start[rows.op],
             "end_ns": rows.end[rows.op],
-            "correlation": rows.correlation[rows.op],
-            "launch": first_row(ints(api, "correlation"), rows.correlation[rows.op]),
-            "copy": copies,
-            **{field: [getattr(said[one], field) for one in details] for field in _Said._fields},
-        },
+            "correlation": correlation,
+            "launch": first_row(api.correlation, correlation),
+            "copy": [_copy(name) if kind == "memcpy" else "" for name, kind in zip(names, kinds, strict=True)],
+            **{field: [said[one][field] for one in details] for field in _said("")},
+        }
     )
-
-
-def _kind(name: str) -> str:
-    return next((kind for sign, kind in _KINDS.items() if name.startswith(sign)), "kernel")
 
 
 def _copy(name: str) -> str:
@@ -238,30 +222,26 @@ def _copy(name: str) -> str:
     return kind if kind in COPY_KINDS else "unknown"
 
 
-class _Said(NamedTuple):
-    """What details say, by the columns of ops."""
-
-    grid: int
-    block: int
-    registers: int
-    shared_bytes: int
-    bytes: int
-    source_memory: str
-    target_memory: str
-
-
-def _said(details: str) -> _Said:
-    """Read a text such as "regs:32 static_shared:0 dynamic_shared:0 grid:64,1,1 block:256,1,1 occ_pct:100"."""
-    found = {name: pattern.search(details) for name, pattern in _SIZES.items()}
-    sizes = {name: [int(each) for each in match[1].split(",")] if match else [] for name, match in found.items()}
-    number = {name: prod(each) if each else -1 for name, each in sizes.items()}
-    number = {name: each if each <= _MOST_SIZE else -1 for name, each in number.items()}
+def _said(details: str) -> dict[str, Any]:
+    """Columns of ops in a text such as "regs:32 static_shared:0 dynamic_shared:0 grid:64,1,1 block:256,1,1"."""
+    number = {}
+    for name, pattern in _SIZES.items():
+        match = pattern.search(details)
+        size = prod(int(each) for each in match[1].split(",")) if match else -1
+        number[name] = size if size <= _MOST_SIZE else -1
     shared = [number[name] for name in ("static_shared", "dynamic_shared") if number[name] >= 0]
     memory = dict(_MEMORY.findall(details))
-    source, target = (_MEMORIES.get(memory[end], "unknown") if end in memory else "" for end in ("src", "dst"))
-    return _Said(
-        number["grid"], number["block"], number["regs"], sum(shared) if shared else -1, number["size"], source, target
+    source, target = (
+        "" if end not in memory else memory[end] if memory[end] in _MEMORIES else "unknown" for end in ("src", "dst")
     )
+    return {
+        **{name: number[name] for name in ("grid", "block")},
+        "registers": number["regs"],
+        "shared_bytes": sum(shared) if shared else -1,
+        "bytes": number["size"],
+        "source_memory": source,
+        "target_memory": target,
+    }
 
 
 class _Hlo(NamedTuple):
@@ -269,7 +249,7 @@ class _Hlo(NamedTuple):
 
     start: Ints
     end: Ints
-    name: list[str]
+    name: npt.NDArray[np.object_]
     id: Ints
     module: Ints
 
@@ -280,21 +260,15 @@ def _hlo(rows: _Rows) -> tuple[_Hlo, Ints]:
     device, stream, start = rows.device[rows.op], rows.stream[rows.op], rows.start[rows.op]
     of_module = np.flatnonzero(module != "")
     of_module = of_module[np.lexsort((start[of_module], device[of_module]))]
-    which = _codes(module[of_module] + "\0" + run[of_module])
+    which = pd.factorize(module[of_module] + "\0" + run[of_module])[0]
     heads = run_heads(device[of_module], which, _runs_of_modules(rows)[of_module])
     modules, number_of_module = _spans(rows, of_module, heads, module, 0)
     of_op = np.flatnonzero(op != "")
     of_op = of_op[np.lexsort((start[of_op], stream[of_op], device[of_op]))]
-    heads = run_heads(device[of_op], stream[of_op], _codes(op[of_op]), number_of_module[of_op])
-    ops, number_of_op = _spans(rows, of_op, heads, op, len(modules.name))
+    heads = run_heads(device[of_op], stream[of_op], pd.factorize(op[of_op])[0], number_of_module[of_op])
+    ops, number_of_op = _spans(rows, of_op, heads, op, modules.id.size)
     ops = ops._replace(module=number_of_module[of_op[heads]])
-    both = _Hlo(
-        np.concatenate([modules.start, ops.start]),
-        np.concatenate([modules.end, ops.end]),
-        [*modules.name, *ops.name],
-        np.concatenate([modules.id, ops.id]),
-        np.concatenate([modules.module, ops.module]),
-    )
+    both = _Hlo(*(np.concatenate(column) for column in zip(modules, ops, strict=True)))
     return both, np.where(number_of_op >= 0, number_of_op, number_of_module)
 
 
@@ -309,10 +283,6 @@ def _runs_of_modules(rows: _Rows) -> Ints:
     return found
 
 
-def _codes(texts: npt.NDArray[np.object_]) -> Ints:
-    return pd.factorize(texts)[0].astype(np.int64)
-
-
 def _spans(rows: _Rows, ordered: Ints, heads: Mask, names: npt.NDArray[np.object_], first: int) -> tuple[_Hlo, Ints]:
     """One range for each run of ops, numbered from `first` on; and of each op the number of its range."""
     number = np.full(rows.op.size, -1, np.int64)
@@ -320,8 +290,7 @@ def _spans(rows: _Rows, ordered: Ints, heads: Mask, names: npt.NDArray[np.object
     number[ordered] = first + np.cumsum(heads) - 1
     end = np.maximum.reduceat(rows.end[rows.op[ordered]], at) if at.size else np.empty(0, np.int64)
     ids = first + np.arange(at.size)
-    name = [str(text) for text in names[ordered[at]]]
-    return _Hlo(rows.start[rows.op[ordered[at]]], end, name, ids, np.full(at.size, -1, np.int64)), number
+    return _Hlo(rows.start[rows.op[ordered[at]]], end, names[ordered[at]], ids, np.full(at.size, -1, np.int64)), number
 
 
 def _ranges(rows: _Rows, hlo: _Hlo) -> Ranges:
@@ -330,8 +299,7 @@ def _ranges(rows: _Rows, hlo: _Hlo) -> Ranges:
     kinds = [_range_kind(name) for name in names]
     names = [f"step {step}" if step.isdecimal() else name for name, step in zip(names, steps, strict=True)]
     none = np.full(rows.range.size, -1, np.int64)
-    return table(
-        "ranges",
+    return Ranges.of(
         {
             "thread": np.concatenate([rows.thread[rows.range], np.full(hlo.id.size, -1)]),
             "kind": [*kinds, *["hlo"] * hlo.id.size],
@@ -340,7 +308,7 @@ def _ranges(rows: _Rows, hlo: _Hlo) -> Ranges:
             "end_ns": np.concatenate([rows.end[rows.range], hlo.end]),
             "id": np.concatenate([none, hlo.id]),
             "sequence": np.concatenate([none, hlo.module]),
-        },
+        }
     )
 
 
@@ -361,15 +329,13 @@ def _comms(rows: _Rows, ops: Ops, api: Calls) -> CommunicationCalls:
     told = [collective_of(text) for text in rows.texts("hlo_op", rows.op)]
     chosen = np.flatnonzero(communicates & known & np.array([one[0] != "" for one in told], bool))
     modules = rows.texts("hlo_module", rows.op[chosen])
-    launch = ints(ops, "launch")[chosen]
-    called = {column: np.append(ints(api, column), 0)[launch] for column in ("start_ns", "end_ns")}
-    return table(
-        "comms",
+    launch = ops.launch[chosen]
+    return CommunicationCalls.of(
         {
             "correlation": rows.correlation[rows.op[chosen]],
-            "thread": np.append(ints(api, "thread"), -1)[launch],
-            **called,
+            "thread": np.append(api.thread, -1)[launch],
+            **{name: np.append(getattr(api, name), 0)[launch] for name in ("start_ns", "end_ns")},
             "operation": [told[row][0] for row in chosen],
             "group": [f"{module}/{told[row][1]}" for module, row in zip(modules, chosen, strict=True)],
-        },
+        }
     )

@@ -1,8 +1,7 @@
-"""Captures named by URL: in memory, by HTTP from a local server, on S3 as moto plays it, on Google's as we do."""
+"""Captures named by URL: in memory, by HTTP from a local server, on S3 as moto plays it."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import http.server
 import importlib.util
@@ -12,8 +11,7 @@ import shutil
 import subprocess
 import sys
 import threading
-import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,8 +27,6 @@ by_http = pytest.mark.skipif(importlib.util.find_spec("aiohttp") is None, reason
 on_s3 = pytest.mark.skipif(
     not all(map(importlib.util.find_spec, ("moto", "flask", "s3fs"))), reason="needs moto[server] and s3fs"
 )
-
-on_gs = pytest.mark.skipif(importlib.util.find_spec("gcsfs") is None, reason="needs gcsfs")
 
 ROOT = Path(__file__).parents[3]
 TORCH = [ROOT / "tests" / "data" / "torch" / f"dpmp_overlap.rank{rank}.json.gz" for rank in (0, 1)]
@@ -67,18 +63,6 @@ def test_a_file_is_brought_once_for_each_of_its_versions(tmp_path: Path) -> None
     assert not path.exists()
 
 
-@contextlib.contextmanager
-def serving(handler: Callable[..., http.server.BaseHTTPRequestHandler]) -> Iterator[str]:
-    """The address, on 127.0.0.1, of a server that answers so."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[str]:
     """The address of a web server on 127.0.0.1 that has the captures."""
@@ -89,8 +73,13 @@ def site(tmp_path: Path) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with serving(functools.partial(Quiet, directory=str(tmp_path))) as address:
-        yield address
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(tmp_path)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
 
 
 def script(text: str, *arguments: str, **environment: str) -> str:
@@ -171,77 +160,6 @@ def test_captures_on_s3_give_the_answers_of_their_files(more: list[str]) -> None
 def test_captures_on_s3_are_cited_by_their_urls() -> None:
     answer = json.loads(script(S3, *PATHS, "info", URL, "--format", "json", **KEYS))
     assert [one["path"] for one in answer["captures"]] == [f"s3://captures/run7/{path.name}" for path in TORCH]
-
-
-class Bucket(http.server.BaseHTTPRequestHandler):
-    """As much of Google Cloud Storage's JSON API as it takes to list and read the bucket `captures`."""
-
-    protocol_version = "HTTP/1.1"
-    files = {f"run7/{path.name}": path for path in TORCH}  # noqa: RUF012
-
-    def do_GET(self) -> None:
-        """Answer with an object's bytes, what is known of it, or a list of them."""
-        path, _, query = self.path.partition("?")
-        asked = urllib.parse.parse_qs(query)
-        _, _, name = path.partition("/b/captures/o")
-        name = urllib.parse.unquote(name.strip("/"))
-        if "/b/captures/o" not in path or (name and name not in self.files):
-            return self.answer(404, b"{}")
-        if not name:
-            (prefix,) = asked.get("prefix", [""])
-            items = [self.about(one) for one in self.files if one.startswith(prefix)]
-            return self.answer(200, json.dumps({"items": items, "prefixes": []}).encode())
-        if asked.get("alt") != ["media"]:
-            return self.answer(200, json.dumps(self.about(name)).encode())
-        content, wanted = self.files[name].read_bytes(), self.headers.get("Range", "")
-        if not wanted:
-            return self.answer(200, content)
-        first, _, last = wanted.removeprefix("bytes=").partition("-")
-        part = content[int(first) : int(last) + 1 if last else None]
-        return self.answer(206, part)
-
-    def about(self, name: str) -> dict[str, str]:
-        size = str(self.files[name].stat().st_size)
-        path = f"download/storage/v1/b/captures/o/{urllib.parse.quote(name, safe='')}"
-        link = f"http://{self.headers['Host']}/{path}?alt=media"
-        return {"name": name, "bucket": "captures", "size": size, "generation": "1", "etag": "x", "mediaLink": link}
-
-    def answer(self, code: int, content: bytes) -> None:
-        self.send_response(code)
-        self.send_header("Content-Length", str(len(content)))
-        self.send_header("Content-Type", "application/json")
-        self.end_headers()
-        with contextlib.suppress(ConnectionError):  # it has heard enough
-            self.wfile.write(content)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def google() -> Iterator[dict[str, str]]:
-    """The environment in which gcsfs asks a server on 127.0.0.1."""
-    with serving(Bucket) as address:
-        yield {
-            "STORAGE_EMULATOR_HOST": address,
-            "FSSPEC_GS_TOKEN": "anon",
-            "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",  # which asks another server, by gRPC
-        }
-
-
-@on_gs
-@ALONE_AND_BY_PARTS
-def test_captures_on_google_cloud_storage_give_the_answers_of_their_files(
-    google: dict[str, str], more: list[str]
-) -> None:
-    words = ["check-overlap", URL.replace("s3:", "gs:"), "--format", "json", *more]
-    assert script(COMMAND, *words, **google) == run_text("check-overlap", *PATHS, *more)
-
-
-@on_gs
-def test_a_capture_that_the_bucket_lacks_is_an_error_that_names_it(google: dict[str, str]) -> None:
-    url = "gs://captures/run7/rank9.json"
-    assert script(EXPANDING, url, **google) == f"{url}: There is no such file.\n"
 
 
 def test_what_fsspec_cannot_open_is_an_error_in_the_projects_form(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
-from analyzers.readers.kineto.events import FIELDS, Heads, Rows, join
-from analyzers.readers.kineto.mend import FileEvents
+from analyzers.readers.kineto.events import FIELDS, FileEvents, Heads, Rows, join
 from analyzers.readers.kineto.oddities import DAY_NS as DAY
 from analyzers.readers.kineto.oddities import leave_out_absurd
 from analyzers.readers.kineto.read import read

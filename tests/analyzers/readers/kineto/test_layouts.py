@@ -127,9 +127,12 @@ def test_layouts(
     assert_same(trace, expected)
 
 
-@pytest.mark.parametrize("few", [1 << 12, 1 << 30], ids=["the last event", "all"])
-def test_events_that_are_decoded_one_by_one_are_the_same(few: int, expected: Trace) -> None:
-    with patch.object(fast, "SCANNED_BYTES", few):
+@pytest.mark.parametrize(
+    ("limit", "value"),
+    [("SCANNED_BYTES", 1 << 12), ("SCANNED_BYTES", 1 << 30), ("_FEW_TEXTS", 0), ("_BLOCK", 61), ("_LARGEST", 0)],
+)
+def test_whatever_is_decoded_one_by_one_or_at_once_is_the_same(limit: str, value: int, expected: Trace) -> None:
+    with patch.object(fast, limit, value):
         assert_same(kineto.read(REAL), expected)
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from decimal import ROUND_HALF_UP, Decimal
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.readers.kineto.fast import QuickDecoder, scan
-from analyzers.readers.kineto.times import digits, nanoseconds
+from analyzers.readers.kineto.times import nanoseconds
 
 WHOLE = st.integers(0, 2**62 // 1000 - 1)
 DECIMALS = st.one_of(st.just(""), st.text("0123456789", min_size=1, max_size=3).map(lambda text: "." + text))
@@ -46,23 +45,6 @@ def test_what_is_no_time_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["18446744073709551.615", "9223372036854775", "1e30", "4611686018427387.905"])
 def test_times_beyond_any_clock_are_cut_off(text: str) -> None:
     assert nanoseconds([text.encode(), b"-" + text.encode()]).tolist() == [2**62, -(2**62)]
-
-
-@given(st.lists(st.integers(0, 10**18 - 1), min_size=1, max_size=20))
-def test_runs_of_digits_are_read_in_place(values: list[int]) -> None:
-    text = "x".join(map(str, values))
-    lengths = np.array([len(str(value)) for value in values])
-    starts = np.append(0, np.cumsum(lengths + 1)[:-1])
-    assert digits(np.frombuffer(text.encode(), np.uint8), starts, lengths).tolist() == values
-
-
-@given(st.integers(1, 3), st.lists(st.tuples(st.integers(0, 10**15 - 1), st.integers(0, 999)), min_size=1, max_size=20))
-def test_numbers_with_a_point_are_read_in_place(decimals: int, values: list[tuple[int, int]]) -> None:
-    texts = [f"{whole}.{f'{part:03}'[:decimals]}" for whole, part in values]
-    lengths = np.array([len(text) for text in texts])
-    starts = np.append(0, np.cumsum(lengths + 1)[:-1])
-    read = digits(np.frombuffer("1".join(texts).encode(), np.uint8), starts, lengths, decimals)
-    assert read.tolist() == [int(text.replace(".", "")) for text in texts]
 
 
 @given(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -179,29 +178,6 @@ def test_many_unescaped_names_amid_lists_of_objects(tmp_path: Path) -> None:
     number = -(-len(events) // 7)
     assert f"{number:,} of {len(events) + number:,} events" in found.warnings[0].message
     assert found.processes[0].claims == {"distributed": 3}
-
-
-@pytest.mark.parametrize("pack", [lambda text: text.encode(), lambda text: gzip.compress(text.encode(), mtime=0)])
-def test_a_trailing_comma_costs_nothing(tmp_path: Path, pack: Callable[[str], bytes]) -> None:
-    content = real()
-    text = indented(content)
-    end = re.search(r"\n \](,\n|\n\})", text[text.index('"traceEvents"') :])
-    assert end
-    at = text.index('"traceEvents"') + end.start()
-    path, whole = tmp_path / "x.json", tmp_path / "y.json"
-    path.write_bytes(pack(text[:at] + "," + text[at:]))
-    whole.write_bytes(pack(text))
-    found = read(path)
-    alike(found, read(whole))
-    assert found.warnings == read(whole).warnings
-    assert found.captures[0].metadata == read(whole).captures[0].metadata
-
-
-def test_a_bare_list_with_a_trailing_comma(tmp_path: Path) -> None:
-    events = real()["traceEvents"]
-    (tmp_path / "x.json").write_text(compact(events)[:-1] + ",\n]\n")
-    (tmp_path / "y.json").write_text(compact(events))
-    alike(read(tmp_path / "x.json"), read(tmp_path / "y.json"))
 
 
 def test_what_stands_behind_a_broken_section_is_read(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import gzip
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -55,14 +55,17 @@ def test_an_odd_path_is_read(copy: Path) -> None:
     readable(copy)
 
 
-def test_an_empty_file(copy: Path) -> None:
-    copy.write_bytes(b"")
-    assert "empty" in refused(copy)
-
-
-def test_something_else(copy: Path) -> None:
-    copy.write_text('{"traceEvents": []}')
-    assert "not an SQLite file" in refused(copy)
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (lambda _: b"", "empty"),
+        (lambda _: b'{"traceEvents": []}', "not an SQLite file"),
+        *((lambda whole, size=size: whole[:size], "cut short") for size in (16, 50, 4096, 90_000)),
+    ],
+)
+def test_what_is_no_whole_database(copy: Path, content: Callable[[bytes], bytes], says: str) -> None:
+    copy.write_bytes(content(copy.read_bytes()))
+    assert says in refused(copy)
 
 
 def test_a_folder(tmp_path: Path) -> None:
@@ -70,24 +73,14 @@ def test_a_folder(tmp_path: Path) -> None:
         read_sqlite(tmp_path)
 
 
-@pytest.mark.parametrize("size", [16, 50, 4096, 90_000])
-def test_a_truncated_file(copy: Path, size: int) -> None:
-    copy.write_bytes(copy.read_bytes()[:size])
-    assert "cut short" in refused(copy)
-
-
 @pytest.mark.parametrize("table", ["sqlite_master", "CUPTI_ACTIVITY_KIND_RUNTIME", "StringIds", "NVTX_EVENTS"])
 def test_damaged_pages(copy: Path, table: str) -> None:
     database = sqlite3.connect(copy)
-    page = (
-        2
-        if table == "sqlite_master"
-        else database.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
-    )
+    pages = dict(database.execute("SELECT name, rootpage FROM sqlite_master WHERE type = 'table'").fetchall())
     (size,) = database.execute("PRAGMA page_size").fetchone()
     database.close()
     data = bytearray(copy.read_bytes())
-    start = size * (page - 1)
+    start = size * (pages.get(table, 2) - 1)
     data[start : start + size] = b"\xab" * size
     copy.write_bytes(data)
     assert "xport the report again" in refused(copy)
@@ -126,17 +119,13 @@ def test_a_killed_writers_journal(copy: Path) -> None:
     assert "its writer was killed" in refused(copy)
 
 
-def test_a_write_ahead_log_that_was_folded_in(copy: Path) -> None:
+def test_a_write_ahead_log_is_read_if_it_was_folded_in(copy: Path) -> None:
     database = sqlite3.connect(copy)
     database.execute("PRAGMA journal_mode = wal")
     database.close()
     assert copy.read_bytes()[18:20] == b"\x02\x02"
     readable(copy)
-
-
-def test_a_write_ahead_log_that_was_not(copy: Path) -> None:
     database = sqlite3.connect(copy)
-    database.execute("PRAGMA journal_mode = wal")
     database.execute("CREATE TABLE more (text TEXT)")
     database.commit()
     try:

@@ -11,8 +11,7 @@ import pytest
 from analyzers.counters.vocabulary import COUNTERS
 from analyzers.load import load
 from analyzers.readers.nsys import counters as reader
-from analyzers.readers.nsys.counters import counter_of
-from analyzers.readers.nsys.nics import RULES as NIC_RULES
+from analyzers.readers.nsys.counters import NIC_RULES, counter_of
 from analyzers.readers.nsys.read import read_sqlite
 from analyzers.readers.reading import Reading
 from tests.support import counters as raw

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from analyzers.readers.nsys.events import ExportedRanges
 from analyzers.readers.nsys.nccl import Payload, read_comms
 from analyzers.readers.nsys.read import read_sqlite
 from analyzers.trace.tables import Trace
-from tests.support.builder import Builder, Rank
+from tests.support.builder import Builder
 from tests.support.nsys_exports import edited
 
 CAPTURE = Path(__file__).parents[3] / "data" / "nsys" / "collectives.2gpu.pinned.sqlite"
@@ -102,146 +103,98 @@ def test_a_payload_that_makes_no_sense_says_nothing(tmp_path: Path, blob: str) -
     assert len(comms) == 34
 
 
-class HostCalls:
-    """A thread that calls NCCL, as its NVTX ranges and launches tell it."""
-
-    def __init__(self) -> None:
-        self.run = Builder()
-        self.rank: Rank = self.run.rank(0)
-        self.payload: list[tuple[int, int, int, int]] = []
-
-    def range(self, name: str, start: int, end: int, communicator: int = -1, size: int = -1) -> None:
-        row = self.rank.range(name, start, end, domain="NCCL")
-        if communicator != -1:
-            self.payload.append((row, communicator, size, -1))
-
-    def kernel(self, launch: int, name: str = "ncclDevKernel_AllReduce") -> None:
-        self.rank.kernel(name, 7, 1000 + launch, 1001 + launch, launch=(launch, launch + 1))
-
-    def comms(self) -> list[tuple[str, int]]:
-        """(operation, launch time of its kernel, -1 where it is not known)."""
-        trace = self.run.trace()
-        columns = np.array(self.payload, np.int64).reshape(-1, 4).T
-        payload = Payload(columns[0], columns[1], columns[2], columns[3], np.full(columns.shape[1], -1, np.int64))
-        ranges = ExportedRanges({**trace.ranges.columns, "row": np.arange(len(trace.ranges))}, len(trace.ranges))
-        comms = read_comms(ranges, payload, trace.ops, trace.api)
-        called: dict[Any, int] = dict(
-            zip(trace.api.to_frame()["correlation"], trace.api.to_frame()["start_ns"], strict=True)
-        )
-        return [
-            (operation, called.get(correlation, -1))
-            for operation, correlation in zip(comms.operation, comms.correlation, strict=True)
-        ]
+START, END = "ncclGroupStart", "ncclGroupEnd"
+REDUCE, SEND, RECV, GATHER = "ncclAllReduce", "ncclSend", "ncclRecv", "ncclAllGather"
+Call = tuple[str, int] | tuple[str, int, int]  # a range's name, when it begins and, if it has one, its communicator
 
 
-def test_a_call_owns_the_kernel_launched_inside_it() -> None:
-    host_calls = HostCalls()
-    host_calls.range("ncclAllReduce", 10, 20)
-    host_calls.kernel(15)
-    host_calls.kernel(30)  # somebody else's
-    host_calls.range("ncclBroadcast", 40, 50)  # its kernel was not captured
-    assert host_calls.comms() == [("ncclAllReduce", 15), ("ncclBroadcast", -1)]
+def comms(calls: list[Call], launches: list[int], *, kernel: str = "ncclDevKernel_AllReduce") -> list[tuple[str, int]]:
+    """(operation, launch time of its kernel, -1 where it is not known) of calls that last 5 ns each."""
+    run = Builder()
+    rank = run.rank(0)
+    payload = []
+    for name, start, *communicator in calls:
+        row = rank.range(name, start, start + 5, domain="NCCL")
+        payload += [(row, one, 8, -1, -1) for one in communicator]
+    for launch in launches:
+        rank.kernel(kernel, 7, 1000 + launch, 1001 + launch, launch=(launch, launch + 1))
+    return joined(run.trace(), payload)
+
+
+def joined(trace: Trace, payload: Sequence[tuple[int, ...]] = ()) -> list[tuple[str, int]]:
+    columns = np.array(payload, np.int64).reshape(-1, 5).T
+    ranges = ExportedRanges({**trace.ranges.columns, "row": np.arange(len(trace.ranges))}, len(trace.ranges))
+    found = read_comms(ranges, Payload(*columns), trace.ops, trace.api)
+    called: dict[Any, int] = dict(zip(trace.api.correlation, trace.api.start_ns, strict=True))
+    return [(one, called.get(each, -1)) for one, each in zip(found.operation, found.correlation, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("calls", "launches", "expected"),
+    [
+        # A call owns the kernel launched inside it: not somebody else's, and its own may not have been captured.
+        ([(REDUCE, 10), ("ncclBroadcast", 40)], [12, 30], [(REDUCE, 12), ("ncclBroadcast", -1)]),
+        # Calls of a group share its only kernel.
+        ([(START, 10), (SEND, 20), (RECV, 30), (END, 40)], [42], [(SEND, 42), (RECV, 42)]),
+        # Only the outermost end of nested groups launches.
+        (
+            [(START, 0), (START, 10), (SEND, 20), (END, 30), (START, 40), (RECV, 50), (END, 60), (END, 70)],
+            [72],
+            [(SEND, 72), (RECV, 72)],
+        ),
+        # As many kernels as calls are taken in order.
+        (
+            [(START, 0), (REDUCE, 10), (REDUCE, 20), (REDUCE, 30), (END, 40)],
+            [41, 43, 45],
+            [(REDUCE, 41), (REDUCE, 43), (REDUCE, 45)],
+        ),
+        # One kernel a communicator serves its calls.
+        (
+            [(START, 0), (SEND, 10, 111), (SEND, 20, 222), (SEND, 30, 111), (END, 40)],
+            [41, 43],
+            [(SEND, 41), (SEND, 43), (SEND, 41)],
+        ),
+        # What a group launched for whom is not guessed.
+        ([(START, 0), (SEND, 10), (SEND, 20), (SEND, 30), (END, 40)], [41, 43], [(SEND, -1)] * 3),
+        # A capture that starts inside a group does not upset the next; a call outside any may lack its kernel.
+        (
+            [
+                (END, 0),
+                (REDUCE, 10),
+                (START, 30),
+                (SEND, 40),
+                (END, 50),
+                (GATHER, 60),
+                (START, 70),
+                (RECV, 80),
+                (END, 90),
+            ],
+            [2, 12, 52, 92],
+            [(REDUCE, 12), (SEND, 52), (GATHER, -1), (RECV, 92)],
+        ),
+        # Other ranges of NCCL's are no communication.
+        ([("ncclCommInitRank", 0), (START, 10), (END, 20), ("ncclMemAlloc", 30)], [], []),
+    ],
+)
+def test_a_call_has_the_kernel_that_was_launched_for_it(
+    calls: list[Call], launches: list[int], expected: list[tuple[str, int]]
+) -> None:
+    assert comms(calls, launches) == expected
 
 
 def test_other_kernels_inside_a_call_are_not_its_communication() -> None:
-    host_calls = HostCalls()
-    host_calls.range("ncclAllReduce", 10, 20)
-    host_calls.kernel(12, "fill_kernel")
-    host_calls.kernel(15)
-    assert host_calls.comms() == [("ncclAllReduce", 15)]
+    assert comms([(REDUCE, 10)], [12], kernel="fill_kernel") == [(REDUCE, -1)]
 
 
-def test_calls_of_a_group_share_its_only_kernel() -> None:
-    host_calls = HostCalls()
-    for name, start in (("ncclGroupStart", 10), ("ncclSend", 20), ("ncclRecv", 30), ("ncclGroupEnd", 40)):
-        host_calls.range(name, start, start + 5)
-    host_calls.kernel(42)
-    assert host_calls.comms() == [("ncclSend", 42), ("ncclRecv", 42)]
-
-
-def test_only_the_outermost_end_of_nested_groups_launches() -> None:
-    host_calls = HostCalls()
-    names = (
-        "ncclGroupStart",
-        "ncclGroupStart",
-        "ncclSend",
-        "ncclGroupEnd",
-        "ncclGroupStart",
-        "ncclRecv",
-        "ncclGroupEnd",
-    )
-    for index, name in enumerate((*names, "ncclGroupEnd")):
-        host_calls.range(name, 10 * index, 10 * index + 5)
-    host_calls.kernel(72)
-    assert host_calls.comms() == [("ncclSend", 72), ("ncclRecv", 72)]
-
-
-def test_as_many_kernels_as_calls_are_taken_in_order() -> None:
-    host_calls = HostCalls()
-    host_calls.range("ncclGroupStart", 0, 1)
-    for start in (10, 20, 30):
-        host_calls.range("ncclAllReduce", start, start + 5)
-    host_calls.range("ncclGroupEnd", 40, 50)
-    for launch in (41, 43, 45):
-        host_calls.kernel(launch)
-    assert host_calls.comms() == [("ncclAllReduce", 41), ("ncclAllReduce", 43), ("ncclAllReduce", 45)]
-
-
-def test_one_kernel_a_communicator_serves_its_calls() -> None:
-    host_calls = HostCalls()
-    host_calls.range("ncclGroupStart", 0, 1)
-    for start, communicator in ((10, 111), (20, 222), (30, 111)):
-        host_calls.range("ncclSend", start, start + 5, communicator, 8)
-    host_calls.range("ncclGroupEnd", 40, 50)
-    host_calls.kernel(41, "ncclDevKernel_SendRecv")
-    host_calls.kernel(43, "ncclDevKernel_SendRecv")
-    assert host_calls.comms() == [("ncclSend", 41), ("ncclSend", 43), ("ncclSend", 41)]
-
-
-def test_what_a_group_launched_for_whom_is_not_guessed() -> None:
-    host_calls = HostCalls()
-    host_calls.range("ncclGroupStart", 0, 1)
-    for start in (10, 20, 30):
-        host_calls.range("ncclSend", start, start + 5)
-    host_calls.range("ncclGroupEnd", 40, 50)
-    host_calls.kernel(41)
-    host_calls.kernel(43)
-    assert host_calls.comms() == [("ncclSend", -1)] * 3
-
-
-def test_a_capture_that_starts_inside_a_group_does_not_upset_the_next() -> None:
-    host_calls = HostCalls()
-    host_calls.range("ncclGroupEnd", 0, 5)
-    host_calls.kernel(2)
-    host_calls.range("ncclAllReduce", 10, 20)
-    host_calls.kernel(15)
-    for name, start in (("ncclGroupStart", 30), ("ncclSend", 40), ("ncclGroupEnd", 50)):
-        host_calls.range(name, start, start + 5)
-    host_calls.kernel(52)
-    host_calls.range("ncclAllGather", 60, 65)  # outside any group, and its kernel is missing
-    for name, start in (("ncclGroupStart", 70), ("ncclRecv", 80), ("ncclGroupEnd", 90)):
-        host_calls.range(name, start, start + 5)
-    host_calls.kernel(92)
-    assert host_calls.comms() == [
-        ("ncclAllReduce", 15), ("ncclSend", 52), ("ncclAllGather", -1), ("ncclRecv", 92),
-    ]  # fmt: skip
-
-
-def test_threads_do_not_share_groups() -> None:
-    host_calls = HostCalls()
-    host_calls.range("ncclGroupStart", 0, 1)
-    with host_calls.rank.on_thread(2):
-        host_calls.range("ncclAllReduce", 10, 20)
-        host_calls.kernel(15)
-    host_calls.range("ncclSend", 12, 13)
-    host_calls.range("ncclGroupEnd", 30, 40)
-    host_calls.kernel(35)
-    assert host_calls.comms() == [("ncclAllReduce", 15), ("ncclSend", 35)]
-
-
-def test_ranges_that_are_no_communication_are_left_alone() -> None:
-    host_calls = HostCalls()
-    for start, name in enumerate(("ncclCommInitRank", "ncclGroupStart", "ncclGroupEnd", "ncclMemAlloc")):
-        host_calls.range(name, 10 * start, 10 * start + 5)
-    host_calls.rank.range("ncclAllReduce", 100, 110, domain="mine")  # somebody's own range of that name
-    assert host_calls.comms() == []
+def test_threads_do_not_share_groups_and_somebodys_own_range_is_no_call() -> None:
+    run = Builder()
+    rank = run.rank(0)
+    rank.range(START, 0, 1, domain="NCCL")
+    with rank.on_thread(2):
+        rank.range(REDUCE, 10, 20, domain="NCCL")
+        rank.kernel("ncclDevKernel_AllReduce", 7, 1015, 1016, launch=(15, 16))
+    rank.range(SEND, 12, 13, domain="NCCL")
+    rank.range(END, 30, 40, domain="NCCL")
+    rank.kernel("ncclDevKernel_SendRecv", 7, 1035, 1036, launch=(35, 36))
+    rank.range(REDUCE, 100, 110, domain="mine")
+    assert joined(run.trace()) == [(REDUCE, 15), (SEND, 35)]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from analyzers.counters.report import counters
 from analyzers.load import load
-from analyzers.readers.nsys.nics import _Series, _together
+from analyzers.readers.nsys.counters import NicSeries, together
 from analyzers.readers.nsys.read import read_folder, read_sqlite
 from analyzers.readers.reading import Reading
 from tests.support import counters as raw
@@ -96,10 +96,10 @@ def test_the_sum_over_cards_is_that_of_a_plain_loop(cards: list[tuple[int, list[
     for first, lengths in cards:
         edges = np.cumsum([first, *(length for length, _ in lengths)])
         rates = [rate for _, rate in lengths]
-        series.append(_Series(edges[:-1], edges[1:], np.array(rates, np.float64)))
+        series.append(NicSeries(edges[:-1], edges[1:], np.array(rates, np.float64)))
         moves.append({t: rate for k, rate in enumerate(rates) for t in range(edges[k], edges[k + 1])})
     grid = series[0]
-    for start, end, found in zip(grid.start, grid.end, _together(series, grid), strict=True):
+    for start, end, found in zip(grid.start, grid.end, together(series, grid), strict=True):
         means = []
         for of_card in moves:
             seen = [of_card[t] for t in range(start, end) if t in of_card]

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from analyzers.info import info
-from analyzers.readers.nsys.file import _as_bits
 from analyzers.readers.nsys.read import read_sqlite
 from analyzers.trace.merge import merge
 from analyzers.trace.ranks import assign_ranks
@@ -326,16 +325,3 @@ def test_fixtures_tell_nothing_of_the_machine_they_come_from() -> None:
         for table in rows(path, "SELECT name FROM sqlite_master WHERE type = 'table'"):
             for row in rows(path, f'SELECT * FROM "{table["name"]}"'):
                 assert not [text for text in tuple(row) if isinstance(text, str) and path_like.search(text)]
-
-
-@pytest.mark.parametrize("numbers", [{0}, {62}, {59, 60}, {0, 3, 5, 62}, set(range(63)), {63}, {3, 100}])
-def test_numbers_asked_for_as_bits_are_those_of_a_list(numbers: set[int]) -> None:
-    where = f"number IN ({', '.join(map(str, sorted(numbers)))})"
-    assert (_as_bits(where) == where) == (max(numbers) > 62)
-    connection = sqlite3.connect(":memory:")
-    connection.execute("CREATE TABLE all_of_them (number INTEGER)")
-    values = [None, *range(-130, 260), -(2**63), 2**63 - 1, 2**32, -(2**32), *(n + 0.5 for n in range(64)), "a", b"b"]
-    connection.executemany("INSERT INTO all_of_them VALUES (?)", [(one,) for one in values])
-    found = connection.execute(f"SELECT number FROM all_of_them WHERE {_as_bits(where)}").fetchall()
-    connection.close()
-    assert [one for (one,) in found] == sorted(numbers)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from analyzers.common.errors import TracevizError
@@ -48,15 +47,13 @@ def test_every_form_gives_the_same_ops(tmp_path: Path, text: str) -> None:
     assert set(trace.devices.to_frame()["name"]) == {"NVIDIA H200"}
 
 
-def test_units_of_the_header_are_honored(tmp_path: Path) -> None:
-    text = "Start (us),Duration (us),CorrId,Bytes (KB),Device,Ctx,Strm,Name\n1.5,0.25,3,2.5,GPU (4),1,7,[CUDA memset]\n"
-    ops = read(written(tmp_path, text)).ops.to_frame()
-    assert (ints(ops, "start_ns")[0], ints(ops, "end_ns")[0], ints(ops, "bytes")[0]) == (1500, 1750, 2500)
-
-
-def test_an_empty_unit_is_the_usual_one(tmp_path: Path) -> None:
-    text = "Start (ns),Duration (ns),CorrId,Bytes (),Device,Ctx,Strm,Name\n1500,250,3,2.5,GPU (4),1,7,[CUDA memset]\n"
-    assert ints(read(written(tmp_path, text)).ops, "bytes").tolist() == [2_500_000]
+@pytest.mark.parametrize(("unit", "size"), [("KB", 2500), ("", 2_500_000)])
+def test_units_of_the_header_are_honored_and_an_empty_one_is_the_usual(tmp_path: Path, unit: str, size: int) -> None:
+    text = (
+        f"Start (us),Duration (us),CorrId,Bytes ({unit}),Device,Ctx,Strm,Name\n1.5,0.25,3,2.5,GPU (4),1,7,[CUDA memset]"
+    )
+    ops = read(written(tmp_path, text)).ops
+    assert (ops.start_ns[0], ops.end_ns[0], ops.bytes[0]) == (1500, 1750, size)
 
 
 def test_a_device_name_with_parentheses_keeps_them(tmp_path: Path) -> None:
@@ -109,10 +106,6 @@ def test_what_is_not_a_gpu_trace_is_refused(tmp_path: Path) -> None:
         read(written(tmp_path, "Time (%)  Total Time (ns)\n 99.0  12345\n"))
     with pytest.raises(TracevizError, match="cannot be read"):
         read(tmp_path / "absent.txt")
-
-
-def test_each_device_of_a_paste_is_read() -> None:
-    assert np.array_equal(ints(read(DATA / "config3_rank0_only.txt").ops, "device"), [0, 0])
 
 
 @pytest.mark.parametrize("number", [str(2**63), str(2**64), "9" * 300])

@@ -224,7 +224,7 @@ def test_what_was_lost_is_said(tmp_path: Path) -> None:
 
 def test_the_extra_is_named_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "google.protobuf", None)
-    packets._packet_class.cache_clear()
+    packets.packet_class.cache_clear()
     assert "traceviz-gpu[perfetto]" in refused(pair(tmp_path, "graph_nodes")[1])
     monkeypatch.undo()
-    packets._packet_class.cache_clear()
+    packets.packet_class.cache_clear()

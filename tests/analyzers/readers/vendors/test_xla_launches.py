@@ -12,7 +12,7 @@ import numpy as np
 
 from analyzers.info import info
 from analyzers.load import load
-from analyzers.readers.xla import xplane
+from analyzers.readers.xla import profile
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 
@@ -24,7 +24,7 @@ Rows = dict[int, tuple[str, int, int]]  # by number: name, start and end in ps
 
 
 def space_of(path: Path) -> Any:
-    space = xplane._message_class()()  # the messages alone: what is in them is gone through here
+    space = profile.space_class()()  # the messages alone: what is in them is gone through here
     space.ParseFromString(path.read_bytes())
     return space
 
