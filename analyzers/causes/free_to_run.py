@@ -28,7 +28,6 @@ def _free_since_ns(gap: ToldGap) -> int:
 
 
 def _gpu_full_evidence(gap: ToldGap) -> str:
-    """What took the GPU's room."""
     room, writer, free_ns = gap.explainer.room, gap.writer, _free_since_ns(gap)
     process, device = (writer.op_column(column, gap.op) for column in ("process", "device"))
     limits = room.limits(process, device)
@@ -88,7 +87,6 @@ def _waits_for(gap: ToldGap) -> tuple[str, str]:
 
 
 def _peer_wait_evidence(gap: ToldGap) -> str:
-    """Which collective waited, and for which rank."""
     collective, late_rank = _waits_for(gap)
     hidden = duration(gap.peer_ns)
     return (
@@ -98,7 +96,6 @@ def _peer_wait_evidence(gap: ToldGap) -> str:
 
 
 def _peer_wait_finding(gap: ToldGap) -> str:
-    """For which rank a collective only waited."""
     collective, late_rank = _waits_for(gap)
     return f"late rank: {collective} only waited for {late_rank}, which hides nothing"
 
@@ -119,7 +116,6 @@ PEER_WAIT = Cause(
 
 
 def _unknown_evidence(gap: ToldGap) -> str:
-    """What the capture does not show."""
     trace, free_ns = gap.writer.trace, _free_since_ns(gap)
     if gap.released_ns == NEVER:
         return f"the capture does not show what launched {gap.op_name} or what it waited for"
