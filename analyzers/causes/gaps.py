@@ -131,7 +131,7 @@ def find_gaps(trace: Trace, a: Ints, b: Ints, pairing: Pairing) -> Gaps | None:
     lift = begins - first
     laid = [_lay(trace, rows, lift[number], begins) for rows, number in sides]
     found, running, peers = [], [], []
-    for side, (idle, other) in enumerate((laid, laid[::-1])):
+    for number, (idle, other) in enumerate((laid, laid[::-1])):
         alone = subtract(other.real, idle.passing)
         peer = waited_in_vain(idle.plain, idle.real, other.real, begins)
         group = _line(begins, idle.deciding.starts)
@@ -142,9 +142,9 @@ def find_gaps(trace: Trace, a: Ints, b: Ints, pairing: Pairing) -> Gaps | None:
         op, peer_ns = idle.rows[search(idle.real_start_ns, high)], coverage(low, high, peer)
         begun = np.clip(ints_at(trace.ops, "start_ns", op) + lift[group], low, high)
         gap = np.flatnonzero(meets(low, begun, alone) | (peer_ns > 0))
-        found.append([each[gap] for each in (np.full(low.size, side, np.int8), group, op, low, begun, peer_ns, high)])
-        running.append(_later(alone, side * behind))
-        peers.append(_later(peer, side * behind))
+        found.append([each[gap] for each in (np.full(low.size, number, np.int8), group, op, low, begun, peer_ns, high)])
+        running.append(_later(alone, number * behind))
+        peers.append(_later(peer, number * behind))
     side, group, op, low, begun, peer_ns, high = (np.concatenate(each) for each in zip(*found, strict=True))
     if not side.size:
         return None
@@ -219,9 +219,9 @@ def waited_in_vain(plain: Union, real: Union, others: Union, begins: Ints) -> Un
     beside = intersect(subtract(plain, real), others)
     if not beside.starts.size:
         return EMPTY
-    heads = run_heads(_line(begins, plain.starts))
-    heads[1:] |= plain.starts[1:] - plain.ends[:-1] > MAX_PAUSE_NS
-    heads = np.flatnonzero(heads)
+    begins_run = run_heads(_line(begins, plain.starts))
+    begins_run[1:] |= plain.starts[1:] - plain.ends[:-1] > MAX_PAUSE_NS
+    heads = np.flatnonzero(begins_run)
     start, end = plain.starts[heads], plain.ends[np.append(heads[1:], plain.starts.size) - 1]
     on_time = coverage(start, start + coverage(start, end, real), others)
     more = on_time - coverage(start, end, intersect(real, others))

@@ -12,6 +12,7 @@ side last runs in them. Their `alone_ns` sum up, by gap and cause, to what `alon
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -93,7 +94,7 @@ def gap_pieces(writer: EvidenceWriter, rank: int, device: int, instances: Ints, 
     return GapPieces(**columns, words=number[of_pair], evidence=tuple(evidence), links=links)
 
 
-def _pieces(explained: Explained, wanted: Ints) -> dict[str, Ints]:
+def _pieces(explained: Explained, wanted: Ints) -> dict[str, Any]:
     """The first columns of `GapPieces`, of gaps of the instances that are wanted."""
     parts, gaps = explained.parts, explained.gaps
     submitted = np.clip(explained.releases.released_ns[LAUNCH][parts.gap], parts.low_ns, parts.high_ns)

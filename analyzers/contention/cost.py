@@ -131,7 +131,7 @@ def side_cost(own: Timings, known: Alone) -> SideCost:
     slower = [slowdown(like_ns, one) for one in costs]
     rest_ns = beside_ns - like_ns  # of kinds that never ran alone: at the same rate
     all_paid = [max(round(one + rest_ns * (1 - 1 / by)), 0) for one, by in zip(costs, slower, strict=True)]
-    return SideCost(*slower, kernels, *all_paid, beside_ns)
+    return SideCost(slower[0], slower[1], slower[2], kernels, all_paid[0], all_paid[1], all_paid[2], beside_ns)
 
 
 def slowdown(beside_ns: float, paid: float) -> float:
