@@ -131,7 +131,7 @@ def find_gaps(trace: Trace, a: Ints, b: Ints, pairing: Pairing) -> Gaps | None:
     lift = begins - first
     laid = [_lay(trace, rows, lift[number], begins) for rows, number in sides]
     found, running, peers = [], [], []
-    for number, (idle, other) in enumerate((laid, laid[::-1])):
+    for which, (idle, other) in enumerate((laid, laid[::-1])):
         alone = subtract(other.real, idle.passing)
         peer = waited_in_vain(idle.plain, idle.real, other.real, begins)
         group = _line(begins, idle.deciding.starts)
@@ -142,9 +142,9 @@ def find_gaps(trace: Trace, a: Ints, b: Ints, pairing: Pairing) -> Gaps | None:
         op, peer_ns = idle.rows[search(idle.real_start_ns, high)], coverage(low, high, peer)
         begun = np.clip(ints_at(trace.ops, "start_ns", op) + lift[group], low, high)
         gap = np.flatnonzero(meets(low, begun, alone) | (peer_ns > 0))
-        found.append([each[gap] for each in (np.full(low.size, number, np.int8), group, op, low, begun, peer_ns, high)])
-        running.append(_later(alone, number * behind))
-        peers.append(_later(peer, number * behind))
+        found.append([each[gap] for each in (np.full(low.size, which, np.int8), group, op, low, begun, peer_ns, high)])
+        running.append(_later(alone, which * behind))
+        peers.append(_later(peer, which * behind))
     side, group, op, low, begun, peer_ns, high = (np.concatenate(each) for each in zip(*found, strict=True))
     if not side.size:
         return None

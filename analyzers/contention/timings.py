@@ -143,7 +143,7 @@ def join(parts: Iterable[Timings]) -> Timings:
 
 def numbered(kinds: pd.DataFrame, columns: Iterable[str]) -> Ints:
     """Kinds that some columns tell apart, numbered from 0 in the order they first occur."""
-    return kinds.groupby(list(columns), sort=False).ngroup().to_numpy(np.int64)
+    return kinds.groupby(list(columns), sort=False).ngroup().to_numpy().astype(np.int64)
 
 
 def over_all_ranks(found: Timings) -> Timings:

@@ -350,9 +350,9 @@ def measure_ranks(
         if len(processes) > 1:
             each = []
             for number in processes:
-                process = trace.processes[number]
-                path = trace.captures[process.capture].path
-                each.append(replace(measured(rank, device, [number]), window=process.window, capture=path))
+                its = trace.processes[number]
+                path = trace.captures[its.capture].path
+                each.append(replace(measured(rank, device, [number]), window=its.window, capture=path))
             found = replace(found, windows=tuple(sorted(each, key=lambda one: one.window)))
         ranks.append(found)
     return ranks

@@ -177,8 +177,8 @@ def possible_pairing(trace: Trace, a: Selection, b: Selection) -> Possible:
     has_steps = bool(find_steps(trace).size)
     if any(np.any(side.occurrence[side.picked] < 0) for side in (a, b)):
         return Possible(False, False, False, has_steps)
-    by_ranges = (_by_ranges(trace, a, b, method) is not None for method in ("numbers", "ranges", "used"))
-    return Possible(*by_ranges, has_steps)
+    numbers, ranges, used = (_by_ranges(trace, a, b, method) is not None for method in ("numbers", "ranges", "used"))
+    return Possible(numbers, ranges, used, has_steps)
 
 
 def pairing_method(parts: Sequence[Possible]) -> str:
@@ -256,7 +256,7 @@ def _by_ranges(trace: Trace, a: Selection, b: Selection, method: str) -> Pairing
         instance = np.full(len(trace.ranges) + 1, -1, np.int32)  # the last is for work of no range
         instance[rows] = number
         instance_of_op.append(np.where(side.picked, instance[side.occurrence], -1))
-    return Pairing(RULE_OF[method], *instance_of_op, pairs.process, pairs.label)
+    return Pairing(RULE_OF[method], instance_of_op[0], instance_of_op[1], pairs.process, pairs.label)
 
 
 def _in_turn(trace: Trace, a: Selection, b: Selection, working: Ids, method: str) -> _RangePairs | None:
