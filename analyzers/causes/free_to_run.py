@@ -95,11 +95,6 @@ def _peer_wait_evidence(gap: ToldGap) -> str:
     )
 
 
-def _peer_wait_finding(gap: ToldGap) -> str:
-    collective, late_rank = _waits_for(gap)
-    return f"late rank: {collective} only waited for {late_rank}, which hides nothing"
-
-
 PEER_WAIT = Cause(
     name="peer-wait",
     label="late rank",
@@ -108,7 +103,7 @@ PEER_WAIT = Cause(
     remedy="balance the ranks",
     claims=in_state(PEER_WAITS),
     evidence=_peer_wait_evidence,
-    finding=_peer_wait_finding,
+    finding=lambda gap: "late rank: {} only waited for {}, which hides nothing".format(*_waits_for(gap)),
     alike=lambda gap: _waits_for(gap)[1],
     hue="late rank",
     may_be_profilers=True,

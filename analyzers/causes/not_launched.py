@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from analyzers.arrays.intervals import measure, union
-from analyzers.arrays.types import Mask
 from analyzers.causes.cause import Cause, in_state
 from analyzers.causes.evidence import ToldGap
-from analyzers.causes.explain import FREE, HOST_BLOCKED, NOT_LAUNCHED, Parts
+from analyzers.causes.explain import FREE, HOST_BLOCKED, NOT_LAUNCHED
 from analyzers.common.wording import duration
 from analyzers.syncs.calls import KINDS
 from analyzers.syncs.context import around
@@ -16,10 +15,6 @@ from analyzers.syncs.points import copies_of, written_as
 from analyzers.trace.advice import torch_seen
 from analyzers.trace.op_rows import call_rows, op_rows
 from analyzers.trace.settings import BLOCKING_LAUNCHES, setting_of
-
-
-def _blocked_or_copies_itself(parts: Parts) -> Mask:
-    return (parts.state == HOST_BLOCKED) | ((parts.state == FREE) & parts.copies_itself)
 
 
 def _late(gap: ToldGap) -> str:
@@ -103,7 +98,7 @@ HOST_SYNC = Cause(
     meaning="not submitted yet: the thread that launches it sat in a call that blocks",
     look_at="`traceviz syncs`: operator, range, what it delayed",
     remedy="take the sync out, use an asynchronous copy with an event, or sync behind the launches",
-    claims=_blocked_or_copies_itself,
+    claims=lambda parts: (parts.state == HOST_BLOCKED) | ((parts.state == FREE) & parts.copies_itself),
     evidence=_host_sync_evidence,
     finding=_host_sync_finding,
     alike=lambda gap: _call_in_range(gap, _blocked_in(gap)[0]),
