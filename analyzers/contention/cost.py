@@ -42,11 +42,6 @@ class SideCost(Record, frozen=True):
     beside_ns: int
 
     @property
-    def paid(self) -> tuple[int | None, int | None, int | None]:
-        """How much longer it ran: that, the least and the most, ns."""
-        return self.paid_ns, self.paid_low_ns, self.paid_high_ns
-
-    @property
     def is_slowed(self) -> bool:
         """Whether it surely ran slower."""
         return self.low is not None and self.low > SLOWED
@@ -104,7 +99,8 @@ def contention(
     found = []
     for one, a, b in zip(met, *costs, strict=True):
         real, is_known = one.real_overlap_ns, a.paid_ns is not None and b.paid_ns is not None
-        paid, low, high = ((a_ns or 0) + (b_ns or 0) for a_ns, b_ns in zip(a.paid, b.paid, strict=True))
+        names = ("paid_ns", "paid_low_ns", "paid_high_ns")
+        paid, low, high = (sum(getattr(side, name) or 0 for side in (a, b)) for name in names)
         net, net_low = (real - paid, real - high) if is_known else (None, None)
         found.append(Contention(one.rank, one.device, a, b, real, net, net_low, real - low))
     return tuple(found)
