@@ -52,6 +52,9 @@ def test_overlapping_ops_of_one_side_leave_no_gap_between_them() -> None:
 def test_an_instance_with_one_side_has_no_gaps_and_instances_stay_apart() -> None:
     ops = (("a0", 0, 10, 0), ("b0", 20, 30, 0), ("a1", 5, 15, 0), ("a2", 40, 50, 0), ("b2", 45, 60, 0))
     assert gaps_of(*ops) == [("b", 0, 20, 10, 0), ("b", 40, 45, 5, 0)]
+    # A's last of one instance and its first of the next follow each other on no line.
+    ops = (("a0", 0, 10, 0), ("b0", 0, 10, 0), ("a1", 100, 110, 0), ("b1", 105, 130, 0), ("a1", 120, 140, 0))
+    assert gaps_of(*ops) == [("a", 110, 120, 10, 0), ("b", 100, 105, 5, 0)]
 
 
 def test_a_wait_counts_apart_and_ends_the_gap_where_its_op_begins() -> None:

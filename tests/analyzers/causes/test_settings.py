@@ -131,3 +131,13 @@ def test_a_kernel_that_was_free_hardly_before_another_began_refutes_nothing() ->
     rank.kernel("beta", 7, 705 * US, 800 * US, launch=(700 * US, 701 * US))
     rank.kernel("alpha", 8, 703_500, 810 * US, launch=(702 * US, 703 * US))
     assert "shared-queue" in cause_names(with_one_queue(run.trace()))
+
+
+@pytest.mark.parametrize(("before", "held"), [(900, True), (1_100, False)])
+def test_kernels_let_go_at_once_may_begin_in_another_order(before: int, held: bool) -> None:
+    """A, free since 3 µs, begins so many ns before B's second kernel, launched before it."""
+    run, rank = one_rank()
+    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 1 * US))
+    rank.kernel("beta", 7, 110 * US, 160 * US, launch=(1 * US, 2 * US))
+    rank.kernel("alpha", 8, 110 * US - before, 200 * US, launch=(2 * US, 3 * US))
+    assert ("shared-queue" in cause_names(with_one_queue(run.trace()))) is held
