@@ -109,3 +109,9 @@ def test_the_plateau_counts(traffic: list[int], begin: int | None) -> None:
     found = transfer_of(start, start + 50_000, np.array(traffic))
     at = None if begin is None else begin * 50_000  # three samples earlier; what buffers hold, a lull, a sample later
     assert found == (None if at is None else (at, at - 150_000, at + 350_000 + 200_000 + 50_000))
+
+
+def test_a_lull_of_one_sample_ends_no_stretch_however_long_that_is() -> None:
+    start = np.arange(25) * 1_000_000
+    found = transfer_of(start, start + 1_000_000, np.array([78] * 4 + [0] + [78] * 20))
+    assert found == (0, -3_000_000, 350_000 + 2 * 1_000_000)
