@@ -12,7 +12,6 @@ from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.causes.explain import Explained, Explainer
 from analyzers.ordering.ordering import Step
 from analyzers.syncs.context import Around, around
-from analyzers.trace.columns import ints_at, stored
 from analyzers.trace.kernels import function
 from analyzers.trace.op_rows import op_rows
 from analyzers.trace.ranks import labels_of
@@ -28,17 +27,15 @@ class TraceNames:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self._op_code, self._op_names = trace.ops.name.codes, trace.ops.name.texts
-        self._api_code, self._api_names = trace.api.name.codes, trace.api.name.texts
 
     def op_name(self, op: int) -> str:
         """An op's function without its namespaces, shortened."""
-        name = function(self._op_names[self._op_code[op]]).rsplit("::", 1)[-1]
+        name = function(self.trace.ops.name[op]).rsplit("::", 1)[-1]
         return name if len(name) <= LONGEST_NAME else "…" + name[1 - LONGEST_NAME :]
 
     def api_name(self, call: int) -> str:
         """A host call's name as the capture has it."""
-        return str(self._api_names[self._api_code[call]])
+        return self.trace.api.name[call]
 
     def call_name(self, call: int) -> str:
         """A host call's name as people know it."""
@@ -46,8 +43,8 @@ class TraceNames:
 
     def around(self, call: int) -> Around:
         """What a host call was made in."""
-        columns = ("process", "thread", "start_ns")
-        return around(self.trace, *(ints_at(self.trace.api, column, np.array([call])) for column in columns))
+        calls, row = self.trace.api, np.array([call])
+        return around(self.trace, calls.process[row], calls.thread[row], calls.start_ns[row])
 
 
 class EvidenceWriter(TraceNames):
@@ -67,11 +64,11 @@ class EvidenceWriter(TraceNames):
 
     def op_column(self, column: str, op: int) -> int:
         """A column's value of an op."""
-        return int(stored(self.trace.ops, column)[op])
+        return int(self.trace.ops.columns[column][op])
 
     def by_name(self, ops: Ids) -> Iterator[tuple[int, Mask]]:
         """The first of some ops of each name, and which of them have it; by the names' codes."""
-        code = self._op_code[ops]
+        code = self.trace.ops.name.codes[ops]
         for number, first in zip(*np.unique(code, return_index=True), strict=True):
             yield int(ops[first]), code == number
 
@@ -90,10 +87,9 @@ class ToldGap:
         self.op, self.start_ns, self.end_ns = (int(column[gap]) for column in (gaps.op, gaps.start_ns, gaps.end_ns))
         self.idle_side, self.instance = int(gaps.side[gap]), int(gaps.instance[gap])
         self.side, self.other = writer.sides[self.idle_side], writer.sides[1 - self.idle_side]
-        self.holder, self.last, self.unseen = (
-            int(column[gap]) for column in (releases.holder, releases.last, releases.unseen)
+        self.holder, self.last, self.unseen, late = (
+            int(column[gap]) for column in (releases.holder, releases.last, releases.unseen, releases.late)
         )
-        late = int(releases.late[gap])
         self.late_op = late if late >= 0 else self.op  # whose launch the gap's op waited for
         self.released_ns = int(releases.released_ns[:, gap].max())
         self.real_start_ns, self.peer_ns = int(gaps.real_start_ns[gap]), int(gaps.peer_ns[gap])

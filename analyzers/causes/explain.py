@@ -17,8 +17,6 @@ takes some microseconds, which belong to what released it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 import numpy as np
 from msgspec.structs import replace
@@ -27,7 +25,7 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.causes.gaps import Gaps, find_gaps
 from analyzers.causes.hardware_queues import QueueOrder, queue_order
-from analyzers.causes.hosts import DISPATCH_NS, HostThreads, Spans
+from analyzers.causes.hosts import DISPATCH_NS, HostThreads
 from analyzers.causes.occupancy import DeviceRoom, RoomPieces
 from analyzers.causes.queues import LAUNCH, LaunchBounds, PredecessorIndex
 from analyzers.ordering.ordering import Ordering
@@ -93,67 +91,63 @@ class Explainer:
         own = ops_of_devices(self.trace).get((rank, device), np.empty(0, np.int64))
         return in_both(self.pairing, own[self.a[own]], own[self.b[own]])
 
-    def explain(self, rank: int, device: int) -> Iterator[Explained]:
-        """Explain all gaps of one rank's device, those of some instances at a time."""
+    def explain(self, rank: int, device: int) -> Explained | None:
+        """Explain all gaps of one rank's device, if it has any."""
         in_order = ops_by_start(self.trace).get((rank, device), np.empty(0, np.int64))
-        for gaps in find_gaps(self.trace, those(in_order, self.a), those(in_order, self.b), self.pairing):
-            if gaps.size:
-                releases = self.queues.releases(gaps.op, gaps.side)
-                yield Explained(gaps, releases, self._parts(gaps, releases), self._after_sync(gaps, releases))
+        gaps = find_gaps(self.trace, those(in_order, self.a), those(in_order, self.b), self.pairing)
+        if gaps is None:
+            return None
+        releases = self.queues.releases(gaps.op, gaps.side)
+        after_sync = np.zeros(gaps.size, dtype=bool)
+        late = np.flatnonzero((releases.late >= 0) & (releases.held_until_ns > gaps.start_ns))
+        after_sync[late] = self.hosts.never_ahead_since_sync(releases.late[late])
+        return Explained(gaps, releases, self._parts(gaps, releases), after_sync)
 
     def _queue_order(self) -> QueueOrder:
         """Which ops a hardware queue held that several streams share."""
-        process, devices = self.trace.ops.process, {}
-        for (_, device), rows in ops_of_devices(self.trace).items():
-            for (number,), own in rows_by_key(process[rows]).items():  # mostly one
-                devices[number, device] = rows if own.size == rows.size else rows[own]
         released = self.queues.last_released_ns()
-        return queue_order(
-            self.trace,
-            dict(sorted(devices.items())),
-            (self.hosts.launch_start_ns, self.hosts.launch_end_ns),
-            released,
-            lambda ops: self._otherwise_held(ops, released[ops]),
-        )
 
-    def _otherwise_held(self, ops: Ints, released_ns: Ints) -> Mask:
-        """Which ops a wait that is not on record may have held since their release, or a full GPU."""
-        held = self.ordering.after_unrecorded_wait(ops) | self.queues.nodes.hidden[ops]
-        of_device = rows_by_key(*(ints_at(self.trace.ops, name, ops) for name in ("process", "device")))
-        for at in of_device.values():
-            start = self.trace.ops.start_ns[ops[at]]
-            pieces = self.room.of_ops(ops[at], released_ns[at], start)
-            held[at[pieces.row[pieces.full]]] = True
-        return held
+        def otherwise_held(ops: Ints) -> Mask:
+            """Which ops a wait that is not on record may have held since their release, or a full GPU."""
+            held = self.ordering.after_unrecorded_wait(ops) | self.queues.nodes.hidden[ops]
+            for at in rows_by_key(*(ints_at(self.trace.ops, name, ops) for name in ("process", "device"))).values():
+                pieces = self.room.of_ops(ops[at], released[ops[at]], self.trace.ops.start_ns[ops[at]])
+                held[at[pieces.row[pieces.full]]] = True
+            return held
+
+        launches = self.hosts.launch_start_ns, self.hosts.launch_end_ns
+        return queue_order(self.trace, launches, released, otherwise_held)
 
     def _parts(self, gaps: Gaps, releases: LaunchBounds) -> Parts:
         bound = np.clip(releases.released_ns.max(axis=0), gaps.start_ns, gaps.end_ns)
         held_until = np.clip(releases.held_until_ns, gaps.start_ns, bound)
-        is_late, is_unseen = releases.late >= 0, releases.unseen >= 0
-        late, behind, unseen = (np.flatnonzero(each) for each in (is_late, ~is_late & ~is_unseen, is_unseen))
-        of_late, low, high = self.hosts.blocked_spans(releases.late[late], gaps.start_ns[late], held_until[late])
-        blocked = late[of_late], low, high
-        let_go, everything = np.clip(self.queue_order.until_ns[gaps.op], bound, gaps.end_ns), np.arange(gaps.size)
+        is_late, everything = releases.late >= 0, np.arange(gaps.size)
+        until_blocked = np.where(is_late, held_until, gaps.start_ns)
+        blocked = self.hosts.blocked_spans(np.maximum(releases.late, 0), gaps.start_ns, until_blocked)
+        not_blocked = _between(gaps.start_ns, held_until, blocked)
+        waits = np.select([is_late, releases.unseen >= 0], [NOT_LAUNCHED, BEHIND_UNSEEN], BEHIND_OTHER)
+        let_go = np.clip(self.queue_order.until_ns[gaps.op], bound, gaps.end_ns)
         misses = gaps.alone(let_go, gaps.end_ns) > 0  # else it does not matter whether there was room
         free = self.room.of_ops(gaps.op, np.where(misses, let_go, gaps.end_ns), gaps.end_ns)
         # A full GPU explains no time that an unrecorded wait explains as well.
         free = replace(free, full=free.full & ~self.ordering.after_unrecorded_wait(gaps.op)[free.row])
         spans = [
-            (HOST_BLOCKED, blocked),
-            (NOT_LAUNCHED, _between(late, gaps.start_ns, held_until, blocked)),
-            (BEHIND_OTHER, (behind, gaps.start_ns[behind], held_until[behind])),
-            (BEHIND_UNSEEN, (unseen, gaps.start_ns[unseen], held_until[unseen])),
-            (BEHIND_NEITHER, (everything, held_until, bound)),
-            (IN_QUEUE, (everything, bound, let_go)),
+            (HOST_BLOCKED, *blocked),
+            (waits[not_blocked[0]], *not_blocked),
+            (BEHIND_NEITHER, everything, held_until, bound),
+            (IN_QUEUE, everything, bound, let_go),
+            (self._states_of_free(gaps, releases, let_go, free), free.row, free.low_ns, free.high_ns),
+            (PEER_WAITS, *gaps.peer_spans()),
         ]
-        states = self._states_of_free(gaps, releases, let_go, free)
-        peer, low, high = gaps.peer_spans()
-        found = [
-            (peer.astype(np.int32), np.full(peer.size, PEER_WAITS, np.int8), low, high, high - low),
-            *(_beside(gaps, np.int8(state), *span) for state, span in spans),
-            _beside(gaps, states, free.row, free.low_ns, free.high_ns),
+        of_spans = [
+            (np.broadcast_to(np.asarray(state, np.int8), gap.shape), gap, low, high) for state, gap, low, high in spans
         ]
-        gap, state, low, high, ns = (np.concatenate(column) for column in zip(*found, strict=True))
+        state, gap, low, high = (np.concatenate(column) for column in zip(*of_spans, strict=True))
+        some = np.flatnonzero(high > low)
+        state, gap, low, high = state[some], gap[some], low[some], high[some]
+        ns = np.where(state == PEER_WAITS, high - low, gaps.alone(low, high, gap))
+        some = np.flatnonzero(ns)
+        state, gap, low, high, ns = state[some], gap[some].astype(np.int32), low[some], high[some], ns[some]
         copies_itself = self.hosts.copies_itself[gaps.op[gap]]
         return Parts(gap, state, low, high, ns, releases.same_stream[gap], releases.early[gap], copies_itself)
 
@@ -178,27 +172,12 @@ class Explainer:
             BEHIND_NEITHER,
         ).astype(np.int8)
 
-    def _after_sync(self, gaps: Gaps, releases: LaunchBounds) -> Mask:
-        """Gaps that end with a late launch since whose thread's last blocking call it never got ahead of the GPU."""
-        marked = np.zeros(gaps.size, dtype=bool)
-        late = np.flatnonzero((releases.late >= 0) & (releases.held_until_ns > gaps.start_ns))
-        marked[late] = self.hosts.never_ahead_since_sync(releases.late[late])
-        return marked
 
-
-def _between(rows: Ints, start: Ints, end: Ints, taken: Spans) -> Spans:
-    """What is left of each gap's [start, end) between the spans taken of it; `rows` and `taken` are by gap."""
+def _between(start: Ints, end: Ints, taken: tuple[Ints, Ints, Ints]) -> tuple[Ints, Ints, Ints]:
+    """What is left of each gap's [start, end) between the spans (gap, from, to) taken of it."""
     gap, low, high = taken
+    rows = np.arange(start.size)
     first, last = np.append(rows, gap), np.append(gap, rows)
-    lows, highs = np.append(start[rows], high), np.append(low, end[rows])
+    lows, highs = np.append(start, high), np.append(low, end)
     order, other = np.lexsort((lows, first)), np.lexsort((highs, last))
     return first[order], lows[order], highs[other]
-
-
-def _beside(gaps: Gaps, state: Ids | np.int8, gap: Ints, low: Ints, high: Ints) -> tuple[Ids, ...]:
-    """Spans in which an op waits for what `state` says, as (gap, state, from, to, ns): those the other side runs in."""
-    rows = np.flatnonzero(high > low)
-    gap, low, high, state = gap[rows], low[rows], high[rows], np.broadcast_to(state, high.shape)[rows]
-    ns = gaps.alone(low, high, gap)
-    rows = np.flatnonzero(ns > 0)
-    return gap[rows].astype(np.int32), state[rows], low[rows], high[rows], ns[rows]

@@ -28,7 +28,6 @@ def _free_since_ns(gap: ToldGap) -> int:
 
 
 def _gpu_full_evidence(gap: ToldGap) -> str:
-    """What took the GPU's room."""
     room, writer, free_ns = gap.explainer.room, gap.writer, _free_since_ns(gap)
     process, device = (writer.op_column(column, gap.op) for column in ("process", "device"))
     limits = room.limits(process, device)
@@ -88,19 +87,12 @@ def _waits_for(gap: ToldGap) -> tuple[str, str]:
 
 
 def _peer_wait_evidence(gap: ToldGap) -> str:
-    """Which collective waited, and for which rank."""
     collective, late_rank = _waits_for(gap)
     hidden = duration(gap.peer_ns)
     return (
         f"{collective} only waited for {late_rank}, which hides nothing: on time it would have overlapped, in the "
         f"longest case for {hidden}"
     )
-
-
-def _peer_wait_finding(gap: ToldGap) -> str:
-    """For which rank a collective only waited."""
-    collective, late_rank = _waits_for(gap)
-    return f"late rank: {collective} only waited for {late_rank}, which hides nothing"
 
 
 PEER_WAIT = Cause(
@@ -111,7 +103,7 @@ PEER_WAIT = Cause(
     remedy="balance the ranks",
     claims=in_state(PEER_WAITS),
     evidence=_peer_wait_evidence,
-    finding=_peer_wait_finding,
+    finding=lambda gap: "late rank: {} only waited for {}, which hides nothing".format(*_waits_for(gap)),
     alike=lambda gap: _waits_for(gap)[1],
     hue="late rank",
     may_be_profilers=True,
@@ -119,7 +111,6 @@ PEER_WAIT = Cause(
 
 
 def _unknown_evidence(gap: ToldGap) -> str:
-    """What the capture does not show."""
     trace, free_ns = gap.writer.trace, _free_since_ns(gap)
     if gap.released_ns == NEVER:
         return f"the capture does not show what launched {gap.op_name} or what it waited for"

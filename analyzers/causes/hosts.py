@@ -8,15 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key, runs
-from analyzers.arrays.intervals import Union, union
+from analyzers.arrays.intervals import EMPTY, clip, measure, union
 from analyzers.arrays.search import search, search_on
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.causes.queues import NEVER
 from analyzers.ordering.lanes import take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.calls import KINDS, blocking_calls
-from analyzers.trace.columns import ints_at, stored
-from analyzers.trace.op_rows import op_rows
 from analyzers.trace.ranges import launches, ops_by_launcher
 from analyzers.trace.tables import Trace
 
@@ -24,10 +22,9 @@ DISPATCH_NS = 10_000  # longest way from release to start on an idle GPU; captur
 # Launches of kernels, copies or graphs that a stream holds of which none has begun: 1,021 on an H100, of each stream,
 # whatever is recorded or waited for in between. The next call waits for a place, until the first of them begins.
 LAUNCH_QUEUE = 1_021
+_NO_ROWS = np.empty(0, np.int64)
 NEARLY_FULL = 0.99  # clocks may put a few of them before or behind the call
 FULL_QUEUE_NS = 8_000  # a shorter launch call did not wait for a place
-
-Spans = tuple[Ints, Ints, Ints]  # (of which, from, to), ns
 
 
 class BlockingCall(NamedTuple):
@@ -51,15 +48,12 @@ class HostThreads:
     """
 
     def __init__(self, trace: Trace, ordering: Ordering) -> None:
-        self.trace, self.ordering = trace, ordering
+        self.trace, self.ordering, calls = trace, ordering, trace.api
         self.thread, self.launch_start_ns, self.launch_end_ns = launches(trace)
         self.blocking = trace.once(blocking_calls)
-        by_thread = (ints_at(trace.api, column, self.blocking.call) for column in ("process", "thread"))
-        self._blocking_rows = rows_by_key(*by_thread)
-        self._blocked: dict[tuple[int, ...], Union] = {
-            key: union(*self._blocking_times(rows)) for key, rows in self._blocking_rows.items()
-        }
-        self._ahead_of: dict[tuple[int, ...], Ints] = {}
+        self._blocking_ns = calls.start_ns[self.blocking.call], calls.end_ns[self.blocking.last]
+        self._blocking_rows = rows_by_key(calls.process[self.blocking.call], calls.thread[self.blocking.call])
+        self._blocked = {key: union(*self._times(rows)) for key, rows in self._blocking_rows.items()}
         self.copies_itself = np.zeros(len(trace.ops), dtype=bool)
         self.copies_itself[self.blocking.copy[self.blocking.copy >= 0]] = True
 
@@ -79,100 +73,79 @@ class HostThreads:
         launched = np.minimum(queued, self.trace.ops.start_ns)
         return np.where(self.trace.ops.launch >= 0, launched, NEVER)
 
-    def is_same(self, op: int, other: int) -> bool:
-        """Whether one thread launched both ops."""
-        return self._launcher(op) == self._launcher(other)
-
-    def _launcher(self, op: int) -> tuple[int, int]:
+    def launcher(self, op: int) -> tuple[int, ...]:
+        """The process and thread that launched an op."""
         return int(self.trace.ops.process[op]), int(self.thread[op])
 
-    def _by_launcher(self, ops: Ints) -> dict[tuple[int, ...], Ints]:
-        """Positions among some ops, by the process and thread that launched them."""
-        return rows_by_key(ints_at(self.trace.ops, "process", ops), self.thread[ops])
-
-    def _blocking_times(self, rows: Ints) -> tuple[Ints, Ints]:
-        api, blocking = self.trace.api, self.blocking
-        return ints_at(api, "start_ns", blocking.call[rows]), ints_at(api, "end_ns", blocking.last[rows])
+    def _times(self, rows: Ints) -> tuple[Ints, Ints]:
+        start, end = self._blocking_ns
+        return start[rows], end[rows]
 
     def blocking_of(self, op: int) -> tuple[Ids, Ints, Ints]:
         """(call, start, end) of all that blocked the thread that launched an op, in order of time."""
-        rows = self._blocking_rows.get(self._launcher(op), np.empty(0, np.int64))
-        return self.blocking.call[rows], *self._blocking_times(rows)
+        rows = self._blocking_rows.get(self.launcher(op), _NO_ROWS)
+        return self.blocking.call[rows], *self._times(rows)
 
     def blocking_between(self, op: int, low: int, high: int) -> list[BlockingCall]:
         """The calls that blocked the thread that launched an op, between two instants, by their return."""
-        blocking, rows = self.blocking, self._blocking_rows.get(self._launcher(op), np.empty(0, np.int64))
-        starts, ends = self._blocking_times(rows)
+        blocking, rows = self.blocking, self._blocking_rows.get(self.launcher(op), _NO_ROWS)
+        starts, ends = self._times(rows)
         rows, starts, ends = (each[(starts < high) & (ends > low)] for each in (rows, starts, ends))
         of_stream = np.isin(blocking.kind[rows], [KINDS.index("stream"), KINDS.index("event")])
         unknown = of_stream & (blocking.lane[rows] < 0)
         syncs = zip(starts.tolist(), ends.tolist(), blocking.op[rows].tolist(), unknown.tolist(), strict=True)
         found = [BlockingCall(start, end, waited, False, is_unknown) for start, end, waited, is_unknown in syncs]
-        calls = self._full_queue.get(self._launcher(op), np.empty(0, np.int64))
-        starts, ends = (ints_at(self.trace.api, column, calls) for column in ("start_ns", "end_ns"))
+        calls = self._full_queue.get(self.launcher(op), _NO_ROWS)
+        starts, ends = self.trace.api.start_ns[calls], self.trace.api.end_ns[calls]
         queued = np.flatnonzero((starts < high) & (ends > low)).tolist()
         found += [BlockingCall(int(starts[row]), int(ends[row]), -1, True) for row in queued]
         return sorted(found, key=lambda call: call.end_ns)
 
     def blocked_ns(self, op: int, low: int, high: int) -> int:
         """For how long of [low, high) the thread that launched an op was blocked, ns."""
-        blocked = self._blocked.get(self._launcher(op))
-        if blocked is None:
-            return 0
-        return int(np.maximum(np.minimum(blocked.ends, high) - np.maximum(blocked.starts, low), 0).sum())
+        return measure(clip(self._blocked.get(self.launcher(op), EMPTY), low, high))
 
-    def blocked_spans(self, ops: Ints, low: Ints, high: Ints) -> Spans:
-        """When the threads that launched some ops were blocked, within [low, high) of each."""
+    def blocked_spans(self, ops: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
+        """(op, from, to): when the thread that launched each of some ops was blocked, within [low, high) of each."""
         found = [(ops[:0], low[:0], low[:0])]
-        for key, rows in self._by_launcher(ops).items():
-            blocked = self._blocked.get(key)
-            if blocked is None:
-                continue
+        for key, rows in rows_by_key(self.trace.ops.process[ops], self.thread[ops]).items():
+            blocked = self._blocked.get(key, EMPTY)
             first = search(blocked.ends, low[rows], "right")
             call, of_row = runs(first, search_on(blocked.starts, first, high[rows]) - first)
-            rows = rows[of_row]
-            found.append(
-                (rows, np.maximum(blocked.starts[call], low[rows]), np.minimum(blocked.ends[call], high[rows]))
-            )
+            at = rows[of_row]
+            found.append((at, np.maximum(blocked.starts[call], low[at]), np.minimum(blocked.ends[call], high[at])))
         of, begin, end = (np.concatenate(each) for each in zip(*found, strict=True))
         order = np.lexsort((begin, of))
         return of[order], begin[order], end[order]
 
     def never_ahead_since_sync(self, ops: Ints) -> Mask:
         """Ops since whose thread's last blocking call no op of that thread was queued ahead of its start."""
-        marked = np.zeros(ops.size, dtype=bool)
-        for key, rows in self._by_launcher(ops).items():
+        marked, starts = np.zeros(ops.size, dtype=bool), self.trace.ops.start_ns
+        for key, rows in rows_by_key(self.trace.ops.process[ops], self.thread[ops]).items():
             blocked = self._blocked.get(key)
             if blocked is None:
                 continue
-            launched, ahead = self.launch_end_ns[ops[rows]], self._ahead(key)
+            of_thread = ops_by_launcher(self.trace).get(key, slice(0))
+            returned = self.launch_end_ns[of_thread]
+            ahead = np.sort(returned[starts[of_thread] > returned + DISPATCH_NS])
+            launched = self.launch_end_ns[ops[rows]]
             last_sync = search(blocked.ends, launched, "right") - 1
             synced = search(ahead, blocked.ends[np.maximum(last_sync, 0)], side="right")
             marked[rows] = (last_sync >= 0) & (search(ahead, launched, "left") <= synced)
         return marked
 
-    def _ahead(self, launcher: tuple[int, ...]) -> Ints:
-        """When the launches of a process's thread returned that were well ahead of their op, ascending."""
-        if launcher not in self._ahead_of:
-            rows = ops_by_launcher(self.trace).get(launcher, slice(0))
-            returned = self.launch_end_ns[rows]
-            is_ahead = self.trace.ops.start_ns[rows] > returned + DISPATCH_NS
-            self._ahead_of[launcher] = np.sort(returned[is_ahead])
-        return self._ahead_of[launcher]
-
     @cached_property
     def _full_queue(self) -> dict[tuple[int, ...], Ints]:
         """By process and thread: launch calls that waited for a place in the launch queue, rows of `Trace.api`."""
         lanes, ops = self.ordering.lanes, self.trace.ops
-        took_ns = self.launch_end_ns - self.launch_start_ns
-        slow = np.flatnonzero((stored(ops, "launch") >= 0) & (took_ns > FULL_QUEUE_NS))
+        slow = np.flatnonzero((ops.launch >= 0) & (self.launch_end_ns - self.launch_start_ns > FULL_QUEUE_NS))
         lane, position = self.ordering.lane_and_position(slow)
         begun = np.zeros(slow.size, np.int64)
         for (one_lane,), rows in rows_by_key(lane).items():
             starts = lanes.start_ns[lanes.first[one_lane] : lanes.first[one_lane + 1]]
             begun[rows] = search(starts, self.launch_start_ns[slow[rows]], "right")
-        calls = np.unique(ints_at(ops, "launch", slow[position - begun >= NEARLY_FULL * LAUNCH_QUEUE]))
-        by_thread = rows_by_key(*(ints_at(self.trace.api, column, calls) for column in ("process", "thread")))
+        calls = np.unique(ops.launch[slow[position - begun >= NEARLY_FULL * LAUNCH_QUEUE]])
+        by_thread = rows_by_key(self.trace.api.process[calls], self.trace.api.thread[calls])
         return {key: calls[rows] for key, rows in by_thread.items()}
 
     def leaves_place(self, ops: Ints) -> Ints:
@@ -183,10 +156,7 @@ class HostThreads:
 
     def awaiting_place(self, op: int, low: int, high: int) -> Ints:
         """Ops that an op's thread launched between two instants, behind so many that the calls may wait for a place."""
-        process, thread = self._launcher(op)
-        near = op_rows(self.trace, process)
-        began = self.launch_start_ns[near]
-        rows = near.start + np.flatnonzero((began > low) & (began < high) & (self.thread[near] == thread))
-        rows = rows[ints_at(self.trace.ops, "launch", rows) >= 0]
-        rows = rows[ints_at(self.trace.ops, "process", rows) == process]
+        rows = ops_by_launcher(self.trace).get(self.launcher(op), slice(0))
+        began = self.launch_start_ns[rows]
+        rows = np.arange(len(self.trace.ops))[rows][(began > low) & (began < high)]
         return rows[take_or(self.trace.ops.start_ns, self.leaves_place(rows), NEVER) > low]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from analyzers.arrays.groups import as_slice, rows_by_key, run_heads, runs
 from analyzers.arrays.search import search, search_on
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.op_rows import ops_by_start
 from analyzers.trace.schemas import Ops
 from analyzers.trace.tables import Trace
@@ -24,7 +23,6 @@ REGISTER_GRAIN = 256  # registers are given to warps in such portions
 PARTITIONS = 4  # of a multiprocessor's registers and warps; a warp's registers come from one of them
 SHARED_GRAIN = 128  # bytes
 RESERVED_SHARED = 1024  # bytes of shared memory the driver takes for each block
-LOT = 256  # ops
 Columns = Mapping[str, npt.NDArray[np.signedinteger[Any]]]  # of a table of ops, those of `occupancy_columns`
 
 
@@ -47,11 +45,11 @@ class Limits(msgspec.Struct, frozen=True):
 
 def limits_of(trace: Trace, process: int, device: int) -> Limits | None:
     """A device's limits as the capture states them."""
-    found = np.flatnonzero((as_int64(trace.devices.process) == process) & (as_int64(trace.devices.device) == device))
+    found = np.flatnonzero((trace.devices.process == process) & (trace.devices.device == device))
     if not found.size:
         return None
     columns = ("sms", "threads_per_sm", "blocks_per_sm", "registers_per_sm", "shared_bytes_per_sm", "warp")
-    sms, threads, blocks, registers, shared, warp = (int(ints(trace.devices, column)[found[0]]) for column in columns)
+    sms, threads, blocks, registers, shared, warp = (int(trace.devices.columns[name][found[0]]) for name in columns)
     if sms <= 0 or threads <= 0:
         return None
     return Limits(sms, threads, blocks if blocks > 0 else 32, registers, shared, warp if warp > 0 else 32)
@@ -66,8 +64,11 @@ class RoomPieces(msgspec.Struct, frozen=True):
     full: Mask
 
 
-def room(columns: Columns, ops: Ints, low: Ints, high: Ints, device_ops: Ints, limits: Limits) -> RoomPieces:
+def room(columns: Columns, ops: Ints, low: Ints, high: Ints, device_ops: Ints, limits: Limits | None) -> RoomPieces:
     """Cut the window [low, high) of each op into pieces in which the GPU had room for it, or had none."""
+    some = np.flatnonzero(high > low)
+    if limits is None or not device_ops.size or not some.size:
+        return RoomPieces(some, low[some], high[some], np.zeros(some.size, dtype=bool))
     here = as_slice(device_ops)
     times = np.concatenate([columns[column][here] for column in ("start_ns", "end_ns")])
     times.sort(kind="stable")  # mostly starts ascend, and ends do: one pass joins them
@@ -81,12 +82,8 @@ def room(columns: Columns, ops: Ints, low: Ints, high: Ints, device_ops: Ints, l
     last_piece = piece == count[row] - 1
     end[last_piece] = high[row[last_piece]]
     full = no_room(columns, ops[row], running_at(columns, device_ops, begin), limits)
-    begins_piece = np.ones(row.size, dtype=bool)
-    begins_piece[1:] = (row[1:] != row[:-1]) | (full[1:] != full[:-1])
-    heads = np.flatnonzero(begins_piece)
+    heads = np.flatnonzero(run_heads(row, full))
     tails = np.append(heads[1:], row.size) - 1
-    if not row.size:
-        return RoomPieces(row, begin, begin, begins_piece)
     return RoomPieces(row[heads], begin[heads], end[tails], full[heads])
 
 
@@ -174,44 +171,27 @@ class DeviceRoom:
     def __init__(self, trace: Trace, hidden: Mask) -> None:
         self.trace, self.hidden = trace, hidden
         self.columns = occupancy_columns(trace.ops)
-        self._limits: dict[tuple[int, int], Limits | None] = {}
-        self._in_order: dict[tuple[int, int], tuple[Ids, Ints]] = {}
-
-    def limits(self, process: int, device: int) -> Limits | None:
-        """What a device holds, as the capture states it."""
-        if (process, device) not in self._limits:
-            self._limits[process, device] = limits_of(self.trace, process, device)
-        return self._limits[process, device]
+        self.limits = cache(partial(limits_of, trace))
+        self._by_start = cache(self._in_order)
 
     def _device_of(self, op: int) -> tuple[int, int]:
-        """An op's process and device."""
         return int(self.columns["process"][op]), int(self.columns["device"][op])
 
-    def _by_start(self, op: int) -> tuple[Ids, Ints]:
-        """Ops of an op's device by start, and when the last of those so far has ended, behind every `LOT` of them."""
-        process, device = self._device_of(op)
-        if (process, device) not in self._in_order:
-            rows = ops_by_start(self.trace)[self.trace.processes[process].rank, device]
-            own = self.columns["process"].take(rows) == process  # mostly all
-            rows = rows if own.all() else rows[own]
-            ends = self.columns["end_ns"].take(rows)
-            reached = np.maximum.reduceat(ends, np.arange(0, ends.size, LOT)) if ends.size else ends
-            self._in_order[process, device] = rows, np.maximum.accumulate(reached)
-        return self._in_order[process, device]
-
-    def _start(self, row: int) -> int:
-        return int(self.columns["start_ns"][row])
+    def _in_order(self, process: int, device: int) -> tuple[Ids, Ints, Ints]:
+        """Ops of a process's device by start, when they start, and until when one of those so far has run."""
+        rows = ops_by_start(self.trace)[self.trace.processes[process].rank, device]
+        rows = rows[self.columns["process"][rows] == process]
+        return rows, _of(self.columns, "start_ns", rows), np.maximum.accumulate(_of(self.columns, "end_ns", rows))
 
     def running(self, op: int, low: int, high: int) -> Ids:
         """Ops of an op's device that run in [low, high), and maybe of some that ended before, by start."""
-        rows, reached_ns = self._by_start(op)
-        over = int(np.searchsorted(reached_ns, low, side="right"))  # lots of which nothing runs any more
-        return rows[over * LOT : bisect_left(rows, high, key=self._start)]
+        rows, starts, reached = self._by_start(*self._device_of(op))
+        return rows[np.searchsorted(reached, low, side="right") : np.searchsorted(starts, high)]
 
     def started_beside(self, op: int, low: int, high: int) -> Ids:
         """Ops of an op's device that start after `low` and before `high`."""
-        rows, _ = self._by_start(op)
-        return rows[bisect_right(rows, low, key=self._start) : bisect_left(rows, high, key=self._start)]
+        rows, starts, _ = self._by_start(*self._device_of(op))
+        return rows[np.searchsorted(starts, low, side="right") : np.searchsorted(starts, high)]
 
     def running_at(self, op: int, instant: int) -> list[int]:
         """Ops that run on an op's device at an instant, by stream."""
@@ -222,10 +202,8 @@ class DeviceRoom:
     def of_ops(self, ops: Ints, low: Ints, high: Ints) -> RoomPieces:
         """Pieces of each window [low, high) in which the GPU had room for an op of one device, or none."""
         some = np.flatnonzero(high > low)
-        near = ops[:0]
-        if some.size:
-            near = np.sort(self.running(int(ops[0]), int(low[some].min()), int(high[some].max())))
-        return self._pieces(self.columns, ops, low, high, near)
+        near = np.sort(self.running(int(ops[0]), int(low[some].min()), int(high[some].max()))) if some.size else ops[:0]
+        return room(self.columns, ops, low, high, near, self.limits(*self._device_of(int(ops[0]))))
 
     def of_op(self, op: int, low: int, high: int, *, moved: Mapping[int, tuple[int, int]] | None = None) -> RoomPieces:
         """Pieces of [low, high) in which the GPU had room for an op, or none.
@@ -250,15 +228,9 @@ class DeviceRoom:
         rows = np.append(op, rows[near])
         few = {name: column[rows] for name, column in self.columns.items()}
         few |= {"start_ns": np.append(low, starts[near]), "end_ns": np.append(low, ends[near])}
-        pieces = self._pieces(few, np.array([0]), np.array([low]), np.array([high]), np.arange(1, rows.size))
+        window = np.array([0]), np.array([low]), np.array([high])
+        pieces = room(few, *window, np.arange(1, rows.size), self.limits(*self._device_of(op)))
         return replace(pieces, full=pieces.full & ~self.hidden[op])
-
-    def _pieces(self, columns: Columns, ops: Ints, low: Ints, high: Ints, device_ops: Ints) -> RoomPieces:
-        nonempty = np.flatnonzero(high > low)
-        limits = self.limits(int(columns["process"][ops[0]]), int(columns["device"][ops[0]]))
-        if limits is None or not device_ops.size or not nonempty.size:
-            return RoomPieces(nonempty, low[nonempty], high[nonempty], np.zeros(nonempty.size, dtype=bool))
-        return room(columns, ops, low, high, device_ops, limits)
 
 
 def _of(columns: Columns, name: str, ops: Ints) -> Ints:

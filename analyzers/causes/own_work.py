@@ -21,7 +21,7 @@ from analyzers.common.records import Record
 from analyzers.common.wording import duration
 from analyzers.ordering.lanes import take_or
 from analyzers.syncs.context import Texts, around, ranges_around
-from analyzers.trace.columns import as_int64, codes, ints, ints_at
+from analyzers.trace.columns import as_int64, ints_at
 from analyzers.trace.ranges import launch_span, range_classes
 from analyzers.trace.ranks import devices_of
 from analyzers.trace.steps import STEP, find_steps, step_index
@@ -81,10 +81,11 @@ def host_gaps(trace: Trace, of_steps: Collection[int] | None = None) -> pd.DataF
     """
     whole, ranks = trace.whole or trace, {rank for rank, _ in devices_of(trace)}
     launch = as_int64(whole.ops.launch)
-    process, thread = (ints(whole.api, column) for column in ("process", "thread"))
+    process, thread = as_int64(whole.api.process), as_int64(whole.api.thread)
     launches = np.unique(np.stack([process, thread])[:, launch[launch >= 0]], axis=1)
+    numbers = np.unique(launches[0]).tolist()
     found = [pd.DataFrame({name: [] for name in (*GAP_COLUMNS, "at")})]
-    for number in np.unique(launches[0]).tolist():
+    for number in numbers:
         if whole.processes[number].rank in ranks:
             calls = np.flatnonzero((process == number) & np.isin(thread, launches[1][launches[0] == number]))
             found.append(_of_process(whole, number, calls))
@@ -95,38 +96,36 @@ def host_gaps(trace: Trace, of_steps: Collection[int] | None = None) -> pd.DataF
     if of_steps is not None or find_steps(whole).size:
         counts = gaps["step"] >= 0 if of_steps is None else gaps["step"].isin(list(of_steps))
         gaps = gaps[counts]
-    return pd.concat([gaps, *(_made(whole, number) for number in np.unique(launches[0]).tolist())], ignore_index=True)
-
-
-def _made(trace: Trace, process: int) -> pd.DataFrame:
-    """Which operators and calls a process makes at all, a row each without time: others may run other code."""
-    names = set[str]()
-    for table in (trace.ranges, trace.api):
-        code, texts = codes(table, "name")
-        names.update(texts[one] for one in np.unique(code[ints(table, "process") == process]).tolist())
-    rank = trace.processes[process].rank
-    made = pd.DataFrame({"rank": rank, "step": -1, "behind": sorted(names), "of": "", "where": "", "ns": 0})
-    return made[GAP_COLUMNS]
+    # Which operators and calls each makes at all, a row each without time: others may run other code.
+    made = []
+    for number in numbers:
+        of_process = (table.name.take(table.process == number).used().texts for table in (whole.ranges, whole.api))
+        rank, names = whole.processes[number].rank, sorted({name for texts in of_process for name in texts})
+        made.append(pd.DataFrame({"rank": rank, "step": -1, "of": "", "behind": names, "where": "", "ns": 0}))
+    return pd.concat([gaps, *(one[GAP_COLUMNS] for one in made)], ignore_index=True)
 
 
 def _of_process(trace: Trace, process: int, calls: Ints) -> pd.DataFrame:
     start, end = ints_at(trace.api, "start_ns", calls), ints_at(trace.api, "end_ns", calls)
     order = np.argsort(start, kind="stable")
     calls, start, reached = calls[order], start[order], np.maximum.accumulate(end[order])
-    gap = np.append(_since_its_step(trace, process, start[:1]), start[1:] - reached[:-1])
+    # What was before the begin of the first call's step is not on record.
+    steps, index, first = find_steps(trace), step_index(trace), start[:1]
+    at = index.innermost(np.full(first.size, process), np.zeros(first.size, np.int64), first)
+    gap = np.append(np.where(at >= 0, first - take_or(steps.start_ns, at, 0), 0), start[1:] - reached[:-1])
     long = np.flatnonzero(gap >= MIN_GAP_NS)
     calls, start, gap = calls[long], start[long], gap[long]
     of, thread = np.full(long.size, process), ints_at(trace.api, "thread", calls)
-    code, names = trace.api.name.codes, trace.api.name.texts
     behind = around(trace, of, thread, start)
-    before = np.where(behind.op != "", behind.op, np.array([*names, ""], object)[code[calls]])
+    names = np.array([*trace.api.name.texts, ""], object)[trace.api.name.codes[calls]]
+    before = np.where(behind.op != "", behind.op, names)
     piece, low, high = _cut_at_ranges(trace, process, thread, start - gap, start)
     middle = (low + high) // 2
-    at = step_index(trace).innermost(of[piece], np.zeros(piece.size, np.int64), middle)
+    at = index.innermost(of[piece], np.zeros(piece.size, np.int64), middle)
     table = pd.DataFrame(
         {
             "rank": np.full(piece.size, trace.processes[process].rank),
-            "step": np.append(find_steps(trace).numbers, -1)[at],
+            "step": np.append(steps.numbers, -1)[at],
             "behind": before[piece],
             "of": _but_steps(behind.range)[piece],
             "where": _but_steps(ranges_around(trace, of[piece], thread[piece], middle)),
@@ -154,12 +153,6 @@ def _cut_at_ranges(trace: Trace, process: int, thread: Ints, low: Ints, high: In
     of, begin = of[order], begin[order]
     last = np.append(np.diff(of) != 0, True)[: of.size]
     return of, begin, np.where(last, high[of], np.append(begin[1:], 0)[: of.size])
-
-
-def _since_its_step(trace: Trace, process: int, first: Ints) -> Ints:
-    """How long after the begin of its step the first call came: what was before it is not on record."""
-    at = step_index(trace).innermost(np.full(first.size, process), np.zeros(first.size, np.int64), first)
-    return np.where(at >= 0, first - take_or(find_steps(trace).start_ns, at, 0), 0)
 
 
 def _but_steps(names: Texts) -> Texts:

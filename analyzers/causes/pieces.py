@@ -12,6 +12,7 @@ side last runs in them. Their `alone_ns` sum up, by gap and cause, to what `alon
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -22,7 +23,6 @@ from analyzers.causes.evidence import EvidenceWriter, ToldGap
 from analyzers.causes.explain import HOST_BLOCKED, NOT_LAUNCHED, PEER_WAITS, Explained
 from analyzers.causes.queues import LAUNCH
 from analyzers.causes.table import TABLE, cause_of_parts
-from analyzers.trace.columns import stored
 
 
 class Link(msgspec.Struct, frozen=True):
@@ -74,12 +74,10 @@ def gap_pieces(writer: EvidenceWriter, rank: int, device: int, instances: Ints, 
     in_words : how many pairs of a gap and a cause, the longest ones, are told in words.
     """
     wanted = writer.explainer.instances_of(rank, device)[instances]
-    lots = [*writer.explainer.explain(rank, device)] if wanted.size else []
-    first = np.cumsum([0] + [lot.gaps.size for lot in lots])  # gap of each lot
-    parts = [_pieces(lot, wanted, before) for lot, before in zip(lots, first.tolist(), strict=False)]
-    if not any(part["gap"].size for part in parts):
+    explained = writer.explainer.explain(rank, device) if wanted.size else None
+    columns = _pieces(explained, wanted) if explained else {}
+    if explained is None or not columns["gap"].size:
         return None
-    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     pairs, of_pair = np.unique(np.stack([columns["gap"], columns["cause"]]), axis=1, return_inverse=True)
     of_pair = of_pair.reshape(-1)
     total_ns = np.zeros(pairs.shape[1], np.int64)
@@ -89,16 +87,15 @@ def gap_pieces(writer: EvidenceWriter, rank: int, device: int, instances: Ints, 
     number[longest] = np.arange(longest.size)
     evidence, links = [], {}
     for gap, cause, ns in zip(*pairs[:, longest].tolist(), total_ns[longest].tolist(), strict=True):
-        lot = int(np.searchsorted(first, gap, side="right")) - 1
-        told = ToldGap(writer, lots[lot], gap - int(first[lot]), ns)
+        told = ToldGap(writer, explained, gap, ns)
         evidence.append(TABLE[cause].evidence(told))
         links[gap] = links_of(told)
     links = dict(sorted(links.items()))
     return GapPieces(**columns, words=number[of_pair], evidence=tuple(evidence), links=links)
 
 
-def _pieces(explained: Explained, wanted: Ints, gaps_before: int) -> dict[str, Ints]:
-    """The first columns of `GapPieces`, of gaps of the instances that are wanted; `gap` counts from `gaps_before`."""
+def _pieces(explained: Explained, wanted: Ints) -> dict[str, Any]:
+    """The first columns of `GapPieces`, of gaps of the instances that are wanted."""
     parts, gaps = explained.parts, explained.gaps
     submitted = np.clip(explained.releases.released_ns[LAUNCH][parts.gap], parts.low_ns, parts.high_ns)
     submitted = np.where(np.isin(parts.state, (HOST_BLOCKED, NOT_LAUNCHED, PEER_WAITS)), parts.low_ns, submitted)
@@ -118,7 +115,7 @@ def _pieces(explained: Explained, wanted: Ints, gaps_before: int) -> dict[str, I
     gap = gap[heads]
     return {
         "side": gaps.side[gap],
-        "gap": gap + gaps_before,
+        "gap": gap.astype(np.int64),
         "op": gaps.op[gap],
         "cause": cause[heads],
         "start_ns": low[kept[heads]],
@@ -140,11 +137,9 @@ def links_of(gap: ToldGap) -> tuple[Link, ...]:
     path = gap.path(behind) if behind >= 0 else ()
     if any(step.kind == "wait" for step in path):
         found.append(Link("event", int(end[behind]), -1, behind, int(start[gap.op]), -1, gap.op))
+    calls = trace.api
     for record, wait in pairwise(path):
         if (record.kind, wait.kind) == ("record", "wait") and min(record.call, wait.call) >= 0:
-            (from_ns, from_thread), (to_ns, to_thread) = (
-                tuple(int(stored(trace.api, column)[step.call]) for column in ("start_ns", "thread"))
-                for step in (record, wait)
-            )
-            found.append(Link("record", from_ns, from_thread, -1, to_ns, to_thread, -1))
+            recorded, told = ((int(calls.start_ns[step.call]), int(calls.thread[step.call])) for step in (record, wait))
+            found.append(Link("record", *recorded, -1, *told, -1))
     return tuple(found)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyzers.arrays.groups import as_slice, rows_by_key
+from analyzers.arrays.groups import rows_by_key
 from analyzers.common.records import Record
 from analyzers.common.wording import duration, part_of, percent
 from analyzers.contention.alone import Alone, alone
@@ -87,34 +87,23 @@ def contention(
     met = [one for one in ranks if one.real_overlap_ns]
     if not parts or not met:
         return ()
-    costs = [_costs([part[side] for part in parts], [part[side] for part in baseline], met) for side in (0, 1)]
-    return tuple(_of_rank(*each) for each in zip(met, *costs, strict=True))
-
-
-def _costs(parts: Sequence[Timings], baseline: Sequence[Timings], ranks: Sequence[RankOverlap]) -> list[SideCost]:
-    both, count = join([*parts, *baseline]), sum(part.kind.size for part in parts)
-    own = over_all_ranks(both.only(slice(count)))
-    known = alone(own, over_all_ranks(both.only(slice(count, None))) if baseline else None)
-    rows = rows_by_key(own.rank, own.device)
-    each = (rows.get((one.rank, one.device), np.empty(0, np.int64)) for one in ranks)
-    return [side_cost(own.only(as_slice(its_rows)), known) for its_rows in each]
-
-
-def _of_rank(one: RankOverlap, a: SideCost, b: SideCost) -> Contention:
-    real = one.real_overlap_ns
-    paid = [side.paid_ns for side in (a, b) if side.paid_ns is not None]
-    least, most = (sum(getattr(side, name) or 0 for side in (a, b)) for name in ("paid_low_ns", "paid_high_ns"))
-    known = len(paid) == 2
-    return Contention(
-        one.rank,
-        one.device,
-        a,
-        b,
-        real,
-        real - sum(paid) if known else None,
-        real - most if known else None,
-        real - least,
-    )
+    costs = []
+    for side in (0, 1):
+        of_side, of_baseline = ([part[side] for part in some] for some in (parts, baseline))
+        both, count = join([*of_side, *of_baseline]), sum(part.kind.size for part in of_side)
+        own = over_all_ranks(both.only(slice(count)))
+        known = alone(own, over_all_ranks(both.only(slice(count, None))) if baseline else None)
+        rows = rows_by_key(own.rank, own.device)
+        each = (rows.get((one.rank, one.device), np.empty(0, np.int64)) for one in met)
+        costs.append([side_cost(own.only(its_rows), known) for its_rows in each])
+    found = []
+    for one, a, b in zip(met, *costs, strict=True):
+        real, is_known = one.real_overlap_ns, a.paid_ns is not None and b.paid_ns is not None
+        names = ("paid_ns", "paid_low_ns", "paid_high_ns")
+        paid, low, high = (sum(getattr(side, name) or 0 for side in (a, b)) for name in names)
+        net, net_low = (real - paid, real - high) if is_known else (None, None)
+        found.append(Contention(one.rank, one.device, a, b, real, net, net_low, real - low))
+    return tuple(found)
 
 
 def side_cost(own: Timings, known: Alone) -> SideCost:
@@ -122,28 +111,27 @@ def side_cost(own: Timings, known: Alone) -> SideCost:
     alone_ns = known.taken_ns[own.kind]
     met = own.beside_ns > 0
     like = met & own.usual & ~np.isnan(alone_ns)
-    beside_ns, like_ns, kernels = (
-        int(own.beside_ns[met].sum()),
-        int(own.beside_ns[like].sum()),
-        int(np.count_nonzero(like)),
-    )
+    beside_ns, like_ns = int(own.beside_ns[met].sum()), int(own.beside_ns[like].sum())
+    kernels = int(np.count_nonzero(like))
     if not like_ns or like_ns < MOSTLY * beside_ns:
         return SideCost(None, None, None, kernels, None, None, None, beside_ns)
-    paid = float(own.taken_ns[like].sum() - alone_ns[like].sum())
+    like_alone_ns = alone_ns[like].sum()
+    paid = float(own.taken_ns[like].sum() - like_alone_ns)
     if paid >= like_ns:  # more than the other side can have cost: these were not alike
         return SideCost(None, None, None, 0, None, None, None, beside_ns)
     error = np.nan_to_num(known.error_ns) * np.bincount(own.kind[like], minlength=len(own.kinds))
-    clocks = CLOCKS * float(alone_ns[like].sum())
+    clocks = CLOCKS * float(like_alone_ns)
     unsure = SURE * float(np.sqrt((error**2).sum())) + clocks
     at_most = max(unsure, float((alone_ns - known.least_ns[own.kind])[like].sum()) + clocks)
-    middle, low, high = (_slowdown(like_ns, paid + by) for by in (0.0, -unsure, at_most))
+    costs = paid, paid - unsure, paid + at_most
+    slower = [slowdown(like_ns, one) for one in costs]
     rest_ns = beside_ns - like_ns  # of kinds that never ran alone: at the same rate
-    all_paid = [paid + by + rest_ns * (1 - 1 / s) for by, s in ((0.0, middle), (-unsure, low), (at_most, high))]
-    paid_ns, paid_low_ns, paid_high_ns = (max(round(one), 0) for one in all_paid)
-    return SideCost(middle, low, high, kernels, paid_ns, paid_low_ns, paid_high_ns, beside_ns)
+    all_paid = [max(round(one + rest_ns * (1 - 1 / by)), 0) for one, by in zip(costs, slower, strict=True)]
+    return SideCost(slower[0], slower[1], slower[2], kernels, all_paid[0], all_paid[1], all_paid[2], beside_ns)
 
 
-def _slowdown(beside_ns: int, paid: float) -> float:
+def slowdown(beside_ns: float, paid: float) -> float:
+    """The time of what ran beside something, over what the same takes without having paid so much."""
     return beside_ns / max(beside_ns - paid, beside_ns / 100)
 
 

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.types import Floats, Ints, Mask
+from analyzers.arrays.types import Floats, Ints
 from analyzers.common.records import Record
 from analyzers.contention.alone import alone
 from analyzers.contention.timings import Timings, join, numbered, over_all_ranks
@@ -56,49 +55,39 @@ def growth(before: Sequence[Timings], after: Sequence[Timings], *, shares: int, 
     then, now = alone(old).taken_ns, alone(new).taken_ns
     now, then = np.where(np.isnan(now), then, now), np.where(np.isnan(then), now, then)
     works = same_work(both.kinds)
-    size = int(works.max(initial=-1)) + 1
-    runs = [_by_work(one, at, works, size) for one, at in ((old, then), (new, now))]
-    grown = runs[1].total - runs[0].total
-    in_both = (runs[0].count > 0) & (runs[1].count > 0)
-    work = np.where(in_both, (runs[1].count - runs[0].count) * runs[0].usual, grown)
-    contention = np.where(in_both, runs[1].lost - runs[0].lost, 0.0)
-    rest = grown - work - contention
-    is_known = ~(runs[0].has_unknown | runs[1].has_unknown)
-    is_known &= np.abs(rest) <= CLOCKS_AT_MOST * np.maximum(runs[0].each, runs[1].each)
-    rest, contention = np.where(is_known, rest, rest + contention), np.where(is_known, contention, 0.0)
-    clocks, unknown = np.where(is_known, rest, 0.0), np.where(is_known, 0.0, rest)
-    parts = (contention, clocks, work, unknown)
-    by_contention, by_clocks, by_work, not_known = (round(float(one.sum()) / max(shares, 1)) for one in parts)
-    whole = by_contention + by_clocks + by_work + not_known
-    return Growth(whole, by_contention, by_clocks, by_work, not_known, round(wait_ns / max(shares, 1)))
+    before_by, after_by = (_by_work(one, at, works) for one, at in ((old, then), (new, now)))
+    grown = after_by.total - before_by.total
+    in_both = (before_by["count"] > 0) & (after_by["count"] > 0)
+    usual: Floats = before_by["alone"].to_numpy() / np.maximum(before_by["count"].to_numpy(), 1)
+    work = np.where(in_both, (after_by["count"] - before_by["count"]) * usual, grown)
+    lost = np.where(in_both, after_by.lost - before_by.lost, 0.0)
+    rest = grown - work - lost
+    is_known = (before_by.unknown == 0) & (after_by.unknown == 0)
+    is_known &= np.abs(rest) <= CLOCKS_AT_MOST * np.maximum(before_by.alone, after_by.alone)
+    of_all = (np.where(is_known, lost, 0.0), np.where(is_known, rest, 0.0), work, np.where(is_known, 0.0, rest + lost))
+    by_contention, by_clocks, by_work, unknown = (round(float(one.sum()) / max(shares, 1)) for one in of_all)
+    whole = by_contention + by_clocks + by_work + unknown
+    return Growth(whole, by_contention, by_clocks, by_work, unknown, round(wait_ns / max(shares, 1)))
 
 
-class _ByWork(msgspec.Struct, frozen=True):
-    """A run's ops by what they do: how many, how long in all, alone in all and on average, and lost, ns.
+def _by_work(one: Timings, alone_ns: Floats, works: Ints) -> pd.DataFrame:
+    """A run's ops by what they do: how many, how long in all, alone in all, what they lost, ns, and how many of them
+    have no like one that ran alone.
 
-    has_unknown : whether some of them have no like one that ran alone.
+    `alone_ns` is of each kind, NaN where unknown; `works` says which kinds do the same.
     """
-
-    count: Floats
-    total: Floats
-    each: Floats
-    usual: Floats
-    lost: Floats
-    has_unknown: Mask
-
-
-def _by_work(one: Timings, alone_ns: Floats, works: Ints, size: int) -> _ByWork:
-    """`alone_ns` is of each kind, NaN where unknown; `works` says which kinds do the same."""
-    work, at = works[one.kind], alone_ns[one.kind]
+    at = alone_ns[one.kind]
     is_known = ~np.isnan(at)
     lost = np.where(is_known & (one.beside_ns > 0), one.taken_ns - at, 0.0)
-
-    def of_each(values: Floats) -> Floats:
-        return np.asarray(np.bincount(work, weights=values, minlength=size), float)
-
-    count, each = of_each(np.ones(work.size)), of_each(np.where(is_known, at, one.taken_ns))
-    usual = np.divide(each, count, out=np.zeros(size), where=count > 0)
-    return _ByWork(count, of_each(one.taken_ns.astype(float)), each, usual, of_each(lost), of_each(~is_known * 1.0) > 0)
+    columns = {
+        "count": np.ones(at.size),
+        "total": one.taken_ns,
+        "alone": np.where(is_known, at, one.taken_ns),
+        "lost": lost,
+        "unknown": ~is_known,
+    }
+    work, size = works[one.kind], int(works.max(initial=-1)) + 1
+    return pd.DataFrame({name: np.bincount(work, values, size) for name, values in columns.items()})
 
 
 def same_work(kinds: pd.DataFrame) -> Ints:

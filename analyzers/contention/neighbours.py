@@ -7,27 +7,22 @@ ran beside it by how long each did: 300 µs lost beside 1 ms of X and 2 ms of Y 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import permutations
 
 import msgspec
 import numpy as np
 import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key, runs
-from analyzers.arrays.types import Floats, Ints
+from analyzers.arrays.types import Ints
 from analyzers.common.notebook import card
 from analyzers.common.records import Record, values
 from analyzers.common.wording import duration
 from analyzers.contention.alone import alone
-from analyzers.contention.timings import (
-    Timings,
-    join,
-    lanes_of_ops,
-    on_devices,
-    over_all_ranks,
-    timings_of_streams,
-    transfer_begin,
-)
+from analyzers.contention.cost import slowdown
+from analyzers.contention.timings import Timings, join, lanes_of_ops, over_all_ranks, timings_of_streams, transfer_begin
 from analyzers.trace.kernels import function
+from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.tables import Trace
 
 
@@ -85,13 +80,8 @@ class StreamContention(Record, frozen=True):
             )
             for one in self.kernels
         ]
-        return card(
-            "contention",
-            "Kernels overlapped with other streams, against matching kernels alone.",
-            headers,
-            rows,
-            texts=("kernel",),
-        )
+        text = "Kernels overlapped with other streams, against matching kernels alone."
+        return card("contention", text, headers, rows, texts=("kernel",))
 
     def __repr__(self) -> str:
         lost = sum(max(one.paid_ns or 0, 0) for one in self.kernels)
@@ -109,72 +99,50 @@ class StreamContention(Record, frozen=True):
 
 def neighbours(trace: Trace) -> Neighbours:
     """What ran beside each op of a trace on other streams of its device."""
-    start, end = trace.ops.start_ns, trace.ops.end_ns
-    begin, lane = transfer_begin(trace), lanes_of_ops(trace)
-    code, names = trace.ops.name.codes, trace.ops.name.texts
-    found: list[tuple[Ints, Ints, Ints]] = []
-    for rows in on_devices(trace):
+    start, end, begin = trace.ops.start_ns, trace.ops.end_ns, transfer_begin(trace)
+    lane, names = trace.once(lanes_of_ops), trace.ops.name
+    found = [(np.empty(0, np.int64),) * 3]
+    for rows in ops_of_devices(trace).values():
         by_lane = [rows[mine] for mine in rows_by_key(lane[rows]).values()]
-        for ops in by_lane:
-            found += [_beside(begin, start, end, ops, others, code) for others in by_lane if others is not ops]
-    nothing = (np.empty(0, np.int64),) * 3
-    op, name, ns = (np.concatenate(each) for each in zip(nothing, *found, strict=True))
-    return Neighbours(timings_of_streams(trace), tuple(names), op, name, ns)
-
-
-def _beside(begin: Ints, start: Ints, end: Ints, ops: Ints, others: Ints, code: Ints) -> tuple[Ints, Ints, Ints]:
-    """Each op of a stream with each of another one's names that ran beside it, and how long; ops of a stream queue."""
-    others = others[np.argsort(start[others], kind="stable")]
-    reached = np.maximum.accumulate(end[others])
-    first = np.searchsorted(reached, begin[ops], side="right")
-    count = np.maximum(np.searchsorted(start[others], end[ops], side="left") - first, 0)
-    other, at = runs(first, count)
-    op, other = ops[at], others[other]
-    ns = np.minimum(end[op], end[other]) - np.maximum(begin[op], start[other])
-    met = ns > 0
-    return op[met], code[other[met]].astype(np.int64), ns[met]
+        for ops, others in permutations(by_lane, 2):  # those of a stream queue
+            others = others[np.argsort(start[others], kind="stable")]
+            first = np.searchsorted(np.maximum.accumulate(end[others]), begin[ops], side="right")
+            count = np.maximum(np.searchsorted(start[others], end[ops], side="left") - first, 0)
+            other, at = runs(first, count)
+            op, other = ops[at], others[other]
+            ns = np.minimum(end[op], end[other]) - np.maximum(begin[op], start[other])
+            met = ns > 0
+            found.append((op[met], names.codes[other[met]].astype(np.int64), ns[met]))
+    op, name, ns = (np.concatenate(each) for each in zip(*found, strict=True))
+    return Neighbours(timings_of_streams(trace), names.texts, op, name, ns)
 
 
 def stream_contention(parts: Sequence[Neighbours]) -> StreamContention:
     """Which kernels lost most to other streams, and to which kernels, over all parts of a run."""
     own = over_all_ranks(join([part.timings for part in parts]))
-    known = alone(own)
-    paid = np.where(own.usual & (own.beside_ns > 0), own.taken_ns - known.taken_ns[own.kind], 0.0)
-    names = own.kinds["name"].to_numpy()[own.kind]
     met = (own.beside_ns > 0) & own.usual
-    kernels = [_suffering(name, own, paid, rows) for name, rows in _by_text(names, np.flatnonzero(met))]
+    paid = np.where(met, own.taken_ns - alone(own).taken_ns[own.kind], 0.0)  # NaN where no like op ran alone
+    names = own.kinds["name"].to_numpy()[own.kind]
+    kernels = []
+    for name, rows in pd.Series(np.flatnonzero(met)).groupby(names[met], sort=False):
+        known = rows[~np.isnan(paid[rows])]
+        lost = float(paid[known].sum())
+        of_known = (slowdown(float(own.beside_ns[known].sum()), lost), round(lost)) if known.size else (None, None)
+        kernels.append(Suffering(str(name), rows.size, int(own.beside_ns[rows].sum()), *of_known))
     firsts = np.cumsum([0, *(part.timings.kind.size for part in parts)])
     op = np.concatenate([first + part.op for first, part in zip(firsts, parts, strict=False)])
     beside = np.concatenate([np.array([*part.names, ""], dtype=object)[part.name] for part in parts])
     ns = np.concatenate([part.ns for part in parts])
     total = np.zeros(own.kind.size, np.int64)
     np.add.at(total, op, ns)
-    lost = paid[op] * ns / np.maximum(total[op], 1)
-    counts = met[op] & ~np.isnan(lost)
-    frame = pd.DataFrame({"name": names[op], "beside": beside, "ns": ns, "paid": lost})[counts]
-    sums = frame.groupby(["name", "beside"], sort=True)[["ns", "paid"]].sum().reset_index()
+    lost_to = paid[op] * ns / np.maximum(total[op], 1)
+    frame = pd.DataFrame({"name": names[op], "beside": beside, "ns": ns, "paid": lost_to})
+    sums = frame[met[op] & ~np.isnan(lost_to)].groupby(["name", "beside"])[["ns", "paid"]].sum().reset_index()
     pairs = [
-        Pair(name, other, int(beside_ns), _slower(beside_ns, paid_ns), round(paid_ns))
+        Pair(name, other, int(beside_ns), slowdown(beside_ns, paid_ns), round(paid_ns))
         for name, other, beside_ns, paid_ns in sums.itertuples(index=False)
     ]
     return StreamContention(
         tuple(sorted(kernels, key=lambda one: (-(one.paid_ns or 0), -one.beside_ns, one.name))),
         tuple(sorted(pairs, key=lambda one: (-one.paid_ns, one.name, one.beside))),
     )
-
-
-def _suffering(name: str, own: Timings, paid: Floats, rows: Ints) -> Suffering:
-    known = rows[~np.isnan(paid[rows])]
-    beside_ns, lost = int(own.beside_ns[rows].sum()), float(paid[known].sum())
-    if not known.size:
-        return Suffering(name, rows.size, beside_ns, None, None)
-    return Suffering(name, rows.size, beside_ns, _slower(float(own.beside_ns[known].sum()), lost), round(lost))
-
-
-def _slower(beside_ns: float, paid: float) -> float:
-    return beside_ns / max(beside_ns - paid, beside_ns / 100)
-
-
-def _by_text(texts: np.ndarray, rows: Ints) -> list[tuple[str, Ints]]:
-    code, found = pd.factorize(texts[rows])
-    return [(str(found[number]), rows[mine]) for (number,), mine in rows_by_key(code.astype(np.int64)).items()]

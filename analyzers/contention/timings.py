@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from msgspec.structs import replace
 
@@ -34,10 +33,9 @@ from analyzers.trace.tables import Trace
 CROWDED = 0.1  # of an op beside other work of neither or its own side: only such are like it
 WAIT_KNOWN = 0.05  # of an op's time, within which its wait has to be known
 IDLE_NS = 1_000_000  # a device idle for so long has lowered its clocks; the next op is like no other
-_NUMBERS = ("grid", "block", "registers", "shared_bytes", "bytes", "sizes", "crowded")
-_LIMITS = np.iinfo(np.int64)
 _TEXTS = ("kind", "copy", "name", "group", "previous")
-KIND_COLUMNS = (*_TEXTS, *_NUMBERS)
+_SIZES = ("grid", "block", "registers", "shared_bytes")
+KIND_COLUMNS = (*_TEXTS, *_SIZES, "bytes", "sizes", "crowded")
 
 
 class Timings(msgspec.Struct, frozen=True):
@@ -73,35 +71,24 @@ def timings(trace: Trace, a: Mask, b: Mask) -> tuple[Timings, Timings]:
     ----------
     a, b : masks over `trace.ops`; an op is of one of them at most.
     """
-    beside, crowded = np.zeros(len(trace.ops), np.int64), np.zeros(len(trace.ops), np.int64)
-    start, end = trace.ops.start_ns, trace.ops.end_ns
-    begin, lane = transfer_begin(trace), lanes_of_ops(trace)
+    beside, crowded = np.zeros((2, len(trace.ops)), np.int64)
+    start, end, begin = trace.ops.start_ns, trace.ops.end_ns, transfer_begin(trace)
     for rows in ops_by_start(trace).values():
         for mine, others in ((a, b), (b, a)):
             its, theirs, not_theirs = (those(rows, each) for each in (mine, others, ~others))
             beside[its] = coverage(begin[its], end[its], union(start[theirs], end[theirs]))
-            on_lane = lane[not_theirs]
-            for (one,), of_lane in rows_by_key(lane[its]).items():
-                elsewhere = not_theirs[np.flatnonzero(on_lane != one)]
-                if elsewhere.size:
-                    ops = its[of_lane]
-                    crowded[ops] = coverage(begin[ops], end[ops], union(start[elsewhere], end[elsewhere]))
-    about = trace.once(calls).table
-    of_a, of_b = (_of_ops(trace, np.flatnonzero(side), begin, beside, crowded, about) for side in (a, b))
+            crowded[its] = _on_other_lanes(trace, begin, its, not_theirs)
+    of_a, of_b = (_of_ops(trace, np.flatnonzero(side), begin, beside, crowded) for side in (a, b))
     return of_a, of_b
 
 
 def timings_of_streams(trace: Trace) -> Timings:
     """All ops of a trace, beside those of other streams."""
-    beside = np.zeros(len(trace.ops), np.int64)
-    start, end = trace.ops.start_ns, trace.ops.end_ns
-    begin, lane = transfer_begin(trace), lanes_of_ops(trace)
-    for on_device in on_devices(trace):
-        for (one,), on_lane in rows_by_key(lane[on_device]).items():
-            elsewhere, ops = on_device[lane[on_device] != one], on_device[on_lane]
-            beside[ops] = coverage(begin[ops], end[ops], union(start[elsewhere], end[elsewhere]))
-    rows, crowded = np.arange(len(trace.ops)), np.zeros(len(trace.ops), np.int64)
-    return _of_ops(trace, rows, begin, beside, crowded, trace.once(calls).table)
+    beside, crowded = np.zeros((2, len(trace.ops)), np.int64)
+    begin = transfer_begin(trace)
+    for rows in ops_of_devices(trace).values():
+        beside[rows] = _on_other_lanes(trace, begin, rows, rows)
+    return _of_ops(trace, np.arange(len(trace.ops)), begin, beside, crowded)
 
 
 def transfer_begin(trace: Trace) -> Ints:
@@ -109,38 +96,30 @@ def transfer_begin(trace: Trace) -> Ints:
     return np.minimum(trace.ops.start_ns + as_int64(trace.ops.wait_ns), trace.ops.end_ns)
 
 
-def on_devices(trace: Trace) -> Iterable[Ints]:
-    """Rows of the ops of each rank's device."""
-    return ops_of_devices(trace).values()
-
-
 def lanes_of_ops(trace: Trace) -> Ints:
     """The lane of each op, as `lanes` numbers it."""
-    return trace.once(_lanes_of_ops)
-
-
-def _lanes_of_ops(trace: Trace) -> Ints:
     return lanes(trace.ops)
 
 
-def _of_ops(trace: Trace, rows: Ints, begin: Ints, beside: Ints, crowded: Ints, about: pd.DataFrame) -> Timings:
-    """Timings of some ops; `begin` is `transfer_begin`, and `about` says of communication what it is."""
-    taken_ns = ints_at(trace.ops, "end_ns", rows) - begin[rows]
-    kinds, kind = _kinds(trace, rows, crowded[rows] > CROWDED * taken_ns, about)
+def _on_other_lanes(trace: Trace, begin: Ints, ops: Ints, others: Ints) -> Ints:
+    """For how long of each op, from its `begin` on, some of the others run on another lane than its own, ns."""
+    start, end, lane = trace.ops.start_ns, trace.ops.end_ns, trace.once(lanes_of_ops)
+    found = np.zeros(ops.size, np.int64)
+    for (one,), at in rows_by_key(lane[ops]).items():
+        elsewhere, on_lane = others[lane[others] != one], ops[at]
+        found[at] = coverage(begin[on_lane], end[on_lane], union(start[elsewhere], end[elsewhere]))
+    return found
+
+
+def _of_ops(trace: Trace, rows: Ints, begin: Ints, beside: Ints, crowded: Ints) -> Timings:
+    taken_ns = trace.ops.end_ns[rows] - begin[rows]
+    kinds, kind = _kinds(trace, rows, crowded[rows] > CROWDED * taken_ns)
     # They are kept until all parts of the run are done.
     rank, device, collective = (
         squeezed(taken(stored(trace.ops, column), rows)) for column in ("rank", "device", "collective")
     )
-    return Timings(
-        kinds,
-        kind.astype(np.int32),
-        rank,
-        device,
-        narrowed(taken_ns, "id"),
-        narrowed(beside[rows], "id"),
-        collective,
-        trace.once(_usual)[rows],
-    )
+    times = narrowed(taken_ns, "id"), narrowed(beside[rows], "id")
+    return Timings(kinds, kind.astype(np.int32), rank, device, *times, collective, trace.once(_usual)[rows])
 
 
 def join(parts: Iterable[Timings]) -> Timings:
@@ -164,9 +143,7 @@ def join(parts: Iterable[Timings]) -> Timings:
 
 def numbered(kinds: pd.DataFrame, columns: Iterable[str]) -> Ints:
     """Kinds that some columns tell apart, numbered from 0 in the order they first occur."""
-    number: dict[tuple[object, ...], int] = {}
-    each = zip(*(stored(kinds, one).tolist() for one in columns), strict=True)
-    return np.array([number.setdefault(kind, len(number)) for kind in each], np.int64)
+    return kinds.groupby(list(columns), sort=False).ngroup().to_numpy().astype(np.int64)
 
 
 def over_all_ranks(found: Timings) -> Timings:
@@ -186,80 +163,53 @@ def _usual(trace: Trace) -> Mask:
     """Ops of known waits that no window cut, that follow no long idle time, and not of the first step, a warm-up."""
     start, end = trace.ops.start_ns, trace.ops.end_ns
     least, most = (ints(trace.ops, column) for column in WAIT_RANGE)
-    usual = as_int64(trace.ops.wait_seen) > 0
-    unsure = np.flatnonzero(most > least)
-    usual[unsure] &= (most - least)[unsure] <= WAIT_KNOWN * (end - start)[unsure]
+    usual = (as_int64(trace.ops.wait_seen) > 0) & (most - least <= WAIT_KNOWN * (end - start))
     if trace.whole is not None:
         for column in ("start_ns", "end_ns"):
             usual &= ints(trace.ops, column) == ints(trace.whole.ops, column)[trace.rows]
     for order in ops_by_start(trace).values():
         idle = start.take(order)[1:] - np.maximum.accumulate(end.take(order))[:-1]
         usual[order[1:][idle > IDLE_NS]] = False
-    return usual & ~_in_first_steps(trace)
-
-
-def _in_first_steps(trace: Trace) -> Mask:
-    """Ops of the first of several steps of their process."""
-    steps, count = find_steps(trace), len(trace.processes)
-    first, last = np.full(count, _LIMITS.max), np.full(count, _LIMITS.min)
+    steps, limits = find_steps(trace), np.iinfo(np.int64)
+    first, last = (np.full(len(trace.processes), value) for value in (limits.max, limits.min))
     np.minimum.at(first, steps.process, steps.numbers)
     np.maximum.at(last, steps.process, steps.numbers)
-    number, process = numbers_of_ops(trace), as_int64(trace.ops.process)
-    return (number == first[process]) & (last > first)[process]
+    process = as_int64(trace.ops.process)
+    return usual & ~((numbers_of_ops(trace) == first[process]) & (last > first)[process])
 
 
-def _kinds(trace: Trace, rows: Ints, crowded: Mask, about: pd.DataFrame) -> tuple[pd.DataFrame, Ints]:
-    """The kinds of some ops, and which each is of."""
-    ops = trace.ops
-    of_call = np.full(len(ops), -1, np.int32)
+def _kinds(trace: Trace, rows: Ints, crowded: Mask) -> tuple[pd.DataFrame, Ints]:
+    """The kinds of some ops (`KIND_COLUMNS`), and which each is of.
+
+    A communication call is of its operation, group and bytes: its transfer begins when the last rank comes, whatever
+    ran before it.
+    """
+    about, of_call = trace.once(calls).table, np.full(len(trace.ops), -1, np.int32)
     of_call[ints(about, "op")] = np.arange(len(about))
-    at_call = np.flatnonzero(of_call[rows] >= 0)
-    called = about.take(of_call[rows[at_call]])
-    like = trace.once(_like)[rows]
-    if at_call.size:
-        like[at_call] = int(like.max()) + 1 + _like_calls(trace, rows[at_call], called)
-    number = label(like, crowded)
+    call = of_call[rows]
+    at, call = np.flatnonzero(call >= 0), call[call >= 0]
+    columns: dict[str, Any] = {column: ints_at(trace.ops, column, rows) for column in (*_SIZES, "bytes")}
+    columns["bytes"] = columns["bytes"].copy()
+    columns |= {"sizes": trace.once(_sizes)[rows], "crowded": crowded.astype(np.int64)}
+    texts: dict[str, list[str]] = {}
+    for column in ("kind", "copy", "name"):
+        code, texts[column] = codes(trace.ops, column)
+        columns[column] = code[rows].astype(np.int64)
+    columns["previous"], texts["previous"] = trace.once(_previous)[rows].astype(np.int64), texts["name"]
+    operation, operations = codes(about, "operation")
+    group, texts["group"] = codes(about, "group_ranks")
+    columns["group"] = np.full(rows.size, -1)
+    of_calls = {"previous": -1, "sizes": -1, "bytes": ints(about, "bytes")[call], "group": group[call]}
+    of_calls["name"] = operation[call].astype(np.int64) + len(texts["name"])  # codes of few texts are narrow
+    texts["name"] = [*texts["name"], *operations]
+    for column, values in of_calls.items():
+        columns[column][at] = values
+    number = label(*columns.values())
     firsts = first_of_each(number)
-    is_call = of_call[rows[firsts]] >= 0
-    called = called.take(np.searchsorted(at_call, firsts[is_call]))
-    return _told(trace, rows[firsts], crowded[firsts], is_call, called), number
-
-
-def _like(trace: Trace) -> Ids:
-    """What kind each op is of but for `crowded`, as a number: of all but calls, which `_like_calls` tells apart."""
-    texts = [codes(trace.ops, column)[0] for column in ("kind", "copy", "name")]
-    numbers = [stored(trace.ops, column) for column in ("grid", "block", "registers", "shared_bytes", "bytes")]
-    return label(*texts, trace.once(_previous), *numbers, trace.once(_sizes)).astype(np.int32)
-
-
-def _like_calls(trace: Trace, rows: Ints, called: pd.DataFrame) -> Ints:
-    """The same of communication calls: a transfer begins when the last rank comes, whatever ran before it."""
-    texts = [codes(trace.ops, column)[0][rows] for column in ("kind", "copy")]
-    texts += [codes(called, column)[0] for column in ("operation", "group_ranks")]
-    numbers = [stored(trace.ops, column)[rows] for column in ("grid", "block", "registers", "shared_bytes")]
-    return label(*texts, *numbers, ints(called, "bytes"))
-
-
-def _told(trace: Trace, rows: Ints, crowded: Mask, is_call: Mask, called: pd.DataFrame) -> pd.DataFrame:
-    """`KIND_COLUMNS` of some ops; `called` is about those that are calls."""
-    code = {column: codes(trace.ops, column)[0][rows].astype(np.int64) for column in ("kind", "copy", "name")}
-    found = {column: codes(trace.ops, column)[1] for column in code}
-    code["previous"], found["previous"] = trace.once(_previous)[rows].astype(np.int64), found["name"]
-    code["previous"][is_call] = -1
-    code["group"], found["group"] = np.full(rows.size, -1), codes(called, "group_ranks")[1]
-    code["group"][is_call] = codes(called, "group_ranks")[0]
-    operation, operations = codes(called, "operation")
-    code["name"][is_call] = operation.astype(np.int64) + len(found["name"])  # codes of few texts are narrow
-    found["name"] = [*found["name"], *operations]
-    columns: dict[str, Any] = {}
-    for column in _TEXTS:
-        texts = [found[column][each] if each >= 0 else "" for each in code[column].tolist()]
-        columns[column] = pd.Series(texts, dtype=object)  # they are listed several times: of pandas' own it takes long
-    columns |= {column: ints_at(trace.ops, column, rows) for column in _NUMBERS[:-2]}
-    columns["bytes"] = np.array(columns["bytes"])  # it may be one value, repeated
-    columns["bytes"][is_call] = ints(called, "bytes")
-    columns["sizes"] = np.where(is_call, -1, trace.once(_sizes)[rows])
-    return pd.DataFrame({**columns, "crowded": crowded.astype(np.int64)})
+    of_kinds = {column: columns[column][firsts] for column in KIND_COLUMNS}
+    for column, known in texts.items():  # as objects: they are listed several times, and pandas' own are slow to list
+        of_kinds[column] = pd.Series(np.array([*known, ""], object)[of_kinds[column]], dtype=object)
+    return pd.DataFrame(of_kinds), number
 
 
 def _sizes(trace: Trace) -> Ints:
@@ -271,11 +221,11 @@ def _sizes(trace: Trace) -> Ints:
     return np.append(of_range, -1)[operator]
 
 
-def _previous(trace: Trace) -> npt.NDArray[np.signedinteger[Any]]:
+def _previous(trace: Trace) -> Ids:
     """The name of the op before each on its stream, as a code; -1 before the first."""
-    start, (code, _) = trace.ops.start_ns, codes(trace.ops, "name")
+    start, code = trace.ops.start_ns, trace.ops.name.codes
     found = np.full(code.size, -1, code.dtype)
-    for rows in rows_by_key(lanes_of_ops(trace)).values():
+    for rows in rows_by_key(trace.once(lanes_of_ops)).values():
         order = rows[ordered(start[rows])]
         found[order[1:]] = code[order[:-1]]
     return found

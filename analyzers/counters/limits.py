@@ -12,7 +12,7 @@ Several can hold at once. Too few samples of both say nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
@@ -111,13 +111,12 @@ def contended(
     if seen.mean("sm_active", "both") is None:
         why = f"both ran for {duration(both.time_ns)}, in pieces that samples of {duration(period_ns)} can't tell apart"
         return Contended(unknown=f"{why}. Sample at a higher rate")
-    names = {"a": a, "b": b}
-    alone = [side for side in names if seen.mean("sm_active", side) is not None]
-    found = [_sms(seen, alone, names), *(_limit(which, seen, alone, names) for which in NEAR), _power(seen)]
+    names = {side: name for side, name in (("a", a), ("b", b)) if seen.mean("sm_active", side) is not None}
+    found = [_sms(seen, names, {"a": a, "b": b}), *(_limit(which, seen, names) for which in NEAR), _power(seen)]
     return Contended(tuple(one for one in found if one is not None))
 
 
-def _sms(seen: _Seen, alone: Sequence[str], names: Mapping[str, str]) -> Likely | None:
+def _sms(seen: _Seen, alone: Mapping[str, str], names: Mapping[str, str]) -> Likely | None:
     busy = seen.mean("sm_active", "both")
     if busy is None or busy < SMS_BUSY or not alone:
         return None
@@ -125,10 +124,11 @@ def _sms(seen: _Seen, alone: Sequence[str], names: Mapping[str, str]) -> Likely 
         return None
     used = {counter: seen.most(counter, "both", *alone) for counter in _WORK}
     work = "tensor_active" if max(one or 0.0 for one in used["tensor_active"][1:]) >= TENSOR_USED else "sm_issue"
-    now, before = used[work][0], max(one or 0.0 for one in used[work][1:])
+    now, *by_side = used[work]
+    before = max(one or 0.0 for one in by_side)
     if now is None or before <= 1 or now > FELL * before:  # 1 %: as good as nothing
         return None
-    loser = alone[[one or 0.0 for one in used[work][1:]].index(before)]
+    loser = [*alone][by_side.index(before)]
     taker = "b" if loser == "a" else "a"
     how = "P90" if seen.is_whole("both") else "mean"
     text = (
@@ -146,15 +146,12 @@ _DIRECTIONS = {
 }
 
 
-def _limit(which: str, seen: _Seen, alone: Sequence[str], names: Mapping[str, str]) -> Likely | None:
-    now = _use(which, seen, "both")
-    if now is None or now < NEAR[which]:
+def _limit(which: str, seen: _Seen, alone: Mapping[str, str]) -> Likely | None:
+    now, before = _use(which, seen, "both"), {name: _use(which, seen, side) for side, name in alone.items()}
+    if now is None or now < NEAR[which] or any((used or 0.0) < SHARES * NEAR[which] for used in before.values()):
         return None
-    if any((_use(which, seen, side) or 0.0) < SHARES * NEAR[which] for side in alone):
-        return None
-    before = ", ".join(f"{_use(which, seen, side):.0f} % in {names[side]} alone" for side in alone)
-    text = f"{NAMES[which]} near its limit: {now:.0f} % of its peak{f', {before}' if before else ''}"
-    return Likely(which, "", now, NEAR[which], text)
+    told = "".join(f", {used:.0f} % in {name} alone" for name, used in before.items())
+    return Likely(which, "", now, NEAR[which], f"{NAMES[which]} near its limit: {now:.0f} % of its peak{told}")
 
 
 def _use(which: str, seen: _Seen, state: str) -> float | None:

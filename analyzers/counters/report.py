@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial, reduce
 from operator import add
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 import pandas as pd
 
@@ -20,10 +20,10 @@ from analyzers.counters.vocabulary import COUNTERS
 from analyzers.select.language import names_of, parse
 from analyzers.select.select import select
 from analyzers.select.sides import Shared, SharedOps, about_shared, count_shared, share_out
-from analyzers.trace.columns import as_int64
-from analyzers.trace.devices import DeviceLabels
+from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.narrow import Narrowing, counted, steps_used
+from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.run import ALL, Run
 from analyzers.trace.step_table import StepsUsed
 from analyzers.trace.tables import COUNTERS_UNJOINED, Trace
@@ -60,16 +60,14 @@ class CountersResult(Record, frozen=True):
         return pd.DataFrame(rows, columns=columns).set_index(["rank", "device", "state", "counter"])
 
     def _repr_html_(self) -> str:
-        headers = ("rank", "counter", *(f"{name}: mean" for name in ("A alone", "B alone", "both", "neither")))
-        rows = [
-            (
-                one.rank,
-                COUNTERS[counter].label,
-                *(_cell(one, state, counter) for state in ("a", "b", "both", "neither")),
-            )
-            for one in self.ranks
-            for counter in COUNTERS
-        ]
+        states = {"a": "A alone", "b": "B alone", "both": "both", "neither": "neither"}
+        headers = ("rank", "counter", *(f"{name}: mean" for name in states.values()))
+        rows = []
+        for one in self.ranks:
+            for counter, about in COUNTERS.items():
+                means = (one.states[state].mean(counter) for state in states)
+                cells = ("–" if mean is None else f"{mean:.0f} {about.unit}" for mean in means)
+                rows.append((one.rank, about.label, *cells))
         text = f"A = {self.a}, B = {self.b}. {self.sentence}"
         return card("counters", text, headers, rows, texts=("counter",), warnings=self.warnings)
 
@@ -92,32 +90,28 @@ def counters(run: Trace | Run, a: str = "comm", b: str = "compute", narrowing: N
     parts = [*run.map(partial(_joined, a=a, b=b, given_to=shared.given_to), narrowing).values()]
     ranks = tuple(sorted((one for part in parts for one in part.ranks), key=lambda one: (one.rank, one.device)))
     if not ranks:
-        _refuse(parts)
+        _refuse(run.trace)
     found = in_all(ranks, *names_of(*names))
-    for name, reasons in zip(names, zip(*(part.reasons for part in parts), strict=True), strict=True):
-        if all(reasons):
+    for side, name in enumerate(names):
+        if all(part.reasons[side] for part in parts):
             found = Contended(unknown=f"'{name}' picks nothing")
-            notes.append(TraceWarning("empty-side", f"'{name}': {reasons[0]}."))
+            notes.append(TraceWarning("empty-side", f"'{name}': {parts[0].reasons[side]}."))
     warnings = (*run.trace.warnings, *notes, *_about(parts, ranks))
     return CountersResult(*names, ranks, found, warnings, steps_used(run.trace, narrowing))
 
 
-class _Part(msgspec.Struct, frozen=True):
+class _Part(NamedTuple):
     """What one part of a run says.
 
     reasons : why each side is empty, "" where it is not. without : (rank, device) that worked and have no samples.
-    unseen_ns, communication_ns : of both sides' communication. unread : rows of counters left in the file.
+    unseen_ns, communication_ns : of both sides' communication.
     """
 
     ranks: tuple[DeviceStates, ...]
     reasons: tuple[str, str]
-    without: tuple[tuple[int, int], ...]
+    without: tuple[DeviceKey, ...]
     unseen_ns: int
     communication_ns: int
-    unread: int
-    path: str
-    lacks: tuple[str, ...]
-    runtime: str
 
 
 def _shared(trace: Trace, a: str, b: str) -> Shared:
@@ -127,21 +121,13 @@ def _shared(trace: Trace, a: str, b: str) -> Shared:
 def _joined(trace: Trace, a: str, b: str, given_to: SharedOps) -> _Part:
     first, second = share_out(trace, select(trace, a), select(trace, b), given_to)
     ranks = device_states(trace, first.picked, second.picked)
-    worked = np.unique(np.stack([as_int64(trace.ops.rank), as_int64(trace.ops.device)]), axis=1).T.tolist()
     sampled = {(one.rank, one.device) for one in ranks}
-    length = trace.ops.end_ns - trace.ops.start_ns
-    ops = first.picked | second.picked
-    return _Part(
-        ranks,
-        (first.reason, second.reason),
-        tuple((rank, device) for rank, device in worked if (rank, device) not in sampled),
-        int(length[ops & (as_int64(trace.ops.wait_seen) == 0)].sum()),
-        int(length[ops & is_communication(trace)].sum()),
-        sum(one.unread_counters for one in trace.captures),
-        trace.captures[0].path,
-        tuple(text for one in trace.captures for text in one.lacks if text.startswith(COUNTERS_UNJOINED)),
-        trace.runtime,
+    length, ops = trace.ops.end_ns - trace.ops.start_ns, first.picked | second.picked
+    unseen_ns, communication_ns = (
+        int(length[ops & some].sum()) for some in (trace.ops.wait_seen == 0, is_communication(trace))
     )
+    without = tuple(key for key in ops_of_devices(trace) if key not in sampled)
+    return _Part(ranks, (first.reason, second.reason), without, unseen_ns, communication_ns)
 
 
 def in_all(devices: Sequence[DeviceStates], a: str, b: str, before: Sequence[DeviceStates] = ()) -> Contended:
@@ -167,19 +153,17 @@ def unread(trace: Trace) -> Contended | None:
     return Contended(unknown=f"{rows:,} rows of GPU counters were left unread here; traceviz counters reads them")
 
 
-def _refuse(parts: Sequence[_Part]) -> None:
+def _refuse(trace: Trace) -> None:
     """Say why a run has no GPU counters: they were left unread, nothing tells whose they are, or there are none."""
-    rows = sum(part.unread for part in parts)
-    if rows:
+    if rows := sum(one.unread_counters for one in trace.captures):
         text = f"{rows:,} rows of GPU counters were left in the file when this trace was read."
         raise TracevizError(text, hint="Load it with counters=True.")
-    lacks = next((text for part in parts for text in part.lacks), "")
-    if lacks:
+    path = trace.captures[0].path
+    for lacks in (text for one in trace.captures for text in one.lacks if text.startswith(COUNTERS_UNJOINED)):
         text = f"GPU counters can't be joined to ranks: it can't be told {lacks}."
-        raise TracevizError(text, path=parts[0].path, hint="Export the report with a newer nsys.")
-    runtime = parts[0].runtime
-    hint = HINT if "CUDA" in runtime else f"Of {runtime} no profiler's counters are read yet."
-    raise TracevizError("There are no GPU counters in this capture.", path=parts[0].path, hint=hint)
+        raise TracevizError(text, path=path, hint="Export the report with a newer nsys.")
+    hint = HINT if "CUDA" in trace.runtime else f"Of {trace.runtime} no profiler's counters are read yet."
+    raise TracevizError("There are no GPU counters in this capture.", path=path, hint=hint)
 
 
 def _about(parts: Sequence[_Part], devices: Sequence[DeviceStates]) -> list[TraceWarning]:
@@ -215,8 +199,3 @@ def _about(parts: Sequence[_Part], devices: Sequence[DeviceStates]) -> list[Trac
         )
         found.append(TraceWarning("unrecorded-work", text))
     return found
-
-
-def _cell(one: DeviceStates, state: str, counter: str) -> str:
-    mean = one.states[state].mean(counter)
-    return "–" if mean is None else f"{mean:.0f} {COUNTERS[counter].unit}"

@@ -58,22 +58,18 @@ class State(Record, frozen=True):
             self.time_ns + other.time_ns,
             self.sampled_ns + other.sampled_ns,
             self.whole_ns + other.whole_ns,
-            {name: _sum(self.weights.get(name), other.weights.get(name)) for name in names},
+            {name: _added([one.weights[name] for one in (self, other) if name in one.weights]) for name in names},
         )
 
     def mean(self, counter: str) -> float | None:
         """The mean over time; None where the counter was not sampled in this state."""
         weights = self.weights.get(counter)
-        if weights is None:
-            return None
-        return float(weights @ np.arange(weights.size) / weights.sum())
+        return None if weights is None else float(weights @ np.arange(weights.size) / weights.sum())
 
     def p90(self, counter: str) -> int | None:
         """The least value that is not exceeded for 90 % of the time."""
         weights = self.weights.get(counter)
-        if weights is None:
-            return None
-        return int(np.searchsorted(np.cumsum(weights), P90 * weights.sum()))
+        return None if weights is None else int(np.searchsorted(np.cumsum(weights), P90 * weights.sum()))
 
 
 class Mixture(msgspec.Struct, frozen=True):
@@ -144,12 +140,10 @@ def device_states(trace: Trace, a: Mask, b: Mask) -> tuple[DeviceStates, ...]:
     """
     if not len(trace.counters):
         return ()
-    ops = rows_by_key(*(ints(trace.ops, column) for column in ("process", "device")))
-    samples = rows_by_key(*(ints(trace.counters, column) for column in ("process", "device")))
-    rank, device = as_int64(trace.ops.rank), as_int64(trace.ops.device)
+    samples = rows_by_key(trace.counters.process, trace.counters.device)
     found = [
-        _weighed(trace, int(rank[rows[0]]), int(device[rows[0]]), samples[key], rows, (a, b))
-        for key, rows in ops.items()
+        _weighed(trace, samples[key], rows, (a, b))
+        for key, rows in rows_by_key(trace.ops.process, trace.ops.device).items()
         if key in samples
     ]
     return tuple(sorted(found, key=lambda one: (one.rank, one.device)))
@@ -167,7 +161,7 @@ def _states(trace: Trace, rows: Ints, a: Mask, b: Mask) -> dict[str, Union]:
     return dict(zip(STATES, (alone[0], alone[1], both, waiting, subtract(whole, held)), strict=True))
 
 
-def _weighed(trace: Trace, rank: int, device: int, rows: Ints, ops: Ints, sides: tuple[Mask, Mask]) -> DeviceStates:
+def _weighed(trace: Trace, rows: Ints, ops: Ints, sides: tuple[Mask, Mask]) -> DeviceStates:
     start, end = (ints(trace.counters, column)[rows] for column in ("start_ns", "end_ns"))
     values = {name: ints(trace.counters, name)[rows] for name in COUNTERS}
     length = end - start
@@ -182,31 +176,21 @@ def _weighed(trace: Trace, rank: int, device: int, rows: Ints, ops: Ints, sides:
             known = (value >= 0) & (weight > 0)
             if known.any():
                 weights[counter] = np.bincount(value[known], weights=weight[known]).astype(np.float64)
-        whole = int(weight[counted & (weight == length)].sum())
-        found[name] = State(measure(state), int(weight[counted].sum()), whole, weights)
+        whole_ns = int(weight[counted & (weight == length)].sum())
+        found[name] = State(measure(state), int(weight[counted].sum()), whole_ns, weights)
+    rank, device, process = (int(column[ops[0]]) for column in (trace.ops.rank, trace.ops.device, trace.ops.process))
+    whole = (trace.whole or trace).ops  # ops outside the part that is looked at run there, too
+    of_device = (whole.process == process) & (whole.device == device)
+    any_op = union(whole.start_ns[of_device], whole.end_ns[of_device])
     inside = (start >= trace.ops.start_ns[ops].min()) & (end <= trace.ops.end_ns[ops].max())
-    unrecorded = inside & (values["sm_active"] >= WORKING) & (coverage(start, end, _any_op(trace, ops[0])) == 0)
-    mixtures = {
-        name: _mixture(shares[:, known], value[known])
-        for name, value in values.items()
-        if (known := inside & (value >= 0)).any()
-    }
-    unrecorded_ns = int(length[unrecorded].sum())
-    period_ns = int(np.median(length[counted]))
+    unrecorded = inside & (values["sm_active"] >= WORKING) & (coverage(start, end, any_op) == 0)
+    mixtures = {}
+    for name, value in values.items():
+        if (known := inside & (value >= 0)).any():
+            of, read = shares[:, known], value[known].astype(np.float64)
+            mixtures[name] = Mixture(of @ of.T, of @ read, float(read @ read), read.size)
+    period_ns, unrecorded_ns = int(np.median(length[counted])), int(length[unrecorded].sum())
     return DeviceStates(rank, device, period_ns, int(counted.sum()), found, mixtures, unrecorded_ns)
-
-
-def _mixture(shares: Floats, values: Ints) -> Mixture:
-    known = values.astype(np.float64)
-    return Mixture(shares @ shares.T, shares @ known, float(known @ known), known.size)
-
-
-def _any_op(trace: Trace, op: int) -> Union:
-    """Where any op runs on the device of this one, also one outside the part that is looked at."""
-    keys = [int(ints(trace.ops, column)[op]) for column in ("process", "device")]
-    whole = (trace.whole or trace).ops
-    same = (ints(whole, "process") == keys[0]) & (ints(whole, "device") == keys[1])
-    return union(ints(whole, "start_ns")[same], ints(whole, "end_ns")[same])
 
 
 def pooled(devices: Sequence[DeviceStates]) -> Mapping[str, State]:
@@ -238,9 +222,8 @@ def mean_within(trace: Trace, process: int, device: int, low: int, high: int) ->
     return found
 
 
-def _sum(one: Floats | None, other: Floats | None) -> Floats:
-    parts = [part for part in (one, other) if part is not None]
-    summed = np.zeros(max(part.size for part in parts))
-    for part in parts:
-        summed[: part.size] += part
+def _added(histograms: Sequence[Floats]) -> Floats:
+    summed = np.zeros(max(one.size for one in histograms))
+    for one in histograms:
+        summed[: one.size] += one
     return summed

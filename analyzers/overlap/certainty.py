@@ -44,12 +44,12 @@ class RealRange(Record, frozen=True):
     @property
     def ratio_low(self) -> float:
         """The least that the real ratio can be."""
-        return _ratio(self.least_ns, self.most_alone_ns)
+        return self.least_ns / (self.least_ns + self.most_alone_ns) if self.least_ns else 0.0
 
     @property
     def ratio_high(self) -> float:
         """The most that the real ratio can be."""
-        return _ratio(self.most_ns, self.least_alone_ns)
+        return self.most_ns / (self.most_ns + self.least_alone_ns) if self.most_ns else 0.0
 
 
 def real_range(
@@ -85,10 +85,6 @@ def _running(trace: Trace, rows: Ints, absent: Mask | None, busy: Union | None) 
     return [union(starts + wait, ends) for wait in waits]
 
 
-def _ratio(overlap_ns: int, alone_ns: int) -> float:
-    return overlap_ns / (overlap_ns + alone_ns) if overlap_ns else 0.0
-
-
 # About how much of one rank's communication is waiting, where its peers were not captured: an estimate, no bound.
 #
 # Like calls repeat: of one group, operation and size, and alike beside other kernels or not. The fastest of them can
@@ -112,28 +108,21 @@ def waiting_share(trace: Trace, ops: Ints) -> float | None:
     known = ops[position[ops] >= 0]
     if not known.size:
         return None
-    start, end = (ints(trace.ops, column)[known] for column in ("start_ns", "end_ns"))
-    duration, alike = end - start, table.take(position[known])
-    texts = [codes(alike, column)[0].astype(np.int64) for column in ("operation", "group", "group_ranks")]
-    kind = label(*texts, ints(alike, "bytes"), ints(alike, "kernel"), _beside_others(trace, known, start, end))
-    count = np.bincount(kind)[kind]
+    start, end = trace.ops.start_ns[known], trace.ops.end_ns[known]
+    duration, matching = end - start, table.take(position[known])
+    compute = np.flatnonzero(is_compute(trace))
+    compute_by_device = rows_by_key(trace.ops.process[compute], trace.ops.device[compute])
+    is_beside = np.zeros(known.size, dtype=bool)
+    for device, rows in rows_by_key(trace.ops.process[known], trace.ops.device[known]).items():
+        others = compute[compute_by_device.get(device, np.empty(0, np.int64))]
+        runs = union(trace.ops.start_ns[others], trace.ops.end_ns[others])
+        is_beside[rows] = coverage(start[rows], end[rows], runs) > MOSTLY * duration[rows]
+    texts = [codes(matching, column)[0].astype(np.int64) for column in ("operation", "group", "group_ranks")]
+    kind = label(*texts, ints(matching, "bytes"), ints(matching, "kernel"), is_beside)
     fastest = np.full(int(kind.max()) + 1, np.iinfo(np.int64).max)
     np.minimum.at(fastest, kind, duration)
-    repeated = count >= REPEATS
+    repeated = np.bincount(kind)[kind] >= REPEATS
     total = int(duration[repeated].sum())
     if not total or total < MOSTLY * int(duration.sum()):
         return None
     return 1 - int(fastest[kind][repeated].sum()) / total
-
-
-def _beside_others(trace: Trace, ops: Ints, start: Ints, end: Ints) -> Ints:
-    """1 for each op that runs mostly beside computation on its device."""
-    found = np.zeros(ops.size, np.int64)
-    keys = [stored(trace.ops, column) for column in ("process", "device")]
-    compute = np.flatnonzero(is_compute(trace))
-    compute_by_device = rows_by_key(*(taken(key, compute) for key in keys))
-    for device, rows in rows_by_key(*(taken(key, ops) for key in keys)).items():
-        others = compute[compute_by_device.get(device, np.empty(0, np.int64))]
-        runs = union(trace.ops.start_ns[others], trace.ops.end_ns[others])
-        found[rows] = coverage(start[rows], end[rows], runs) > MOSTLY * (end[rows] - start[rows])
-    return found

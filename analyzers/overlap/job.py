@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import intersect, measure, union
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.types import Mask
 from analyzers.common.records import Record
 from analyzers.overlap.certainty import RealRange, real_range
 from analyzers.overlap.measure import LostWork, RankOverlap
@@ -98,16 +98,15 @@ def job_of(ranks: Sequence[RankOverlap], bar: float, *, absent: bool = False, ac
     every = [one for rank in ranks for one in rank.by_window]
     if found.meets(bar) is not None or not any(one.lost.ops for one in every):
         return found
-    recorded = [_as_recorded(rank) for rank in ranks]
-    without = _job_of(recorded, bar, absent=absent, accept_apparent=accept_apparent)
-    decides = without.meets(bar) is not None or any(one.lost.blind for one in every)
+    kept = [
+        replace(rank, lost=LostWork(), windows=tuple(replace(one, lost=LostWork()) for one in rank.windows))
+        for rank in ranks
+    ]
+    without = _job_of(kept, bar, absent=absent, accept_apparent=accept_apparent)
+    if without.meets(bar) is None and not any(one.lost.blind for one in every):
+        return found
     most = max(every, key=lambda one: (one.lost.blind, one.lost.ops))
-    return replace(found, lost=(most.rank, most.lost.ops)) if decides else found
-
-
-def _as_recorded(rank: RankOverlap) -> RankOverlap:
-    """A rank as if nothing of it were lost."""
-    return replace(rank, lost=LostWork(), windows=tuple(replace(one, lost=LostWork()) for one in rank.windows))
+    return replace(found, lost=(most.rank, most.lost.ops))
 
 
 def _job_of(ranks: Sequence[RankOverlap], bar: float, *, absent: bool, accept_apparent: bool) -> Job:
@@ -118,7 +117,7 @@ def _job_of(ranks: Sequence[RankOverlap], bar: float, *, absent: bool, accept_ap
     enough = DECIDES_FROM * median(rank.typical.could_overlap_ns for rank in both)
     deciding = [rank for rank in both if rank.typical.could_overlap_ns >= enough]
     worst = min(deciding, key=lambda rank: (rank.typical.ratio or 0.0, rank.rank, rank.device, rank.window))
-    ranges = [rank.typical_apparent_range if accept_apparent else rank.typical_range for rank in deciding]
+    ranges = [rank.typically_within(apparent=accept_apparent) for rank in deciding]
     lows: dict[DeviceKey, float] = {}  # of each rank's device, in its worst window
     for rank, (its_low, _) in zip(deciding, ranges, strict=True):
         lows[rank.rank, rank.device] = min(its_low, lows.get((rank.rank, rank.device), its_low))
@@ -212,9 +211,24 @@ def arrivals(trace: Trace, side: Mask, other: Mask) -> Arrivals:
     ops, others = int(np.count_nonzero(side)), int(np.count_nonzero(side & ~is_communication(trace)))
     if others or not matched.any():
         return Arrivals(ops, others)
-    busy_ns, matched_ns = (sum(_busy(trace, rows).values()) for rows in (side, matched))
-    critical = np.flatnonzero(matched & came_last(trace.ops))
-    return Arrivals(ops, others, busy_ns, matched_ns, *_by_last_arrival(trace, critical, other), _open(trace, matched))
+    last, starts, ends = came_last(trace.ops), trace.ops.start_ns, trace.ops.end_ns
+    arrived = starts + as_int64(trace.ops.wait_ns)
+    by_device = rows_by_key(trace.ops.rank, trace.ops.device, trace.ops.process)
+    busy = achievable = matched_ns = overlap = 0
+    transfer, ranges = Counter[DeviceKey](), RealRange()
+    for (rank, device, _), rows in by_device.items():
+        own, of_matched, critical, beside = (rows[mask[rows]] for mask in (side, matched, matched & last, other))
+        busy, matched_ns = (
+            ns + measure(union(starts[some], ends[some])) for ns, some in ((busy, own), (matched_ns, of_matched))
+        )
+        if critical.size:
+            transferring, other_runs = (union(arrived[some], ends[some]) for some in (critical, beside))
+            ranges += real_range(trace, critical, beside)
+            overlap += measure(intersect(transferring, other_runs))
+            achievable += min(measure(transferring), measure(other_runs))
+            transfer[rank, device] += measure(transferring)
+    open_ = _open(trace, matched, last)
+    return Arrivals(ops, others, busy, matched_ns, overlap, achievable, transfer, ranges, open_)
 
 
 def last_arrival_of(a: Arrivals, b: Arrivals) -> LastArrival | None:
@@ -240,37 +254,10 @@ def came_last(ops: Ops) -> Mask:
     return same_rank & (ints(ops, "last_device") == ints(ops, "device"))
 
 
-def _open(trace: Trace, matched: Mask) -> int:
+def _open(trace: Trace, matched: Mask, last: Mask) -> int:
     """How many of some calls came last and may not have, or did not and may have."""
-    least, most = (ints(trace.ops, column) for column in ("wait_low_ns", "wait_high_ns"))
-    last, collective = came_last(trace.ops), as_int64(trace.ops.collective)
+    least, most = as_int64(trace.ops.wait_low_ns), as_int64(trace.ops.wait_high_ns)
+    collective = as_int64(trace.ops.collective)
     last_is_elsewhere = ~np.isin(collective, collective[matched & last])
     may_not = np.where(last, most > 0, last_is_elsewhere & (least == 0) & (most > 0))
     return int(np.count_nonzero(matched & may_not))
-
-
-def _by_last_arrival(trace: Trace, critical: Ints, other: Mask) -> tuple[int, int, dict[DeviceKey, int], RealRange]:
-    """Overlap, achievable overlap, transfer by (rank, device), and what clocks leave open of the overlap, ns."""
-    starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
-    keys = [ints(trace.ops, column) for column in ("rank", "device", "process")]
-    other_by_key = rows_by_key(*(key[other] for key in keys))
-    others = np.flatnonzero(other)
-    overlap, achievable = 0, 0
-    transfer: dict[DeviceKey, int] = {}
-    ranges = RealRange()
-    for device_key, rows in rows_by_key(*(key[critical] for key in keys)).items():
-        its_ops, other_ops = critical[rows], others[other_by_key.get(device_key, np.empty(0, np.int64))]
-        busy = union(starts[its_ops] + waits[its_ops], ends[its_ops])
-        other_runs = union(starts[other_ops] + waits[other_ops], ends[other_ops])
-        ranges += real_range(trace, its_ops, other_ops)
-        overlap += measure(intersect(busy, other_runs))
-        achievable += min(measure(busy), measure(other_runs))
-        transfer[device_key[0], device_key[1]] = transfer.get((device_key[0], device_key[1]), 0) + measure(busy)
-    return overlap, achievable, transfer, ranges
-
-
-def _busy(trace: Trace, wanted: Mask) -> dict[tuple[int, ...], int]:
-    """How long some ops run on each (rank, device, process), ns."""
-    rows, starts, ends = np.flatnonzero(wanted), trace.ops.start_ns, trace.ops.end_ns
-    by_device = rows_by_key(*(ints(trace.ops, column)[rows] for column in ("rank", "device", "process")))
-    return {key: measure(union(starts[rows[own]], ends[rows[own]])) for key, own in by_device.items()}

@@ -47,21 +47,31 @@ def with_lost(
     if not kept.any():
         return list(ranks)
     calls, step, may_be = calls[kept], step[kept], [one[kept] for one in may_be]
-    process = ints_at(whole.api, "process", calls)
-    of_rank = np.array([one.rank for one in whole.processes], np.int64)[process]
-    found = []
-    for rank in ranks:
-        own = of_rank == rank.rank
-        found.append(_with(trace, rank, picked, [one[own] for one in may_be], step[own]) if own.any() else rank)
-    return found + _of_nothing_else(trace, ranks, of_rank)
+    of_rank = np.array([one.rank for one in whole.processes], np.int64)[ints_at(whole.api, "process", calls)]
+    found = [
+        _with(trace, rank, picked, [may[of_rank == rank.rank] for may in may_be], step[of_rank == rank.rank])
+        for rank in ranks
+    ]
+    known, nothing = {one.rank for one in ranks}, Side(0, 0, 0, ())
+    for rank, device in devices_of(trace):  # those that have work, but no other of either side than what is lost
+        if rank not in known and (of_rank == rank).any():
+            lost = LostWork(int(np.count_nonzero(of_rank == rank)), blind=True)
+            found.append(RankOverlap(rank, device, nothing, nothing, 0, 0, lost=lost))
+    return found
 
 
 def _with(
     trace: Trace, rank: RankOverlap, picked: tuple[Mask, Mask], may_be: Sequence[Mask], step: Ints
 ) -> RankOverlap:
-    longest = [_longest(trace, rank, side) for side in picked]
-    each = np.maximum(*(np.where(may, one, 0) for may, one in zip(may_be, longest, strict=True)))
-    blind = not all(longest[side] for side in (0, 1) if may_be[side].any())
+    if not step.size:
+        return rank
+    each, blind = np.zeros(step.size, np.int64), False
+    here = (trace.ops.rank == rank.rank) & (trace.ops.device == rank.device)
+    for side, may in zip(picked, may_be, strict=True):
+        ops = np.flatnonzero(side & here)
+        longest = int((trace.ops.end_ns[ops] - trace.ops.start_ns[ops]).max(initial=0))
+        each = np.maximum(each, np.where(may, longest, 0))
+        blind |= bool(may.any()) and not longest
     by_step: tuple[int, ...] = ()
     without = 0
     if rank.steps is not None:
@@ -69,23 +79,3 @@ def _with(
         by_step = tuple(of_step.pop(number, 0) for number in rank.steps.numbers.tolist())
         without = len(of_step)
     return replace(rank, lost=LostWork(step.size, int(each.sum()), by_step, without, blind))
-
-
-def _longest(trace: Trace, rank: RankOverlap, side: Mask) -> int:
-    rows = np.flatnonzero(side)
-    here = (ints_at(trace.ops, "rank", rows) == rank.rank) & (ints_at(trace.ops, "device", rows) == rank.device)
-    rows = rows[here]
-    return int((ints_at(trace.ops, "end_ns", rows) - ints_at(trace.ops, "start_ns", rows)).max(initial=0))
-
-
-def _of_nothing_else(trace: Trace, ranks: Sequence[RankOverlap], of_rank: Ints) -> list[RankOverlap]:
-    """Ranks that have work, but no other of either side than what is lost."""
-    known = {one.rank for one in ranks}
-    nothing = Side(0, 0, 0, ())
-    return [
-        RankOverlap(
-            rank, device, nothing, nothing, 0, 0, lost=LostWork(int(np.count_nonzero(of_rank == rank)), blind=True)
-        )
-        for rank, device in devices_of(trace)
-        if rank not in known and (of_rank == rank).any()
-    ]

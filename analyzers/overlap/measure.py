@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import as_slice, distinct, rows_by_key
+from analyzers.arrays.groups import distinct, rows_by_key
 from analyzers.arrays.intervals import Union, intersect, measure, overlap_by_group, union
 from analyzers.arrays.intervals import either as either_of
 from analyzers.arrays.types import Floats, Ints, Mask
@@ -23,7 +23,7 @@ from analyzers.common.records import Record
 from analyzers.overlap.certainty import RealRange, real_range, waiting_share
 from analyzers.overlap.pairing import Instances, Pairing, in_both
 from analyzers.overlap.per_step import PerStep, lower_median, per_step
-from analyzers.trace.columns import as_int64, ints, ints_at
+from analyzers.trace.columns import as_int64, ints_at
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.op_rows import those, wanted_by_start
 from analyzers.trace.tables import Trace
@@ -242,11 +242,6 @@ class RankOverlap(Record, frozen=True, dict=True):
         return self._reaching(self.real_range if self.unseen is None else self.unseen.real_range)
 
     @property
-    def apparent_range(self) -> tuple[float, float]:
-        """Between what the real ratio lies as clocks are known, if what is not seen of waits was none."""
-        return self._reaching(self.real_range)
-
-    @property
     def typical(self) -> Typical:
         """Real overlap in the median step, where steps were measured; else all of it."""
         if self.steps is None:
@@ -259,16 +254,15 @@ class RankOverlap(Record, frozen=True, dict=True):
     @property
     def typical_range(self) -> tuple[float, float]:
         """Between what its ratio lies, as surely as clocks are known and waits are seen."""
-        if self.steps is None:
-            return self.ratio_range
-        return self._more(*self.lost.of_median(self.steps.low, self.steps.high, self.steps.could_ns))
+        return self.typically_within(apparent=False)
 
-    @property
-    def typical_apparent_range(self) -> tuple[float, float]:
-        """The same as clocks are known, if what is not seen of waits was none."""
+    def typically_within(self, *, apparent: bool) -> tuple[float, float]:
+        """The same; where `apparent`, as clocks are known, if what is not seen of waits was none."""
         if self.steps is None:
-            return self.apparent_range
-        low, high = self.steps.apparent_low, self.steps.apparent_high
+            return self._reaching(self.real_range) if apparent else self.ratio_range
+        low, high = self.steps.low, self.steps.high
+        if apparent:
+            low, high = self.steps.apparent_low, self.steps.apparent_high
         return self._more(*self.lost.of_median(low, high, self.steps.could_ns))
 
     def _reaching(self, known: RealRange | None) -> tuple[float, float]:
@@ -334,57 +328,44 @@ def measure_ranks(
     by_step : whether to measure each step, too.
     """
     either = wanted_by_start(trace, a | b)
-    keys = [ints_at(trace.ops, column, either) for column in ("rank", "device", "process")]
+    by_window = rows_by_key(*(ints_at(trace.ops, column, either) for column in ("rank", "device", "process")))
     windows: dict[DeviceKey, list[int]] = {}
-    by_window = rows_by_key(*keys)
     for rank, device, process in by_window:
         windows.setdefault((rank, device), []).append(process)
-    absent = as_int64(trace.ops.wait_seen) == 0 if by_step else None
-    in_doubt = np.flatnonzero(unaccounted[0] | unaccounted[1]) if unaccounted else np.empty(0, np.int64)
-    in_doubt_by_key = rows_by_key(*(ints_at(trace.ops, column, in_doubt) for column in ("rank", "device", "process")))
 
     def measured(rank: int, device: int, processes: Sequence[int]) -> RankOverlap:
-        own = [(rank, device, process) for process in processes]
-        its_ops = either[np.concatenate([by_window[key] for key in own])]
-        sides = those(its_ops, a), those(its_ops, b)
-        found = _measure_rank(trace, rank, device, *sides, pairing)
-        if absent is not None:
-            found = replace(found, steps=per_step(trace, *sides, absent))
-        others = [in_doubt[in_doubt_by_key[key]] for key in own if key in in_doubt_by_key]
-        return (
-            _with_doubt(trace, found, sides, np.concatenate(others), unaccounted) if others and unaccounted else found
-        )
+        ops = either[np.concatenate([by_window[rank, device, process] for process in processes])]
+        sides = those(ops, a), those(ops, b)
+        steps = per_step(trace, *sides, as_int64(trace.ops.wait_seen) == 0) if by_step else None
+        found = replace(_measure_rank(trace, rank, device, *sides, pairing), steps=steps)
+        if unaccounted is None or not (unaccounted[0].any() or unaccounted[1].any()):
+            return found
+        here = (trace.ops.rank == rank) & (trace.ops.device == device) & np.isin(trace.ops.process, processes)
+        others = [_runs(trace, np.flatnonzero(mask & here)) for mask in unaccounted]
+        return replace(found, unaccounted_ns=_beside([_runs(trace, rows) for rows in sides], others))
 
     ranks = []
     for (rank, device), processes in windows.items():
         found = measured(rank, device, processes)
         if len(processes) > 1:
-            each = [_as_window(trace, measured(rank, device, [one]), one) for one in processes]
+            each = []
+            for number in processes:
+                its = trace.processes[number]
+                path = trace.captures[its.capture].path
+                each.append(replace(measured(rank, device, [number]), window=its.window, capture=path))
             found = replace(found, windows=tuple(sorted(each, key=lambda one: one.window)))
         ranks.append(found)
     return ranks
 
 
-def _as_window(trace: Trace, found: RankOverlap, number: int) -> RankOverlap:
-    """What was measured of one process, as the window of its rank that it is."""
-    process = trace.processes[number]
-    return replace(found, window=process.window, capture=trace.captures[process.capture].path)
+def _runs(trace: Trace, ops: Ints) -> Union:
+    return union(trace.ops.start_ns[ops], trace.ops.end_ns[ops])
 
 
-def _with_doubt(
-    trace: Trace, rank: RankOverlap, sides: tuple[Ints, Ints], others: Ints, unaccounted: tuple[Mask, Mask]
-) -> RankOverlap:
-    """A rank with how long its sides run beside ops that may be of the other side."""
-    beside = [
-        _beside(trace, side, others[of_other[others]])
-        for side, of_other in zip(sides, reversed(unaccounted), strict=True)
-    ]
-    return replace(rank, unaccounted_ns=measure(either_of(*beside)))
-
-
-def _beside(trace: Trace, ops: Ints, others: Ints) -> Union:
-    starts, ends = trace.ops.start_ns, trace.ops.end_ns
-    return intersect(union(starts[ops], ends[ops]), union(starts[others], ends[others]))
+def _beside(sides: Sequence[Union], unaccounted: Sequence[Union]) -> int:
+    """How long sides run beside work that may be the other's, for all the capture says, ns."""
+    (a, b), (maybe_a, maybe_b) = sides, unaccounted
+    return measure(either_of(intersect(a, maybe_b), intersect(b, maybe_a)))
 
 
 def with_unaccounted(
@@ -395,17 +376,16 @@ def with_unaccounted(
     if not (unaccounted[0].any() or unaccounted[1].any()):
         return list(ranks)
 
-    def times(trace: Trace, mask: Mask, rank: RankOverlap) -> Union:
-        here = mask & (as_int64(trace.ops.rank) == rank.rank) & (as_int64(trace.ops.device) == rank.device)
-        return union(trace.ops.start_ns[here], trace.ops.end_ns[here])
-
     found = []
     for rank in ranks:
-        beside = [
-            intersect(times(part, side, rank), times(whole, others, rank))
-            for side, others in zip(sides, reversed(unaccounted), strict=True)
-        ]
-        found.append(replace(rank, unaccounted_ns=max(rank.unaccounted_ns, measure(either_of(*beside)))))
+        of_part, of_whole = (
+            [
+                _runs(trace, np.flatnonzero(mask & (trace.ops.rank == rank.rank) & (trace.ops.device == rank.device)))
+                for mask in masks
+            ]
+            for trace, masks in ((part, sides), (whole, unaccounted))
+        )
+        found.append(replace(rank, unaccounted_ns=max(rank.unaccounted_ns, _beside(of_part, of_whole))))
     return found
 
 
@@ -413,49 +393,33 @@ def with_left_out(part: Trace, ranks: Sequence[RankOverlap]) -> list[RankOverlap
     """Count on each rank's device what was launched before the capture began, whichever part of it is looked at."""
     trace = part.whole or part
     early = np.flatnonzero(launched_before(trace))
-    starts, ends = trace.ops.start_ns[early], trace.ops.end_ns[early]
-    by_device = rows_by_key(*(ints(trace.ops, column)[early] for column in ("rank", "device")))
-    return [
-        replace(rank, launched_before=LeftOut(rows.size, measure(union(starts[rows], ends[rows]))))
-        if (rows := by_device.get((rank.rank, rank.device))) is not None
-        else rank
-        for rank in ranks
-    ]
+    by_device = rows_by_key(*(ints_at(trace.ops, column, early) for column in ("rank", "device")))
+    left_out = {key: LeftOut(rows.size, measure(_runs(trace, early[rows]))) for key, rows in by_device.items()}
+    return [replace(rank, launched_before=left_out.get((rank.rank, rank.device), LeftOut())) for rank in ranks]
 
 
 def _measure_rank(trace: Trace, rank: int, device: int, a: Ints, b: Ints, pairing: Pairing) -> RankOverlap:
-    starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
-    unions = [union(starts[rows], ends[rows]) for rows in (a, b)]
-    overlap = measure(intersect(*unions))
+    starts, ends, waits = trace.ops.start_ns, trace.ops.end_ns, as_int64(trace.ops.wait_ns)
+    busy = real = _runs(trace, a), _runs(trace, b)
     if waits[a].any() or waits[b].any():
-        real = [union(starts[rows] + waits[rows], ends[rows]) for rows in (a, b)]
-        real_overlap = measure(intersect(*real))
-    else:
-        real, real_overlap = unions, overlap
-    stream = as_int64(trace.ops.stream)
-    sides = [
-        Side(measure(busy), measure(real_busy), rows.size, tuple(n for n in distinct(stream[rows]).tolist() if n != -1))
-        for busy, real_busy, rows in zip(unions, real, (a, b), strict=True)
-    ]
-    spoiled = 0
-    for rows, own in zip((a, b), unions, strict=True):
+        real = union(starts[a] + waits[a], ends[a]), union(starts[b] + waits[b], ends[b])
+    sides, spoiled = [], 0
+    for rows, own, own_real in zip((a, b), busy, real, strict=True):
+        streams = tuple(n for n in distinct(as_int64(trace.ops.stream)[rows]).tolist() if n != -1)
+        sides.append(Side(measure(own), measure(own_real), rows.size, streams))
         cut = ints_at(trace.ops, "cut_ns", rows)
-        longer = measure(union(starts[rows], ends[rows] + cut)) if cut.any() else 0
-        if longer - measure(own) > SPOILS * measure(own):
+        if cut.any() and measure(union(starts[rows], ends[rows] + cut)) - measure(own) > SPOILS * measure(own):
             spoiled += int(np.count_nonzero(cut))
-    instances = _instances(trace, a, b, pairing)
-    busy = unions[0], unions[1]
-    ranges, unseen = real_range(trace, a, b, busy=busy), _unseen(trace, a, b, busy)
     return RankOverlap(
         rank,
         device,
         sides[0],
         sides[1],
-        overlap,
-        real_overlap,
-        instances,
-        real_range=ranges,
-        unseen=unseen,
+        overlap_ns=measure(intersect(*busy)),
+        real_overlap_ns=measure(intersect(*real)),
+        instances=_instances(trace, a, b, pairing),
+        real_range=real_range(trace, a, b, busy=busy),
+        unseen=_unseen(trace, a, b, busy),
         spoiled=spoiled,
     )
 
@@ -466,38 +430,36 @@ def _unseen(trace: Trace, a: Ints, b: Ints, busy: tuple[Union, Union]) -> Unseen
     A matmul runs from 0 to 60 beside an all-reduce from 20 to 120 whose peers are absent. If the all-reduce waited to
     its end, nothing overlapped and nothing could; if it never waited, 40 of 60 did: so 40 ns are apparent.
     """
-    starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
     absent = as_int64(trace.ops.wait_seen) == 0
-    without_peers = [rows[np.flatnonzero(absent[rows])] for rows in (a, b)]
+    without_peers = [rows[absent[rows]] for rows in (a, b)]
     if not any(rows.size for rows in without_peers):
         return None
-    running = [measure(union(starts[rows] + waits[rows], ends[rows])) for rows in without_peers]
-    waiting = waiting_share(trace, np.concatenate(without_peers))
-    return Unseen(running[0], running[1], real_range(trace, a, b, absent, busy), waiting)
+    a_ns, b_ns = (
+        measure(union(trace.ops.start_ns[rows] + as_int64(trace.ops.wait_ns)[rows], trace.ops.end_ns[rows]))
+        for rows in without_peers
+    )
+    return Unseen(
+        a_ns, b_ns, real_range(trace, a, b, absent, busy), waiting_share(trace, np.concatenate(without_peers))
+    )
 
 
 def _instances(trace: Trace, a: Ints, b: Ints, pairing: Pairing) -> Instances:
     """Instances on one rank's device for which both sides have work; their times are those of the real intervals."""
-    starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
-    instance_of = pairing.a[a], pairing.b[b]
+    starts, ends, waits = trace.ops.start_ns, trace.ops.end_ns, as_int64(trace.ops.wait_ns)
     found = in_both(pairing, a, b)
     number = np.full(pairing.process.size + 1, -1, np.int64)  # the last is for work in no instance
     number[found] = np.arange(found.size)
     first, last = np.full(found.size, MAX_NS), np.full(found.size, MIN_NS)
     sides = []
-    for rows, instance in zip((a, b), instance_of, strict=True):
-        group = number[instance]
-        if np.any(group < 0):
-            rows, group = rows[group >= 0], group[group >= 0]
+    for rows, instance_of in ((a, pairing.a), (b, pairing.b)):
+        group = number[instance_of[rows]]
+        rows, group = rows[group >= 0], group[group >= 0]
         arrived, ended = starts[rows] + waits[rows], ends[rows]
         np.minimum.at(first, group, arrived)
         np.maximum.at(last, group, ended)
         sides.append((arrived, ended, group))
     lengths = overlap_by_group(sides[0], sides[1], found.size)
-    places = as_slice(found)  # those of a process follow one another
-    label = (
-        pairing.label[places] if isinstance(places, slice) else tuple(pairing.label[each] for each in found.tolist())
-    )
+    label = tuple(map(pairing.label.__getitem__, found.tolist()))
     return Instances(label, first, last, lengths.a, lengths.b, lengths.both, found)
 
 

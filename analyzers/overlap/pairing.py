@@ -3,87 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import overload
+from typing import NamedTuple, overload
 
 import msgspec
 import numpy as np
 
-from analyzers.arrays.groups import distinct, group_numbers, label, rows_by_key
+from analyzers.arrays.groups import distinct, group_numbers, label
 from analyzers.arrays.intervals import Union, intersect, lay
-from analyzers.arrays.types import Ids, Ints, Mask
+from analyzers.arrays.types import Ids, Ints
 from analyzers.common.records import Record
 from analyzers.select.language import atoms
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.select.select import Selection
 from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.op_rows import wanted_by_start
-from analyzers.trace.step_table import Steps
 from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
 
-# Numbered ranges of a pair: what has one number on both sides belongs together.
-
 Numbers = tuple[int, ...]
-
-
-class NumberedRanges(msgspec.Struct, frozen=True):
-    """Ranges of A, then those of B: `row` in `Trace.ranges`, and its `instance`, the same for one number in a process.
-
-    process, label : of each instance; those of a process in the order in which their first range starts.
-    """
-
-    row_a: Ints
-    row_b: Ints
-    instance: Ints
-    process: Ints
-    label: tuple[str, ...]
-
-
-def numbered_ranges(trace: Trace, a: Selection, b: Selection) -> NumberedRanges | None:
-    """The ranges of two sides by number.
-
-    None where a side is no family (`nvtx:## forward # ##`), where a number recurs in a process, so that nobody can tell
-    which belongs to which, or where a process has ranges of both sides and no number on both.
-    """
-    known: dict[Numbers, int] = {}
-    of_a, of_b = _numbers_of(trace, a, known), _numbers_of(trace, b, known)
-    if of_a is None or of_b is None or len({len(numbers) for numbers in known}) > 1:
-        return None
-    owner, count = as_int64(trace.ranges.process), max(len(known), 1)
-    working = distinct(trace.ops.process[a.picked | b.picked])
-    (row_a, number_a), (row_b, number_b) = ([one[np.isin(owner[of[0]], working)] for one in of] for of in (of_a, of_b))
-    key_a, key_b = owner[row_a] * count + number_a, owner[row_b] * count + number_b
-    if distinct(key_a).size < key_a.size or distinct(key_b).size < key_b.size:
-        return None
-    of_both = np.intersect1d(owner[row_a], owner[row_b])
-    if not np.isin(of_both, np.intersect1d(key_a, key_b) // count).all():
-        return None
-    row, key = np.append(row_a, row_b), np.append(key_a, key_b)
-    by_start = np.argsort(trace.ranges.start_ns[row], kind="stable")
-    found, first = np.unique(key[by_start], return_index=True)
-    found = found[np.lexsort((first, found // count))]
-    by_key = np.argsort(found)
-    instance = by_key[np.searchsorted(found, key, sorter=by_key)]
-    texts = [", ".join(map(str, numbers)) for numbers in known]
-    label = tuple(f"number {texts[number]}" for number in (found % count).tolist())
-    return NumberedRanges(row_a, row_b, instance, found // count, label)
-
-
-def _numbers_of(trace: Trace, side: Selection, known: dict[Numbers, int]) -> tuple[Ints, Ints] | None:
-    """A side's ranges and, of each, which of the `known` numbers its name has; None where it is no family."""
-    named = [atom for atom in atoms(side.selector) if atom.kind in RANGE_ATOMS]
-    if len(named) != 1 or not named[0].of_numbers:
-        return None
-    code, texts = trace.ranges.name.codes, trace.ranges.name.texts
-    rows = np.flatnonzero(side.ranges)
-    of_code = np.full(len(texts), -1, np.int64)
-    for each in distinct(code[rows]).tolist():
-        numbers = named[0].numbers(texts[each])
-        if not numbers:
-            return None
-        of_code[each] = known.setdefault(numbers, len(known))
-    return rows, of_code[code[rows]]
-
 
 # Instances of a pair, measured: one occurrence of A and B each. A program may have ten thousands of them.
 
@@ -186,7 +123,6 @@ RULE_OF = {
     "step": "step",
     "capture": "capture",
 }  # by method
-_NO_ROWS = np.empty(0, np.int64)
 SHIFTS = (0, -1, 1)  # in the order in which they win where they are equally good
 
 
@@ -241,8 +177,8 @@ def possible_pairing(trace: Trace, a: Selection, b: Selection) -> Possible:
     has_steps = bool(find_steps(trace).size)
     if any(np.any(side.occurrence[side.picked] < 0) for side in (a, b)):
         return Possible(False, False, False, has_steps)
-    by_ranges, by_used = (_ranges_by_process(trace, a, b, method) is not None for method in ("ranges", "used"))
-    return Possible(numbered_ranges(trace, a, b) is not None, by_ranges, by_used, has_steps)
+    numbers, ranges, used = (_by_ranges(trace, a, b, method) is not None for method in ("numbers", "ranges", "used"))
+    return Possible(numbers, ranges, used, has_steps)
 
 
 def pairing_method(parts: Sequence[Possible]) -> str:
@@ -259,14 +195,12 @@ def pairing_method(parts: Sequence[Possible]) -> str:
 
 def pair_by(trace: Trace, a: Selection, b: Selection, method: str) -> Pairing:
     """Pair the work of two selections by a method of `pairing_method`, B not moved."""
-    if method == "numbers":
-        return _by_number(trace, a, b)
-    if method in ("ranges", "used"):
-        pairing = _numbered(trace, a, b, method)
-        if pairing is None:
-            raise ValueError(f"these can't be paired by {method}")
-        return pairing
-    return _by_step(trace, a, b, marked=method == "step")
+    if method in ("step", "capture"):
+        return _by_step(trace, a, b, marked=method == "step")
+    pairing = _by_ranges(trace, a, b, method)
+    if pairing is None:
+        raise ValueError(f"these can't be paired by {method}")
+    return pairing
 
 
 def moves(trace: Trace, pairing: Pairing) -> Moves:
@@ -302,89 +236,106 @@ def best_shift(parts: Sequence[Moves]) -> int:
     return SHIFTS[total.index(max(total))]
 
 
-def _ranges_by_process(trace: Trace, a: Selection, b: Selection, method: str) -> dict[int, tuple[Ints, Ints]] | None:
-    """Rows of one side's ranges and of the other's in each process; None where one has unequally many."""
-    owner = as_int64(trace.ranges.process)
-    named = [np.flatnonzero(_used(side) if method == "used" else side.ranges) for side in (a, b)]
-    by_process = [rows_by_key(owner[rows]) for rows in named]
-    found: dict[int, tuple[Ints, Ints]] = {}
-    for number in distinct(trace.ops.process[a.picked | b.picked]).tolist():
-        of_a, of_b = (
-            rows[rows_here.get((number,), _NO_ROWS)] for rows, rows_here in zip(named, by_process, strict=True)
-        )
-        if of_a.size != of_b.size:
-            return None
-        found[number] = of_a, of_b
-    return found
+class _RangePairs(NamedTuple):
+    """Rows of A's ranges and of B's, the instance that each is of, and the process and label of each instance."""
+
+    rows: tuple[Ints, Ints]
+    instance: tuple[Ints, Ints]
+    process: Ints
+    label: tuple[str, ...]
 
 
-def _by_number(trace: Trace, a: Selection, b: Selection) -> Pairing:
-    """Pair ranges of one number; one that only one side has is an instance of its own."""
-    numbered = numbered_ranges(trace, a, b)
-    if numbered is None:
-        raise ValueError("these can't be paired by number")
-    instance = np.full((2, len(trace.ranges) + 1), -1, np.int32)  # the last is for work of no range
-    instance[0, numbered.row_a], instance[1, numbered.row_b] = np.split(numbered.instance, [numbered.row_a.size])
-    at_a, at_b = (np.where(side.picked, instance[k, side.occurrence], -1) for k, side in enumerate((a, b)))
-    return Pairing("number", at_a, at_b, numbered.process, numbered.label)
-
-
-def _used(side: Selection) -> Mask:
-    """Ranges that launched some of a side's work."""
-    used = np.zeros(side.ranges.size + 1, dtype=bool)  # the last is for work of no range
-    used[side.occurrence[side.picked]] = True
-    return used[:-1]
-
-
-def _numbered(trace: Trace, a: Selection, b: Selection, method: str) -> Pairing | None:
-    """Pair the k-th range of one side with the k-th of the other; None where a process has unequally many."""
-    by_process = _ranges_by_process(trace, a, b, method)
-    if by_process is None:
+def _by_ranges(trace: Trace, a: Selection, b: Selection, method: str) -> Pairing | None:
+    """Pair work by the ranges that it is of, by a method of `Possible`; None where these can't be paired so."""
+    working = distinct(trace.ops.process[a.picked | b.picked])
+    pairs = _by_number(trace, a, b, working) if method == "numbers" else _in_turn(trace, a, b, working, method)
+    if pairs is None:
         return None
-    starts = trace.ranges.start_ns
-    instance = np.full((2, starts.size + 1), -1, np.int32)
-    process: list[int] = []
-    labels: list[str] = []
-    for number, both in by_process.items():
-        count = both[0].size
-        for side, rows in enumerate(both):
-            instance[side, rows[np.argsort(starts[rows], kind="stable")]] = len(process) + np.arange(count)
-        process += [number] * count
-        labels += [f"occurrence {k}" for k in range(count)]
-    at_a, at_b = (np.where(side.picked, instance[k, side.occurrence], -1) for k, side in enumerate((a, b)))
-    return Pairing("occurrence", at_a, at_b, np.array(process, np.int64), tuple(labels))
+    instance_of_op = []
+    for side, rows, number in zip((a, b), pairs.rows, pairs.instance, strict=True):
+        instance = np.full(len(trace.ranges) + 1, -1, np.int32)  # the last is for work of no range
+        instance[rows] = number
+        instance_of_op.append(np.where(side.picked, instance[side.occurrence], -1))
+    return Pairing(RULE_OF[method], instance_of_op[0], instance_of_op[1], pairs.process, pairs.label)
+
+
+def _in_turn(trace: Trace, a: Selection, b: Selection, working: Ids, method: str) -> _RangePairs | None:
+    """The k-th range of one side with the k-th of the other; None where a process has unequally many."""
+    owner, starts, found = as_int64(trace.ranges.process), trace.ranges.start_ns, []
+    for side in (a, b):
+        counts = side.ranges
+        if method == "used":
+            counts = np.zeros(side.ranges.size + 1, dtype=bool)  # the last is for work of no range
+            counts[side.occurrence[side.picked]] = True
+            counts = counts[:-1]
+        rows = np.flatnonzero(counts & np.isin(owner, working))
+        found.append(rows[np.lexsort((starts[rows], owner[rows]))])
+    process = owner[found[0]]
+    if not np.array_equal(process, owner[found[1]]):
+        return None
+    number = np.arange(process.size)
+    in_process = number - np.searchsorted(process, process)
+    labels = tuple(f"occurrence {k}" for k in in_process.tolist())
+    return _RangePairs((found[0], found[1]), (number, number), process, labels)
+
+
+def _by_number(trace: Trace, a: Selection, b: Selection, working: Ids) -> _RangePairs | None:
+    """Ranges of one number (`nvtx:## forward # ##`); one that only one side has is an instance of its own.
+
+    None where a side is no family, where a number recurs in a process, so that nobody can tell which belongs to which,
+    or where a process has ranges of both sides and no number on both.
+    """
+    known: dict[Numbers, int] = {}
+    of_a, of_b = _numbers_of(trace, a, known), _numbers_of(trace, b, known)
+    if of_a is None or of_b is None or len({len(numbers) for numbers in known}) > 1:
+        return None
+    owner, count = as_int64(trace.ranges.process), max(len(known), 1)
+    (row_a, number_a), (row_b, number_b) = ([one[np.isin(owner[of[0]], working)] for one in of] for of in (of_a, of_b))
+    key_a, key_b = owner[row_a] * count + number_a, owner[row_b] * count + number_b
+    if distinct(key_a).size < key_a.size or distinct(key_b).size < key_b.size:
+        return None
+    of_both = np.intersect1d(owner[row_a], owner[row_b])
+    if not np.isin(of_both, np.intersect1d(key_a, key_b) // count).all():
+        return None
+    row, key = np.append(row_a, row_b), np.append(key_a, key_b)
+    found, first = np.unique(key[np.argsort(trace.ranges.start_ns[row], kind="stable")], return_index=True)
+    found = found[np.lexsort((first, found // count))]  # those of a process in the order in which they first start
+    by_key = np.argsort(found)
+    instance_a, instance_b = (by_key[np.searchsorted(found, one, sorter=by_key)] for one in (key_a, key_b))
+    texts = [", ".join(map(str, numbers)) for numbers in known]
+    label = tuple(f"number {texts[number]}" for number in (found % count).tolist())
+    return _RangePairs((row_a, row_b), (instance_a, instance_b), found // count, label)
+
+
+def _numbers_of(trace: Trace, side: Selection, known: dict[Numbers, int]) -> tuple[Ints, Ints] | None:
+    """A side's ranges and, of each, which of the `known` numbers its name has; None where it is no family."""
+    named = [atom for atom in atoms(side.selector) if atom.kind in RANGE_ATOMS]
+    if len(named) != 1 or not named[0].of_numbers:
+        return None
+    names, rows = trace.ranges.name, np.flatnonzero(side.ranges)
+    of_code = np.full(len(names.texts), -1, np.int64)
+    for each in distinct(names.codes[rows]).tolist():
+        numbers = named[0].numbers(names.texts[each])
+        if not numbers:
+            return None
+        of_code[each] = known.setdefault(numbers, len(known))
+    return rows, of_code[names.codes[rows]]
 
 
 def _by_step(trace: Trace, a: Selection, b: Selection, *, marked: bool) -> Pairing:
-    process = as_int64(trace.ops.process)
-    steps = find_steps(trace)
-    step = step_of_ops(trace)
+    process, steps, step = as_int64(trace.ops.process), find_steps(trace), step_of_ops(trace)
     per_process = steps.size + 1  # the last is for work outside steps
-    order = _start_order(steps)
-    key_of_op = process * per_process + np.append(order, per_process - 1)[step]
-    in_instance = (a.picked | b.picked) & ((step >= 0) | (not marked))
-    rows = np.flatnonzero(in_instance)
-    key = key_of_op[rows]
+    by_start = np.argsort(steps.start_ns, kind="stable")
+    order = np.full(per_process, steps.size)
+    order[by_start] = np.arange(steps.size)
+    rows = np.flatnonzero((a.picked | b.picked) & ((step >= 0) | (not marked)))
+    key = process[rows] * per_process + order[step[rows]]
     found, instance_of_op = distinct(key), np.full(process.size, -1, np.int32)
     instance_of_op[rows] = group_numbers(key)
-    in_order = np.append(steps.numbers[np.argsort(order)], -1) if steps.size else np.full(1, -1)
-    number = in_order[found % per_process]
-    name = [f"step {k}" for k in number] if marked else ["capture"] * number.size
-    return Pairing(
-        "step" if marked else "capture",
-        np.where(a.picked, instance_of_op, -1),
-        np.where(b.picked, instance_of_op, -1),
-        found // per_process,
-        tuple(name),
-    )
-
-
-def _start_order(steps: Steps) -> Ints:
-    if not steps.size:
-        return np.zeros(1, np.int64)
-    order = np.empty(steps.size, np.int64)
-    order[np.argsort(steps.start_ns, kind="stable")] = np.arange(steps.size)
-    return order
+    number = np.append(steps.numbers[by_start], -1)[found % per_process]
+    at_a, at_b = (np.where(side.picked, instance_of_op, -1) for side in (a, b))
+    label = tuple(f"step {k}" for k in number) if marked else ("capture",) * number.size
+    return Pairing("step" if marked else "capture", at_a, at_b, found // per_process, label)
 
 
 def shifted(pairing: Pairing, shift: int) -> Pairing:

@@ -15,15 +15,12 @@ from collections.abc import Collection
 
 import numpy as np
 
-from analyzers.arrays.groups import as_slice, rows_by_key
-from analyzers.arrays.intervals import Union, either, intersect, measure, subtract, union
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.intervals import either, intersect, measure, subtract, union
+from analyzers.arrays.types import Mask
 from analyzers.common.records import Record
-from analyzers.trace.columns import ints
-from analyzers.trace.devices import DeviceKey
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.op_rows import ops_by_start, those
-from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.tables import Trace
 
 
@@ -81,81 +78,41 @@ class DeviceTime(Record, frozen=True):
 
 def device_times(trace: Trace, a: Mask, b: Mask, steps_of_rank: dict[int, int]) -> tuple[DeviceTime, ...]:
     """Measure every (rank, device), in that order; waits for late ranks count as running, as for those tools."""
-    starts, ends = trace.ops.start_ns, trace.ops.end_ns
-    kernels = trace.ops.kind.is_one_of(("kernel",))
-    communication = is_communication(trace) & kernels
-    computes = kernels & ~communication
-    classes = {
-        "communication": communication,
-        "computes": computes,
-        "memset": trace.ops.kind.is_one_of(("memset", "graph")),
-        "memcpy": trace.ops.kind.is_one_of(("memcpy",)),
-    }
+    starts, ends, kind = trace.ops.start_ns, trace.ops.end_ns, trace.ops.kind
+    kernels = kind.is_one_of(("kernel",))
+    communicates = is_communication(trace) & kernels
+    other_computation, copies = kind.is_one_of(("memset", "graph")), kind.is_one_of(("memcpy",))
     found = []
-    for (rank, device), rows in ops_of_devices(trace).items():
-        here = as_slice(rows)
-
-        def of(mask: Mask, here: slice | Ints = here) -> Union:  # of one kind, which mostly stands in order
-            inside = np.flatnonzero(mask[here])
-            return union(starts[here][inside], ends[here][inside])
-
-        in_order = ops_by_start(trace)[rank, device]
-        of_a, of_b, all_work = (
-            union(starts.take(each), ends.take(each)) for each in (those(in_order, a), those(in_order, b), in_order)
-        )
-        a_ns, b_ns, both, busy = (measure(each) for each in (of_a, of_b, intersect(of_a, of_b), all_work))
-        span = _span(trace, here)
-        by_class = {name: of(mask) for name, mask in classes.items()}
-        found.append(
-            DeviceTime(
-                rank,
-                device,
-                a_ns - both,
-                b_ns - both,
-                both,
-                busy - (a_ns + b_ns - both),
-                span - busy,
-                steps_of_rank.get(rank, 0),
-                _hta(by_class),
-                _tracelens(by_class, span, busy),
+    for key, in_order in ops_by_start(trace).items():
+        of_a, of_b, communication, computes, others, memcpy, all_work = (
+            union(starts[rows], ends[rows])
+            for rows in (
+                *(those(in_order, one) for one in (a, b, communicates, kernels & ~communicates)),
+                *(those(in_order, one) for one in (other_computation, copies)),
+                in_order,
             )
         )
+        a_ns, b_ns, both, busy = (measure(each) for each in (of_a, of_b, intersect(of_a, of_b), all_work))
+        # Between captures of one process lies no time of a device.
+        windows = rows_by_key(trace.ops.process[in_order]).values()
+        span = sum(int(ends[in_order[own]].max() - starts[in_order[own]].min()) for own in windows)
+        computation, communication_ns = either(computes, others), measure(communication)
+        tracelens = TraceLensTimes(
+            total_time_ns=span,
+            computation_ns=measure(computation),
+            exposed_comm_ns=communication_ns - measure(intersect(communication, computation)),
+            exposed_memcpy_ns=measure(subtract(subtract(memcpy, computation), communication)),
+            idle_ns=span - busy,
+            total_comm_ns=communication_ns,
+            total_memcpy_ns=measure(memcpy),
+        )
+        hta = HtaOverlap(communication_ns, measure(intersect(communication, computes)))
+        alone = a_ns - both, b_ns - both, both, busy - (a_ns + b_ns - both), span - busy
+        found.append(DeviceTime(*key, *alone, steps_of_rank.get(key[0], 0), hta, tracelens))
     return tuple(found)
-
-
-def _span(trace: Trace, rows: slice | Ints) -> int:
-    """From the first of a device's ops to the last, ns; between captures of one process lies no time of a device."""
-    process, starts, ends = (ints(trace.ops, column)[rows] for column in ("process", "start_ns", "end_ns"))
-    windows = rows_by_key(process).values() if np.ptp(process) else [slice(None)]
-    return sum(int(ends[own].max() - starts[own].min()) for own in windows)
-
-
-def _hta(by_class: dict[str, Union]) -> HtaOverlap:
-    communication = by_class["communication"]
-    return HtaOverlap(measure(communication), measure(intersect(communication, by_class["computes"])))
-
-
-def _tracelens(by_class: dict[str, Union], span: int, busy: int) -> TraceLensTimes:
-    computation = either(by_class["computes"], by_class["memset"])
-    communication, memcpy = by_class["communication"], by_class["memcpy"]
-    total_comm_ns = measure(communication)
-    return TraceLensTimes(
-        total_time_ns=span,
-        computation_ns=measure(computation),
-        exposed_comm_ns=total_comm_ns - measure(intersect(communication, computation)),
-        exposed_memcpy_ns=measure(subtract(subtract(memcpy, computation), communication)),
-        idle_ns=span - busy,
-        total_comm_ns=total_comm_ns,
-        total_memcpy_ns=measure(memcpy),
-    )
 
 
 def steps_of_ranks(worked: Collection[tuple[int, int]]) -> dict[int, int]:
     """How many marked steps each rank has, of the (rank, step) that have work."""
     ranks, counts = np.unique([rank for rank, step in worked if step >= 0], return_counts=True)
     return dict(zip(ranks.tolist(), counts.tolist(), strict=True))
-
-
-def of_device(times: tuple[DeviceTime, ...], key: DeviceKey) -> DeviceTime | None:
-    """That of one rank's device; None where it has none."""
-    return next((one for one in times if (one.rank, one.device) == key), None)

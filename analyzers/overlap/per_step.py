@@ -90,18 +90,20 @@ def per_step(trace: Trace, a: Ints, b: Ints, absent: Mask) -> PerStep | None:
     number = numbers_of_ops(trace)
     numbers = distinct(number[np.concatenate([a, b])])
     numbers = numbers[numbers >= 0].astype(np.int64)
-    sides = [rows[number[rows] >= 0] for rows in (a, b)]
+    whole = (a, b)
+    sides = [rows[number[rows] >= 0] for rows in whole]
     if not all(rows.size for rows in sides):
         return None
-    groups = [np.searchsorted(numbers, number[rows]) for rows in sides]
-    whole = (a, b)
 
     def measured(side: int, own: str, other: str) -> tuple[Ints, Ints]:
         """Each step's busy time of one side (0, 1), and what of it lies beside the other, with these waits; ns."""
         beside = union(*_running(trace, whole[1 - side], other, absent))
-        of_steps = (*_running(trace, sides[side], own, absent), groups[side])
-        starts, ends, step = unions_by_group(of_steps, numbers.size)
-        return _added(ends - starts, step, numbers.size), _added(coverage(starts, ends, beside), step, numbers.size)
+        group = np.searchsorted(numbers, number[sides[side]])
+        starts, ends, step = unions_by_group((*_running(trace, sides[side], own, absent), group), numbers.size)
+        busy, met = np.zeros((2, numbers.size), np.int64)
+        np.add.at(busy, step, ends - starts)
+        np.add.at(met, step, coverage(starts, ends, beside))
+        return busy, met
 
     (busy_a, met_a), (busy_b, met_b) = (measured(side, "wait_ns", "wait_ns") for side in (0, 1))
     could = np.minimum(busy_a, busy_b)
@@ -112,22 +114,12 @@ def per_step(trace: Trace, a: Ints, b: Ints, absent: Mask) -> PerStep | None:
     plain = np.where(busy_a <= busy_b, measured(0, "", "")[1], measured(1, "", "")[1])
     ratio, rows = real[kept] / could[kept], np.concatenate(whole)
     wait, least, most = (ints_at(trace.ops, column, rows) for column in ("wait_ns", *WAIT_RANGE))
-    is_exact = np.array_equal(least, wait) and np.array_equal(most, wait)
     apparent: tuple[Floats, Floats] = (ratio, ratio)
-    if not is_exact:
+    if not (np.array_equal(least, wait) and np.array_equal(most, wait)):
         apparent = _ratios(measured, "wait_low_ns", "wait_high_ns", kept)
     seen = _ratios(measured, "wait_low_ns", "absent", kept) if absent[rows].any() else apparent
-    low, high, apparent_low, apparent_high = *seen, *apparent
-    return PerStep(
-        numbers[kept],
-        plain[kept],
-        real[kept],
-        could[kept],
-        np.minimum(low, ratio),
-        np.maximum(high, ratio),
-        np.minimum(apparent_low, ratio),
-        np.maximum(apparent_high, ratio),
-    )
+    within, apparently = ((np.minimum(low, ratio), np.maximum(high, ratio)) for low, high in (seen, apparent))
+    return PerStep(numbers[kept], plain[kept], real[kept], could[kept], *within, *apparently)
 
 
 def _running(trace: Trace, rows: Ints, wait: str, absent: Mask) -> tuple[Ints, Ints]:
@@ -164,12 +156,6 @@ def _ratios(
     low = np.min([np.where(may, one, np.inf) for may, one in zip(may_be, lows, strict=True)], axis=0)
     high = np.max([np.where(may, one, -np.inf) for may, one in zip(may_be, highs, strict=True)], axis=0)
     return np.asarray(low[kept]), np.asarray(high[kept])
-
-
-def _added(lengths: Ints, step: Ints, steps: int) -> Ints:
-    found = np.zeros(steps, np.int64)
-    np.add.at(found, step, lengths)
-    return found
 
 
 def _part(overlap: Ints, alone: Ints) -> Floats:

@@ -167,7 +167,7 @@ class _Pair:
         return [gap for _, gap in sorted(beside, key=lambda one: -one[0])[:MOST_RELATED]]
 
     def _gaps(self, wanted: FindingId) -> Iterator[FoundGap]:
-        for explained in self.writer.explainer.explain(wanted.rank, wanted.device):
+        if explained := self.writer.explainer.explain(wanted.rank, wanted.device):
             by_cause = alone_by_cause(explained)
             for gap in np.flatnonzero(by_cause.any(axis=0)).tolist():
                 yield FoundGap(ToldGap(self.writer, explained, gap), by_cause[:, gap], explained)

@@ -68,7 +68,7 @@ def gaps(trace: Trace) -> Iterator[tuple[Explained, int]]:
     for rank, device in {
         (int(r), int(d)) for r, d in zip(trace.ops.to_frame()["rank"], trace.ops.to_frame()["device"], strict=True)
     }:
-        for one in explainer.explain(rank, device):
+        if one := explainer.explain(rank, device):
             for gap in range(one.gaps.size):
                 yield one, gap
 

@@ -24,7 +24,7 @@ def explainer(trace: Trace, a: str, b: str) -> Explainer:
 def alone_by_instance(trace: Trace, a: str, b: str, *, rank: int = 0, device: int = 0) -> dict[int, Counter[str]]:
     """Instance -> cause -> ns alone."""
     found: dict[int, Counter[str]] = {}
-    for one in explainer(trace, a, b).explain(rank, device):
+    if one := explainer(trace, a, b).explain(rank, device):
         alone_ns = alone_by_cause(one)
         assert alone_ns.dtype == np.int64, "whole nanoseconds"
         for gap, instance in enumerate(one.gaps.instance.tolist()):

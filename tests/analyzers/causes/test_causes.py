@@ -14,6 +14,7 @@ from tests.support.causes_of import alone_by_instance, with_one_queue
 
 A, B = "kernel:alpha", "kernel:beta"
 US = 1000
+SIZE = {"block": 256, "registers": 32, "shared_bytes": 0}  # of a block: eight fill a multiprocessor
 
 
 def h200(run: Builder, process: int = 0) -> None:
@@ -29,6 +30,14 @@ def h200(run: Builder, process: int = 0) -> None:
     )
 
 
+def ran(*kernels: tuple[str, int, int, int, tuple[int, int]]) -> tuple[Builder, Rank]:
+    """Kernels (name, stream, start, end, when their launch was called and returned), µs."""
+    run, rank = one_rank()
+    for name, stream, start, end, (called, returned) in kernels:
+        rank.kernel(name, stream, start * US, end * US, launch=(called * US, returned * US))
+    return run, rank
+
+
 def causes(trace: Trace) -> Counter[str]:
     (found,) = alone_by_instance(trace, A, B).values()
     return found
@@ -40,8 +49,7 @@ def missed(trace: Trace, a: str = A, b: str = B) -> dict[str, Missed]:
 
 def beta_then_alpha(alpha_launch: tuple[int, int], start: int = 120 * US) -> tuple[Builder, Rank]:
     """B runs from 10 to 110 µs on stream 7; A starts on stream 8 when said."""
-    run, rank = one_rank()
-    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 5 * US))
+    run, rank = ran(("beta", 7, 10, 110, (0, 5)))
     rank.kernel("alpha", 8, start, start + 50 * US, launch=alpha_launch)
     return run, rank
 
@@ -66,21 +74,22 @@ def test_a_busy_thread_launches_late() -> None:
     assert (one.sooner_ns, one.next_cause) == (95 * US, None)
 
 
-def test_a_dependent_launch_is_no_mere_shared_stream() -> None:
+@pytest.mark.parametrize(
+    ("call", "cause"), [("cudaLaunchKernelExC", "dependent-launch"), ("cudaLaunchKernel", "same-stream")]
+)
+def test_a_dependent_launch_is_no_mere_shared_stream(call: str, cause: str) -> None:
     """A begins 12 µs before B, ahead of it on stream 7, has ended, as its launch provides for: 88 of 100 µs alone."""
-    for call, cause in (("cudaLaunchKernelExC", "dependent-launch"), ("cudaLaunchKernel", "same-stream")):
-        run, rank = one_rank()
-        rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 5 * US))
-        rank.kernel("alpha", 7, 98 * US, 148 * US, launch=(6 * US, 8 * US), call=call)
-        trace = run.trace()
-        assert causes(trace) == {cause: 88 * US}
-        (one,) = missed(trace).values()
-        if cause == "dependent-launch":
-            assert one.evidence == (
-                "alpha (alpha, stream 7) waited 88.0 µs until beta of beta on the same stream let it begin, 12.0 µs "
-                "before its own end (programmatic dependent launch)"
-            )
-            assert one.finding == "dependent launch: alpha begins once beta's beta, before it on its stream, lets it"
+    run, rank = ran(("beta", 7, 10, 110, (0, 5)))
+    rank.kernel("alpha", 7, 98 * US, 148 * US, launch=(6 * US, 8 * US), call=call)
+    trace = run.trace()
+    assert causes(trace) == {cause: 88 * US}
+    (one,) = missed(trace).values()
+    if cause == "dependent-launch":
+        assert one.evidence == (
+            "alpha (alpha, stream 7) waited 88.0 µs until beta of beta on the same stream let it begin, 12.0 µs "
+            "before its own end (programmatic dependent launch)"
+        )
+        assert one.finding == "dependent launch: alpha begins once beta's beta, before it on its stream, lets it"
 
 
 def test_a_spin_around_the_gap_is_named_with_the_time_it_took() -> None:
@@ -114,25 +123,8 @@ def test_a_blocked_thread_waits_for_a_host_sync() -> None:
     assert (found["late-launch"].sooner_ns, found["late-launch"].next_cause) == (35 * US, "host-sync")
 
 
-def test_a_host_that_got_ahead_again_after_a_sync_is_late_for_other_reasons() -> None:
-    run, rank = beta_then_alpha((100 * US, 105 * US), 112 * US)
-    rank.synchronize("stream", 20 * US, 40 * US, stream=9)
-    rank.kernel("gamma", 7, 110 * US, 111 * US, launch=(50 * US, 55 * US))  # queued 55 µs before it could start
-    found = missed(run.trace())
-    assert found["late-launch"].after_sync_ns == 0
-    assert "host sync" not in found["late-launch"].evidence
-
-
-def test_another_thread_blocked_is_of_no_concern() -> None:
-    run, rank = beta_then_alpha((100 * US, 105 * US), 112 * US)
-    rank.synchronize("stream", 20 * US, 80 * US, stream=9, thread=2)
-    assert causes(run.trace()) == {"late-launch": 100 * US}
-
-
 def test_work_behind_the_other_side_on_its_stream() -> None:
-    run, rank = one_rank()
-    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 5 * US))
-    rank.kernel("alpha", 7, 112 * US, 150 * US, launch=(20 * US, 25 * US))
+    run, _ = ran(("beta", 7, 10, 110, (0, 5)), ("alpha", 7, 112, 150, (20, 25)))
     trace = run.trace()
     # Submitted at 25, released by beta at 110: that was last, so it binds from 10 on.
     assert causes(trace) == {"same-stream": 100 * US}
@@ -144,8 +136,7 @@ def test_work_behind_the_other_side_on_its_stream() -> None:
 
 
 def test_work_behind_an_event_of_the_other_side() -> None:
-    run, rank = one_rank()
-    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 5 * US))
+    run, rank = ran(("beta", 7, 10, 110, (0, 5)))
     rank.wait_stream(8, 7, 6 * US)
     rank.kernel("beta_late", 7, 110 * US, 130 * US, launch=(7 * US, 8 * US))
     rank.kernel("alpha", 8, 112 * US, 150 * US, launch=(9 * US, 10 * US))
@@ -191,23 +182,25 @@ def queued_behind(*ops: tuple[str, int, int, int], wait: tuple[int, int] | None 
     return run.trace()
 
 
-def test_of_stream_and_event_the_one_released_last_binds() -> None:
-    longer_event = queued_behind(("beta", 7, 10, 60), ("beta", 9, 10, 100), ("alpha", 7, 101, 140), wait=(7, 9))
-    assert causes(longer_event) == {"event-dependency": 90 * US}
-    longer_stream = queued_behind(("beta", 7, 10, 100), ("beta", 9, 10, 60), ("alpha", 7, 101, 140), wait=(7, 9))
-    assert causes(longer_stream) == {"same-stream": 90 * US}
-
-
-def test_of_stream_and_event_released_together_the_stream_is_named() -> None:
-    both = queued_behind(("beta", 7, 10, 100), ("beta", 9, 10, 100), ("alpha", 7, 101, 140), wait=(7, 9))
-    assert causes(both) == {"same-stream": 90 * US}
-
-
-def test_work_of_neither_side_that_ends_last_binds_where_it_waits_for_nothing() -> None:
-    busy = queued_behind(
-        ("beta", 9, 10, 120), ("beta", 7, 10, 60), ("gamma", 8, 5, 100), ("alpha", 8, 101, 140), wait=(8, 7)
-    )
-    assert causes(busy) == {"stream-busy": 91 * US}
+@pytest.mark.parametrize(
+    ("ops", "wait", "expected"),
+    [
+        # Of stream and event the one released last binds; of both together the stream is named.
+        ((("beta", 7, 10, 60), ("beta", 9, 10, 100), ("alpha", 7, 101, 140)), (7, 9), {"event-dependency": 90}),
+        ((("beta", 7, 10, 100), ("beta", 9, 10, 60), ("alpha", 7, 101, 140)), (7, 9), {"same-stream": 90}),
+        ((("beta", 7, 10, 100), ("beta", 9, 10, 100), ("alpha", 7, 101, 140)), (7, 9), {"same-stream": 90}),
+        # Work of neither side that ends last binds where it waits for nothing.
+        (
+            (("beta", 9, 10, 120), ("beta", 7, 10, 60), ("gamma", 8, 5, 100), ("alpha", 8, 101, 140)),
+            (8, 7),
+            {"stream-busy": 91},
+        ),
+    ],
+)
+def test_what_was_released_last_binds(
+    ops: tuple[tuple[str, int, int, int], ...], wait: tuple[int, int], expected: dict[str, int]
+) -> None:
+    assert causes(queued_behind(*ops, wait=wait)) == {cause: ns * US for cause, ns in expected.items()}
 
 
 def test_work_of_neither_side_is_passed_over_until_it_begins() -> None:
@@ -229,11 +222,10 @@ def test_work_of_neither_side_is_passed_over_until_it_begins() -> None:
 def test_what_is_next_behind_is_the_release_or_the_hold_that_would_come_then() -> None:
     run, rank = one_rank()
     h200(run)
-    size = {"block": 256, "registers": 32, "shared_bytes": 0}
-    rank.kernel("beta", 7, 10 * US, 60 * US, launch=(100, 200), grid=1056, **size)
+    rank.kernel("beta", 7, 10 * US, 60 * US, launch=(100, 200), grid=1056, **SIZE)
     rank.wait_stream(8, 7, 300)
-    rank.kernel("beta", 7, 60 * US, 110 * US, launch=(400, 500), grid=1056, **size)
-    rank.kernel("alpha", 8, 112 * US, 150 * US, launch=(20 * US, 30 * US), grid=1, **size)
+    rank.kernel("beta", 7, 60 * US, 110 * US, launch=(400, 500), grid=1056, **SIZE)
+    rank.kernel("alpha", 8, 112 * US, 150 * US, launch=(20 * US, 30 * US), grid=1, **SIZE)
     trace = run.trace()
     # Submitted at 30, released by the event at 60, room at 110: the event binds to 60, room from there.
     assert causes(trace) == {"event-dependency": 50 * US, "gpu-full": 50 * US}
@@ -252,8 +244,8 @@ def test_what_is_next_behind_is_the_release_or_the_hold_that_would_come_then() -
 def test_no_room_on_the_gpu_is_full_and_its_blocks_are_counted() -> None:
     run, rank = one_rank()
     h200(run)
-    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 1 * US), grid=1056, block=256, registers=32, shared_bytes=0)
-    rank.kernel("alpha", 8, 113 * US, 150 * US, launch=(2 * US, 3 * US), grid=1, block=64, registers=32, shared_bytes=0)
+    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 1 * US), grid=1056, **SIZE)
+    rank.kernel("alpha", 8, 113 * US, 150 * US, launch=(2 * US, 3 * US), grid=1, **{**SIZE, "block": 64})
     trace = run.trace()
     # 1056 blocks of 256 threads are 8 on each of 132 SMs: 2048 threads each, all there are.
     assert causes(trace) == {"gpu-full": 100 * US}
@@ -267,10 +259,9 @@ def test_no_room_on_the_gpu_is_full_and_its_blocks_are_counted() -> None:
 def test_a_full_gpu_explains_nothing_that_an_unrecorded_wait_explains_as_well() -> None:
     run, rank = one_rank()
     h200(run)
-    size = {"block": 256, "registers": 32, "shared_bytes": 0}
-    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 1 * US), grid=1056, **size)
+    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 1 * US), grid=1056, **SIZE)
     rank.call("cudaStreamWaitEvent", 1_500, 1_600)
-    rank.kernel("alpha", 8, 113 * US, 150 * US, launch=(2 * US, 3 * US), grid=1, **size)
+    rank.kernel("alpha", 8, 113 * US, 150 * US, launch=(2 * US, 3 * US), grid=1, **SIZE)
     (one,) = missed(run.trace()).values()
     assert one.cause == "unknown"
     assert one.evidence == "alpha (alpha) took an unrecorded wait: it waited, or found the GPU full, for 103 µs"
@@ -280,10 +271,9 @@ def test_room_that_came_while_it_waited_counts_as_unknown_only_when_it_was_there
     def trace(start: int) -> Trace:
         run, rank = one_rank()
         h200(run)
-        size = {"block": 256, "registers": 32, "shared_bytes": 0}
-        rank.kernel("beta", 7, 10 * US, 60 * US, launch=(0, 1 * US), grid=1056, **size)
-        rank.kernel("beta", 7, 60 * US, 110 * US, launch=(0, 1 * US), grid=132, **size)
-        rank.kernel("alpha", 8, start * US, 150 * US, launch=(2 * US, 3 * US), grid=1, **size)
+        rank.kernel("beta", 7, 10 * US, 60 * US, launch=(0, 1 * US), grid=1056, **SIZE)
+        rank.kernel("beta", 7, 60 * US, 110 * US, launch=(0, 1 * US), grid=132, **SIZE)
+        rank.kernel("alpha", 8, start * US, 150 * US, launch=(2 * US, 3 * US), grid=1, **SIZE)
         return run.trace()
 
     assert causes(trace(70)) == {"gpu-full": 60 * US}, "10 µs on its way, once there was room"
@@ -293,20 +283,17 @@ def test_room_that_came_while_it_waited_counts_as_unknown_only_when_it_was_there
 def test_room_that_came_before_the_gap_leaves_what_kept_the_op_unknown() -> None:
     run, rank = one_rank()
     h200(run)
-    size = {"block": 256, "registers": 32, "shared_bytes": 0}
-    rank.kernel("alpha", 8, 10 * US, 100 * US, launch=(0, 1 * US), grid=1, **size)
-    rank.kernel("beta", 7, 10 * US, 130 * US, launch=(1 * US, 2 * US), grid=1, **size)
-    rank.kernel("gamma", 9, 10 * US, 98 * US, launch=(2 * US, 3 * US), grid=1056, **size)
-    rank.kernel("alpha", 10, 105 * US, 150 * US, launch=(3 * US, 4 * US), grid=1, **size)
+    rank.kernel("alpha", 8, 10 * US, 100 * US, launch=(0, 1 * US), grid=1, **SIZE)
+    rank.kernel("beta", 7, 10 * US, 130 * US, launch=(1 * US, 2 * US), grid=1, **SIZE)
+    rank.kernel("gamma", 9, 10 * US, 98 * US, launch=(2 * US, 3 * US), grid=1056, **SIZE)
+    rank.kernel("alpha", 10, 105 * US, 150 * US, launch=(3 * US, 4 * US), grid=1, **SIZE)
     # Beta runs alone from 100 on; there was no room until 98 only.
     assert causes(run.trace()) == {"unknown": 5 * US}
 
 
 def chain_then_alpha(start: int) -> Builder:
     """B's two kernels run from 10 to 60 and to 110 µs on stream 7; A is launched last, on stream 8."""
-    run, rank = one_rank()
-    rank.kernel("beta", 7, 10 * US, 60 * US, launch=(0, 1 * US))
-    rank.kernel("beta", 7, 60 * US, 110 * US, launch=(1 * US, 2 * US))
+    run, rank = ran(("beta", 7, 10, 60, (0, 1)), ("beta", 7, 60, 110, (1, 2)))
     rank.kernel("alpha", 8, start, start + 50 * US, launch=(2 * US, 3 * US))
     return run
 
@@ -361,42 +348,32 @@ def test_up_to_10_us_on_its_way_belong_to_what_released_it(way: int, expected: s
 
 
 @pytest.mark.parametrize(
-    ("returned", "expected"),
+    ("other", "alpha", "returned", "expected"),
     [
-        (30, {"same-stream": 105 * US}),
-        (110, {"late-launch": 105 * US}),  # launched just as the stream was free: the launch is named
+        # On its stream, which is free at 110, while another beta runs to 130: the way to the GPU belongs to that.
+        (("beta", 9, 10, 130), 115, 30, {"same-stream": 105}),
+        (("beta", 9, 10, 130), 115, 110, {"late-launch": 105}),  # launched just as the stream was free
+        # Behind an event that comes at 110.
+        (None, 112, 109, {"event-dependency": 100}),
+        (None, 112, 110, {"late-launch": 100}),  # its launch returns as the awaited work ends
     ],
 )
-def test_the_way_from_the_end_of_the_work_before_belongs_to_it(returned: int, expected: dict[str, int]) -> None:
-    run, rank = one_rank()
-    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 1 * US))
-    rank.kernel("beta", 9, 10 * US, 130 * US, launch=(2 * US, 3 * US))
-    rank.kernel("alpha", 7, 115 * US, 150 * US, launch=(20 * US, returned * US))
-    assert causes(run.trace()) == expected
-
-
-@pytest.mark.parametrize(("returned", "cause"), [(109, "event-dependency"), (110, "late-launch")])
-def test_of_a_launch_that_returns_as_the_awaited_work_ends_the_launch_is_named(returned: int, cause: str) -> None:
-    run, rank = one_rank()
-    rank.kernel("beta", 9, 10 * US, 110 * US, launch=(0, 1 * US))
-    rank.wait_stream(7, 9, 2 * US)
-    rank.kernel("alpha", 7, 112 * US, 150 * US, launch=(20 * US, returned * US))
-    assert causes(run.trace()) == {cause: 100 * US}
-
-
-def test_a_pageable_copy_waits_for_its_stream_and_not_for_its_own_call() -> None:
-    run, rank = one_rank()
-    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 1 * US))
-    rank.copy(
-        "DtoH", 7, 112 * US, 150 * US, launch=(2 * US, 151 * US), target_memory="pageable", source_memory="device"
-    )
-    (found,) = alone_by_instance(run.trace(), "memcpy", B).values()
-    assert found == {"same-stream": 100 * US}
+def test_of_a_launch_that_returns_as_the_work_before_ends_the_launch_is_named(
+    other: tuple[str, int, int, int] | None, alpha: int, returned: int, expected: dict[str, int]
+) -> None:
+    run, rank = ran(("beta", 7, 10, 110, (0, 1)))
+    stream = 7
+    if other is None:
+        stream = 8
+        rank.wait_stream(8, 7, 2 * US)
+    else:
+        rank.kernel(other[0], other[1], other[2] * US, other[3] * US, launch=(2 * US, 3 * US))
+    rank.kernel("alpha", stream, alpha * US, 150 * US, launch=(20 * US, returned * US))
+    assert causes(run.trace()) == {cause: ns * US for cause, ns in expected.items()}
 
 
 def test_a_copy_that_its_call_prepares_is_held_by_the_call() -> None:
-    run, rank = one_rank()
-    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 1 * US))
+    run, rank = ran(("beta", 7, 10, 110, (0, 1)))
     size = {"source_memory": "pageable", "target_memory": "device", "bytes": 10**8}
     rank.copy("HtoD", 8, 60 * US, 150 * US, launch=(20 * US, 151 * US), **size)
     (found,) = alone_by_instance(run.trace(), "memcpy", B).values()
@@ -414,9 +391,7 @@ def test_an_op_without_a_launch_on_record_is_unknown() -> None:
 
 
 def test_a_side_that_has_nothing_left_to_start_misses_nothing_there() -> None:
-    run, rank = one_rank()
-    rank.kernel("alpha", 8, 10 * US, 20 * US, launch=(0, 1 * US))
-    rank.kernel("beta", 7, 30 * US, 130 * US, launch=(22 * US, 25 * US))
+    run, _ = ran(("alpha", 8, 10, 20, (0, 1)), ("beta", 7, 30, 130, (22, 25)))
     # A alone from 10 to 20 while B was to come; B alone afterwards is nobody's loss.
     assert causes(run.trace()) == {"late-launch": 10 * US}
 
@@ -445,8 +420,7 @@ def test_waiting_of_a_side_whose_other_comes_later_is_no_cause() -> None:
 
 def test_what_was_waited_for_in_vain_counts_in_full_and_before_what_is_shared() -> None:
     """B runs 150 µs. A begins 100 µs after it, waits until it is done, and then runs for 20, and for 30 µs later on."""
-    run, rank = one_rank()
-    rank.kernel("beta", 7, 10 * US, 160 * US, launch=(0, 1 * US))
+    run, rank = ran(("beta", 7, 10, 160, (0, 1)))
     rank.kernel("alpha", 8, 110 * US, 180 * US, launch=(105 * US, 106 * US), wait_ns=50 * US)
     rank.kernel("alpha", 8, 312 * US, 342 * US, launch=(300 * US, 311 * US))
     trace = run.trace()
@@ -473,7 +447,7 @@ def test_inside_a_graph_traced_by_node_streams_are_told_and_nothing_is_launched_
     """One launch, whose call returns when its nodes have long begun; a full GPU proves nothing of what one awaits."""
     run, rank = one_rank()
     h200(run)
-    large = {"grid": 1056, "block": 256, "registers": 32, "shared_bytes": 0, "graph": 5}
+    large = {"grid": 1056, **SIZE, "graph": 5}
     small = {**large, "grid": 1}
     rank.kernel("alpha", 20, 10 * US, 20 * US, launch=(0, 200 * US), **small)
     rank.kernel("beta", 21, 10 * US, 110 * US, **large)
@@ -566,20 +540,3 @@ def test_a_launch_waits_for_a_place_in_a_full_queue(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("analyzers.causes.hosts.LAUNCH_QUEUE", 4)
     (one,) = missed(run.trace()).values()
     assert "queue" not in one.evidence and one.sooner_ns == 40 * US
-
-
-@pytest.mark.parametrize(("every", "named"), [(12, True), (8, False), (40, False)])
-def test_copies_that_their_thread_can_not_launch_fast_enough_bound_what_runs_alone(every: int, named: bool) -> None:
-    """20 copies of 7 µs by a thread of their own, one every 12 µs, while another thread comes late with compute."""
-    run, rank = one_rank()
-    for k in range(20):
-        begin = every * k * US
-        launch = (begin, begin + 1 * US)
-        rank.copy("HtoD", 8, begin + 2 * US, begin + 9 * US, launch=launch, thread=2)
-    rank.range("wait for the copies", 0, 300 * US)
-    end = 20 * every * US
-    rank.kernel("beta", 7, end + 20 * US, end + 90 * US, launch=(end + 10 * US, end + 12 * US))
-    (one,) = missed(run.trace(), "memcpy").values()
-    assert one.cause == "late-launch"
-    text = "launch-bound: thread 2 launches copies of 7.00 µs, one every 12.0 µs; meanwhile beta's thread was in "
-    assert one.finding.startswith(text + "host code of 'wait for the copies'") == named

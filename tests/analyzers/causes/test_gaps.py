@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from analyzers.arrays.intervals import subtract, union
-from analyzers.causes import explain, gaps, missed
-from analyzers.causes.evidence import EvidenceWriter, ToldGap
-from analyzers.causes.explain import Explainer
+from analyzers.arrays.intervals import union
 from analyzers.causes.gaps import MAX_PAUSE_NS, find_gaps, waited_in_vain
-from analyzers.load import load
 from analyzers.overlap.pairing import Pairing
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
@@ -36,19 +29,12 @@ def gaps_of(*ops: tuple[str, int, int, int], shift: int = 0) -> list[tuple[str, 
     pairing = Pairing("step", side[0], side[1], np.zeros(3, np.int64), ("0", "1", "2"))
     rows = np.flatnonzero(side[0] >= 0), np.flatnonzero(side[1] >= 0)
 
-    def found(at_once: int) -> list[tuple[str, int, int, int, int]]:
-        every = []
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(gaps, "OPS_AT_ONCE", at_once)
-            lots = [*find_gaps(trace, *rows, pairing)]
-        for one in lots:
-            alone = one.alone(one.start_ns, one.end_ns)
-            columns = (one.side, one.start_ns - shift, one.end_ns - shift, alone, one.peer_ns)
-            every += [("ab"[row[0]], *row[1:]) for row in zip(*(column.tolist() for column in columns), strict=True)]
-        return every
-
-    assert sorted(found(1)) == sorted(found(3)) == sorted(found(100)), "few at a time"
-    return found(100)
+    found = find_gaps(trace, *rows, pairing)
+    if found is None:
+        return []
+    alone = found.alone(found.start_ns, found.end_ns)
+    columns = (found.start_ns - shift, found.end_ns - shift, alone, found.peer_ns)
+    return [("ab"[side], *row) for side, *row in zip(found.side.tolist(), *(c.tolist() for c in columns), strict=True)]
 
 
 def test_a_gap_runs_from_the_last_end_or_the_beginning_to_the_next_start() -> None:
@@ -66,6 +52,9 @@ def test_overlapping_ops_of_one_side_leave_no_gap_between_them() -> None:
 def test_an_instance_with_one_side_has_no_gaps_and_instances_stay_apart() -> None:
     ops = (("a0", 0, 10, 0), ("b0", 20, 30, 0), ("a1", 5, 15, 0), ("a2", 40, 50, 0), ("b2", 45, 60, 0))
     assert gaps_of(*ops) == [("b", 0, 20, 10, 0), ("b", 40, 45, 5, 0)]
+    # A's last of one instance and its first of the next follow each other on no line.
+    ops = (("a0", 0, 10, 0), ("b0", 0, 10, 0), ("a1", 100, 110, 0), ("b1", 105, 130, 0), ("a1", 120, 140, 0))
+    assert gaps_of(*ops) == [("a", 110, 120, 10, 0), ("b", 100, 105, 5, 0)]
 
 
 def test_a_wait_counts_apart_and_ends_the_gap_where_its_op_begins() -> None:
@@ -175,7 +164,7 @@ def test_they_are_what_a_slow_calculation_finds(mine: Ops, others: Ops, instance
 
     starts = np.array([start for start, _, _ in mine], np.int64) * unit + shift
     really, resident = union(*real(mine)), union(starts, real(mine)[1])
-    found = waited_in_vain(resident, really, subtract(resident, really), union(*real(others)), SPAN * unit)
+    found = waited_in_vain(resident, really, union(*real(others)), np.arange(4) * SPAN * unit)
     pieces = zip((found.starts - shift).tolist(), (found.ends - shift).tolist(), strict=True)
     assert {t for start, end in pieces for t in range(start // unit, end // unit)} == slowly(mine, others)
 
@@ -185,54 +174,15 @@ def test_runs_of_two_instances_are_not_one() -> None:
     really = union(np.array([90, 130]), np.array([99, 140]))
     resident = union(np.array([90, 100]), np.array([99, 140]))
     others = union(np.array([100]), np.array([110]))
-    found = waited_in_vain(resident, really, subtract(resident, really), others, 100)
+    found = waited_in_vain(resident, really, others, np.array([0, 100]))
     assert (found.starts.tolist(), found.ends.tolist()) == ([100], [110])
 
 
-DATA = Path(__file__).parents[2] / "data"
-
-
-@pytest.mark.parametrize("at_once", [1, 8])
-@pytest.mark.parametrize(
-    ("captures", "a", "b"),
-    [
-        ("torch/dpmp_hidden_sync.rank*", "nvtx:DP Embedding", "nvtx:MP Embedding"),
-        ("nsys/dpmp_overlap.2gpu.sqlite", "nvtx:DP Embedding", "nvtx:MP Embedding"),
-        ("nsys/full_gpu.2gpu.sqlite", "nvtx:branch A", "nvtx:branch B"),
-        ("torch/a2a_sync.rank*", "comm", "compute"),
-    ],
-)
-def test_in_lots_all_is_as_at_once(
-    captures: str, a: str, b: str, at_once: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trace = load(sorted(DATA.glob(captures)))
-    whole = check_overlap(trace, a, b)
-    lots = []
-    monkeypatch.setattr(gaps, "OPS_AT_ONCE", at_once)
-    monkeypatch.setattr(explain, "find_gaps", lambda *given: lots.append([*find_gaps(*given)]) or iter(lots[-1]))
-    assert [rank.missed for rank in check_overlap(trace, a, b).ranks] == [rank.missed for rank in whole.ranks]
-    assert any(rank.missed for rank in whole.ranks)
-    assert max(map(len, lots)) > 1
-
-
-@pytest.mark.parametrize("lots", [1, 2])
-def test_of_gaps_held_as_long_that_of_a_is_told_whichever_comes_first(
-    lots: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gaps, "OPS_AT_ONCE", 4 // lots)
+def test_of_gaps_held_as_long_that_of_a_is_told_whichever_comes_first() -> None:
+    """A is idle for the first 20 ns of the second instance, B for those of the first: the other runs alone then."""
     run, rank = one_rank()
-    for stream, start, end in ((7, 0, 100), (8, 20, 200), (8, 1000, 1100), (7, 1020, 1200)):
-        rank.kernel("k", stream, start, end)
-    # A is idle for the first 20 ns of the second instance, B for those of the first: the other runs alone then.
-    a, b = np.array([0, -1, -1, 1]), np.array([-1, 0, 1, -1])
-    pairing = Pairing("step", a, b, np.zeros(2, np.int64), ("0", "1"))
-    weights, longest = np.zeros((2, missed.AFTER_SYNC + 1), np.int64), dict[int, list[ToldGap]]()
-    writer = EvidenceWriter(Explainer(run.trace(), a >= 0, b >= 0, pairing), ("A", "B"))
-    explained = [*writer.explainer.explain(0, 0)]
-    assert len(explained) == lots
-    for one in explained:
-        missed._weigh(writer, one, np.arange(2), weights, longest)
-    assert weights.sum(axis=1).tolist() == [20, 20]
-    ((told, other),) = longest.values()
-    assert (other.idle_side, other.start_ns, other.ns) == (1, 0, 20)
-    assert (told.idle_side, told.start_ns, told.ns) == (0, 1000, 20)
+    for k, (stream, start, end) in enumerate(((7, 0, 100), (8, 20, 200), (8, 1000, 1100), (7, 1020, 1200))):
+        rank.range("AB"[stream == 8], 1_000 * (k // 2) + stream, 1_000 * (k // 2) + stream + 1)
+        rank.kernel("k", stream, start, end, launch=(1_000 * (k // 2) + stream, 1_000 * (k // 2) + stream + 1))
+    (found,) = check_overlap(run.trace(), "nvtx:A", "nvtx:B").ranks
+    assert {(one.start_ns, one.end_ns) for one in found.missed} == {(1000, 1020)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analyzers.causes import occupancy
 from analyzers.causes.occupancy import (
     DeviceRoom,
     Limits,
@@ -122,9 +121,7 @@ def test_limits_come_from_the_capture_and_are_none_where_it_has_none() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("lot", [1, 3, 256])
-def test_ops_by_start_leave_out_none_that_runs(seed: int, lot: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(occupancy, "LOT", lot)
+def test_ops_by_start_leave_out_none_that_runs(seed: int) -> None:
     random = np.random.default_rng(seed)
     run = Builder()
     ranks = [run.rank(0), run.rank(1)]

@@ -33,12 +33,8 @@ def test_first_of_chains(nearby: float) -> None:
                 op = behind[op]
             expected.append(op)
         assert first_of_chains(ops, behind[ops], count).tolist() == expected
-
-
-@pytest.mark.parametrize("count", [2, 31, 32, 33, 240])
-def test_a_chain_of_all_ops_is_followed_to_its_end(count: int) -> None:
-    order = np.arange(count) * 7 % count  # none is behind the one before it, as of streams that wait for each other
-    assert first_of_chains(order[1:], order[:-1], count).tolist() == [order[0]] * count
+    order = np.arange(240) * 7 % 240  # one chain of all; none is behind the one before it
+    assert first_of_chains(order[1:], order[:-1], 240).tolist() == [0] * 240
 
 
 US = 1000

@@ -19,7 +19,7 @@ from tests.support.causes_of import alone_by_instance, explainer
 def first_gap(trace: Trace) -> ToldGap:
     """The one gap of a trace, or the first of the only lot."""
     explains = explainer(trace, A, B)
-    (explained,) = explains.explain(0, 0)
+    explained = explains.explain(0, 0)
     return ToldGap(EvidenceWriter(explains, ("A", "B")), explained, 0)
 
 
@@ -136,6 +136,6 @@ def test_an_op_that_was_queued_as_its_gap_began_is_not_late_whatever_its_thread_
     rank.kernel("alpha", 7, 100 * US, 130 * US, launch=(50 * US, 55 * US))
     trace = run.trace()
     explains = explainer(trace, A, B)
-    (explained,) = explains.explain(0, 0)
+    explained = explains.explain(0, 0)
     at = explained.gaps.start_ns.tolist().index(70 * US)
     assert not explained.after_sync[at]

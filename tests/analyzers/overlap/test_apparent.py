@@ -17,23 +17,26 @@ from analyzers.trace.narrow import only_ranks
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.support import oracle
-from tests.support.builder import Builder, one_rank
+from tests.support.builder import Builder, Rank, one_rank
 
 AR, GEMM = "ncclDevKernel_AllReduce", "gemm"
 Span = tuple[int, int]
 
 
-def about(run: Builder, row: int, **said: int | str) -> None:
-    """What the trace says of a kernel's call."""
-    op = run.rows["ops"][row]
-    op["correlation"] = run.next_correlation()
-    run.add("comms", process=op["process"], correlation=op["correlation"], **said)
+def reduced(run: Builder, rank: Rank, start: int, end: int, *, group_size: int = 4, elements: int = -1) -> int:
+    """An all-reduce on stream 9, with what the trace says of its call; its row."""
+    row = rank.kernel(AR, 9, start, end)
+    run.rows["ops"][row]["correlation"] = correlation = run.next_correlation()
+    size = {"in_elements": elements, "out_elements": elements, "dtype": "float32"} if elements > 0 else {}
+    known = {"operation": "allreduce", "group": "0", "group_size": group_size, **size}
+    run.add("comms", process=rank.process, correlation=correlation, **known)
+    return row
 
 
 def of_one_rank(*collectives: Span, compute: tuple[Span, ...], group_size: int = 4) -> Trace:
     run, rank = one_rank()
     for span in collectives:
-        about(run, rank.kernel(AR, 9, *span), operation="allreduce", group="0", group_size=group_size)
+        reduced(run, rank, *span, group_size=group_size)
     for span in compute:
         rank.kernel(GEMM, 7, *span)
     return align(run.trace()).trace
@@ -47,8 +50,7 @@ def of_four(given: int) -> Trace:
         for k in range(4):
             begin = 10_000_000 * k
             start = begin + (900_000 if number == 3 else 1_000 * number)
-            row = rank.kernel(AR, 9, start, begin + 1_000_000)
-            about(run, row, operation="allreduce", group="0", group_size=4)
+            reduced(run, rank, start, begin + 1_000_000)
             rank.kernel(GEMM, 7, begin, begin + 900_000)
     return align(run.trace()).trace
 
@@ -106,7 +108,7 @@ def test_a_pair_without_communication_is_met_only_by_all_ranks_or_those_asked_fo
     run = Builder()
     for number in range(3):
         rank = run.rank(number)
-        about(run, rank.kernel(AR, 9, 0, 10), operation="allreduce", group="0", group_size=4)
+        reduced(run, rank, 0, 10)
         rank.kernel("lookup", 7, 100, 200)
         rank.kernel(GEMM, 8, 100, 200)
     trace = align(run.trace()).trace
@@ -135,7 +137,7 @@ def test_how_many_ranks_there_were_is_told_by_worlds_groups_and_the_ranks_own_nu
 ) -> None:
     run = Builder()
     for rank, size in zip(ranks, sizes, strict=True):
-        about(run, run.rank(rank).kernel(AR, 9, 0, 100), operation="allreduce", group="0", group_size=size)
+        reduced(run, run.rank(rank), 0, 100, group_size=size)
     trace = run.trace()
     processes = tuple(replace(one, rule="distributed") for one in trace.processes)
     captures = tuple(replace(trace.captures[0], world_size=world) for world in worlds)
@@ -164,24 +166,12 @@ def test_the_fastest_of_like_calls_estimates_the_transfer() -> None:
     """Five calls of 2, 2, 6, 4 and 6 ms: 10 of 20 are transfer. Of another size, of 9 ms, there are too few to tell."""
     run, rank = one_rank()
     for k, length in enumerate((2, 2, 6, 4, 6)):
-        row = rank.kernel(AR, 9, 100 * k, 100 * k + length)
-        about(
-            run, row, operation="allreduce", group="0", group_size=4, in_elements=16, out_elements=16, dtype="float32"
-        )
+        reduced(run, rank, 100 * k, 100 * k + length, elements=16)
     trace = align(run.trace()).trace
     rows = np.arange(5)
     assert waiting_share(trace, rows) == 0.5
     assert waiting_share(trace, rows[:2]) is None, "two are too few"
-    about(
-        run,
-        rank.kernel(AR, 9, 600, 690),
-        operation="allreduce",
-        group="0",
-        group_size=4,
-        in_elements=2,
-        out_elements=2,
-        dtype="float32",
-    )
+    reduced(run, rank, 600, 690, elements=2)
     assert waiting_share(align(run.trace()).trace, np.arange(6)) is None, "most of the time is of a call without like"
 
 
@@ -189,21 +179,9 @@ def test_calls_beside_computation_are_like_others_beside_it() -> None:
     """Alone they take 2 and wait for 2; beside a matmul 5, and wait for none: 6 of 6 × 3 + 5 × 3 is waiting."""
     run, rank = one_rank()
     rows = []
-    for k in range(6):
-        alone = k < 3
-        length = (2, 4, 4)[k] if alone else 5
-        rows.append(rank.kernel(AR, 9, 100 * k, 100 * k + length))
-        about(
-            run,
-            rows[-1],
-            operation="allreduce",
-            group="0",
-            group_size=4,
-            in_elements=16,
-            out_elements=16,
-            dtype="float32",
-        )
-        if not alone:
+    for k, length in enumerate((2, 4, 4, 5, 5, 5)):
+        rows.append(reduced(run, rank, 100 * k, 100 * k + length, elements=16))
+        if k >= 3:
             rank.kernel(GEMM, 7, 100 * k, 100 * k + 50)
     trace = align(run.trace()).trace
     assert ints(trace.ops, "wait_seen")[rows].tolist() == [0] * 6

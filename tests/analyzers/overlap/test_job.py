@@ -80,12 +80,7 @@ def test_each_collective_counts_on_the_rank_that_arrived_last() -> None:
     assert last.achievable_ns == 40 + 50
     assert last.real_overlap_ratio == 20 / 90
     assert last.rank == 0, "50 of the 90 ns of transfer are its"
-
-
-def test_sides_may_be_swapped() -> None:
-    trace = job_run([{0: (0, 100), 1: (60, 100)}], {0: [(0, 90)], 1: [(70, 80)]})
-    for last in (of_last(trace), of_last(trace, "compute", "comm")):
-        assert (last.real_overlap_ns, last.achievable_ns, last.rank) == (10, 10, 1)
+    assert of_last(trace, "compute", "comm") == last, "sides may be swapped"
 
 
 @pytest.mark.parametrize(("alone_ns", "speaks"), [(40, True), (41, False)])
@@ -233,9 +228,3 @@ def test_the_job_is_what_a_slow_calculation_finds(
     overlap = sum(oracle.overlap(mine, compute.get(r, [])) for r, mine in critical.items())
     assert (result.last_arrival.real_overlap_ns, result.last_arrival.achievable_ns) == (overlap, achievable)
     assert result.last_arrival.real_overlap_ratio == overlap / achievable
-
-
-def test_a_rank_is_critical_by_its_transfer_time() -> None:
-    trace = job_run([{0: (0, 30), 1: (10, 30)}, {0: (50, 150), 1: (40, 150)}], {0: [(0, 200)], 1: [(0, 200)]})
-    assert of_last(trace).rank == 0
-    assert ints(trace.ops, "wait_ns").tolist()[:4] == [10, 0, 0, 10]

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,20 +46,19 @@ def test_busy_is_the_union_and_overlap_what_is_in_both() -> None:
     assert rank.overlap_ratio == rank.real_overlap_ratio == 0.5
 
 
-def test_a_ratio_is_of_the_shorter_side() -> None:
-    rank = only(two([(0, 10)], [(0, 1000)]))
-    assert rank.overlap_ratio == 1.0
-    assert only(two([(0, 1000)], [(0, 10)])).overlap_ratio == 1.0
-
-
-def test_an_end_and_a_start_at_one_instant_do_not_overlap() -> None:
-    assert only(two([(0, 10)], [(10, 20)])).overlap_ns == 0
-    assert only(two([(10, 20)], [(0, 10)])).overlap_ns == 0
-
-
-def test_same_stream_overlap_is_counted() -> None:
-    rank = only(two([(0, 10)], [(6, 20)], b_stream=9))
-    assert rank.overlap_ns == 4
+@pytest.mark.parametrize(
+    ("a", "b", "b_stream", "overlap", "ratio"),
+    [
+        ((0, 10), (0, 1000), 7, 10, 1.0),  # of the shorter side
+        ((0, 1000), (0, 10), 7, 10, 1.0),
+        ((0, 10), (10, 20), 7, 0, 0.0),  # an end and a start at one instant
+        ((10, 20), (0, 10), 7, 0, 0.0),
+        ((0, 10), (6, 20), 9, 4, 0.4),  # on one stream
+    ],
+)
+def test_overlap_by_hand(a: tuple[int, int], b: tuple[int, int], b_stream: int, overlap: int, ratio: float) -> None:
+    rank = only(two([a], [b], b_stream=b_stream))
+    assert (rank.overlap_ns, rank.overlap_ratio) == (overlap, ratio)
 
 
 def test_two_ranks_that_both_claim_device_0_and_the_same_streams_never_overlap_each_other() -> None:

@@ -14,13 +14,11 @@ def paired(trace: Trace, a: str = "comm", b: str = "compute") -> Pairing:
     return pair(trace, select(trace, a), select(trace, b))
 
 
-def labels(trace: Trace, pairing: Pairing) -> list[tuple[str, str, str]]:
-    """(op, instance as A, instance as B) of every op."""
+def labels(trace: Trace, pairing: Pairing) -> dict[str, str]:
+    """Of every op in an instance: which, and as which side."""
     name = [*pairing.label, ""]  # index -1 is of no instance
-    return [
-        (op, name[a], name[b])
-        for op, a, b in zip(trace.ops.to_frame()["name"], pairing.a.tolist(), pairing.b.tolist(), strict=True)
-    ]
+    rows = zip(trace.ops.to_frame()["name"], pairing.a.tolist(), pairing.b.tolist(), strict=True)
+    return {op: f"A of {name[a]}" if a >= 0 else f"B of {name[b]}" for op, a, b in rows if max(a, b) >= 0}
 
 
 def launch_in(rank: Rank, name: str, at: int, op: str, stream: int, start: int, end: int) -> None:
@@ -28,20 +26,22 @@ def launch_in(rank: Rank, name: str, at: int, op: str, stream: int, start: int, 
     rank.kernel(op, stream, start, end, launch=(at + 1, at + 2))
 
 
-def test_the_kth_range_of_one_belongs_to_the_kth_of_the_other() -> None:
+def in_turn(*ops: str, each: str = "{side}") -> Trace:
+    """Ops such as a3 and b3, 1,000 ns apart by their number, each launched in a range named after its side."""
     run, rank = one_rank()
-    for k in (1, 0):  # rows need not be in the order of time
-        launch_in(rank, "A", 100 * k, f"a{k}", 1, 100 * k, 100 * k + 50)
-        launch_in(rank, "B", 100 * k + 10, f"b{k}", 2, 100 * k + 20, 100 * k + 60)
-    trace = run.trace()
+    for op in ops:
+        side, k = op[0].upper(), int(op[1:])
+        at = 100 * k + 10 * (side == "B")
+        launch_in(rank, each.format(side=side, k=k), at, op, 1 + (side == "B"), 1000 * k, 1000 * k + 50)
+    return run.trace()
+
+
+def test_the_kth_range_of_one_belongs_to_the_kth_of_the_other() -> None:
+    trace = in_turn("a1", "b1", "a0", "b0")  # rows need not be in the order of time
     pairing = paired(trace, "nvtx:A", "nvtx:B")
     assert (pairing.rule, pairing.shift) == ("occurrence", 0)
-    assert labels(trace, pairing) == [
-        ("a1", "occurrence 1", ""),
-        ("b1", "", "occurrence 1"),
-        ("a0", "occurrence 0", ""),
-        ("b0", "", "occurrence 0"),
-    ]
+    told = {f"{side.lower()}{k}": f"{side} of occurrence {k}" for side in "AB" for k in (0, 1)}
+    assert labels(trace, pairing) == told
 
 
 def test_work_that_a_window_took_away_shifts_no_pair() -> None:
@@ -49,13 +49,10 @@ def test_work_that_a_window_took_away_shifts_no_pair() -> None:
     for k in range(3):
         launch_in(rank, "A", 100 * k, f"a{k}", 1, 1000 * k, 1000 * k + 50)
         launch_in(rank, "B", 100 * k + 10, f"b{k}", 2, 1000 * k + 500, 1000 * k + 550)
+    run.rank(1).range("A", 0, 1)  # of a process without work, which counts for nothing
     trace = clip(run.trace(), 500, 2100)  # without a0 and b2
-    assert labels(trace, paired(trace, "nvtx:A", "nvtx:B")) == [
-        ("b0", "", "occurrence 0"),
-        ("a1", "occurrence 1", ""),
-        ("b1", "", "occurrence 1"),
-        ("a2", "occurrence 2", ""),
-    ]
+    expected = {op: f"{op[0].upper()} of occurrence {op[1]}" for op in ("b0", "a1", "b1", "a2")}
+    assert labels(trace, paired(trace, "nvtx:A", "nvtx:B")) == expected
 
 
 def test_an_occurrence_without_work_leaves_those_with_work_paired() -> None:
@@ -64,8 +61,7 @@ def test_an_occurrence_without_work_leaves_those_with_work_paired() -> None:
     for k in (1, 2):
         launch_in(rank, "A", 100 * k, f"a{k}", 1, 1000 * k, 1000 * k + 50)
         launch_in(rank, "B", 100 * k + 10, f"b{k}", 2, 1000 * k, 1000 * k + 50)
-    trace = run.trace()
-    pairing = paired(trace, "nvtx:A", "nvtx:B")
+    pairing = paired(run.trace(), "nvtx:A", "nvtx:B")
     assert (pairing.rule, pairing.a.tolist(), pairing.b.tolist()) == ("occurrence", [0, -1, 1, -1], [-1, 0, -1, 1])
 
 
@@ -76,38 +72,20 @@ def test_ranges_that_occur_unequally_often_are_paired_by_step() -> None:
         launch_in(rank, "A", 1000 * step, f"a{step}", 1, 1000 * step, 1000 * step + 50)
         for k in range(2):
             launch_in(rank, "B", 1000 * step + 100 + 10 * k, f"b{step}{k}", 2, 1000 * step, 1000 * step + 50)
-    rank.kernel("ncclKernel", 3, 5000, 5001, launch=(1950, 1951))
+    rank.kernel("ncclKernel", 3, 5000, 5001, launch=(1950, 1951))  # outside all steps: in no instance
     trace = run.trace()
     pairing = paired(trace, "nvtx:A,comm", "nvtx:B")
     assert pairing.rule == "step"
-    assert labels(trace, pairing) == [
-        ("a0", "step 0", ""),
-        ("b00", "", "step 0"),
-        ("b01", "", "step 0"),
-        ("a1", "step 1", ""),
-        ("b10", "", "step 1"),
-        ("b11", "", "step 1"),
-        ("ncclKernel", "", ""),  # outside all steps: in no instance
-    ]
+    expected = {op: f"{op[0].upper()} of step {op[1]}" for op in ("a0", "b00", "b01", "a1", "b10", "b11")}
+    assert labels(trace, pairing) == expected
 
 
 def test_families_pair_by_their_numbers_also_where_one_side_lacks_some() -> None:
-    run, rank = one_rank()
-    for k in (3, 4, 12):
-        launch_in(rank, f"## forward {k} ##", 100 * k, f"a{k}", 1, 1000 * k, 1000 * k + 50)
-    for k in (4, 12, 13):  # the capture begins in batch 3 and ends in 13
-        launch_in(rank, f"## backward {k} ##", 100 * k + 10, f"b{k}", 2, 1000 * k, 1000 * k + 50)
-    trace = run.trace()
-    pairing = paired(trace, "nvtx:## forward # ##", "nvtx:## backward # ##")
+    ops = ("a3", "a4", "a12", "b4", "b12", "b13")  # the capture begins in batch 3 and ends in 13
+    trace = in_turn(*ops, each="## {side} {k} ##")
+    pairing = paired(trace, "nvtx:## A # ##", "nvtx:## B # ##")
     assert (pairing.rule, pairing.shift, pairing.process.tolist()) == ("number", 0, [0, 0, 0, 0])
-    assert labels(trace, pairing) == [
-        ("a3", "number 3", ""),
-        ("a4", "number 4", ""),
-        ("a12", "number 12", ""),
-        ("b4", "", "number 4"),
-        ("b12", "", "number 12"),
-        ("b13", "", "number 13"),
-    ]
+    assert labels(trace, pairing) == {op: f"{op[0].upper()} of number {op[1:]}" for op in ops}
 
 
 def test_each_process_has_instances_of_its_own_in_the_order_of_time() -> None:
@@ -117,8 +95,7 @@ def test_each_process_has_instances_of_its_own_in_the_order_of_time() -> None:
         for k, at in ((9, 0), (1, 100)):
             launch_in(rank, f"A {k}", at, f"a{process}.{k}", 1, at, at + 50)
             launch_in(rank, f"B {k}", at + 10, f"b{process}.{k}", 2, at, at + 50)
-    trace = run.trace()
-    pairing = paired(trace, "nvtx:A #", "nvtx:B #")
+    pairing = paired(run.trace(), "nvtx:A #", "nvtx:B #")
     assert (pairing.process.tolist(), pairing.label) == ([0, 0, 1, 1], ("number 9", "number 1") * 2)
     assert pairing.a.tolist() == [0, -1, 1, -1, 2, -1, 3, -1]
     assert pairing.b.tolist() == [-1, 0, -1, 1, -1, 2, -1, 3]
@@ -126,18 +103,13 @@ def test_each_process_has_instances_of_its_own_in_the_order_of_time() -> None:
 
 def test_two_numbers_of_a_name_are_one_of_the_pair() -> None:
     run, rank = one_rank()
-    for at, name in enumerate(("1.2", "2.1", "2.2")):
+    names = ("1.2", "2.1", "2.2")
+    for at, name in enumerate(names):
         launch_in(rank, f"fwd {name}", 100 * at, f"a{name}", 1, 100 * at, 100 * at + 50)
         launch_in(rank, f"bwd {name}", 100 * (3 - at) + 10, f"b{name}", 2, 100 * at, 100 * at + 50)
     trace = run.trace()
-    assert labels(trace, paired(trace, "nvtx:fwd #.#", "nvtx:bwd #.#")) == [
-        ("a1.2", "number 1, 2", ""),
-        ("b1.2", "", "number 1, 2"),
-        ("a2.1", "number 2, 1", ""),
-        ("b2.1", "", "number 2, 1"),
-        ("a2.2", "number 2, 2", ""),
-        ("b2.2", "", "number 2, 2"),
-    ]
+    expected = {f"{side.lower()}{one}": f"{side} of number {one.replace('.', ', ')}" for one in names for side in "AB"}
+    assert labels(trace, paired(trace, "nvtx:fwd #.#", "nvtx:bwd #.#")) == expected
     assert paired(trace, "nvtx:fwd #.#", "nvtx:bwd 2.#").rule == "capture", "one side has two numbers, the other one"
 
 
@@ -169,58 +141,39 @@ def test_a_part_that_can_not_pair_by_number_has_all_parts_pair_otherwise() -> No
     assert pairing_method([Possible(), Possible(by_numbers=False)]) == "ranges"
 
 
-def test_a_pipeline_of_families_is_moved_by_a_number() -> None:
-    """The copy of batch k + 1 runs beside the forward pass of batch k."""
-    run, rank = one_rank()
-    for k in range(5):
-        launch_in(rank, f"copy {k}", 100 * k, f"a{k}", 1, 100 * k, 100 * k + 50)
-        launch_in(rank, f"forward {k}", 100 * k + 10, f"b{k}", 2, 100 * (k + 1), 100 * (k + 1) + 50)
-    trace = run.trace()
-    pairing = paired(trace, "nvtx:copy #", "nvtx:forward #")
-    assert pairing.shift == 1
-    assert [one for one in labels(trace, pairing) if one[0] in ("a3", "b2")] == [
-        ("b2", "", "number 3"),
-        ("a3", "number 3", ""),
-    ]
-
-
 def test_without_step_marks_all_of_a_capture_is_one_instance() -> None:
     run = Builder()
     for number in (0, 1):
         rank = run.rank(number)
         rank.kernel("ncclKernel", 1, 0, 10)
         rank.kernel("gemm", 2, 0, 10)
-    trace = run.trace()
-    pairing = paired(trace)
-    assert pairing.rule == "capture"
-    assert pairing.label == ("capture", "capture")
-    assert pairing.process.tolist() == [0, 1]
-    assert pairing.a.tolist() == [0, -1, 1, -1]
+    pairing = paired(run.trace())
+    assert (pairing.rule, pairing.label) == ("capture", ("capture", "capture"))
+    assert (pairing.process.tolist(), pairing.a.tolist()) == ([0, 1], [0, -1, 1, -1])
 
 
 @pytest.mark.parametrize("moved", [-1, 0, 1])
-def test_a_pipeline_pairs_one_batch_with_its_neighbour_where_more_overlaps(moved: int) -> None:
+@pytest.mark.parametrize(("each", "rule"), [("{side}", "occurrence"), ("{side} {k}", "number")])
+def test_a_pipeline_pairs_one_batch_with_its_neighbour_where_more_overlaps(moved: int, each: str, rule: str) -> None:
     run = Builder()
     for number in (0, 1):  # instances of two ranks stay apart
         rank = run.rank(number)
         for k in range(4):
-            launch_in(rank, "A", 100 * k, f"a{k}", 1, 1000 * k, 1000 * k + 500)
-            launch_in(rank, "B", 100 * k + 50, f"b{k}", 2, 1000 * (k + moved) + 100, 1000 * (k + moved) + 500)
+            a, b = (each.format(side=side, k=k) for side in "AB")
+            launch_in(rank, a, 100 * k, f"a{k} of {number}", 1, 1000 * k, 1000 * k + 500)
+            start = 1000 * (k + moved)
+            launch_in(rank, b, 100 * k + 50, f"b{k} of {number}", 2, start + 100, start + 500)
     trace = run.trace()
-    pairing = paired(trace, "nvtx:A", "nvtx:B")
+    pairing = paired(trace, *("nvtx:" + each.format(side=side, k="#") for side in "AB"))
     assert pairing.shift == moved
-    for op, as_a, as_b in labels(trace, pairing):
-        k = int(op[1:])
-        if op.startswith("a"):
-            assert as_a == f"occurrence {k}"
-        else:  # what has no counterpart there keeps an instance of its own
-            assert as_b == f"occurrence {k + moved if 0 <= k + moved < 4 else k}"
-    of_rank_0 = {*pairing.a[:8].tolist(), *pairing.b[:8].tolist()} - {-1}
-    of_rank_1 = {*pairing.a[8:].tolist(), *pairing.b[8:].tolist()} - {-1}
-    assert not of_rank_0 & of_rank_1
-    lone = [k for k in range(4) if not 0 <= k + moved < 4]
-    shared = {pairing.b[2 * k + 1] for k in lone} & set(pairing.a.tolist())
-    assert not shared, "a lone instance of B meets no instance of A"
+    for op, told in labels(trace, pairing).items():
+        k = int(op[1])
+        to = k + moved if op[0] == "b" and 0 <= k + moved < 4 else k  # what has no counterpart keeps one of its own
+        assert told == f"{op[0].upper()} of {rule} {to}"
+    of_a, of_b = ([set(one[first : first + 8].tolist()) - {-1} for first in (0, 8)] for one in (pairing.a, pairing.b))
+    assert not (of_a[0] | of_b[0]) & (of_a[1] | of_b[1])
+    lone = {int(pairing.b[2 * k + 1]) for k in range(4) if not 0 <= k + moved < 4}
+    assert not lone & of_a[0], "a lone instance of B meets no instance of A"
 
 
 def test_a_tie_moves_nothing() -> None:

@@ -45,15 +45,10 @@ def instants(trace: Trace, rows: list[int], wait: str) -> set[int]:
     """Single nanoseconds at which some ops run, waits as a column has them left out; "" leaves out none."""
     found: set[int] = set()
     for row in rows:
-        start, end = int(trace.ops.to_frame()["start_ns"][row]), int(trace.ops.to_frame()["end_ns"][row])
-        if wait == "absent":
-            waits = (
-                end - start
-                if trace.ops.to_frame()["wait_seen"][row] == 0
-                else int(trace.ops.to_frame()["wait_high_ns"][row])
-            )
-        else:
-            waits = int(trace.ops.to_frame()[wait][row]) if wait else 0
+        start, end = int(trace.ops.start_ns[row]), int(trace.ops.end_ns[row])
+        waits = int(getattr(trace.ops, "wait_high_ns" if wait == "absent" else wait)[row]) if wait else 0
+        if wait == "absent" and trace.ops.wait_seen[row] == 0:
+            waits = end - start
         found |= set(range(start + waits, end))
     return found
 
@@ -77,7 +72,7 @@ def ratios(trace: Trace, of_step: list[list[int]], of_all: list[list[int]], most
 @pytest.mark.parametrize("seed", range(40))
 def test_each_step_is_counted_instant_by_instant(seed: int) -> None:
     trace = random_steps(seed)
-    names = trace.ops.to_frame()["name"].astype(str).tolist()
+    names = trace.ops.name.tolist()
     launches = ints(trace.api, "start_ns")[ints(trace.ops, "launch")].tolist()
     number = [start // 200 if start < 4_000 else -1 for start in launches]
     rows = {
@@ -125,7 +120,7 @@ def test_the_first_verdict_of_the_readme_counted_instant_by_instant() -> None:
     ]
     found = []
     for low, high in marks:
-        of_step = [[row for row in some if low <= launch[trace.ops.to_frame()["launch"][row]] <= high] for some in rows]
+        of_step = [[row for row in some if low <= launch[trace.ops.launch[row]] <= high] for some in rows]
         busy = [instants(trace, some, "wait_ns") for some in of_step]
         shorter = int(len(busy[1]) < len(busy[0]))
         found.append((len(busy[shorter] & instants(trace, rows[1 - shorter].tolist(), "wait_ns")), len(busy[shorter])))
@@ -136,16 +131,7 @@ def test_the_first_verdict_of_the_readme_counted_instant_by_instant() -> None:
 
 def test_the_median_of_an_even_number_is_the_lower_of_the_two() -> None:
     zeros = np.zeros(4)
-    one = PerStep(
-        np.array([3, 4, 5, 6]),
-        np.array([9, 5, 1, 7]),
-        np.array([9, 5, 1, 7]),
-        np.full(4, 10),
-        zeros,
-        zeros,
-        zeros,
-        zeros,
-    )
+    one = PerStep(np.array([3, 4, 5, 6]), *(np.array([9, 5, 1, 7]),) * 2, np.full(4, 10), *(zeros,) * 4)
     assert int(one.numbers[one.median]) == 4
     assert lower_median(np.array([0.9, 0.5, 0.1, 0.7])) == 0.5
     assert one.far(1.0) == {3: 0.9, 5: 0.1}
