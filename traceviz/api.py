@@ -30,8 +30,7 @@ from analyzers.readers.reading import Reading
 from analyzers.replay import answer as replaying
 from analyzers.replay.change import Change
 from analyzers.replay.changes import parse_change
-from analyzers.replay.host_changes import DropSync, Graph, Level, OnTime, Pin
-from analyzers.replay.order_changes import MoveWait
+from analyzers.replay.host_changes import DropSync, Graph, Level, MoveWait, OnTime, Pin
 from analyzers.replay.result import Prediction, WhatIf
 from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream, Scale, Split
 from analyzers.replay.worth import with_worth

@@ -12,9 +12,8 @@ from analyzers.common.records import values
 from analyzers.replay.change import Change
 from analyzers.replay.fixes import MOST_UNITS, Explored, explored
 from analyzers.replay.named import calls_named, host_call
-from analyzers.replay.not_on_record import cant_be_run_again
-from analyzers.replay.predict import CantReplayError, Replayed
-from analyzers.replay.result import CriticalPath, WhatIf
+from analyzers.replay.predict import CantReplayError, Replayed, cant_be_run_again
+from analyzers.replay.result import WhatIf
 from analyzers.replay.safety import safety_of
 from analyzers.replay.suggest import suggested
 from analyzers.select.select import select
@@ -58,34 +57,30 @@ def what_if(
     lost = cant_be_run_again(Run.of(trace), narrowing)
     run = trace
     trace = counted(trace, narrowing).of(trace)
-    whole = trace.whole or trace
-    empty = _empty_sides(whole, a, b)
+    warnings = (*_empty_sides(trace.whole or trace, a, b), *trace.warnings)
     for change in changes:
-        _refuse_misnamed(whole, change)
+        _refuse_misnamed(trace.whole or trace, change)
     given = bool(changes)
     if lost:
-        return WhatIf(a, b, None, (), lost, given, warnings=(*empty, *trace.warnings), steps=steps)
+        return WhatIf(a, b, None, (), lost, given, warnings=warnings, steps=steps)
     progress("Replaying", 0, 0)
     try:
         replayed = Replayed(trace, a, b, by_step=by_step, most_units=MOST_UNITS)
     except CantReplayError as error:
-        return WhatIf(a, b, None, (), error.message, given, warnings=(*empty, *trace.warnings), steps=steps)
+        return WhatIf(a, b, None, (), error.message, given, warnings=warnings, steps=steps)
     fidelity = replayed.fidelity
-    found = Explored(())
-    reason = fidelity.reason
+    found, reason = Explored(()), fidelity.reason
     if not reason and given:
         try:
             one = replayed.predict(changes, fidelity.error)
-            safety = max(
-                (safety_of(each, replayed.trace, replayed.tasks) for each in changes), key=lambda each: each.place
-            )
+            classes = [safety_of(each, replayed.trace, replayed.tasks) for each in changes]
+            safety = max(classes, key=lambda each: each.place)
             found = Explored((replace(one, safety=safety.named, likely=1.0),))
         except CantReplayError as error:
             reason = f"with {' + '.join(map(str, changes))}, {error.message}"
     elif not reason:
         overlap = overlap or check_overlap(run, a, b, min_overlap=0.0, narrowing=narrowing)
         found = explored(replayed, suggested(trace, replayed.tasks, a, b, overlap), fidelity.error, progress)
-    path: CriticalPath | None = replayed.path(replayed.now.first) if critical_path and not fidelity.reason else None
     return WhatIf(
         a=a,
         b=b,
@@ -95,8 +90,8 @@ def what_if(
         bound=overlap.bound if overlap is not None else None,
         reason=reason or ("" if found.predictions else NOTHING_SUGGESTED),
         given=given,
-        path=path,
-        warnings=(*empty, *trace.warnings),
+        path=replayed.path(replayed.now.first) if critical_path and not fidelity.reason else None,
+        warnings=warnings,
         steps=steps,
     )
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError
 from analyzers.common.records import Record, values
 from analyzers.replay.model import Tasks
@@ -104,7 +103,7 @@ def in_words(selector: str) -> str:
     return in_plain_words(parse(selector))
 
 
-def require(some: Mask | Ints, change: Change, reason: str) -> None:
-    """Refuse a change that would change nothing: of a mask that holds nowhere, of rows that are none."""
-    if not (some.any() if some.dtype == np.bool_ else some.size):
+def require(some: bool | np.bool_, change: Change, reason: str) -> None:
+    """Refuse a change that would change nothing."""
+    if not some:
         raise TracevizError(f"{change}: {reason}.")

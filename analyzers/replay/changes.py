@@ -5,8 +5,7 @@ from __future__ import annotations
 from analyzers.common.errors import TracevizError
 from analyzers.replay.change import Change as Change
 from analyzers.replay.change import combined as combined
-from analyzers.replay.host_changes import DropSync, Graph, Level, OnTime, Pin
-from analyzers.replay.order_changes import MoveWait
+from analyzers.replay.host_changes import DropSync, Graph, Level, MoveWait, OnTime, Pin
 from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream, Scale, Split
 
 _KINDS = DropSync, Pin, DropWait, MoveWait, OwnStream, OnTime, Level, Scale, Split, Graph, MoreRoom

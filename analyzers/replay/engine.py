@@ -46,7 +46,6 @@ class Program:
         self._events: list[tuple[int, int, int, int]] = []
         self._lay_out_calls()
         self._lay_out_units()
-        self._lay_out_gpus()
 
     def _lay_out_calls(self) -> None:
         calls, units = self.tasks.calls, self.tasks.units
@@ -80,14 +79,12 @@ class Program:
         collectives = int(units.collective.max(initial=-1)) + 1
         team = np.where(units.collective >= 0, units.collective, collectives + np.arange(count))
         self._team, self._members = team.tolist(), Lists.of(team, np.arange(count), collectives + count).as_tuples()
-
-    def _lay_out_gpus(self) -> None:
         occupancy = self.tasks.occupancy
         self._gpu, self._own_load = occupancy.gpu.tolist(), occupancy.load.tolist()
         self._fills, self._limits = occupancy.fills.tolist(), occupancy.limits.tolist()
-        self._room_ns = self.tasks.units.room_ns.tolist()
+        self._room_ns = units.room_ns.tolist()
         self._needs_room = (occupancy.needed[:, 0] > 0).tolist()
-        self._needed, self._taken = _as_tuples(occupancy.needed), _as_tuples(occupancy.taken)
+        self._needed, self._taken = occupancy.needed.tolist(), occupancy.taken.tolist()
 
     def run(self, work_ns: Floats, slower: Floats, until: Floats, kept: Ints) -> Times:
         """Run all tasks.
@@ -97,8 +94,8 @@ class Program:
         work_ns : what each unit takes alone. slower : units x `LOADS`, the share of its pace that it loses beside
         others. until, kept : as `until` and `rest` of `Occupancy`.
         """
-        self._work_ns, self._until, self._kept = work_ns.tolist(), until.tolist(), _as_tuples(kept)
-        self._given_back = _as_tuples(self.tasks.occupancy.taken - kept)  # before their ends
+        self._work_ns, self._until, self._kept = work_ns.tolist(), until.tolist(), kept.tolist()
+        self._given_back = (self.tasks.occupancy.taken - kept).tolist()  # before their ends
         self._slower = [*slower.T.tolist(), [0.0] * work_ns.size]  # the last, at -1, where nothing is beside a unit
         self._reset()
         handlers = self._begin, self._start, self._drain, self._end
@@ -170,30 +167,24 @@ class Program:
     def _start(self, unit: int, now: int) -> None:
         gpu = self._gpu[unit]
         if self._needs_room[unit]:
-            if not self._has_room(gpu, unit):
+            fits = all(map(ge, self._free[gpu], self._needed[unit]))
+            if self._filling[gpu] or not fits:
                 self._held[gpu].append(unit)
                 return
             self._free[gpu] = list(map(sub, self._free[gpu], self._taken[unit]))
             self._filling[gpu] += self._fills[unit]
         self._start_ns[unit] = now
-        for other in self._early[unit]:
-            self._follow_start(other, now + self._after_start_ns[other])
+        for other in self._early[unit]:  # an instant after this one's start, or once it is submitted
+            at_ns = now + self._after_start_ns[other]
+            self._units_left[other] -= 1
+            if not self._units_left[other]:
+                start = max(at_ns, self._submitted_ns[other] + self._after_launch_ns[other])
+                heappush(self._events, (start, START, 0, other))
+            self._submitted_ns[other] = max(self._submitted_ns[other], at_ns)
         if self._stalled_call[unit] >= 0:
             heappush(self._events, (now, BEGIN, 0, self._stalled_call[unit]))
         self._present[gpu].append(unit)
         self._join(self._team[unit], unit, now)
-
-    def _follow_start(self, unit: int, at_ns: int) -> None:
-        """Let a unit begin at an instant after the start of the one before it, or once it is submitted."""
-        self._units_left[unit] -= 1
-        if not self._units_left[unit]:
-            start = max(at_ns, self._submitted_ns[unit] + self._after_launch_ns[unit])
-            heappush(self._events, (start, START, 0, unit))
-        self._submitted_ns[unit] = max(self._submitted_ns[unit], at_ns)
-
-    def _has_room(self, gpu: int, unit: int) -> bool:
-        """Whether a block of a unit fits on a multiprocessor, and none wait."""
-        return not self._filling[gpu] and all(map(ge, self._free[gpu], self._needed[unit]))
 
     def _join(self, team: int, unit: int, now: int) -> None:
         """Add a unit to those of its team that started: once all did, they move; until then they wait."""
@@ -207,12 +198,7 @@ class Program:
         for member in members:
             self._began_ns[member] = self._since_ns[member] = now
             self._load[member] = self._own_load[member]
-        if len(members) == 1 and len(self._present[self._gpu[unit]]) == 1:  # as mostly: alone, at its own pace
-            self._set_pace(unit, 1.0, now)
-        elif len(members) == 1:
-            self._repace(self._teams_on(self._gpu[unit]), now)
-        else:
-            self._repace({team for member in members for team in self._teams_on(self._gpu[member])}, now)
+        self._repace({team for member in members for team in self._teams_on(self._gpu[member])}, now)
 
     def _teams_on(self, gpu: int) -> list[int]:
         return [self._team[unit] for unit in self._present[gpu]]
@@ -278,7 +264,12 @@ class Program:
         for follower in self._followers[unit]:
             self._units_left[follower] -= 1
             if not self._units_left[follower]:
-                heappush(self._events, (self._start_behind(unit, follower, now), START, 0, follower))
+                if self._submitted_ns[follower] > now:
+                    start = self._submitted_ns[follower] + self._after_launch_ns[follower]
+                else:
+                    is_next = self._previous[follower] == unit
+                    start = now + (self._after_previous_ns if is_next else self._after_wait_ns)[follower]
+                heappush(self._events, (start, START, 0, follower))
         for call in self._released_calls[unit]:
             self._awaited[call] -= 1
             self._done_ns[call] = now
@@ -289,24 +280,11 @@ class Program:
         if len(self._members[team]) > 1:  # it may go on elsewhere
             self._repace([team], now)
 
-    def _start_behind(self, unit: int, follower: int, now: int) -> int:
-        """When a unit starts that waited for no other any more than for this one, which ends."""
-        if self._submitted_ns[follower] > now:
-            return self._submitted_ns[follower] + self._after_launch_ns[follower]
-        is_next = self._previous[follower] == unit
-        return now + (self._after_previous_ns if is_next else self._after_wait_ns)[follower]
-
 
 def run(tasks: Tasks, slower: Floats | None = None) -> Times:
     """Run tasks once, with `transfer_ns` as what a unit takes alone; without `slower` units do not slow each other."""
     slower = np.zeros((tasks.units.op.size, len(LOADS))) if slower is None else slower
     return Program(tasks).run(tasks.units.transfer_ns, slower, tasks.occupancy.until, tasks.occupancy.rest)
-
-
-def _as_tuples(rows: Ints) -> list[tuple[int, ...]]:
-    """Rows in plain Python; equal ones are one tuple."""
-    distinct: dict[tuple[int, ...], tuple[int, ...]] = {}
-    return [distinct.setdefault(row, row) for row in zip(*rows.T.tolist(), strict=True)]
 
 
 def places(units: Units, queue: int) -> Ints:

@@ -17,9 +17,8 @@ from msgspec.structs import replace
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress, silent
 from analyzers.replay.change import Change
-from analyzers.replay.host_changes import DropSync, Graph, Level, OnTime, Pin
+from analyzers.replay.host_changes import DropSync, Graph, Level, MoveWait, OnTime, Pin
 from analyzers.replay.model import Tasks
-from analyzers.replay.order_changes import MoveWait
 from analyzers.replay.predict import Replayed
 from analyzers.replay.result import LITTLE_MORE, Prediction, is_enough, is_fix, weighed
 from analyzers.replay.safety import Safety
@@ -42,7 +41,7 @@ class Explored(msgspec.Struct, frozen=True):
     more: int = 0
 
 
-class _Screened(msgspec.Struct, frozen=True):
+class Tried(msgspec.Struct, frozen=True):
     """A suggestion with its tasks, the likeliest runs of them, and what they gain of a step."""
 
     suggestion: Suggestion
@@ -58,8 +57,7 @@ class _Screened(msgspec.Struct, frozen=True):
     @property
     def is_enough(self) -> bool:
         """Whether it may be named."""
-        safety = self.suggestion.safety
-        return is_enough(self.gain, safety.weight, safety.least_gain)
+        return is_enough(self.gain, self.suggestion.safety.weight, self.suggestion.safety.least_gain)
 
 
 def explored(
@@ -78,58 +76,53 @@ def explored(
     error : of the unchanged replay's steps. few : whether the best alone are asked for. wanted : those that are run in
         every way however little they gain.
     """
-    screened: list[_Screened] = []
-    for done, one in enumerate(suggestions):
+    screened: list[Tried] = []
+    for done, suggestion in enumerate(suggestions):
         progress("Replaying with changes", done, len(suggestions) + RUN_IN_FULL)
-        screened += _screened(replayed, one)
-    screened = in_order(_without_repeated(screened))
+        screened += _tried(replayed, suggestion)
+    screened = in_order(without_repeated(screened))
     many = few or replayed.tasks.units.op.size >= MANY_UNITS
-    chosen = [
-        *screened[:RUN_IN_FULL],
-        *(one for one in screened[RUN_IN_FULL:] if not many or one.suggestion.change in wanted),
-    ]
-    alone: list[Prediction] = []
-    for done, each in enumerate(chosen):
+    rest = [one for one in screened[RUN_IN_FULL:] if not many or one.suggestion.change in wanted]
+    chosen = [*screened[:RUN_IN_FULL], *rest]
+    alone: list[tuple[Prediction, Change]] = []
+    for done, one in enumerate(chosen):
         progress("Replaying with changes", len(suggestions) + done, len(suggestions) + len(chosen))
-        alone += _predicted(replayed, each, error)
-    alone = [replace(one, suggested=number) for number, one in enumerate(alone, 1)]
-    changes = {str(each.suggestion.change): each.suggestion.change for each in chosen}
-    together = [] if few else _both(replayed, [(one, changes[one.change]) for one in alone], error)
-    return Explored((*alone, *together), len(screened) - len(chosen))
+        for found in _predicted(replayed, one, error):
+            alone.append((replace(found, suggested=len(alone) + 1), one.suggestion.change))
+    together = [] if few else _both(replayed, alone, error)
+    return Explored((*(found for found, _ in alone), *together), len(screened) - len(chosen))
 
 
-def in_order(found: Sequence[_Screened]) -> list[_Screened]:
+def in_order(found: Sequence[Tried]) -> list[Tried]:
     """The order to try: by worth, of what is alike by how much it takes for granted; what may not be named last."""
+
+    def assumed(one: Tried) -> int:
+        kinds = [at for at, kind in enumerate(LEAST_ASSUMED_FIRST) if isinstance(one.suggestion.change, kind)]
+        return kinds[0] if kinds else len(LEAST_ASSUMED_FIRST)
+
     left = sorted(found, key=lambda one: (one.suggestion.safety.last, not one.is_enough, -one.worth))
     ordered = []
     while left:
         most, enough = left[0].worth, left[0].is_enough
         alike = [one for one in left if one.worth >= most * (1 - ALIKE) and one.is_enough == enough]
-        alike = alike if most > 0 else left[:1]
-        first = min(alike, key=lambda one: _assumed(one.suggestion.change))
+        first = min(alike, key=assumed) if most > 0 else left[0]
         ordered.append(first)
         left.remove(first)
     return ordered
 
 
-def _assumed(change: Change) -> int:
-    kinds = [at for at, kind in enumerate(LEAST_ASSUMED_FIRST) if isinstance(change, kind)]
-    return kinds[0] if kinds else len(LEAST_ASSUMED_FIRST)
-
-
-def _screened(replayed: Replayed, one: Suggestion) -> Iterator[_Screened]:
+def _tried(replayed: Replayed, suggestion: Suggestion) -> Iterator[Tried]:
     """A suggestion run in the likeliest way; nothing where the capture has nothing to change in this way."""
     try:
-        tasks, at_best = replayed.changed([one.change])
+        tasks, at_best = replayed.changed([suggestion.change])
         likely = replayed.likely(tasks, at_best)
     except TracevizError:
         return
     now = max(float(np.median(replayed.now.first.steps)), 1.0)
-    gain = 1 - float(np.mean([np.median(run.steps) for run in likely])) / now
-    yield _Screened(one, tasks, likely, gain)
+    yield Tried(suggestion, tasks, likely, 1 - float(np.mean([np.median(run.steps) for run in likely])) / now)
 
 
-def _predicted(replayed: Replayed, one: _Screened, error: float) -> Iterator[Prediction]:
+def _predicted(replayed: Replayed, one: Tried, error: float) -> Iterator[Prediction]:
     change, safety, where = one.suggestion.change, one.suggestion.safety, one.suggestion.where
     try:
         found = replayed.predict([change], error, replayed.runs(one.tasks, one.likely))
@@ -156,12 +149,11 @@ def _both(replayed: Replayed, found: list[tuple[Prediction, Change]], error: flo
     return [replace(both, safety=asked[0] if asked else fix.SAFE, likely=min(one.likely for one, _ in gaining))]
 
 
-def _without_repeated(found: list[_Screened]) -> list[_Screened]:
+def without_repeated(found: list[Tried]) -> list[Tried]:
     """Without all ranks on time, where one rank that is on time brings as much."""
-    of_all = OnTime()
-    on_time = [one for one in found if isinstance(one.suggestion.change, OnTime)]
-    of_one = [one.gain for one in on_time if one.suggestion.change != of_all]
-    return [one for one in found if one.suggestion.change != of_all or not of_one or one.gain - of_one[0] > LITTLE_MORE]
+    changes = [(one, one.suggestion.change) for one in found]
+    of_one = [one.gain for one, change in changes if isinstance(change, OnTime) and change.rank is not None]
+    return [one for one, change in changes if change != OnTime() or not of_one or one.gain - of_one[0] > LITTLE_MORE]
 
 
 def first_fix(predictions: Sequence[Prediction]) -> Prediction | None:

@@ -15,10 +15,9 @@ from analyzers.replay.model import HostCalls, Tasks
 from analyzers.select.language import Atom, Or, Selector
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.select.select import Selection, select
-from analyzers.trace.columns import as_int64, ints
+from analyzers.trace.columns import as_int64
 from analyzers.trace.numbered import CALL, plain_call
 from analyzers.trace.ranges import RangeIndex
-from analyzers.trace.schemas import Calls, Ranges
 from analyzers.trace.steps import find_steps, step_index
 from analyzers.trace.tables import Trace
 
@@ -34,7 +33,7 @@ def host_call(where: str) -> str:
 
 def calls_named(trace: Trace, name: str) -> Mask:
     """Rows of `Trace.api` that are calls of this name, whatever version of it."""
-    return trace.api.name.matching(lambda one: plain_call(one) == name)
+    return trace.api.name.matching(lambda text: plain_call(text) == name)
 
 
 def selection_of(trace: Trace, where: str) -> Selection:
@@ -58,19 +57,17 @@ def issued(trace: Trace, tasks: Tasks, where: str) -> Mask:
 
 def occurrences(trace: Trace, tasks: Tasks, where: str) -> tuple[Mask, Ints]:
     """As `issued`, and the range that each of these calls is in, -1 where it is in none."""
-    calls, selection = tasks.calls, selection_of(trace, where)
-    picked = np.zeros(calls.call.size, dtype=bool)
-    launched = selection.picked[tasks.units.op] & (tasks.units.call >= 0)
-    picked[tasks.units.call[launched]] = True
-    rows = np.flatnonzero(selection.ranges)
-    occurrence = np.full(calls.call.size, -1, np.int64)
-    if rows.size:
-        process, thread, start = (ints(trace.api, name)[calls.call] for name in ("process", "thread", "start_ns"))
-        found = RangeIndex(trace.ranges, rows).innermost(process, thread, start)
-        occurrence = take_or(rows, found)
-        if _names_ranges(selection.selector):
-            picked |= occurrence >= 0
-    return picked, occurrence
+    selection, units = selection_of(trace, where), tasks.units
+    picked = np.zeros(tasks.calls.call.size, dtype=bool)
+    picked[units.call[selection.picked[units.op] & (units.call >= 0)]] = True
+    occurrence = range_around(trace, np.flatnonzero(selection.ranges), tasks.calls.call)
+    return picked | (occurrence >= 0) if _names_ranges(selection.selector) else picked, occurrence
+
+
+def range_around(trace: Trace, ranges: Ints, calls: Ints) -> Ints:
+    """The innermost of some ranges around each of some calls, as rows of the trace's tables; -1 where there is none."""
+    process, thread = (as_int64(each)[calls] for each in (trace.api.process, trace.api.thread))
+    return take_or(ranges, RangeIndex(trace.ranges, ranges).innermost(process, thread, trace.api.start_ns[calls]))
 
 
 def stretches(trace: Trace, tasks: Tasks, where: str) -> dict[int, Union]:
@@ -79,25 +76,20 @@ def stretches(trace: Trace, tasks: Tasks, where: str) -> dict[int, Union]:
     Of what is no range: while it launches it.
     """
     calls, selection = tasks.calls, selection_of(trace, where)
-    table: Ranges | Calls
     if _names_ranges(selection.selector):
-        named = np.flatnonzero(selection.ranges)
-        table, start, end = (
-            trace.ranges.take(named),
-            trace.ranges.start_ns[named],
-            trace.ranges.end_ns[named],
-        )
+        ranges = trace.ranges.take(selection.ranges)
+        process, thread, start, end = ranges.process, ranges.thread, ranges.start_ns, ranges.end_ns
     else:
-        made = np.flatnonzero(issued(trace, tasks, where))
-        table, start, end = trace.api.take(calls.call[made]), calls.start_ns[made], calls.end_ns[made]
-    process, thread = ints(table, "process"), ints(table, "thread")
+        made = issued(trace, tasks, where)
+        launching = trace.api.take(calls.call[made])
+        process, thread, start, end = launching.process, launching.thread, calls.start_ns[made], calls.end_ns[made]
+    by_thread = rows_by_key(process, thread)
     number, first = np.unique(calls.thread, return_index=True)
-    owner, caller = (ints(trace.api, name)[calls.call[first]].tolist() for name in ("process", "thread"))
-    number_of: dict[tuple[int, ...], int] = dict(zip(zip(owner, caller, strict=True), number.tolist(), strict=True))
+    owner, caller = (each[calls.call[first]].tolist() for each in (trace.api.process, trace.api.thread))
     found = {}
-    for key, rows in rows_by_key(process, thread).items():
-        if key in number_of:
-            found[number_of[key]] = union(start[rows], end[rows])
+    for one, key in zip(number.tolist(), zip(owner, caller, strict=True), strict=True):
+        if key in by_thread:
+            found[one] = union(start[by_thread[key]], end[by_thread[key]])
     return found
 
 

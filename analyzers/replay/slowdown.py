@@ -97,11 +97,9 @@ def _by_load(slower: Floats, beside: Floats, shared: Floats, kind: Ints) -> Floa
     """What each unit loses beside each load: as measured, else the median of its like; beside it alone, if any was."""
     mostly = beside >= MOSTLY_BESIDE * shared[:, None]
     some = beside >= np.minimum(LITTLE_BESIDE, MOSTLY_BESIDE * shared)[:, None]
-    own = [np.where(which, slower[:, None], np.nan) for which in (mostly, some)]
-    of_kind = np.hsplit(pd.DataFrame(np.hstack(own)).groupby(kind).transform("median").to_numpy(), 2)
-    found = own[0]
-    for known in (of_kind[0], own[1], of_kind[1]):
-        found = np.where(np.isnan(found), known, found)
+    own = [pd.DataFrame(np.where(which, slower[:, None], np.nan)) for which in (mostly, some)]
+    of_kind = [one.groupby(kind).transform("median") for one in own]
+    found: Floats = own[0].fillna(of_kind[0]).fillna(own[1]).fillna(of_kind[1]).to_numpy()
     return found
 
 
@@ -110,15 +108,9 @@ def _usual(found: Floats, load: Ints) -> Floats:
 
     What two contend for both lose: where only what the other loses was seen, it is that.
     """
-    loads = range(len(LOADS))
-    seen = np.array([[_median(found[load == one, other]) for other in loads] for one in loads])
+    seen = np.array([pd.DataFrame(found[load == one]).median().to_numpy() for one in range(len(LOADS))])  # if known
     seen = np.where(np.isnan(seen), seen.T, seen)
     return np.where(np.isnan(seen), USUAL, seen)[load]
-
-
-def _median(values: Floats) -> float:
-    known = values[~np.isnan(values)]
-    return float(np.median(known)) if known.size else np.nan
 
 
 def _scatter(kind: Ints, taken: Floats) -> Floats:

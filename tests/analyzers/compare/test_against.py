@@ -17,8 +17,8 @@ import traceviz as tv
 from analyzers.clocks.align import align
 from analyzers.compare.against import with_baseline
 from analyzers.compare.compare import compare
-from analyzers.compare.gain import PairGain
 from analyzers.compare.noise import change
+from analyzers.compare.results import PairGain
 from analyzers.load import load
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.step_table import excluded

@@ -8,8 +8,17 @@ import pytest
 from analyzers.common.errors import TracevizError
 from analyzers.replay.change import combined
 from analyzers.replay.changes import parse_change
-from analyzers.replay.host_changes import DropSync, Graph, OnTime, Pin, _of_others, late_hosts
-from analyzers.replay.order_changes import Blocks, MoveWait, moved_ahead
+from analyzers.replay.host_changes import (
+    Blocks,
+    DropSync,
+    Graph,
+    MoveWait,
+    OnTime,
+    Pin,
+    _of_others,
+    late_hosts,
+    moved_ahead,
+)
 from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream, Scale, Split
 from analyzers.replay.tasks import tasks
 from analyzers.trace.tables import Trace

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict
 
 from analyzers.replay.answer import what_if
-from analyzers.replay.fewer import Stretch, cut, stretch_of
 from analyzers.replay.host_changes import DropSync
 from analyzers.replay.model import Lists, Tasks
 from analyzers.replay.named import step_of_calls
-from analyzers.replay.predict import Replayed
+from analyzers.replay.predict import Replayed, stretch_of
 from analyzers.replay.stream_changes import DropWait, Scale
 from analyzers.replay.tasks import tasks
 from analyzers.trace.narrow import Narrowing
@@ -78,26 +77,10 @@ def program(steps: int = STEPS, *, marked: bool = False) -> Trace:
 def test_all_is_run_where_it_is_little_or_has_few_steps() -> None:
     step = np.repeat(np.arange(6), 10)
     took = dict.fromkeys(range(6), 100)
-    assert stretch_of(step, took, most=60) is None
-    assert stretch_of(np.repeat(np.arange(2), 10), dict.fromkeys(range(2), 100), most=5) is None
-    assert stretch_of(step, took, most=59) == Stretch(0, (1, 2, 3, 4), 6), "one leads in"
-
-
-def test_two_steps_are_run_however_large() -> None:
-    step = np.repeat(np.arange(6), 10)
-    assert stretch_of(step, dict.fromkeys(range(6), 100), most=1) == Stretch(0, (1,), 6)
-
-
-def test_those_are_run_that_take_as_long_as_most_do() -> None:
-    """Of 500, 300, 130, 90, 100, 100 the median is 115: 130 and 90 are 110 on average, the last two 100."""
-    step = np.repeat(np.arange(6), 10)
-    took = dict(enumerate((500, 300, 130, 90, 100, 100)))
-    found = stretch_of(step, took, most=30)
-    assert found == Stretch(1, (2, 3), 6)
-    assert found.words == "steps 2 to 3 of 6 are run again, for the run is large"
-    found = stretch_of(np.repeat(np.arange(7), 10), dict(enumerate((500, 300, 131, 90, 120, 100, 119))), most=20)
-    assert found == Stretch(3, (4,), 7), "120 is the median"
-    assert found.words == "step 4 of 7 is run again, for the run is large"
+    assert stretch_of(step, took, most=60) == ()
+    assert stretch_of(np.repeat(np.arange(2), 10), dict.fromkeys(range(2), 100), most=5) == ()
+    assert stretch_of(step, took, most=59) == (0, 1, 2, 3, 4), "one leads in"
+    assert stretch_of(step, took, most=1) == (0, 1), "two are run however large"
 
 
 @given(
@@ -112,19 +95,16 @@ def test_the_stretch_is_the_one_that_trying_all_finds(each: list[tuple[int, int]
     numbers = [number + first for number in range(len(each))]
     fits = max(int(most // median(units for units, _ in each)), 2)
     if step.size <= most or len(numbers) < 3 or fits >= len(numbers):
-        assert found is None
+        assert found == ()
         return
-    assert found is not None
-    every = [(numbers[at - 1], tuple(numbers[at : at + fits - 1])) for at in range(1, len(numbers) - fits + 2)]
-    assert (found.lead_in, found.numbers) in every
-    off = {which: abs(mean(took[one] for one in which) - median(took.values())) for _, which in every}
-    assert off[found.numbers] == pytest.approx(min(off.values()))
-    assert found.of == len(numbers)
+    every = [tuple(numbers[at : at + fits]) for at in range(len(numbers) - fits + 1)]
+    off = {which: abs(mean(took[one] for one in which[1:]) - median(took.values())) for which in every}
+    assert off[found] == pytest.approx(min(off.values()))
 
 
 def kept_of(trace: Trace, found: Tasks, first: int, last: int) -> tuple[Tasks, Any]:
     calls = np.isin(step_of_calls(trace, found.calls), range(first, last + 1))
-    return cut(found, calls), calls
+    return found.only(calls), calls
 
 
 def pairs(lists: Lists, owners: list[int], items: list[int]) -> set[tuple[int, int]]:
@@ -189,7 +169,7 @@ def test_what_is_cut_keeps_all_that_is_between_its_tasks(first: int, last: int) 
 def test_all_of_it_cut_is_all_of_it() -> None:
     trace = program()
     whole = tasks(trace)
-    assert cut(whole, np.ones(whole.calls.call.size, dtype=bool)).same_units(whole)
+    assert whole.only(np.ones(whole.calls.call.size, dtype=bool)).same_units(whole)
 
 
 def replayed(trace: Trace, steps: int | None) -> Replayed:
@@ -210,15 +190,13 @@ def test_a_cut_program_takes_as_long_as_in_the_whole(steps: int, change: list[An
     trace = program()
     whole, part = replayed(trace, None), replayed(trace, steps)
     assert whole.fidelity.error == whole.fidelity.overlap_error == 0
-    assert whole.stretch is None
-    assert part.stretch is not None
-    assert len(part.stretch.numbers) == steps - 1
+    assert (whole.stretch, bool(part.stretch)) == ("", True)
     assert part.tasks.units.op.size == steps * UNITS
     of_whole = dict(
         zip(whole.groups.numbers[whole.counted].tolist(), whole.outcome(change).steps.tolist(), strict=True)
     )
     of_part = dict(zip(part.groups.numbers[part.counted].tolist(), part.outcome(change).steps.tolist(), strict=True))
-    assert tuple(of_part) == part.stretch.numbers
+    assert len(of_part) == steps - 1
     for number, ns in of_part.items():
         assert ns == pytest.approx(of_whole[number], rel=CLOSE), number
 

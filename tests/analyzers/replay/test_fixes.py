@@ -11,10 +11,9 @@ from msgspec.structs import replace
 import traceviz as tv
 from analyzers.replay.answer import what_if
 from analyzers.replay.change import Change
-from analyzers.replay.fixes import MOST_UNITS, Explored, _Screened, explored, first_fix, in_order
-from analyzers.replay.host_changes import DropSync, Graph, Level, OnTime, Pin
+from analyzers.replay.fixes import MOST_UNITS, Explored, Tried, explored, first_fix, in_order
+from analyzers.replay.host_changes import DropSync, Graph, Level, MoveWait, OnTime, Pin
 from analyzers.replay.model import Tasks
-from analyzers.replay.order_changes import MoveWait
 from analyzers.replay.predict import Replayed
 from analyzers.replay.result import Prediction, WhatIf, is_fix
 from analyzers.replay.safety import Safety
@@ -41,12 +40,12 @@ KINDS: tuple[Change, ...] = (LEVEL, PIN, GRAPH, SPLIT, SYNC, MOVE, WAIT, OWN)  #
 OTHERS: tuple[Change, ...] = (MoreRoom("nvtx:x"), OnTime(1))
 
 
-def tried(change: Change, gain: float, safety: Safety = Safety.SAFE) -> _Screened:
+def tried(change: Change, gain: float, safety: Safety = Safety.SAFE) -> Tried:
     """A suggestion that gains a part of the step."""
-    return _Screened(Suggestion(change, safety), cast(Tasks, None), (), gain)
+    return Tried(Suggestion(change, safety), cast(Tasks, None), (), gain)
 
 
-def ordered(*some: _Screened) -> list[Change]:
+def ordered(*some: Tried) -> list[Change]:
     return [one.suggestion.change for one in in_order(some)]
 
 

@@ -15,7 +15,7 @@ from analyzers.replay.changes import parse_change
 from analyzers.replay.host_changes import DropSync
 from analyzers.replay.model import RELEASES
 from analyzers.replay.predict import Replayed, _compared
-from analyzers.replay.scenarios import newly_concurrent, origins, share, shifted, waits_for_less
+from analyzers.replay.scenarios import newly_concurrent, origins, shifted, waits_for_less
 from analyzers.replay.stream_changes import DropWait, Scale, Split
 from analyzers.replay.tasks import tasks
 from tests.analyzers.replay.programs import US, Program
@@ -161,15 +161,6 @@ def test_who_begins_first_is_tried_both_ways(pair: str, change: str, likely: int
     assert found.step_ns == pytest.approx(np.mean(parts[:likely]) * found.now_ns, abs=1)
     assert all(one.low_ns <= one.real_overlap_ns <= one.high_ns for one in found.ranks)
     assert any("like kernels" in one for one in found.assumptions) == (pair == "moe_split")
-
-
-def test_the_share_of_two_runs_is_that_of_their_means() -> None:
-    """10 of 100 and 10 of 20: the mean of shares, 0.3, of the mean of 60 would be 18, more than in either run."""
-    trace = steps().trace()
-    outcome = Replayed(trace, *PAIR).now.first
-    runs = [replace(outcome, overlap={(0, 0): (10, possible)}) for possible in (100, 20)]
-    assert share(runs, (0, 0)) == pytest.approx(20 / 120)
-    assert share([replace(outcome, overlap={(0, 0): (0, 0)})], (0, 0)) == 0
 
 
 def test_what_was_launched_nobody_knows_when_ends_no_step() -> None:

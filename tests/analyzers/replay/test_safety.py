@@ -12,9 +12,8 @@ from collections.abc import Callable
 import pytest
 
 from analyzers.replay.change import Change
-from analyzers.replay.host_changes import DropSync, Graph, Level, OnTime, Pin
-from analyzers.replay.order_changes import MoveWait
-from analyzers.replay.safety import Safety, comes_later, phase_of, safety_of, worst
+from analyzers.replay.host_changes import DropSync, Graph, Level, MoveWait, OnTime, Pin
+from analyzers.replay.safety import Safety, comes_later, phase_of, safety_of
 from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream, Scale, Split
 from analyzers.replay.tasks import tasks
 from analyzers.trace.kernels import operations
@@ -487,11 +486,6 @@ def test_a_late_rank_is_a_diagnosis_and_room_is_doubtful() -> None:
     trace = fed(REDUCE)
     assert of(OnTime(1), trace) is of(OnTime(), trace) is Safety.DIAGNOSIS
     assert of(MoreRoom("nvtx:use"), trace) is Safety.DOUBTFUL
-
-
-def test_several_together_are_as_safe_as_the_worst() -> None:
-    best_first = [Safety.SAFE, Safety.LIKELY, Safety.CONDITIONAL, Safety.DOUBTFUL, Safety.DIAGNOSIS, Safety.UNSAFE]
-    assert [worst([*best_first[: at + 1], Safety.SAFE]) for at in range(len(best_first))] == best_first
 
 
 def test_of_what_may_not_be_made_nothing_counts() -> None:

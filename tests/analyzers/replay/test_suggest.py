@@ -10,7 +10,7 @@ import pytest
 
 from analyzers.replay.answer import what_if
 from analyzers.replay.change import Change
-from analyzers.replay.fixes import ALIKE, _Screened, _without_repeated
+from analyzers.replay.fixes import ALIKE, Tried, without_repeated
 from analyzers.replay.host_changes import DropSync, OnTime
 from analyzers.replay.model import Tasks
 from analyzers.replay.result import Prediction, WhatIf
@@ -208,10 +208,10 @@ def predicted(change: Change, step: int, likely: float = Safety.SAFE.weight) -> 
 def test_all_ranks_on_time_are_told_where_that_brings_more_than_one(gain: float, kept: bool) -> None:
     """One rank brings a tenth of the step; all bring 10.5 %, or 12."""
     one, every, other = (
-        _Screened(Suggestion(change, Safety.DIAGNOSIS), cast(Tasks, None), (), brings)
+        Tried(Suggestion(change, Safety.DIAGNOSIS), cast(Tasks, None), (), brings)
         for change, brings in ((OnTime(1), 0.1), (OnTime(), gain), (DropSync("comm"), 0.1))
     )
-    assert _without_repeated([one, every, other]) == ([one, every, other] if kept else [one, other])
+    assert without_repeated([one, every, other]) == ([one, every, other] if kept else [one, other])
 
 
 def test_what_to_try_first_is_worth_most_and_json_goes_by_gain() -> None:
