@@ -114,18 +114,6 @@ def test_step_times_are_those_counted_from_the_files(name: str) -> None:
         assert figure == pytest.approx(statistics.median(times[number] for number in numbers), abs=3)
 
 
-@pytest.mark.parametrize("name", mostly_nightly([f"{name}_{one}" for name in NAMES for one in ("before", "after")],
-                                                lambda name: name in ("buckets_after", "towers_before")))  # fmt: skip
-def test_a_run_gains_nothing_over_itself(name: str) -> None:
-    trace = captured(name)
-    found = with_baseline(check_overlap(trace, explain=False), trace, trace)
-    assert found.against is not None
-    assert (found.against.word, found.against.gained_ns, found.against.sure) == ("SAME", 0, "the same in every step")
-    assert not found.against.gained or found.against.gained.startswith("nothing gained of")
-    if found.gain is not None and found.gain.baseline_overlap_ns:
-        assert (found.gain.speedup, found.gain.effective_gain) in ((1.0, 0.0), (1.0, None))
-
-
 def steps(*times: int, rank_times: tuple[int, ...] = ()) -> Trace:
     """Marked steps of so many ns, each one kernel; on a second rank of `rank_times`."""
     run = Builder()

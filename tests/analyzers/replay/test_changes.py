@@ -9,7 +9,6 @@ from analyzers.common.errors import TracevizError
 from analyzers.replay.change import combined
 from analyzers.replay.changes import parse_change
 from analyzers.replay.host_changes import (
-    Blocks,
     DropSync,
     Graph,
     MoveWait,
@@ -17,7 +16,6 @@ from analyzers.replay.host_changes import (
     Pin,
     _of_others,
     late_hosts,
-    moved_ahead,
 )
 from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream, Scale, Split
 from analyzers.replay.tasks import tasks
@@ -29,11 +27,6 @@ from tests.support.builder import Builder
 def test_without_the_sync_the_host_goes_on() -> None:
     """L's launch follows at 25 + 8, is submitted at 38, and L starts 2 µs after K's end."""
     assert replayed(blocked(), [DropSync("nvtx:fetch")]) == {"K": [(8, 108)], "L": [(110, 160)]}
-
-
-def test_a_sync_elsewhere_is_not_dropped() -> None:
-    with pytest.raises(TracevizError, match="drop-sync kernel:L: no call that blocks"):
-        replayed(blocked(), [DropSync("kernel:L")])
 
 
 def waiting() -> Program:
@@ -89,17 +82,6 @@ def test_moved_ahead_it_waits_for_what_there_was_then() -> None:
     assert found["tail"] == [(179, 184)]
 
 
-def test_what_moves_knows_what_it_comes_before() -> None:
-    """A's launch comes before B's; not before that of "in", which was first anyway, nor of "tail", which is later."""
-    trace = waiting().trace()
-    found = tasks(trace)
-    names = trace.ops.to_frame()["name"].astype(str).to_numpy()[found.units.op]
-    call = dict(zip(names.tolist(), found.units.call.tolist(), strict=True))
-    moved, jumped = MoveWait("nvtx:A", "nvtx:B").jumps(trace, found)
-    assert np.flatnonzero(moved).tolist() == [call["A"]]
-    assert np.flatnonzero(jumped).tolist() == [call["B"]]
-
-
 def test_of_more_in_between_all_is_jumped() -> None:
     """M, in no range, is launched between B and A, which comes before both."""
     program = Program()
@@ -120,21 +102,6 @@ def test_of_more_in_between_all_is_jumped() -> None:
 def test_what_comes_first_anyway_does_not_move() -> None:
     with pytest.raises(TracevizError, match="no occurrence of the first comes behind"):
         replayed(waiting().trace(), [MoveWait("nvtx:B", "nvtx:A")])
-
-
-def test_host_time_is_cut_at_the_borders_of_a_block() -> None:
-    """Calls at 10 and 70, each of 5; of the 55 before the second, 10 are in the block from 60 to 80 that comes at 8."""
-    program = Program()
-    program.kernel("K", 7, call=10, start=17, end=20)
-    program.kernel("L", 7, call=70, start=77, end=80)
-    program.kernel("M", 7, call=90, start=97, end=99)
-    calls = tasks(program.trace()).calls
-    assert calls.before_ns.tolist() == [10 * US, 55 * US, 15 * US]
-    blocks = Blocks(*(np.array([at * US]) for at in (60, 80, 8)))
-    when, gap = moved_ahead(calls, np.arange(3), blocks)
-    assert np.argsort(when).tolist() == [1, 0, 2]
-    # L: 8 before the block and 10 of it; K: 5 of the block after L's call, 2 of its own; M: 45 that stood, and 10.
-    assert gap.tolist() == [7 * US, 18 * US, 55 * US]
 
 
 def test_a_stream_of_its_own() -> None:
@@ -195,11 +162,6 @@ def test_a_late_rank_that_is_on_time() -> None:
 def test_the_early_rank_has_nothing_to_make_up_for() -> None:
     with pytest.raises(TracevizError, match="never later than the others'"):
         replayed(two_ranks().trace(), [OnTime(0)])
-
-
-def test_the_longest_host_work_is_shortened_first() -> None:
-    found = tasks(two_ranks().trace())
-    assert late_hosts(found, 1).tolist() == [0, 0, 0, 40 * US]
 
 
 def test_of_like_calls_that_is_shortened_which_comes_later_than_others() -> None:

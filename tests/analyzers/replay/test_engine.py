@@ -8,12 +8,8 @@ from msgspec.structs import replace
 from analyzers.replay.engine import places, run
 from analyzers.replay.model import LARGE, LOADS, SMALL, TALKING, Lists
 from analyzers.replay.tasks import tasks
-from tests.analyzers.replay.programs import US, Program, blocked, replayed, spans
+from tests.analyzers.replay.programs import US, Program, replayed, spans
 from tests.support.builder import Builder
-
-
-def test_a_program_runs_as_captured() -> None:
-    assert replayed(blocked()) == {"K": [(8, 108)], "L": [(127, 177)]}
 
 
 def dependent(first: int = 7) -> Program:
@@ -55,13 +51,6 @@ def two_streams() -> Program:
     program.kernel("K", 7, call=0, start=7, end=107)
     program.kernel("L", 9, call=20, start=27, end=67)
     return program
-
-
-def test_units_beside_each_other_are_slower() -> None:
-    """At half pace L takes 80 µs from 27 on; K has done 20 of its 100 by then, 40 more by 107, and ends at 147."""
-    trace = two_streams().trace()
-    found = tasks(trace)
-    assert spans(trace, found, run(found, np.full((2, len(LOADS)), 0.5))) == {"K": [(7, 147)], "L": [(27, 107)]}
 
 
 def test_units_are_slowed_by_the_last_load_beside_them() -> None:

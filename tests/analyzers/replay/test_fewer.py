@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import asdict
 
 from analyzers.replay.answer import what_if
 from analyzers.replay.host_changes import DropSync
-from analyzers.replay.model import Lists, Tasks
-from analyzers.replay.named import step_of_calls
 from analyzers.replay.predict import Replayed, stretch_of
 from analyzers.replay.stream_changes import DropWait, Scale
 from analyzers.replay.tasks import tasks
@@ -102,70 +99,6 @@ def test_the_stretch_is_the_one_that_trying_all_finds(each: list[tuple[int, int]
     assert off[found] == pytest.approx(min(off.values()))
 
 
-def kept_of(trace: Trace, found: Tasks, first: int, last: int) -> tuple[Tasks, Any]:
-    calls = np.isin(step_of_calls(trace, found.calls), range(first, last + 1))
-    return found.only(calls), calls
-
-
-def pairs(lists: Lists, owners: list[int], items: list[int]) -> set[tuple[int, int]]:
-    return {(owners[owner], items[item]) for owner in range(len(owners)) for item in lists[owner].tolist()}
-
-
-@pytest.mark.parametrize(("first", "last"), [(0, 11), (0, 4), (3, 7), (11, 11)])
-def test_what_is_cut_keeps_all_that_is_between_its_tasks(first: int, last: int) -> None:
-    """Each index by its row of `Trace.api` or `Trace.ops`, in plain loops."""
-    trace = program()
-    whole = tasks(trace)
-    part, mask = kept_of(trace, whole, first, last)
-    call_row, unit_row = whole.calls.call.tolist(), whole.units.op.tolist()
-    new_call, new_unit = part.calls.call.tolist(), part.units.op.tolist()
-    steps_of = step_of_calls(trace, whole.calls).tolist()
-    assert new_call == [row for row, step in zip(call_row, steps_of, strict=True) if first <= step <= last]
-    launched = [call_row[call] if call >= 0 else -1 for call in whole.units.call.tolist()]
-    assert new_unit == [row for row, call in zip(unit_row, launched, strict=True) if call in set(new_call)]
-    assert len(new_unit) == (last - first + 1) * UNITS
-    was = {row: at for at, row in enumerate(unit_row)}
-    was_call = {row: at for at, row in enumerate(call_row)}
-
-    for name, values in asdict(part.units).items():
-        if name in ("call", "previous", "beside", "waits"):
-            continue
-        expected = np.asarray(getattr(whole.units, name))[[was[row] for row in new_unit]]
-        assert np.array_equal(values, expected), name
-    for name in ("previous", "beside"):
-        for row, at in zip(new_unit, getattr(part.units, name).tolist(), strict=True):
-            before = int(getattr(whole.units, name)[was[row]])
-            expected_row = unit_row[before] if before >= 0 and unit_row[before] in set(new_unit) else -1
-            assert (new_unit[at] if at >= 0 else -1) == expected_row, name
-    assert [new_call[at] for at in part.units.call.tolist()] == [launched[was[row]] for row in new_unit]
-
-    both = set(new_unit)
-    every = pairs(whole.units.waits, unit_row, unit_row)
-    assert pairs(part.units.waits, new_unit, new_unit) == {(a, b) for a, b in every if a in both and b in both}
-    every = pairs(whole.calls.waits, call_row, unit_row)
-    expected_pairs = {(a, b) for a, b in every if a in set(new_call) and b in both}
-    assert pairs(part.calls.waits, new_call, new_unit) == expected_pairs
-
-    for name in ("call", "thread", "start_ns", "end_ns", "handed_ns", "cost_ns", "after_ns"):
-        assert np.array_equal(getattr(part.calls, name), getattr(whole.calls, name)[mask]), name
-    seen: set[int] = set()
-    for at, row in enumerate(new_call):
-        old = was_call[row]
-        handed = int(whole.calls.handed[old])
-        stays = handed >= 0 and call_row[handed] in set(new_call)
-        assert (new_call[int(part.calls.handed[at])] if part.calls.handed[at] >= 0 else -1) == (
-            call_row[handed] if stays else -1
-        )
-        begins = int(part.calls.thread[at]) not in seen and not stays
-        seen.add(int(part.calls.thread[at]))
-        assert part.calls.before_ns[at] == (whole.calls.start_ns[old] if begins else whole.calls.before_ns[old])
-    for name, values in asdict(part.occupancy).items():
-        if name != "limits":
-            old = np.asarray(getattr(whole.occupancy, name))
-            assert np.array_equal(values, old[[was[row] for row in new_unit]]), name
-    assert part.occupancy.limits is whole.occupancy.limits
-
-
 def test_all_of_it_cut_is_all_of_it() -> None:
     trace = program()
     whole = tasks(trace)
@@ -177,11 +110,6 @@ def replayed(trace: Trace, steps: int | None) -> Replayed:
 
 
 CHANGES = ([], [DropSync("kernel:adam,memcpy:DtoH")], [Scale("kernel:product", 0.5)], [DropWait("kernel:adam", "comm")])
-
-
-def test_two_of_these_changes_shorten_steps_much() -> None:
-    whole = replayed(program(), None)
-    assert [np.median(whole.outcome(each).steps) < 0.8 * 700 * US for each in CHANGES] == [False, True, True, False]
 
 
 @pytest.mark.parametrize("steps", [3, 5, 8])

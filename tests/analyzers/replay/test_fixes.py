@@ -21,9 +21,7 @@ from analyzers.replay.scenarios import Outcome
 from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream, Split
 from analyzers.replay.suggest import Suggestion, suggested
 from analyzers.replay.worth import with_worth
-from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
-from tests.analyzers.replay.programs import US, Program
 from tests.analyzers.replay.test_fewer import UNITS
 from tests.analyzers.replay.test_fewer import program as long_program
 from tests.analyzers.replay.test_pairs import captures
@@ -159,25 +157,6 @@ def test_what_is_named_gains_enough_and_may_be_made(step: int, safety: Safety, l
         assert result.fix.safety == safety.named
 
 
-@pytest.mark.parametrize(
-    ("change", "safety", "least"),
-    [
-        (SPLIT, Safety.SAFE, 0.02),
-        (SYNC, Safety.SAFE, 0.02),
-        (MOVE, Safety.CONDITIONAL, 0.04),
-        (OWN, Safety.DOUBTFUL, 0.04),
-        (PIN, Safety.LIKELY, 0.02),  # a question to the host alone
-        (SYNC, Safety.LIKELY, 0.02),
-    ],
-)
-def test_a_question_about_work_of_the_gpu_has_to_gain_twice_as_much(
-    change: Change, safety: Safety, least: float
-) -> None:
-    assert tried(change, least, safety).is_enough
-    assert not tried(change, least - 0.0001, safety).is_enough
-    assert safety.least_gain == least
-
-
 def test_the_first_to_try_is_named_and_none_that_is_together_or_was_asked_for() -> None:
     first, second, both = predicted(9_700, suggested=1), predicted(9_000, suggested=2), predicted(8_000, suggested=None)
     assert first_fix([both, second, first]) is first
@@ -187,40 +166,6 @@ def test_the_first_to_try_is_named_and_none_that_is_together_or_was_asked_for() 
 
 
 # Of made programs.
-
-
-def lengthened() -> Trace:
-    """Per step a kernel of 200 µs feeds a collective of 20, and the next waits for it; launches take 60 µs each.
-
-    The host is the bound: in four pieces the collective takes three more launches.
-    """
-    program = Program()
-    for number in range(5):
-        at = 400 * number
-        program.range(f"step {number}", at, at + 399)
-        program.range("work", at, at + 70)
-        program.rank.kernel("gemm", 7, (at + 62) * US, (at + 262) * US, launch=(at * US, (at + 60) * US))
-        program.range("reduce", at + 75, at + 160)
-        program.wait(9, 7, at + 80)
-        launch = (at + 90) * US, (at + 390) * US
-        times = (at + 392) * US, (at + 396) * US
-        program.rank.kernel("ncclDevKernel_AllReduce", 9, *times, launch=launch, collective=number)
-    return program.trace()
-
-
-def test_what_is_predicted_to_lengthen_a_step_is_never_named() -> None:
-    trace = lengthened()
-    checked = check_overlap(trace, min_overlap=0.0)
-    replayed = Replayed(trace, "comm", "compute")
-    split = Suggestion(Split("nvtx:reduce", 4), Safety.SAFE)
-    (alone,) = explored(replayed, [split], 0.0).predictions
-    assert alone.step_ns > alone.now_ns
-    assert first_fix([alone]) is None
-    assert "split nvtx:reduce 4" in [
-        str(one.change) for one in suggested(trace, replayed.tasks, "comm", "compute", checked)
-    ]
-    for fix in (with_worth(checked, trace).fix, what_if(trace).fix):
-        assert fix is None or (fix.change != "split nvtx:reduce 4" and fix.step_ns < fix.now_step_ns)
 
 
 def test_few_are_run_in_every_way_where_only_the_best_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

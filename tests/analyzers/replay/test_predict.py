@@ -48,11 +48,6 @@ def test_half_the_kernel_is_a_quarter_of_the_step() -> None:
     assert change.step_low_ns <= 150 * US <= change.step_high_ns
 
 
-def test_changes_come_by_what_they_gain() -> None:
-    found = what_if(steps().trace(), (), "kernel:K", "kernel:none")
-    assert [one.step_ns for one in found.changes] == sorted(one.step_ns for one in found.changes)
-
-
 def test_a_capture_without_calls_is_refused() -> None:
     run = Builder()
     run.rank(0).kernel("K", 7, 10, 20)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import cast
 
 import pytest
 
 from analyzers.replay.answer import what_if
-from analyzers.replay.change import Change
 from analyzers.replay.fixes import ALIKE, Tried, without_repeated
 from analyzers.replay.host_changes import DropSync, OnTime
 from analyzers.replay.model import Tasks
-from analyzers.replay.result import Prediction, WhatIf
 from analyzers.replay.safety import Safety
 from analyzers.replay.suggest import Suggestion, suggested
 from analyzers.replay.tasks import tasks
@@ -200,10 +197,6 @@ def test_the_rank_that_others_wait_for_is_a_diagnosis() -> None:
     assert (classes["on-time 1"], classes["on-time all"]) == (Safety.DIAGNOSIS, Safety.DIAGNOSIS)
 
 
-def predicted(change: Change, step: int, likely: float = Safety.SAFE.weight) -> tuple[Prediction, Change]:
-    return Prediction((str(change),), 1000, step, step - 10, step + 10, (), (), "", 0.0, likely), change
-
-
 @pytest.mark.parametrize(("gain", "kept"), [(0.105, False), (0.12, True)])
 def test_all_ranks_on_time_are_told_where_that_brings_more_than_one(gain: float, kept: bool) -> None:
     """One rank brings a tenth of the step; all bring 10.5 %, or 12."""
@@ -212,21 +205,6 @@ def test_all_ranks_on_time_are_told_where_that_brings_more_than_one(gain: float,
         for change, brings in ((OnTime(1), 0.1), (OnTime(), gain), (DropSync("comm"), 0.1))
     )
     assert without_repeated([one, every, other]) == ([one, every, other] if kept else [one, other])
-
-
-def test_what_to_try_first_is_worth_most_and_json_goes_by_gain() -> None:
-    """Of 400 that nothing says may be had 40 count, of 200 that are asked about 100, of 90 that are safe all."""
-    classes = Safety.DOUBTFUL, Safety.CONDITIONAL, Safety.SAFE
-    some = [
-        replace(predicted(DropSync("comm"), step, one.weight)[0], changes=(name,), suggested=number)
-        for name, step, one, number in zip("abc", (600, 800, 910), classes, (3, 1, 2), strict=True)
-    ]
-    result = WhatIf("comm", "compute", None, tuple(some))
-    assert [one.worth_ns for one in some] == [40, 100, 90]
-    assert [one.change for one in result.to_try] == ["b", "c", "a"]
-    assert result.best is some[1]
-    slower = predicted(DropSync("comm"), 1100, Safety.DOUBTFUL.weight)[0]
-    assert slower.worth_ns == -100
 
 
 def test_suggestions_are_numbered_by_worth() -> None:

@@ -7,7 +7,7 @@ from unittest.mock import patch
 import numpy as np
 
 from analyzers.replay import tasks as module
-from analyzers.replay.model import RELEASES, HostCalls, Lists, Tasks
+from analyzers.replay.model import RELEASES, HostCalls, Tasks
 from analyzers.replay.tasks import tasks
 from tests.analyzers.replay.programs import US, Program, blocked, replayed
 
@@ -89,15 +89,6 @@ def test_threads_that_take_turns() -> None:
     assert calls.handed_ns[calls.handed >= 0].tolist() == [15 * US, 10 * US]  # by thread: 60 - 45, 15 - 5
 
 
-def test_threads_that_call_at_the_same_time_follow_nobody() -> None:
-    program = Program()
-    for at in (0, 40, 80):
-        program.kernel("a", 7, call=at, start=at + 7, end=at + 9)
-        with program.rank.on_thread(2):
-            program.kernel("b", 9, call=at + 3, start=at + 10, end=at + 12)
-    assert (tasks(program.trace()).calls.handed == -1).all()
-
-
 def test_a_full_queue_holds_a_launch() -> None:
     """With 2 places, the third launch waits until the first kernel behind the running one begins."""
     program = Program()
@@ -121,12 +112,6 @@ def test_a_copy_that_blocks_is_submitted_within_its_call() -> None:
     found = tasks(program.trace())
     assert found.units.submitted_ns[1] <= 3 * US
     assert found.units.dispatch_ns[1, RELEASES.index("stream")] == 2 * US
-
-
-def test_lists_of_pairs() -> None:
-    lists = Lists.of(np.array([2, 0, 2]), np.array([7, 8, 9]), 3)
-    assert [lists[task].tolist() for task in range(3)] == [[8], [], [7, 9]]
-    assert lists.owner.tolist() == [0, 2, 2]
 
 
 def test_a_wait_whose_event_nobody_names_is_for_what_ended_right_before() -> None:

@@ -18,7 +18,6 @@ from analyzers.verdict.check import check_overlap
 from analyzers.verdict.result import OverlapResult
 from tests.support.builder import Builder, one_rank
 from tests.support.nightly import mostly_nightly
-from traceviz.output import contract
 from traceviz.output.document import markdown
 from traceviz.output.views import overlap as view
 
@@ -152,15 +151,6 @@ def test_of_many_ops_nothing_is_run_again_and_the_command_is_named(monkeypatch: 
     assert "more than 9 ops (10) are not replayed here; traceviz what-if" in markdown(view.blocks(result))
 
 
-def test_a_part_of_a_large_run_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of it would be run again."""
-    trace = program()
-    monkeypatch.setattr(worth, "MOST_OPS", len(trace.ops) - 1)
-    narrowing = Narrowing(steps=(1, 2))
-    result = with_worth(check_overlap(trace, *PAIR, narrowing=narrowing), Run.of(trace), narrowing)
-    assert result.worth_unknown
-
-
 def test_of_a_part_its_own_steps_count() -> None:
     trace, narrowing = program(), Narrowing(steps=(1, 3))
     result = with_worth(check_overlap(trace, *PAIR, narrowing=narrowing), Run.of(trace), narrowing)
@@ -186,24 +176,6 @@ def test_captures_looked_at_one_by_one_are_not_run_again() -> None:
     result = tv.check_overlap(paths, "nvtx:DP Embedding", "nvtx:MP Embedding", memory="4GB")
     assert "one by one" in result.worth_unknown
     assert all(one.recoverable_ns is None for rank in result.ranks for one in rank.missed)
-
-
-def test_json_frames_and_views_have_it() -> None:
-    result = told(run_ahead())
-    found = contract.overlap(result)
-    missed = {one["cause"]: one for one in found["ranks"][0]["missed"]}
-    one = missed["event-dependency"]
-    assert one["recoverable_low_ns"] <= one["recoverable_ns"] <= one["recoverable_high_ns"]
-    change = "move-wait nvtx:first before nvtx:second"
-    assert (found["fix"]["change"], found["fix"]["class"], found["remedy"]["change"]) == (change, "conditional", change)
-    for name in ("now_step_ns", "step_ns", "step_low_ns", "step_high_ns", "assumes"):
-        assert found["fix"][name] == found["remedy"][name] == getattr(result.fix, name)
-    assert found["worth_unknown"] == ""
-    assert {"recoverable_ns", "recoverable_low_ns", "recoverable_high_ns"} <= set(result.causes().columns)
-    text = markdown(view.blocks(result))
-    assert "Perhaps: submit first, with its waits, before second" in text.replace("\n", " ")
-    assert "| blocked |" in text.replace("  ", " ")
-    assert "Perhaps: submit first, with its waits, before second" in result._repr_html_()
 
 
 def test_the_fix_that_was_made_is_named() -> None:
