@@ -9,7 +9,7 @@ from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import count_of
 from analyzers.compare.common import Common, about_profilers, basis_of
 from analyzers.compare.noise import LESS, MORE, TOO_FEW, FigureChange, change
-from analyzers.compare.steps import pick, slowest
+from analyzers.compare.steps import slowest
 from analyzers.overlap.job import Job
 from analyzers.trace.narrow import EVERYTHING, Narrowing, counted
 from analyzers.trace.one_run import differ
@@ -102,7 +102,7 @@ def with_baseline(
     if common.reason:
         step = StepsAgainst(INCONCLUSIVE, reason=common.reason, different_profilers=basis.profilers)
     else:
-        times = [slowest(pick(one.groups, one.times, common.lanes, common.steps)) for one in basis.timed]
+        times = [slowest(one.at(common.lanes, common.steps, "step_ns")) for one in basis.timed]
         step = against(change(*times), common, alone.job, profilers=basis.profilers, reason=unsure)
     step = replace(step, is_required=require_faster)
     gain = None if unsure else gain_over(alone.ranks, held.ranks, held.job.rank)

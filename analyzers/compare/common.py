@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from analyzers.common.errors import TraceWarning
-from analyzers.compare.steps import WHOLE_CAPTURE, Lane, StepGroups, StepTimes, step_times_of
+from analyzers.compare.steps import WHOLE_CAPTURE, Lane, StepFigures, StepGroups, step_times_of
 from analyzers.trace.narrow import Narrowing, counted
 from analyzers.trace.run import Run
 from analyzers.trace.step_table import UNMARKED, excluded
@@ -38,7 +38,7 @@ class Basis(msgspec.Struct, frozen=True):
 
     labels: tuple[str, ...]
     runs: tuple[Run, ...]
-    timed: tuple[StepTimes, ...]
+    timed: tuple[StepFigures, ...]
     common: Common
     parts: tuple[Narrowing, ...]
     losses: tuple[str, ...]

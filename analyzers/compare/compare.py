@@ -188,7 +188,7 @@ def _measured(
     peaks = [each for one in parts for each in one.memory_peaks if each.rank in common.ranks]
     return _Measured(
         groups,
-        join_figures(groups, [one.steps for one in parts]),
+        join_figures([one.steps for one in parts]),
         join_regions(groups, [(one.groups, one.regions) for one in parts], twins),
         tuple(timed for one in parts for timed in one.timings),
         tuple(sorted((each for one in parts for each in one.counters), key=_device_key)),

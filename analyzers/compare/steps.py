@@ -159,12 +159,12 @@ def join_values(groups: StepGroups, parts: Sequence[StepGroups], values: Sequenc
     return joined
 
 
-def join_figures(groups: StepGroups, parts: Sequence[StepFigures]) -> StepFigures:
-    """Figures of all parts of a run, whose groups `groups` joins."""
+def join_figures(parts: Sequence[StepFigures]) -> StepFigures:
+    """Figures of all parts of a run."""
     own = [part.groups for part in parts]
-    return StepFigures(
-        groups, {name: join_values(groups, own, [part.values[name] for part in parts]) for name in FIGURES}
-    )
+    groups = join_groups(own)
+    values = {name: join_values(groups, own, [part.values[name] for part in parts]) for name in parts[0].values}
+    return StepFigures(groups, values)
 
 
 def step_figures(trace: Trace, groups: StepGroups, a: Mask, b: Mask) -> StepFigures:
@@ -236,26 +236,16 @@ def _sync_costs(trace: Trace, groups: StepGroups) -> Ints:
     return cost.ravel()
 
 
-class StepTimes(msgspec.Struct, frozen=True):
-    """How long each step of each device took, ns: an array of lanes × steps."""
-
-    groups: StepGroups
-    times: Ints
+def step_times_of(run: Run, narrowing: Narrowing = ALL) -> StepFigures:
+    """How long each step of each device took, of a run, or of the part of it that is asked for."""
+    return join_figures([*run.map(partial(timed, marks=StepMarks.of(run.trace)), narrowing).values()])
 
 
-def step_times_of(run: Run, narrowing: Narrowing = ALL) -> StepTimes:
-    """Those of a run, or of the part of it that is asked for."""
-    parts = [*run.map(partial(timed, marks=StepMarks.of(run.trace)), narrowing).values()]
-    groups = [part.groups for part in parts]
-    joined = join_groups(groups)
-    return StepTimes(joined, join_values(joined, groups, [part.times for part in parts]))
-
-
-def timed(trace: Trace, marks: StepMarks | None = None) -> StepTimes:
-    """The steps of a trace, grouped as `group_steps` does, with their times."""
+def timed(trace: Trace, marks: StepMarks | None = None) -> StepFigures:
+    """The steps of a trace, grouped as `group_steps` does, with their times alone."""
     groups = group_steps(trace, marks)
     times = step_times(groups, trace.ops.start_ns, trace.ops.end_ns)
-    return StepTimes(groups, times.reshape(groups.there.shape))
+    return StepFigures(groups, {"step_ns": times.reshape(groups.there.shape)})
 
 
 def typical_step(run: Trace | Run, narrowing: Narrowing = ALL) -> Spread | None:
@@ -264,4 +254,4 @@ def typical_step(run: Trace | Run, narrowing: Narrowing = ALL) -> Spread | None:
     found = step_times_of(run, narrowing)
     groups, left_out = found.groups, excluded(run.trace.steps, is_given=narrowing.is_given)
     counted = groups.there.all(axis=0) & ~np.isin(groups.numbers, (WHOLE_CAPTURE, *left_out))
-    return spread(slowest(found.times[:, counted])) if counted.any() else None
+    return spread(slowest(found.values["step_ns"][:, counted])) if counted.any() else None

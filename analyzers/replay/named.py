@@ -14,7 +14,7 @@ from analyzers.ordering.lanes import take_or
 from analyzers.replay.model import HostCalls, Tasks
 from analyzers.select.language import Atom, Or, Selector
 from analyzers.select.picking import RANGE_ATOMS
-from analyzers.select.select import Selection, select
+from analyzers.select.select import select
 from analyzers.trace.columns import as_int64
 from analyzers.trace.numbered import CALL, plain_call
 from analyzers.trace.ranges import RangeIndex
@@ -36,18 +36,6 @@ def calls_named(trace: Trace, name: str) -> Mask:
     return trace.api.name.matching(lambda text: plain_call(text) == name)
 
 
-def selection_of(trace: Trace, where: str) -> Selection:
-    """What a selector picks, found once: many changes are tried of few places."""
-    known = trace.once(_selections)
-    if where not in known:
-        known[where] = select(trace, where)
-    return known[where]
-
-
-def _selections(_: Trace) -> dict[str, Selection]:
-    return {}
-
-
 def issued(trace: Trace, tasks: Tasks, where: str) -> Mask:
     """Calls that are made in the ranges a selector names, or that launch what it picks; or of a name ("call:…")."""
     if name := host_call(where):
@@ -57,7 +45,7 @@ def issued(trace: Trace, tasks: Tasks, where: str) -> Mask:
 
 def occurrences(trace: Trace, tasks: Tasks, where: str) -> tuple[Mask, Ints]:
     """As `issued`, and the range that each of these calls is in, -1 where it is in none."""
-    selection, units = selection_of(trace, where), tasks.units
+    selection, units = select(trace, where), tasks.units
     picked = np.zeros(tasks.calls.call.size, dtype=bool)
     picked[units.call[selection.picked[units.op] & (units.call >= 0)]] = True
     occurrence = range_around(trace, np.flatnonzero(selection.ranges), tasks.calls.call)
@@ -75,7 +63,7 @@ def stretches(trace: Trace, tasks: Tasks, where: str) -> dict[int, Union]:
 
     Of what is no range: while it launches it.
     """
-    calls, selection = tasks.calls, selection_of(trace, where)
+    calls, selection = tasks.calls, select(trace, where)
     if _names_ranges(selection.selector):
         ranges = trace.ranges.take(selection.ranges)
         process, thread, start, end = ranges.process, ranges.thread, ranges.start_ns, ranges.end_ns
@@ -102,7 +90,7 @@ def _names_ranges(selector: Selector) -> bool:
 
 def units_of(trace: Trace, tasks: Tasks, where: str) -> Mask:
     """Units of what a selector picks, launched before the capture began, too."""
-    selection = selection_of(trace, where)
+    selection = select(trace, where)
     return (selection.picked | selection.before)[tasks.units.op]
 
 

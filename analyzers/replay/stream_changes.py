@@ -12,8 +12,9 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.lanes import take_or
 from analyzers.replay.change import Change, in_words, require
 from analyzers.replay.model import Lists, Tasks, Units
-from analyzers.replay.named import selection_of, units_of
+from analyzers.replay.named import units_of
 from analyzers.select.picking import RANGE_ATOMS
+from analyzers.select.select import select
 from analyzers.trace.columns import as_int64
 from analyzers.trace.ranges import RangeIndex, launched_in
 from analyzers.trace.steps import bounding_ranges, numbers_of_ops, step_of_ops
@@ -108,7 +109,7 @@ class OwnStream(Change, frozen=True):
 
     def _ends(self, trace: Trace, units: Units, moved: Mask) -> Mask:
         """Units at which the ranges around `where` end, and steps."""
-        selection = selection_of(trace, self.where)
+        selection = select(trace, self.where)
         around = trace.ranges.kind.is_one_of(RANGE_ATOMS["nvtx"]) & ~selection.ranges & ~bounding_ranges(trace)
         rows = np.flatnonzero(around)
         mine = trace.ranges.take(selection.ranges)
