@@ -36,8 +36,6 @@ NAMES = BASELINE, THIS_RUN = "the baseline", "this run"
 def against(step: FigureChange, common: Common, job: Job, *, profilers: str = "", reason: str = "") -> StepsAgainst:
     """How step time stands against the baseline's.
 
-    Parameters
-    ----------
     step : the change of the slowest rank's step time. job : what the baseline's pair overlaps.
     profilers : as `different_profilers` has them. reason : why it can't be told, "" where it can.
     """

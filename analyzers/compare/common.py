@@ -53,8 +53,6 @@ class Basis(msgspec.Struct, frozen=True):
 def basis_of(labels: Sequence[str], runs: Sequence[Run], narrowings: Sequence[Narrowing], reason: str = "") -> Basis:
     """Find what runs have in common, of the last one's steps all that are asked for.
 
-    Parameters
-    ----------
     reason : why nothing is compared, "" where nothing speaks against it.
     """
     timed = [step_times_of(run, narrowing) for run, narrowing in zip(runs, narrowings, strict=True)]
@@ -76,8 +74,6 @@ def basis_of(labels: Sequence[str], runs: Sequence[Run], narrowings: Sequence[Na
 def common_of(labels: Sequence[str], groups: Sequence[StepGroups], unknown: Sequence[str] = ()) -> Common:
     """Find the devices all runs have, and the steps that have work on each of them in every run.
 
-    Parameters
-    ----------
     unknown : of each run why it has no steps, "" where that is for want of marks.
     """
     lanes = tuple(lane for lane in groups[0].lanes if all(lane in one.lanes for one in groups))

@@ -95,8 +95,6 @@ def fewest(tests: int) -> int:
 def change(before: Ints, after: Ints, *, tests: int = 1) -> FigureChange:
     """Compare two runs' values of one figure, one a step each; in pairs where there are equally many.
 
-    Parameters
-    ----------
     tests : how many figures are asked at once; the interval widens so that all of them together are called wrongly in
         5 % of cases at most (Bonferroni).
     """
@@ -191,8 +189,6 @@ class Trend(Record, frozen=True):
 def trend(values: Sequence[float], *, more_is_better: bool, most: float = inf) -> Trend | None:
     """Judge the last of some values, oldest first; None where there is none.
 
-    Parameters
-    ----------
     most : the largest value there can be; the least is 0.
     """
     if not values:

@@ -107,12 +107,7 @@ def _empty_sides(trace: Trace, a: str, b: str) -> list[TraceWarning]:
 
 
 def _refuse_misnamed(trace: Trace, change: Change) -> None:
-    """A change of what the capture does not have.
-
-    Raises
-    ------
-    TracevizError : one of its selectors names neither an op nor a range, or it names a host call that nobody makes.
-    """
+    """Refuse a change whose selector names neither an op nor a range, or a host call that nobody makes."""
     texts = [value for value in values(change).values() if isinstance(value, str) and value]
     for text in texts:
         if name := host_call(text):

@@ -41,9 +41,7 @@ class Change(Record, frozen=True):
     def written(cls, fields: str) -> Self:
         """The change that a text behind its verb describes.
 
-        Raises
-        ------
-        ValueError : the text is none.
+        Raises ValueError: the text is none.
         """
         return cls(*cls._fields(fields))
 
@@ -84,9 +82,7 @@ class Change(Record, frozen=True):
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         """The tasks of the changed program.
 
-        Raises
-        ------
-        TracevizError : the capture has nothing to change in this way.
+        Raises TracevizError where the capture has nothing to change in this way.
         """
         raise NotImplementedError
 

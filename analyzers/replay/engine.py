@@ -89,8 +89,6 @@ class Program:
     def run(self, work_ns: Floats, slower: Floats, until: Floats, kept: Ints) -> Times:
         """Run all tasks.
 
-        Parameters
-        ----------
         work_ns : what each unit takes alone. slower : units x `LOADS`, the share of its pace that it loses beside
         others. until, kept : as `until` and `rest` of `Occupancy`.
         """

@@ -377,8 +377,6 @@ def moved_ahead(calls: HostCalls, rows: Ints, blocks: Blocks) -> tuple[Floats, I
     Calls and the host work between them, cut at the borders of blocks, are laid out anew: a block of [60, 80) that
     comes at 20 takes what the host did from 60 to 80 with it, and what stood between 80 and the next call stays there.
 
-    Parameters
-    ----------
     rows : all calls of a thread, in order.
     """
     start, gap = calls.start_ns[rows], calls.gap_ns[rows]

@@ -24,14 +24,10 @@ COVERED = 0.5  # of a pause in which another thread made calls, for it to be a w
 def host_calls(trace: Trace, queue: int) -> tuple[HostCalls, Ints, int]:
     """The calls that launch or wait.
 
-    Parameters
-    ----------
     queue : how many launches of a stream that have not begun there may be.
 
-    Returns
-    -------
-    calls, of_unit, blind_ns : the calls; the number among them of each unit's launch, -1 where there is none; for how
-    long calls block with nothing on record to wait for.
+    Returns the calls; the number among them of each unit's launch, -1 where there is none; for how long calls block
+    with nothing on record to wait for.
     """
     ordering = trace.once(Ordering)
     blocking = trace.once(blocking_calls)
@@ -85,10 +81,8 @@ def _queue_full_ns(lanes: Lanes, calls: HostCalls, call: Ints, queue: int) -> In
 def _outer_calls(trace: Trace, blocking: Blocking, launching: Ints) -> tuple[Ints, Ints, Ints, tuple[Ints, Ints]]:
     """Calls that block or launch and lie in no other such call, by thread and time.
 
-    Returns
-    -------
-    row, last : rows of `Trace.api`; another one than the first for a spin. blocked : row in `blocking`, -1 for calls
-    that only launch. holder : rows of all calls, and which of the outer ones each is or lies in.
+    Returns rows of `Trace.api`, the first and the last of each (another one for a spin); rows in `blocking`, -1 for
+    calls that only launch; and rows of all calls, with which of the outer ones each is or lies in.
     """
     row, last = np.append(blocking.call, launching), np.append(blocking.last, launching)
     blocked = np.append(np.arange(blocking.size), np.full(launching.size, -1))
@@ -129,8 +123,6 @@ def _numbered(row: Ints, number: Ints, asked: Ints) -> Ints:
 def _waited_for(trace: Trace, ordering: Ordering, blocking: Blocking, blocked: Ints) -> Lists:
     """Units that have to end before each call returns.
 
-    Parameters
-    ----------
     blocked : for each call its row in `blocking`, -1 for one that does not wait.
     """
     lanes = ordering.lanes

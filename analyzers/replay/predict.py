@@ -257,9 +257,7 @@ class Replayed:
     def changed(self, changes: Sequence[Change]) -> tuple[Tasks, Tasks | None]:
         """The tasks with some changes, and what they are at best, if that is not the same.
 
-        Raises
-        ------
-        TracevizError : the capture has nothing to change in this way.
+        Raises TracevizError where the capture has nothing to change in this way.
         """
         best = [one.at_best for one in changes]
         found, at_best = (combined(self.trace, self.tasks, each) for each in (changes, best))
@@ -304,13 +302,9 @@ class Replayed:
     def predict(self, changes: Sequence[Change], error: float, runs: Runs | None = None) -> Prediction:
         """What some changes are worth together.
 
-        Parameters
-        ----------
         error : of the unchanged replay's steps. runs : those with the changes, where they are known.
 
-        Raises
-        ------
-        TracevizError : the capture has nothing to change in this way.
+        Raises TracevizError where the capture has nothing to change in this way.
         """
         if runs is None:
             changed, at_best = self.changed(changes)
@@ -413,8 +407,6 @@ def cant_be_run_again(run: Run, narrowing: Narrowing = ALL) -> str:
 def not_on_record(trace: Trace, tasks: Tasks, inside: Mask) -> str:
     """What the capture lacks, so that nothing tells what depends on what; "" where nothing.
 
-    Parameters
-    ----------
     inside : the ops of the steps that count.
     """
     communication, matches = is_communication(trace) & inside, trace.matches
@@ -460,8 +452,6 @@ def stretch_of(step: Ints, took_ns: dict[int, int], most: int) -> tuple[int, ...
     Of those that are few enough the ones whose mean time is nearest to the median of all. The first only leads in: what
     of the step before it still ran then is gone.
 
-    Parameters
-    ----------
     step : of each unit the number of its step, -1 for none. took_ns : how long each step that counts takes.
     """
     numbers = sorted(took_ns)

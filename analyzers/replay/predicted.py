@@ -25,9 +25,7 @@ from analyzers.trace.tables import Trace
 def predicted_trace(replayed: Replayed, changes: Sequence[Change]) -> Trace:
     """A trace with the times, and the streams, of the changed program.
 
-    Raises
-    ------
-    TracevizError : the capture has nothing to change in this way.
+    Raises TracevizError where the capture has nothing to change in this way.
     """
     trace, outcome = replayed.trace, replayed.outcome(changes)
     before, after, stream = replayed.tasks.units, outcome.tasks.units, as_int64(trace.ops.stream).copy()

@@ -40,8 +40,6 @@ class Sides(msgspec.Struct, frozen=True):
 def without(cause: str, trace: Trace, tasks: Tasks, a: Mask, b: Mask) -> Tasks | None:
     """The tasks where a cause is gone; None where its removal means nothing.
 
-    Parameters
-    ----------
     a, b : masks over the rows of `Trace.ops`.
     """
     if cause not in REMOVALS:

@@ -237,9 +237,7 @@ def feeding(units: Units, chosen: Ints) -> Ints:
 def in_pieces(tasks: Tasks, whole: Ints, pieces: int) -> tuple[Tasks, Ints]:
     """Cut units into pieces, one behind the other; the first takes what the unit waits for, the last its number.
 
-    Returns
-    -------
-    The tasks, and the numbers of the pieces: units x pieces.
+    Returns The tasks, and the numbers of the pieces: units x pieces.
     """
     units, calls, count, more = tasks.units, tasks.calls, tasks.units.op.size, pieces - 1
     added = count + np.arange(whole.size * more).reshape(whole.size, more)
@@ -266,8 +264,6 @@ def shares_of_alike(lane: Ints, feeds: Ints, kind: Ints, pieces: int, ends: Ints
     A run ends with the feed, and begins behind one of `ends`, or behind what is not like it, on their lane. Like is
     the same kernel, or the same few kernels in turns (`PERIODS`): pieces of work that each take several.
 
-    Parameters
-    ----------
     kind : which kernel each unit is, -1 for none, which is passed over.
 
     >>> lane, kind, feeds = np.zeros(6, np.int64), np.array([1, 1, -1, 1, 2, 2]), np.array([3, 5])
