@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from analyzers.arrays.resampling import LEAST_STEPS
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError, TraceWarning
-from analyzers.compare.against import against, judged
-from analyzers.compare.common import Basis, Common, about_profilers, basis_of, listed
+from analyzers.compare.against import Basis, Common, about_profilers, against, basis_of, judged, listed
 from analyzers.compare.noise import EQUAL, FigureChange, change, spread
 from analyzers.compare.regions import RegionFigures, join_regions, nested, region_figures, twins_of
 from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region, pair_gain

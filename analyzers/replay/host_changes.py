@@ -17,10 +17,9 @@ from analyzers.arrays.intervals import coverage, union
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.common.errors import TracevizError
 from analyzers.ordering.lanes import take_or
-from analyzers.replay.change import Change, in_words, require
+from analyzers.replay.change import Change, host_call, in_words, issued, occurrences, require, step_of_calls, stretches
 from analyzers.replay.hosts import COST_NS
 from analyzers.replay.model import HostCalls, Lists, Tasks, Units
-from analyzers.replay.named import host_call, issued, occurrences, step_of_calls, stretches
 from analyzers.syncs.rests import rests_on
 from analyzers.trace.columns import as_int64
 from analyzers.trace.steps import step_index

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from analyzers.common.records import Record
 from analyzers.ordering.lanes import take_or
+from analyzers.replay.change import range_around
 from analyzers.replay.engine import Times
 from analyzers.replay.model import Lists, Tasks
-from analyzers.replay.named import range_around
 from analyzers.trace.kernels import function, is_communication
 from analyzers.trace.tables import Trace
 

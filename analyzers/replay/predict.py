@@ -21,14 +21,13 @@ from analyzers.compare.steps import group_steps, slowest, step_times
 from analyzers.matching.peers import ranks_given, ranks_known, waits_seen
 from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.per_step import median_row
-from analyzers.replay.change import Change, combined
-from analyzers.replay.engine import Program, Times
+from analyzers.replay.change import Change, combined, step_of_calls
+from analyzers.replay.engine import Times, run
 from analyzers.replay.model import Tasks
-from analyzers.replay.named import step_of_calls
 from analyzers.replay.path import critical_path
 from analyzers.replay.result import CriticalPath, Fidelity, Prediction, RankCommunication, RankPrediction, next_on
 from analyzers.replay.scenarios import Outcome, Runs, Variant, newly_concurrent, origins, shifted, waits_for_less
-from analyzers.replay.slowdown import NO_LIMIT, OTHERS_POWER, Slowdown, limit_reached, longer, on_tensor_cores, slowdown
+from analyzers.replay.sharing import NO_LIMIT, OTHERS_POWER, Slowdown, limit_reached, longer, on_tensor_cores, slowdown
 from analyzers.replay.tasks import tasks
 from analyzers.select.select import select
 from analyzers.select.sides import without_shared
@@ -98,7 +97,6 @@ class Replayed:
             raise CantReplayError("nothing that is looked at was launched in the capture")
         self.measured = self.steps(trace.ops.start_ns, trace.ops.end_ns)
         self.by_step = by_step
-        self._program = Program(self.tasks)  # of the tasks that ran last
         self.now = self.runs(self.tasks)
 
     def _fewer_steps(self, here: Mask, most: int) -> Mask:
@@ -150,19 +148,20 @@ class Replayed:
         origin = np.arange(units.op.size) if units.op.size == len(slower) else origins(self.tasks, changed)
         scale = units.transfer_ns / np.maximum(self.tasks.units.transfer_ns[origin], 1)
         alone_ns = self.slowdown.alone_ns(slower)[origin] * scale
-        until, kept = occupancy.until, occupancy.rest
         if variant.roomy:
-            until, kept = occupancy.roomy, np.zeros_like(kept)
-        if self._program.tasks is not changed:  # mostly the same tasks are run several times in a row
-            self._program = Program(changed)
-        found = self._outcome(self._program.run(alone_ns, slower[origin], until, kept), changed)
+            occupancy = replace(occupancy, until=occupancy.roomy, rest=np.zeros_like(occupancy.rest))
+
+        def outcome(work_ns: Floats) -> Outcome:
+            taking = replace(changed, units=replace(units, transfer_ns=work_ns), occupancy=occupancy)
+            return self._outcome(run(taking, slower[origin]), changed)
+
+        found = outcome(alone_ns)
         if changed is self.tasks or variant.limit >= NO_LIMIT:
             return found
         longer_on = longer(self.computing(self.now.first), self.computing(found), variant.limit)
         slowed = np.where(self.on_tensor_cores[units.op], alone_ns * longer_on[occupancy.gpu], alone_ns)
-        if np.abs(longer_on - 1).max(initial=0) < NO_LONGER or np.array_equal(slowed, alone_ns):
-            return found
-        return self._outcome(self._program.run(slowed, slower[origin], until, kept), changed)
+        same = np.abs(longer_on - 1).max(initial=0) < NO_LONGER or np.array_equal(slowed, alone_ns)
+        return found if same else outcome(slowed)
 
     def computing(self, outcome: Outcome) -> Floats:
         """For which share of the counted steps each GPU is on its tensor cores, other kernels counting for less."""
@@ -299,10 +298,10 @@ class Replayed:
         by_ns = np.where(self.picked[0][changed.units.op], -TIE_NS, TIE_NS) * units
         return tuple(self._run(shifted(changed, each), self.variants[0]) for each in (by_ns, -by_ns))
 
-    def predict(self, changes: Sequence[Change], error: float, runs: Runs | None = None) -> Prediction:
+    def predict(self, changes: Sequence[Change], runs: Runs | None = None) -> Prediction:
         """What some changes are worth together.
 
-        error : of the unchanged replay's steps. runs : those with the changes, where they are known.
+        runs : those with the changes, where they are known.
 
         Raises TracevizError where the capture has nothing to change in this way.
         """
@@ -312,7 +311,7 @@ class Replayed:
         measured = float(np.median(self.measured))
         guesses = [_compared(one.steps, now.steps) for one, now in runs.beside(self.now)]
         part = float(np.mean([each for _, each, _ in guesses[: len(runs.likely)]]))
-        unsure = error * abs(1 - part) + LEAST_UNSURE
+        unsure = self.fidelity.error * abs(1 - part) + LEAST_UNSURE
         low = max(min(least for least, _, _ in guesses) - unsure, 0.0)
         high = max(most for _, _, most in guesses) + unsure
         binds, most = next_on(self.path(runs.likely[0]))

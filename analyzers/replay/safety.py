@@ -20,10 +20,9 @@ from analyzers.arrays.groups import rows_by_key, run_heads
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.lanes import MAX_NS, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.replay.change import Change
+from analyzers.replay.change import Change, units_of
 from analyzers.replay.host_changes import DropSync, MoveWait, OnTime, Pin
 from analyzers.replay.model import Tasks, Units
-from analyzers.replay.named import units_of
 from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream
 from analyzers.trace.columns import as_int64
 from analyzers.trace.kernels import operations

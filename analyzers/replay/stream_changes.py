@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from analyzers.arrays.groups import label, rows_by_key, run_heads
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.lanes import take_or
-from analyzers.replay.change import Change, in_words, require
+from analyzers.replay.change import Change, in_words, require, units_of
 from analyzers.replay.model import Lists, Tasks, Units
-from analyzers.replay.named import units_of
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.select.select import select
 from analyzers.trace.columns import as_int64

@@ -16,12 +16,11 @@ from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import values
 from analyzers.ordering.lanes import take_or
-from analyzers.replay.change import Change
+from analyzers.replay.change import Change, range_around
 from analyzers.replay.host_changes import DropSync, Graph, Level, MoveWait, OnTime, Pin
 from analyzers.replay.model import Tasks
-from analyzers.replay.named import range_around
-from analyzers.replay.occupancy import DISPATCH_NS
 from analyzers.replay.safety import Safety, comes_later, held_by_waits, is_for_result, safety_of, waited_for_again
+from analyzers.replay.sharing import DISPATCH_NS
 from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream, Split, feeding
 from analyzers.select.language import Atom, parse
 from analyzers.select.picking import RANGE_ATOMS

@@ -25,7 +25,7 @@ from analyzers.ordering.lanes import MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.replay.hosts import host_calls
 from analyzers.replay.model import RELEASES, TOLERANCE_NS, HostCalls, Lists, Tasks, Units
-from analyzers.replay.occupancy import DISPATCH_NS, PROMPT_NS, no_room, occupancy_of
+from analyzers.replay.sharing import DISPATCH_NS, PROMPT_NS, no_room, occupancy_of
 from analyzers.trace.columns import as_int64
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.ranges import launches

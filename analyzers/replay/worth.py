@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from analyzers.arrays.types import Mask
 from analyzers.overlap.measure import Missed, RankOverlap
-from analyzers.replay.fixes import MANY_UNITS, MOST_UNITS, explored, first_fix
+from analyzers.replay.answer import MANY_UNITS, MOST_UNITS, explored, first_fix
 from analyzers.replay.predict import CantReplayError, Replayed, cant_be_run_again
 from analyzers.replay.removals import without
 from analyzers.replay.result import Prediction, as_fix
@@ -72,7 +72,7 @@ def with_worth(
         first = result.findings[0].cause
         removed = removing(first.cause, first.finding, 2 * first.after_sync_ns > first.ns, suggestions)
     wanted = () if removed is None else (removed,)
-    tried = explored(replayed, suggestions, replayed.fidelity.error, few=True, wanted=wanted)
+    tried = explored(replayed, suggestions, few=True, wanted=wanted)
     found = _Worth(replayed, result, _causes(result, replayed, everywhere=everywhere))
     return replace(
         result,

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from analyzers.arrays.types import Ints
-from analyzers.compare.common import basis_of
+from analyzers.compare.against import basis_of
 from analyzers.compare.noise import LESS, MORE, FigureChange, change, trend
 from analyzers.compare.steps import FIGURES, group_steps, slowest, step_figures
 from analyzers.load import load

@@ -178,11 +178,6 @@ def test_steps_that_no_run_shares_and_windows_leave_it_open() -> None:
     [
         (400, 1000, "gained 400 of the 1000 ns a step that perfect overlap could save (40 %)"),
         (-4810, 1000, "nothing gained of the 1.00 µs a step that perfect overlap could save"),
-        (
-            1500,
-            1000,
-            "gained 1.50 µs a step; perfect overlap could save 1.00 µs of it at most, so that other time was saved",
-        ),
         (400, 0, ""),
         (400, None, ""),
     ],
@@ -191,8 +186,7 @@ def test_gain_is_step_time_of_what_could_be_gained(gained: int, could: int | Non
     word = "FASTER" if gained > 0 else "SLOWER"
     step = StepsAgainst(word, 10_000, 10_000 - gained, -1, 1, 20, 2, could_ns=could)
     assert step.gained.replace("0.40 of the 1.00 µs", "400 of the 1000 ns") == text
-    for untold in ("TOO FEW STEPS", "INCONCLUSIVE"):
-        assert not replace(step, word=untold).gained
+    assert not replace(step, word="INCONCLUSIVE").gained
 
 
 def slower_and_overlapped() -> tuple[Trace, Trace]:
@@ -236,7 +230,7 @@ def test_no_green_headline_stands_over_a_step_that_got_slower() -> None:
 
 
 def test_different_profilers_are_said_once_and_near_the_first_line() -> None:
-    from analyzers.compare.common import different_profilers
+    from analyzers.compare.against import different_profilers
     from traceviz.output.terminal import as_text
     from traceviz.output.views import compare as compared
     from traceviz.output.views import overlap

@@ -256,7 +256,7 @@ def test_a_capture_that_waits_for_itself_is_refused(monkeypatch: pytest.MonkeyPa
         nothing = np.full(8, -1)
         return Times(nothing, nothing, nothing, nothing, nothing)
 
-    monkeypatch.setattr(predict.Program, "run", stuck)
+    monkeypatch.setattr(predict, "run", stuck)
     result = what_if(program(), [Scale("compute", 0.5)], *PAIR)
     assert (result.exit_code, result.reason) == (3, "run again, the program would wait for itself for ever")
 

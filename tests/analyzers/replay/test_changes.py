@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from analyzers.common.errors import TracevizError
+from analyzers.replay.answer import parse_change
 from analyzers.replay.change import Change, combined
-from analyzers.replay.changes import parse_change
 from analyzers.replay.host_changes import DropSync, Graph, MoveWait, OnTime, Pin, _of_others, late_hosts
 from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream, Scale, Split
 from analyzers.replay.tasks import tasks

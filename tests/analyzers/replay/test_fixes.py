@@ -9,9 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 import traceviz as tv
-from analyzers.replay.answer import what_if
+from analyzers.replay.answer import MOST_UNITS, Explored, Tried, explored, first_fix, in_order, what_if
 from analyzers.replay.change import Change
-from analyzers.replay.fixes import MOST_UNITS, Explored, Tried, explored, first_fix, in_order
 from analyzers.replay.host_changes import DropSync, Graph, Level, MoveWait, OnTime, Pin
 from analyzers.replay.model import Tasks
 from analyzers.replay.predict import Replayed
@@ -174,14 +173,14 @@ def test_few_are_run_in_every_way_where_only_the_best_are_asked_for(monkeypatch:
     replayed = Replayed(trace, "comm", "compute")
     checked = check_overlap(trace, min_overlap=0.0)
     suggestions = suggested(trace, replayed.tasks, "comm", "compute", checked)
-    every, few = (explored(replayed, suggestions, 0.0, few=only) for only in (False, True))
+    every, few = (explored(replayed, suggestions, few=only) for only in (False, True))
     alone = [one for one in every.predictions if one.suggested]
     assert len(alone) > 4
     assert [one.suggested for one in alone] == list(range(1, len(alone) + 1))
     assert list(few.predictions) == alone[:4]
     assert few.more == len(alone) - 4
     changes = {str(one.change): one.change for one in suggestions}
-    wanted: Explored = explored(replayed, suggestions, 0.0, few=True, wanted=[changes[alone[-1].change]])
+    wanted: Explored = explored(replayed, suggestions, few=True, wanted=[changes[alone[-1].change]])
     assert [one.change for one in wanted.predictions] == [*(one.change for one in alone[:4]), alone[-1].change]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analyzers.replay.model import LARGE, LOADS, TALKING, WAITING
-from analyzers.replay.slowdown import LITTLE_TAKEN, NO_GAIN, USUAL, Slowdown, slowdown
+from analyzers.replay.sharing import LITTLE_TAKEN, NO_GAIN, USUAL, Slowdown, slowdown
 from analyzers.replay.tasks import tasks
 from analyzers.trace.tables import Trace
 from tests.analyzers.replay.programs import on_ranks, written

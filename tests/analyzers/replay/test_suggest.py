@@ -6,8 +6,7 @@ from typing import cast
 
 import pytest
 
-from analyzers.replay.answer import what_if
-from analyzers.replay.fixes import ALIKE, Tried, without_repeated
+from analyzers.replay.answer import ALIKE, Tried, what_if, without_repeated
 from analyzers.replay.host_changes import DropSync, OnTime
 from analyzers.replay.model import Tasks
 from analyzers.replay.safety import Safety

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analyzers.common.wording import Times, ranks_in_words
-from analyzers.compare.common import DIFFERENT_PROFILERS
+from analyzers.compare.against import DIFFERENT_PROFILERS
 from analyzers.compare.noise import EQUAL, LESS, MORE, NOISE, RUNS_APART, TOO_FEW, FigureChange, Spread
 from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, PairGain, Region
 from analyzers.compare.steps import FIGURES
