@@ -18,7 +18,6 @@ from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress, silent
 from analyzers.common.records import values
 from analyzers.replay.change import Change, calls_named, host_call
-from analyzers.replay.change import combined as combined
 from analyzers.replay.host_changes import DropSync, Graph, Level, MoveWait, OnTime, Pin
 from analyzers.replay.model import Tasks
 from analyzers.replay.predict import CantReplayError, Replayed, cant_be_run_again

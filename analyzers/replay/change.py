@@ -68,11 +68,14 @@ class Change(Record, frozen=True):
     @property
     def advice(self) -> str:
         """The change as one would ask for it, with what it takes for granted."""
-        return self._worded(self.advised)
+        return self._advice("")
 
     def advice_at(self, where: str) -> str:
         """The same, of a place in the program that is known in words."""
-        return self.advice
+        return self._advice(where)
+
+    def _advice(self, at: str) -> str:
+        return self._worded(self.advised)
 
     @property
     def asks(self) -> str:

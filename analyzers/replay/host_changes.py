@@ -41,23 +41,17 @@ class DropSync(Change, frozen=True):
     usage: ClassVar[str] = "drop-sync SEL"
     assumes: ClassVar[str] = "the host does not need the result there"
 
-    @property
-    def advice(self) -> str:
-        """The change as one would ask for it, with what it takes for granted."""
-        if name := host_call(self.where):
-            if _MEMORY.search(name):
-                return f"call {name} before the loop and use that memory again, as it waits for the GPU"
-            return f"drop the host syncs by {name}, unless the host needs the result there"
-        if self.unset:
+    def _advice(self, at: str) -> str:
+        name = host_call(self.where)
+        if _MEMORY.search(name):
+            return f"call {name} before the loop and use that memory again, as it waits for the GPU"
+        if self.unset and not name:
             return f"unset {self.unset}, so that launches in {in_words(self.where)} return at once"
-        return f"drop the host syncs in {in_words(self.where)}, unless the host needs the result there"
-
-    def advice_at(self, where: str) -> str:
-        """The same, of a place in the program that is known in words."""
-        if self.unset or host_call(self.where):
-            return self.advice
-        needs = "the host can do without its value" if "(" in where else "nothing on the host relies on it"
-        return f"remove {where}, if {needs}"
+        if at and not name and not self.unset:
+            needs = "the host can do without its value" if "(" in at else "nothing on the host relies on it"
+            return f"remove {at}, if {needs}"
+        where = f"by {name}" if name else f"in {in_words(self.where)}"
+        return f"drop the host syncs {where}, unless the host needs the result there"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         dropped = self.dropped(trace, tasks)
@@ -91,13 +85,8 @@ class Pin(Change, frozen=True):
     assumes: ClassVar[str] = "the host waits for what is copied to it where it reads it"
     left_open: ClassVar[str] = f"copies take as long as captured, or as {PINNED_GB_S} GB/s allow: the range has both"
 
-    @property
-    def advice(self) -> str:
-        """The change as one would ask for it, with what it takes for granted."""
-        return self.advice_at(f"in {in_words(self.where)}" if not host_call(self.where) else f"by {self.where}")
-
-    def advice_at(self, where: str) -> str:
-        """The same, of a place in the program that is known in words."""
+    def _advice(self, at: str) -> str:
+        where = at or (f"by {self.where}" if host_call(self.where) else f"in {in_words(self.where)}")
         return f"pin the host memory of the copies {where} and copy with non_blocking=True"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
@@ -148,9 +137,7 @@ class OnTime(Change, frozen=True):
         """The change of a rank's number, or of all."""
         return cls(None if fields in ("", "all") else int(fields))
 
-    @property
-    def advice(self) -> str:
-        """The change as one would ask for it, with what it takes for granted."""
+    def _advice(self, at: str) -> str:
         return f"bring {'all ranks' if self.rank is None else f'rank {self.rank}'} to the collectives on time"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:

@@ -30,9 +30,7 @@ class DropWait(Change, frozen=True):
     usage: ClassVar[str] = "drop-wait A on B"
     assumes: ClassVar[str] = "the first needs nothing that the second writes"
 
-    @property
-    def advice(self) -> str:
-        """The change as one would ask for it, with what it takes for granted."""
+    def _advice(self, at: str) -> str:
         (a, _, of_a), (b, _, of_b) = (in_words(side).partition(" of ") for side in (self.a, self.b))
         if of_a and of_a == of_b:
             return f"drop the wait of {a} for {b} in {of_a}, unless it needs the result"
@@ -75,14 +73,9 @@ class OwnStream(Change, frozen=True):
             raise ValueError(fields)
         return cls(where.strip(), before.strip()) if joined else cls(fields)
 
-    @property
-    def advice(self) -> str:
-        """The change as one would ask for it, with what it takes for granted."""
-        return (
-            f"give {in_words(self.where)} its own stream"
-            + (f", joined before {in_words(self.join_before)}" if self.join_before else "")
-            + ", unless something before the join needs its result"
-        )
+    def _advice(self, at: str) -> str:
+        joined = f", joined before {in_words(self.join_before)}" if self.join_before else ""
+        return f"give {in_words(self.where)} its own stream{joined}, unless something before the join needs its result"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         units = tasks.units

@@ -16,7 +16,8 @@ from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.records import Record
 from analyzers.compare.results import Comparison
 from analyzers.compare.steps import StepMarks, group_steps, step_times
-from analyzers.replay.answer import Change, what_if
+from analyzers.replay.answer import what_if
+from analyzers.replay.change import Change
 from analyzers.replay.predict import Replayed
 from analyzers.replay.predicted import predicted_trace
 from analyzers.syncs.report import order_report

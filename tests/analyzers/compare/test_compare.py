@@ -250,12 +250,6 @@ def test_a_step_time_that_repeats_differ_by_makes_no_run_faster_or_slower(longer
     assert ("Captures of one program differ by 3 % as well: repeat both" in headline.text) == (verdict == "changed")
 
 
-def test_captures_without_marks_are_one_step_each() -> None:
-    result = compare([steps_of({1: 10}, marks=False), steps_of({1: 40}, marks=False)])
-    assert (result.steps, result.runs[1].verdict) == ((), "too-few-steps")
-    assert "1 step is too few" in result.warnings[0].message
-
-
 def test_a_pair_asked_for_that_is_not_there_can_not_be_told() -> None:
     traces = [steps_of({1: 10}), steps_of({1: 10})]
     assert compare(traces).exit_code == 0, "the default pair need not be there"

@@ -129,17 +129,6 @@ def test_a_cut_program_takes_as_long_as_in_the_whole(steps: int, change: list[An
         assert ns == pytest.approx(of_whole[number], rel=CLOSE), number
 
 
-def test_that_fewer_are_run_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    trace = program()
-    change = Scale("kernel:product", 0.5)
-    (whole,) = what_if(trace, [change], *PAIR).changes
-    monkeypatch.setattr("analyzers.replay.answer.MOST_UNITS", 4 * UNITS)
-    (part,) = what_if(trace, [change], *PAIR).changes
-    assert not any("are run again" in one for one in whole.assumptions)
-    assert sum("of 12 are run again, for the run is large" in one for one in part.assumptions) == 1
-    assert part.step_ns == pytest.approx(whole.step_ns, rel=CLOSE)
-
-
 def test_of_steps_that_are_asked_for_fewer_are_run(monkeypatch: pytest.MonkeyPatch) -> None:
     trace, change = program(), Scale("kernel:product", 0.5)
     monkeypatch.setattr("analyzers.replay.answer.MOST_UNITS", 3 * UNITS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from analyzers.trace.run import Run
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from analyzers.verdict.result import OverlapResult
-from tests.support.builder import Builder, one_rank
+from tests.support.builder import one_rank
 from tests.support.nightly import mostly_nightly
 from traceviz.output.document import markdown
 from traceviz.output.views import overlap as view
@@ -82,19 +81,6 @@ def run_ahead() -> Trace:
     return run.trace()
 
 
-def test_all_else_of_the_answer_stays() -> None:
-    trace = run_ahead()
-    before, after = check_overlap(trace, *PAIR), told(trace)
-    blank = {"recoverable_ns": None, "recoverable_low_ns": None, "recoverable_high_ns": None}
-    ranks = [
-        replace(rank, missed=tuple(replace(one, **blank) for one in rank.missed))  # type: ignore[arg-type]
-        for rank in after.ranks
-    ]
-    assert (before.fix, before.cause_fix, before.was_replayed, after.was_replayed) == (None, None, False, True)
-    assert after.fix is not None
-    assert replace(after, ranks=tuple(ranks), fix=None, cause_fix=None, was_replayed=False) == before
-
-
 def test_what_takes_the_cause_out_is_told_beside_the_fix_with_its_class() -> None:
     """The cause is a wait: to drop it is unsafe, and so it is not the fix."""
     result = told(run_ahead())
@@ -156,19 +142,6 @@ def test_of_a_part_its_own_steps_count() -> None:
     result = with_worth(check_overlap(trace, *PAIR, narrowing=narrowing), Run.of(trace), narrowing)
     (one,) = (one for one in result.ranks[0].missed if one.cause == "event-dependency")
     assert one.recoverable_ns == pytest.approx(2 * 90 * US, rel=0.05)
-
-
-def test_without_calls_nothing_is_claimed_and_the_reason_said_once() -> None:
-    run = Builder()
-    rank = run.rank(0)
-    rank.kernel("lookup", 9, 0, 100)
-    rank.kernel("product", 7, 100, 200)
-    rank.kernel("lookup", 9, 200, 300)
-    trace = run.trace()
-    result = with_worth(check_overlap(trace, "kernel:lookup", "kernel:product"), trace)
-    assert "holds no CUDA calls" in result.worth_unknown
-    assert all(one.recoverable_ns is None for one in result.ranks[0].missed)
-    assert markdown(view.blocks(result)).count("holds no CUDA calls") == 1
 
 
 def test_captures_looked_at_one_by_one_are_not_run_again() -> None:
