@@ -246,6 +246,7 @@ ITEM, SYNC = "DtoH 7 @20-72 62-70 target_memory=pageable", "sync7 20-62"
         ("log", synced("DtoH 7 @12-106 101-104 target_memory=pageable"), LIKELY),
         ("log", synced("DtoH 7 @12 101-104 target_memory=pinned; sync7 20-106"), LIKELY),
         ("log", synced("HtoD 7 @12 101-104 source_memory=pinned; sync7 20-106"), LIKELY),
+        ("log", synced("DtoH 7 @12 101-104 target_memory=pinned; M 7 @20 105-110; sync7 30-112"), LIKELY),
         ("log", synced("sync7 20-102"), Safety.SAFE),  # nothing to read
         ("log", FETCHED, Safety.SAFE),  # a copy that was waited for already
         ("fetch", FETCHED, LIKELY),
