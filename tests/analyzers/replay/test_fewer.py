@@ -100,9 +100,11 @@ def test_the_stretch_is_the_one_that_trying_all_finds(each: list[tuple[int, int]
 
 
 def test_all_of_it_cut_is_all_of_it() -> None:
-    trace = program()
-    whole = tasks(trace)
-    assert whole.only(np.ones(whole.calls.call.size, dtype=bool)).same_units(whole)
+    whole = tasks(program())
+    part = whole.only(np.ones(whole.calls.call.size, dtype=bool))
+    assert part.same_units(whole)
+    assert part.calls.handed.tolist() == whole.calls.handed.tolist()
+    assert whole.calls.handed.max() >= 0
 
 
 def replayed(trace: Trace, steps: int | None) -> Replayed:
