@@ -28,10 +28,9 @@ from analyzers.counters.report import CountersResult
 from analyzers.info import TraceInfo
 from analyzers.readers.reading import Reading
 from analyzers.replay import answer as replaying
+from analyzers.replay.answer import parse_change
 from analyzers.replay.change import Change
-from analyzers.replay.changes import parse_change
-from analyzers.replay.host_changes import DropSync, Graph, Level, OnTime, Pin
-from analyzers.replay.order_changes import MoveWait
+from analyzers.replay.host_changes import DropSync, Graph, Level, MoveWait, OnTime, Pin
 from analyzers.replay.result import Prediction, WhatIf
 from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream, Scale, Split
 from analyzers.replay.worth import with_worth

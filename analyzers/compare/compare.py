@@ -13,20 +13,10 @@ from msgspec.structs import replace
 from analyzers.arrays.resampling import LEAST_STEPS
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError, TraceWarning
-from analyzers.compare.against import against, judged_pair
-from analyzers.compare.common import (
-    Common,
-    about_profilers,
-    common_of,
-    different_profilers,
-    listed,
-    part_of,
-    without_excluded,
-)
-from analyzers.compare.gain import pair_gain
+from analyzers.compare.against import Basis, Common, about_profilers, against, basis_of, judged, listed
 from analyzers.compare.noise import EQUAL, FigureChange, change, spread
 from analyzers.compare.regions import RegionFigures, join_regions, nested, region_figures, twins_of
-from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
+from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region, pair_gain
 from analyzers.compare.steps import (
     FIGURES,
     WHOLE_CAPTURE,
@@ -39,11 +29,9 @@ from analyzers.compare.steps import (
     pick,
     slowest,
     step_figures,
-    step_times_of,
 )
-from analyzers.contention.growth import Growth, growth
+from analyzers.contention.growth import growth
 from analyzers.contention.timings import Timings, timings
-from analyzers.counters.limits import Contended
 from analyzers.counters.report import in_all
 from analyzers.counters.states import DeviceStates, device_states
 from analyzers.select.select import select
@@ -53,11 +41,9 @@ from analyzers.trace.advice import only_rows
 from analyzers.trace.memory import MemoryPeak, memory_peaks
 from analyzers.trace.narrow import Narrowing, steps_used
 from analyzers.trace.run import ALL, Run
-from analyzers.trace.step_table import excluded
 from analyzers.trace.tables import Trace
-from analyzers.trace.untrusted import untrusted
 from analyzers.verdict.check import OverlapResult, check_overlap
-from analyzers.verdict.claim import JudgedClaim, judge_step
+from analyzers.verdict.claim import JudgedClaim
 from analyzers.verdict.gain import gain_over
 from analyzers.verdict.part import PairingDecision, sides_of
 
@@ -118,33 +104,36 @@ def compare(
         )
         for label, run in zip(labels, asked, strict=True)
     ]
-    timed = [step_times_of(run, narrowing) for run in asked]
-    groups = [one.groups for one in timed]
-    left = [excluded(run.trace.steps, is_given=narrowing.is_given) for run in asked]
-    unknown = [run.trace.steps.unknown if run.trace.steps else "" for run in asked]
-    common = without_excluded(common_of(labels, groups, unknown), left)
+    basis = basis_of(labels, asked, [narrowing] * len(asked))
+    common, losses = basis.common, basis.losses
     if common.reason:
         return Comparison(tuple(compared), *pair, reason=common.reason)
     twins = _common_twins([twins_of([*run.map(nested, narrowing).values()]) for run in asked])
-    parts = [part_of(run, narrowing, common) for run in asked]
-    losses = [untrusted(run, part) for run, part in zip(asked, parts, strict=True)]
     overlaps, measured = [], []
-    for run, part, grouped in zip(asked, parts, groups, strict=True):
+    for run, part, timed in zip(asked, basis.parts, basis.timed, strict=True):
         overlaps.append(check_overlap(run, *pair, explain=False, accept_apparent=accept_apparent, narrowing=part))
-        measured.append(_measured(run, narrowing, part, (grouped, common, twins), overlaps[-1]))
-    profilers = different_profilers(labels, [run.trace for run in asked])
+        measured.append(_measured(run, narrowing, part, (timed.groups, common, twins), overlaps[-1]))
     done = tuple(
-        _compared(
-            replace(run, untrusted=losses[0] or loss), one, measured[0], common, (overlap, overlaps[0]), profilers
-        )
+        _compared(replace(run, untrusted=losses[0] or loss), (one, measured[0]), (overlap, overlaps[0]), basis)
         for run, loss, one, overlap in zip(compared, losses, measured, overlaps, strict=True)
     )
-    reason = _why_untrusted(labels, losses)
-    is_pair_asked = a is not None or b is not None
-    judged = JudgedClaim(None)
-    if claimed is not None and not reason:
-        how = {"accept_apparent": accept_apparent, "of_pair": is_pair_asked}
-        judged = _best([_judged(claimed, (done[0], run), **how) for run in done[1:]])
+    reason, is_pair_asked = basis.why_untrusted, a is not None or b is not None
+    claim = JudgedClaim(None)
+    if claimed is not None and not reason:  # the run that reaches most is what shows it, or not
+        claims = [
+            judged(
+                claimed,
+                run.against,
+                (overlaps[0], overlap),
+                (labels[0], run.label),
+                gain_over(overlaps[0].ranks, overlap.ranks, overlap.job.rank),
+                of_pair=is_pair_asked,
+                accept_apparent=accept_apparent,
+            )
+            for run, overlap in zip(done[1:], overlaps[1:], strict=True)
+            if run.against is not None
+        ]
+        claim = max(claims, key=lambda one: (one.claim and one.claim.measured) or 0.0)
     if is_pair_asked and not reason:
         reason = _why_not_told(labels, overlaps, accept_apparent=accept_apparent)
     return Comparison(
@@ -153,30 +142,11 @@ def compare(
         b=overlaps[0].b,
         steps=() if common.steps == (WHOLE_CAPTURE,) else common.steps,
         ranks=common.ranks,
-        claim=judged.claim,
-        claim_reason=judged.reason,
+        claim=claim.claim,
+        claim_reason=claim.reason,
         reason=reason,
-        warnings=(*about_profilers(profilers), *_warnings(done, groups, common, [run.trace for run in asked])),
+        warnings=(*about_profilers(basis.profilers), *_warnings(done, basis)),
     )
-
-
-def _judged(
-    claimed: float | str, runs: tuple[ComparedRun, ComparedRun], *, of_pair: bool, accept_apparent: bool
-) -> JudgedClaim:
-    """A claim held against one run and the first."""
-    first, run = runs
-    if not of_pair and run.against is not None:
-        return judge_step(claimed, run.against, run.label)
-    if first.overlap is None or run.overlap is None:
-        return JudgedClaim(None)
-    gain = gain_over(first.overlap.ranks, run.overlap.ranks, run.overlap.job.rank)
-    overlaps, names = (first.overlap, run.overlap), (first.label, run.label)
-    return judged_pair(claimed, overlaps, names, gain, accept_apparent=accept_apparent)
-
-
-def _best(judged: Sequence[JudgedClaim]) -> JudgedClaim:
-    """The run that reaches most: it is what shows a claim, or not."""
-    return max(judged, key=lambda one: (one.claim and one.claim.measured) or 0.0)
 
 
 def _labels(runs: int, labels: Sequence[str]) -> tuple[str, ...]:
@@ -211,23 +181,18 @@ def _measured(
         pair=pair,
         marks=StepMarks.of(run.trace),
         twins=twins,
-        compared=msgspec.structs.replace(compared, steps=None, window=None),
+        compared=replace(compared, steps=None, window=None),
     )
     parts = [*run.map(measure, narrowing).values()]
-    if len(parts) == 1:
-        whole = parts[0]
-    else:
-        whole = _Measured(
-            groups,
-            join_figures(groups, [one.steps for one in parts]),
-            join_regions(groups, [(one.groups, one.regions) for one in parts], twins),
-            tuple(timed for one in parts for timed in one.timings),
-            tuple(sorted((each for one in parts for each in one.counters), key=_device_key)),
-            tuple(sorted((each for one in parts for each in one.memory_peaks), key=_device_key)),
-            any(one.has_calls for one in parts),
-        )
-    return msgspec.structs.replace(
-        whole, memory_peaks=tuple(one for one in whole.memory_peaks if one.rank in common.ranks)
+    peaks = [each for one in parts for each in one.memory_peaks if each.rank in common.ranks]
+    return _Measured(
+        groups,
+        join_figures([one.steps for one in parts]),
+        join_regions(groups, [(one.groups, one.regions) for one in parts], twins),
+        tuple(timed for one in parts for timed in one.timings),
+        tuple(sorted((each for one in parts for each in one.counters), key=_device_key)),
+        tuple(sorted(peaks, key=_device_key)),
+        any(one.has_calls for one in parts),
     )
 
 
@@ -274,14 +239,16 @@ def _common_twins(of_runs: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 def _compared(
     run: ComparedRun,
-    own: _Measured,
-    first: _Measured,
-    common: Common,
+    measured: tuple[_Measured, _Measured],
     overlaps: tuple[OverlapResult, OverlapResult],
-    profilers: str,
+    basis: Basis,
 ) -> ComparedRun:
-    """A run with its figures; the first has no changes."""
-    own_steps, first_steps = ({name: _per_step(one, common, name) for name in FIGURES} for one in (own, first))
+    """A run with its figures; the first has no changes.
+
+    measured, overlaps : this run's, and the first's.
+    """
+    (own, first), common, before = measured, basis.common, overlaps[1]
+    own_steps, first_steps = ({name: _per_step(one, common, name) for name in FIGURES} for one in measured)
     run = replace(
         run,
         overlap=overlaps[0],
@@ -289,44 +256,34 @@ def _compared(
         calls_recorded=own.has_calls,
         counters=own.counters,
         memory_peaks=own.memory_peaks,
+        lanes=tuple(_lane(own, first, common, lane) for lane in common.lanes),
     )
     if own is first:
-        return replace(run, lanes=tuple(_lane(own, first, common, i) for i in range(len(common.lanes))))
-    changes = {
-        name: change(first_steps[name], own_steps[name], tests=1 if name == "step_ns" else len(FIGURES))
-        for name in FIGURES
-    }
-    run = replace(
-        run,
-        changes=changes,
-        against=against(changes["step_ns"], common, overlaps[1].job, profilers=profilers, reason=run.untrusted),
-        lanes=tuple(_lane(own, first, common, i) for i in range(len(common.lanes))),
-        regions=tuple(_regions(own, first, common)),
-    )
-    if run.untrusted:
         return run
+    tests = {name: 1 if name == "step_ns" else len(FIGURES) for name in FIGURES}
+    changes = {name: change(first_steps[name], own_steps[name], tests=tests[name]) for name in FIGURES}
+    reason = run.untrusted
+    step = against(changes["step_ns"], common, before.job, profilers=basis.profilers, reason=reason)
+    run = replace(run, changes=changes, against=step, regions=tuple(_regions(own, first, common)))
+    if reason:
+        return run
+    shares, waits = len(common.lanes) * len(common.steps), [_waits(one) for one in overlaps]
+    grown = [
+        growth(*([pair[side] for pair in one.timings] for one in (first, own)), shares=shares, wait_ns=now - then)
+        for side, (now, then) in enumerate(zip(*waits, strict=True))
+    ]
+    has_counters = own.counters and first.counters
     return replace(
         run,
-        gain=pair_gain(overlaps[1].ranks, overlaps[0].ranks, overlaps[0].job.rank),
-        growth=(_growth((first, own), common, overlaps, 0), _growth((first, own), common, overlaps, 1)),
-        contended=_contended(own, first, overlaps[0]),
+        gain=pair_gain(before.ranks, overlaps[0].ranks, overlaps[0].job.rank),
+        growth=(grown[0], grown[1]),
+        contended=in_all(own.counters, *overlaps[0].names, first.counters) if has_counters else None,
     )
 
 
-def _contended(own: _Measured, first: _Measured, overlap: OverlapResult) -> Contended | None:
-    if not own.counters or not first.counters:
-        return None
-    return in_all(own.counters, *overlap.names, first.counters)
-
-
-def _growth(
-    measured: tuple[_Measured, _Measured], common: Common, overlaps: tuple[OverlapResult, OverlapResult], side: int
-) -> Growth:
-    """Of side 0 or 1; `measured` is the first run and this one, `overlaps` this one's and the first's."""
-    shares = len(common.lanes) * len(common.steps)
-    own, first = (sum((one.a, one.b)[side].wait_ns for one in each.ranks) for each in overlaps)
-    timed = ([each[side] for each in one.timings] for one in measured)
-    return growth(*timed, shares=shares, wait_ns=own - first)
+def _waits(overlap: OverlapResult) -> tuple[int, int]:
+    """How long A and B wait in collectives, of all ranks."""
+    return sum(rank.a.wait_ns for rank in overlap.ranks), sum(rank.b.wait_ns for rank in overlap.ranks)
 
 
 def _per_step(one: _Measured, common: Common, figure: str) -> Ints:
@@ -334,8 +291,7 @@ def _per_step(one: _Measured, common: Common, figure: str) -> Ints:
     return slowest(values) if figure == "step_ns" else np.rint(values.mean(axis=0)).astype(np.int64)
 
 
-def _lane(own: _Measured, first: _Measured, common: Common, i: int) -> LaneFigures:
-    lane = common.lanes[i]
+def _lane(own: _Measured, first: _Measured, common: Common, lane: Lane) -> LaneFigures:
     values, before = ({name: one.steps.at([lane], common.steps, name)[0] for name in FIGURES} for one in (own, first))
     changes: dict[str, FigureChange] = {}
     if own is not first:
@@ -375,11 +331,6 @@ def _regions(own: _Measured, first: _Measured, common: Common) -> list[Region]:
     return found
 
 
-def _why_untrusted(labels: Sequence[str], losses: Sequence[str]) -> str:
-    """Which runs have figures that can't be trusted, and why; "" where none has."""
-    return "; ".join(f"{label}: {loss}" for label, loss in zip(labels, losses, strict=True) if loss)
-
-
 def _why_not_told(labels: Sequence[str], overlaps: Sequence[OverlapResult], *, accept_apparent: bool) -> str:
     """Why the pair's overlap in some run can't be told; "" where it can. No bar is asked about, so none is in doubt."""
     named = list(zip(labels, overlaps, strict=True))
@@ -393,10 +344,8 @@ def _why_not_told(labels: Sequence[str], overlaps: Sequence[OverlapResult], *, a
     return "; ".join(reasons)
 
 
-def _warnings(
-    runs: Sequence[ComparedRun], groups: Sequence[StepGroups], common: Common, traces: Sequence[Trace]
-) -> list[TraceWarning]:
-    found = [*left_out(runs, groups, common), *_about_noise(runs, common)]
+def _warnings(runs: Sequence[ComparedRun], basis: Basis) -> list[TraceWarning]:
+    found = [*left_out(runs, basis), *_about_noise(runs, basis.common)]
     first = runs[0]
     ratio = first.overlap.job.real_overlap_ratio if first.overlap else None
     if ratio is not None and ratio >= OVERLAPS_ALREADY:
@@ -405,10 +354,10 @@ def _warnings(
             "other, and gain and bound are against that run, not against A and B alone."
         )
         found.append(TraceWarning("not-alone", text))
-    for run, trace in zip(runs, traces, strict=True):
+    for run, of in zip(runs, basis.runs, strict=True):
         of_run = run.overlap.warnings if run.overlap else ()
         if not only_rows(of_run):
-            of_run = (*only_rows(trace.warnings), *of_run)
+            of_run = (*only_rows(of.trace.warnings), *of_run)
         found += [
             TraceWarning(one.code, f"{run.label}: {one.message}") for one in of_run if one.code != "few-instances"
         ]
@@ -428,16 +377,16 @@ def _about_noise(runs: Sequence[ComparedRun], common: Common) -> list[TraceWarni
     return [TraceWarning("too-few-steps", text)]
 
 
-def left_out(runs: Sequence[ComparedRun], groups: Sequence[StepGroups], common: Common) -> list[TraceWarning]:
+def left_out(runs: Sequence[ComparedRun], basis: Basis) -> list[TraceWarning]:
     """Say which steps and ranks are not compared."""
-    found = []
-    for run, one in zip(runs, groups, strict=True):
-        label = run.label
+    found, common = [], basis.common
+    for run, timed in zip(runs, basis.timed, strict=True):
+        label, one = run.label, timed.groups
         for step in run.steps.left_out if run.steps else ():
             if step.step in common.excluded:
                 late = run.late_start and run.late_start.step == step.step
                 text = f"{label}: step {step.step} is left out of medians: {step.reason}."
-                found.append(TraceWarning("late-start", text) if late else TraceWarning("excluded-step", text))
+                found.append(TraceWarning("late-start" if late else "excluded-step", text))
         steps = [number for number in one.numbers.tolist() if number not in {*common.steps, *common.excluded}]
         ranks = sorted({rank for rank, _ in one.lanes} - set(common.ranks))
         for code, what, numbers in (("other-steps", "step", steps), ("other-ranks", "rank", ranks)):

@@ -95,8 +95,6 @@ def fewest(tests: int) -> int:
 def change(before: Ints, after: Ints, *, tests: int = 1) -> FigureChange:
     """Compare two runs' values of one figure, one a step each; in pairs where there are equally many.
 
-    Parameters
-    ----------
     tests : how many figures are asked at once; the interval widens so that all of them together are called wrongly in
         5 % of cases at most (Bonferroni).
     """
@@ -113,16 +111,10 @@ def disjoint(before: Ints, after: Ints) -> bool:
     return bool(before.max() < after.min() or after.max() < before.min())
 
 
-def _seldom(before: int, after: int, tests: int) -> bool:
-    """Whether chance seldom puts all steps of one given run below all of the other (exact permutation test).
-
-    Of 3 and 3 steps 1 order in 20 does: C(6, 3) = 20. A single step is never enough, whatever the other run has.
-    """
-    return min(before, after) > 1 and comb(before + after, before) >= tests / LEVEL
-
-
 def _call(before: Ints, after: Ints, interval: tuple[int, int], tests: int) -> str:
-    if disjoint(before, after) and _seldom(before.size, after.size, tests):
+    # Of 3 and 3 steps 1 order in 20 has all of one run first: C(6, 3) = 20. A single step is never enough.
+    seldom = min(before.size, after.size) > 1 and comb(before.size + after.size, before.size) >= tests / LEVEL
+    if disjoint(before, after) and seldom:
         return MORE if after.min() > before.max() else LESS
     if before.size == after.size:
         most = max(int(np.count_nonzero(after < before)), int(np.count_nonzero(after > before)))
@@ -197,8 +189,6 @@ class Trend(Record, frozen=True):
 def trend(values: Sequence[float], *, more_is_better: bool, most: float = inf) -> Trend | None:
     """Judge the last of some values, oldest first; None where there is none.
 
-    Parameters
-    ----------
     most : the largest value there can be; the least is 0.
     """
     if not values:

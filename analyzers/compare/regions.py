@@ -18,7 +18,7 @@ from analyzers.arrays.intervals import overlap_by_group
 from analyzers.arrays.types import Ints, Mask
 from analyzers.compare.steps import StepGroups, join_values
 from analyzers.syncs.context import enclosing
-from analyzers.trace.columns import as_int64, ints
+from analyzers.trace.columns import as_int64
 from analyzers.trace.ranges import launched_in, range_classes
 from analyzers.trace.steps import STEP
 from analyzers.trace.tables import Trace
@@ -92,13 +92,8 @@ class Nested(msgspec.Struct, frozen=True):
     names: Mapping[str, int]
 
 
-def outermost_twins(*traces: Trace) -> dict[str, str]:
-    """For each range name the outermost name around it that holds exactly the same ops, where there is one."""
-    return twins_of([nested(trace) for trace in traces])
-
-
 def twins_of(parts: Sequence[Nested]) -> dict[str, str]:
-    """The same of all parts of a run."""
+    """For each range name the outermost name around it that holds exactly the same ops, in all parts of a run."""
     pairs, names = Counter[tuple[str, str]](), Counter[str]()
     for part in parts:
         pairs.update(part.pairs)
@@ -117,8 +112,9 @@ def nested(trace: Trace) -> Nested:
     used, count = np.unique(row[row >= 0], return_counts=True)
     code, texts = trace.ranges.name.codes, trace.ranges.name.texts
     rows = np.flatnonzero(wanted)
-    process, thread, start = (ints(trace.ranges, column)[used] for column in ("process", "thread", "start_ns"))
-    point, around = enclosing(trace.ranges.take(rows), process, thread, start)
+    launching = trace.ranges.take(used)
+    where = as_int64(launching.process), as_int64(launching.thread), launching.start_ns
+    point, around = enclosing(trace.ranges.take(rows), *where)
     pairs = pd.DataFrame({"point": point, "name": code[rows[around]].astype(np.int64)})
     pairs = pairs.drop_duplicates().reset_index(names="depth")  # they come outermost first
     pairs["own"], pairs["ops"] = code[used[pairs["point"]]].astype(np.int64), count[pairs["point"]]

@@ -2,25 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
+import numpy as np
 import pandas as pd
 
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
 from analyzers.common.records import Record
 from analyzers.common.wording import duration, percent
-from analyzers.compare.gain import PairGain
-from analyzers.compare.noise import DIFFERS, FigureChange, Spread
+from analyzers.compare.noise import DIFFERS, FigureChange, Spread, change
 from analyzers.contention.growth import Growth
 from analyzers.counters.limits import Contended
 from analyzers.counters.states import DeviceStates
+from analyzers.overlap.measure import RankOverlap
 from analyzers.trace.memory import MemoryPeak
 from analyzers.trace.step_table import LateStart, StepsUsed
 from analyzers.verdict.against import StepsAgainst
 from analyzers.verdict.claim import Claim, claim_code
+from analyzers.verdict.gain import effective_gain, instances_of, pair_before, speedup, speedup_bound
 from analyzers.verdict.result import OverlapResult
+
+
+class PairGain(Record, frozen=True):
+    """What a pair of tasks gained over the first run: medians per instance on one rank, waits for late ranks left out.
+
+    The first run's A and B stand for A and B alone, as `check-overlap --baseline` takes them. All in ns.
+
+    a, b : A's and B's own busy time; what they grow by is contention.
+    together : time during which A or B runs. overlap_ns, first_overlap_ns : real overlap of this run and of the first.
+    """
+
+    rank: int
+    a: FigureChange
+    b: FigureChange
+    together: FigureChange
+    overlap_ns: int
+    first_overlap_ns: int
+    instances: int
+    first_instances: int
+
+    @property
+    def before_ns(self) -> int:
+        """How long the pair takes in the first run: A + B, but for what overlaps there already."""
+        return pair_before(self.a.before_ns, self.b.before_ns, self.together.before_ns, self.first_overlap_ns)
+
+    @property
+    def effective_gain(self) -> float | None:
+        """(before − together) / (min(A, B) − overlap before); overlap that only slows both is no gain."""
+        sides = self.a.before_ns, self.b.before_ns
+        return effective_gain(*sides, self.before_ns, self.first_overlap_ns, self.together.after_ns)
+
+    @property
+    def speedup(self) -> float | None:
+        """Before / together."""
+        return speedup(self.before_ns, self.together.after_ns)
+
+    @property
+    def speedup_bound(self) -> float | None:
+        """(A + B) / max(A, B) of the first run, the most that two tasks can gain by overlapping."""
+        return speedup_bound(self.a.before_ns, self.b.before_ns)
+
+    @property
+    def lost_ns(self) -> int:
+        """How much longer A and B take than in the first run, added up, ns."""
+        return self.a.delta_ns + self.b.delta_ns
+
+
+def pair_gain(first: Sequence[RankOverlap], ranks: Sequence[RankOverlap], rank: int | None) -> PairGain | None:
+    """Compare a rank's instances with the first run's; None where either has none with both sides."""
+    if rank is None:
+        return None
+    before, after = instances_of(first, rank), instances_of(ranks, rank)
+    if not before or not after:
+        return None
+    (a, b, overlap), (new_a, new_b, new_overlap) = (
+        np.array([(one.a_busy_ns, one.b_busy_ns, one.real_overlap_ns) for one in each], np.int64).T
+        for each in (before, after)
+    )
+    return PairGain(
+        rank,
+        change(a, new_a, tests=2),
+        change(b, new_b, tests=2),
+        change(a + b - overlap, new_a + new_b - new_overlap),
+        round(float(np.median(new_overlap))),
+        round(float(np.median(overlap))),
+        len(after),
+        len(before),
+    )
 
 
 class LaneFigures(Record, frozen=True):
@@ -144,14 +214,10 @@ class Comparison(Record, frozen=True):
 
         Too few steps are no way to tell, but a claim that was not reached was not reached, and one that can't be can't.
         """
-        code = claim_code(self.claim, self.claim_reason)
         if self.claim is not None and self.claim.impossible:
             return 1
-        if self.reason:
-            return 3
-        if code:
-            return code
-        return 3 if any(run.verdict == "too-few-steps" for run in self.runs[1:]) else 0
+        unsure = any(run.verdict == "too-few-steps" for run in self.runs[1:])
+        return 3 if self.reason else claim_code(self.claim, self.claim_reason) or (3 if unsure else 0)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per run: medians of the figures in ns, the step time's P90 and interval, ratio, memory, gain."""
@@ -195,17 +261,10 @@ class Comparison(Record, frozen=True):
         headers = ("run", "verdict", "step, median", "P90", "speedup", "real overlap")
         rows = []
         for number, run in enumerate(self.runs):
-            step = run.figures.get("step_ns")
-            rows.append(
-                (
-                    run.label,
-                    "–" if not number or self.reason else run.verdict,
-                    "–" if step is None else duration(step.median_ns),
-                    "–" if step is None else duration(step.p90_ns),
-                    "–" if not number or run.speedup is None else f"{run.speedup:.3f}x",
-                    run.overlap_ratio_text,
-                )
-            )
+            step, verdict = run.figures.get("step_ns"), run.verdict if number and not self.reason else "–"
+            median, p90 = ("–", "–") if step is None else (duration(step.median_ns), duration(step.p90_ns))
+            speedup = "–" if not number or run.speedup is None else f"{run.speedup:.3f}x"
+            rows.append((run.label, verdict, median, p90, speedup, run.overlap_ratio_text))
         sentence = self.reason or (self.claim.words if self.claim else f"A = {self.a}, B = {self.b}.")
         mood = "middle" if self.reason else "bad" if self.exit_code else ""
         return card("comparison", sentence, headers, rows, mood=mood, texts=headers[:2], warnings=self.warnings)

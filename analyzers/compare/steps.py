@@ -21,7 +21,7 @@ from analyzers.arrays.intervals import overlap_by_group
 from analyzers.arrays.types import Ints, Mask
 from analyzers.compare.noise import Spread, spread
 from analyzers.syncs.points import host_syncs
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import as_int64
 from analyzers.trace.kernels import is_communication, is_compute
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.ranks import ops_of_devices
@@ -107,7 +107,13 @@ def group_steps(trace: Trace, marks: StepMarks | None = None) -> StepGroups:
     marks = StepMarks.of(trace) if marks is None else marks
     number = _numbers_of_ops(trace, marks)
     found = np.unique(number[number != _LIMITS.min])
-    lane, names, devices = _lanes(trace)
+    lane = np.zeros(len(trace.ops), np.int64)
+    names: list[Lane] = []
+    devices: list[int] = []
+    for (rank, device), rows in ops_of_devices(trace).items():
+        lane[rows] = len(names)
+        names.append((rank, names[-1][1] + 1 if names and names[-1][0] == rank else 0))
+        devices.append(device)
     column = np.searchsorted(found, number)
     inside = number != _LIMITS.min
     group = np.where(inside, lane * found.size + column, -1)
@@ -115,7 +121,8 @@ def group_steps(trace: Trace, marks: StepMarks | None = None) -> StepGroups:
     there[group[inside]] = True
     early, before = launched_before(trace), np.full(len(names), _LIMITS.min)
     np.maximum.at(before, lane[early], trace.ops.end_ns[early])
-    return StepGroups(names, devices, found, group, there.reshape(len(names), found.size), before, marks.repeated)
+    worked = there.reshape(len(names), found.size)
+    return StepGroups(tuple(names), tuple(devices), found, group, worked, before, marks.repeated)
 
 
 def _numbers_of_ops(trace: Trace, marks: StepMarks) -> Ints:
@@ -129,17 +136,15 @@ def _numbers_of_ops(trace: Trace, marks: StepMarks) -> Ints:
 
 def join_groups(parts: Sequence[StepGroups]) -> StepGroups:
     """Devices and steps of all parts of a run, which have no device in common; of no op it says where it belongs."""
-    lanes, of, row = zip(
-        *sorted((lane, of, row) for of, part in enumerate(parts) for row, lane in enumerate(part.lanes)), strict=True
-    )
+    lanes = sorted((lane, of, row) for of, part in enumerate(parts) for row, lane in enumerate(part.lanes))
     numbers = np.unique(np.concatenate([part.numbers for part in parts]))
     found = StepGroups(
-        lanes,
-        tuple(parts[i].devices[k] for i, k in zip(of, row, strict=True)),
+        tuple(lane for lane, _, _ in lanes),
+        tuple(parts[of].devices[row] for _, of, row in lanes),
         numbers,
         np.empty(0, np.int64),
         np.zeros((len(lanes), numbers.size), bool),
-        np.array([parts[i].before_ns[k] for i, k in zip(of, row, strict=True)], np.int64),
+        np.array([parts[of].before_ns[row] for _, of, row in lanes], np.int64),
         parts[0].repeated,
     )
     return replace(found, there=join_values(found, parts, [part.there for part in parts]))
@@ -154,30 +159,18 @@ def join_values(groups: StepGroups, parts: Sequence[StepGroups], values: Sequenc
     return joined
 
 
-def _lanes(trace: Trace) -> tuple[Ints, tuple[Lane, ...], tuple[int, ...]]:
-    """Lane of every op, the lanes, and each one's device."""
-    lane = np.zeros(len(trace.ops), np.int64)
-    names: list[Lane] = []
-    devices: list[int] = []
-    for (rank, device), rows in ops_of_devices(trace).items():
-        lane[rows] = len(names)
-        names.append((rank, names[-1][1] + 1 if names and names[-1][0] == rank else 0))
-        devices.append(device)
-    return lane, tuple(names), tuple(devices)
-
-
-def join_figures(groups: StepGroups, parts: Sequence[StepFigures]) -> StepFigures:
-    """Figures of all parts of a run, whose groups `groups` joins."""
+def join_figures(parts: Sequence[StepFigures]) -> StepFigures:
+    """Figures of all parts of a run."""
     own = [part.groups for part in parts]
-    return StepFigures(
-        groups, {name: join_values(groups, own, [part.values[name] for part in parts]) for name in FIGURES}
-    )
+    groups = join_groups(own)
+    values = {name: join_values(groups, own, [part.values[name] for part in parts]) for name in parts[0].values}
+    return StepFigures(groups, values)
 
 
 def step_figures(trace: Trace, groups: StepGroups, a: Mask, b: Mask) -> StepFigures:
     """Measure every step on every device; `a` and `b` are the sides of the pair, without common ops."""
     shape = (len(groups.lanes), groups.numbers.size)
-    starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
+    starts, ends, waits = trace.ops.start_ns, trace.ops.end_ns, as_int64(trace.ops.wait_ns)
     inside = groups.group >= 0
 
     def of_side(side: Mask, begin: Ints) -> tuple[Ints, Ints, Ints]:
@@ -228,45 +221,31 @@ def _sync_costs(trace: Trace, groups: StepGroups) -> Ints:
     """GPU idle time that host sync points cost, by the step in which the host was blocked."""
     whole = trace.whole or trace
     table = whole.once(host_syncs).table
-    cost = np.zeros(groups.size, np.int64)
-    steps = find_steps(whole)
-    process = table["process"].to_numpy(np.int64)
+    process, started, rank, device, idle = (
+        table[name].to_numpy(np.int64) for name in ("process", "start_ns", "rank", "device", "gpu_idle_ns")
+    )
     number = np.full(len(table), WHOLE_CAPTURE, np.int64)
-    if steps.size:
-        on_any = np.zeros(process.size, np.int64)
-        position = step_index(whole).innermost(process, on_any, table["start_ns"].to_numpy(np.int64))
+    if (steps := find_steps(whole)).size:
+        position = step_index(whole).innermost(process, np.zeros(process.size, np.int64), started)
         number = np.append(steps.numbers, _LIMITS.min)[position]
-    column = np.searchsorted(groups.numbers, number)
-    known = np.isin(number, groups.numbers)
-    rank, device = (table[name].to_numpy(np.int64) for name in ("rank", "device"))
+    column, known = np.searchsorted(groups.numbers, number), np.isin(number, groups.numbers)
+    cost = np.zeros(groups.there.shape, np.int64)
     for row, ((lane_rank, _), lane_device) in enumerate(zip(groups.lanes, groups.devices, strict=True)):
         of_lane = known & (rank == lane_rank) & (device == lane_device)
-        np.add.at(cost, row * groups.numbers.size + column[of_lane], table["gpu_idle_ns"].to_numpy(np.int64)[of_lane])
-    return cost
+        np.add.at(cost[row], column[of_lane], idle[of_lane])
+    return cost.ravel()
 
 
-class StepTimes(msgspec.Struct, frozen=True):
-    """How long each step of each device took, ns: an array of lanes × steps."""
-
-    groups: StepGroups
-    times: Ints
+def step_times_of(run: Run, narrowing: Narrowing = ALL) -> StepFigures:
+    """How long each step of each device took, of a run, or of the part of it that is asked for."""
+    return join_figures([*run.map(partial(timed, marks=StepMarks.of(run.trace)), narrowing).values()])
 
 
-def step_times_of(run: Run, narrowing: Narrowing = ALL) -> StepTimes:
-    """Those of a run, or of the part of it that is asked for."""
-    parts = [*run.map(partial(timed, marks=StepMarks.of(run.trace)), narrowing).values()]
-    if len(parts) == 1:
-        return parts[0]
-    groups = [part.groups for part in parts]
-    joined = join_groups(groups)
-    return StepTimes(joined, join_values(joined, groups, [part.times for part in parts]))
-
-
-def timed(trace: Trace, groups: StepGroups | None = None, marks: StepMarks | None = None) -> StepTimes:
-    """The steps of a trace, grouped as `group_steps` does, with their times."""
-    groups = group_steps(trace, marks) if groups is None else groups
+def timed(trace: Trace, marks: StepMarks | None = None) -> StepFigures:
+    """The steps of a trace, grouped as `group_steps` does, with their times alone."""
+    groups = group_steps(trace, marks)
     times = step_times(groups, trace.ops.start_ns, trace.ops.end_ns)
-    return StepTimes(groups, times.reshape(groups.there.shape))
+    return StepFigures(groups, {"step_ns": times.reshape(groups.there.shape)})
 
 
 def typical_step(run: Trace | Run, narrowing: Narrowing = ALL) -> Spread | None:
@@ -275,4 +254,4 @@ def typical_step(run: Trace | Run, narrowing: Narrowing = ALL) -> Spread | None:
     found = step_times_of(run, narrowing)
     groups, left_out = found.groups, excluded(run.trace.steps, is_given=narrowing.is_given)
     counted = groups.there.all(axis=0) & ~np.isin(groups.numbers, (WHOLE_CAPTURE, *left_out))
-    return spread(slowest(found.times[:, counted])) if counted.any() else None
+    return spread(slowest(found.values["step_ns"][:, counted])) if counted.any() else None

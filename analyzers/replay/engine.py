@@ -19,7 +19,7 @@ import numpy as np
 
 from analyzers.arrays.types import Floats, Ints
 from analyzers.ordering.lanes import MIN_NS, take_or
-from analyzers.replay.model import LOADS, TALKING, WAITING, Lists, Tasks, Units
+from analyzers.replay.model import LOADS, TALKING, WAITING, HostCalls, Lists, Tasks, Units
 
 BEGIN, START, DRAIN, END = range(4)  # kinds of events; those of one instant come in this order
 
@@ -34,22 +34,30 @@ class Times(msgspec.Struct, frozen=True):
     unit_end: Ints
 
 
-class Program:
-    """Tasks as plain lists, by the numbers of calls, units, teams and GPUs: made once for all runs of them.
+def run(tasks: Tasks, slower: Floats | None = None) -> Times:
+    """Run tasks once, with `transfer_ns` as what a unit takes alone.
+
+    slower : units x `LOADS`, the share of its pace that each loses beside others; none where it is not given.
+    """
+    program = _Program(tasks, np.zeros((tasks.units.op.size, len(LOADS))) if slower is None else slower)
+    return program.run()
+
+
+class _Program:
+    """Tasks as plain lists, by the numbers of calls, units, teams and GPUs.
 
     A *team* is what moves at one pace: the units of a collective, or a unit by itself. An event is when, which of the
     four kinds, its place among equal ones, and the number of its call or unit.
     """
 
-    def __init__(self, tasks: Tasks) -> None:
-        self.tasks = tasks
+    def __init__(self, tasks: Tasks, slower: Floats) -> None:
         self._events: list[tuple[int, int, int, int]] = []
-        self._lay_out_calls()
-        self._lay_out_units()
-        self._lay_out_gpus()
+        self._lay_out_calls(tasks)
+        self._lay_out_units(tasks.calls, tasks.units, tasks.queue)
+        self._lay_out_gpus(tasks, slower)
 
-    def _lay_out_calls(self) -> None:
-        calls, units = self.tasks.calls, self.tasks.units
+    def _lay_out_calls(self, tasks: Tasks) -> None:
+        calls, units = tasks.calls, tasks.units
         count = calls.call.size
         self._before_ns, self._cost_ns, self._after_ns = (
             each.tolist() for each in (calls.before_ns, calls.cost_ns, calls.after_ns)
@@ -59,48 +67,66 @@ class Program:
         handed = np.flatnonzero(calls.handed >= 0)
         followers, before = np.append(next_on_thread, handed), np.append(next_on_thread - 1, calls.handed[handed])
         self._next_calls = Lists.of(before, followers, count).as_tuples()
-        self._calls_before = np.bincount(followers, minlength=count)
         launched = np.flatnonzero(units.call >= 0)
         self._launches = Lists.of(units.call[launched], launched, count).as_tuples()
+        # How many it still follows, when it may begin as far as these returned, for how many units it waits, when the
+        # last of them ended; when it began, found places in the launch queues, and returned.
+        self._calls_left, self._earliest = np.bincount(followers, minlength=count).tolist(), [0] * count
+        self._awaited, self._done_ns = np.diff(calls.waits.first).tolist(), [MIN_NS] * count
+        self._call_start, self._launched_ns, self._call_end = ([-1] * count for _ in range(3))
 
-    def _lay_out_units(self) -> None:
-        calls, units, waits = self.tasks.calls, self.tasks.units, self.tasks.units.waits
-        count = units.op.size
+    def _lay_out_units(self, calls: HostCalls, units: Units, queue: int) -> None:
+        waits, count = units.waits, units.op.size
         follows_start = (units.beside >= 0) & (units.beside == units.previous)
         early, behind = np.flatnonzero(follows_start), np.flatnonzero((units.previous >= 0) & ~follows_start)
         awaited, waiting = np.append(waits.items, units.previous[behind]), np.append(waits.owner, behind)
         self._early = Lists.of(units.previous[early], early, count).as_tuples()
         self._followers = Lists.of(awaited, waiting, count).as_tuples()
         self._released_calls = Lists.of(calls.waits.items, calls.waits.owner, count).as_tuples()
-        self._units_before = np.diff(waits.first) + (units.previous >= 0) + 1  # the call that submits it counts as one
-        self._previous, self._submit_ns = units.previous.tolist(), units.submitted_ns.tolist()
+        self._call, self._previous, self._submit_ns = (
+            each.tolist() for each in (units.call, units.previous, units.submitted_ns)
+        )
         self._after_launch_ns, self._after_previous_ns, self._after_wait_ns = units.dispatch_ns.T.tolist()
         self._after_start_ns = (units.start_ns - take_or(units.start_ns, units.beside, 0)).tolist()
-        self._ahead_in_queue = places(units, self.tasks.queue).tolist()
+        self._ahead_in_queue = places(units, queue).tolist()
         collectives = int(units.collective.max(initial=-1)) + 1
         team = np.where(units.collective >= 0, units.collective, collectives + np.arange(count))
         self._team, self._members = team.tolist(), Lists.of(team, np.arange(count), collectives + count).as_tuples()
+        self._absent = list(map(len, self._members))  # have not started
+        # For how many it still waits, of which the call that submits it counts as one; when it was submitted, and which
+        # call waits for its start.
+        self._units_left = (np.diff(waits.first) + (units.previous >= 0) + 1).tolist()
+        self._submitted_ns, self._stalled_call = [0] * count, [-1] * count
+        # Of units that move: since when, at which pace, when they drain and end at that.
+        self._since_ns, self._pace = [0] * count, [1.0] * count
+        self._drains_ns, self._ends_ns = [-1] * count, [-1] * count
+        self._start_ns, self._began_ns, self._end_ns = ([-1] * count for _ in range(3))
 
-    def _lay_out_gpus(self) -> None:
-        occupancy = self.tasks.occupancy
-        self._gpu, self._own_load = occupancy.gpu.tolist(), occupancy.load.tolist()
-        self._fills, self._limits = occupancy.fills.tolist(), occupancy.limits.tolist()
-        self._room_ns = self.tasks.units.room_ns.tolist()
-        self._needs_room = (occupancy.needed[:, 0] > 0).tolist()
-        self._needed, self._taken = _as_tuples(occupancy.needed), _as_tuples(occupancy.taken)
+    def _lay_out_gpus(self, tasks: Tasks, slower: Floats) -> None:
+        occupancy = tasks.occupancy
+        self._gpu, self._own_load, self._load = (
+            each.tolist() for each in (occupancy.gpu, occupancy.load, occupancy.load)
+        )
+        self._fills, self._room_ns = occupancy.fills.tolist(), tasks.units.room_ns.tolist()
+        self._needs_room, self._drained = (occupancy.needed[:, 0] > 0).tolist(), (occupancy.needed[:, 0] <= 0).tolist()
+        self._needed, self._taken = occupancy.needed.tolist(), occupancy.taken.tolist()
+        self._until, self._kept = occupancy.until.tolist(), occupancy.rest.tolist()
+        self._work_ns, self._left_ns = tasks.units.transfer_ns.tolist(), tasks.units.transfer_ns.tolist()
+        self._slower = [*slower.T.tolist(), [0.0] * len(slower)]  # the last, at -1, where nothing is beside a unit
+        # What of a multiprocessor is free, how many kernels have more blocks than fit, the units there, and those that
+        # were released and have no room.
+        self._free, self._filling = occupancy.limits.tolist(), [0] * len(occupancy.limits)
+        self._present: list[list[int]] = [[] for _ in self._free]
+        self._held: list[list[int]] = [[] for _ in self._free]
 
-    def run(self, work_ns: Floats, slower: Floats, until: Floats, kept: Ints) -> Times:
-        """Run all tasks.
-
-        Parameters
-        ----------
-        work_ns : what each unit takes alone. slower : units x `LOADS`, the share of its pace that it loses beside
-        others. until, kept : as `until` and `rest` of `Occupancy`.
-        """
-        self._work_ns, self._until, self._kept = work_ns.tolist(), until.tolist(), _as_tuples(kept)
-        self._given_back = _as_tuples(self.tasks.occupancy.taken - kept)  # before their ends
-        self._slower = [*slower.T.tolist(), [0.0] * work_ns.size]  # the last, at -1, where nothing is beside a unit
-        self._reset()
+    def run(self) -> Times:
+        """Run all tasks."""
+        for call, left in enumerate(self._calls_left):
+            if not left:
+                heappush(self._events, (self._before_ns[call], BEGIN, 0, call))
+        for unit, call in enumerate(self._call):
+            if call < 0:
+                self._submit(unit, self._submit_ns[unit] - self._after_launch_ns[unit])
         handlers = self._begin, self._start, self._drain, self._end
         events = self._events
         while events:
@@ -108,33 +134,6 @@ class Program:
             handlers[kind](number, now)
         times = self._call_start, self._call_end, self._start_ns, self._began_ns, self._end_ns
         return Times(*(np.array(each, np.int64) for each in times))
-
-    def _reset(self) -> None:
-        """As before the first event."""
-        calls, units, gpus = len(self._cost_ns), len(self._work_ns), len(self._limits)
-        # Of calls: how many it still follows, when it may begin as far as these returned, for how many units it waits,
-        # when the last of them ended; when it began, found places in the launch queues, and returned.
-        self._calls_left, self._earliest = self._calls_before.tolist(), [0] * calls
-        self._awaited, self._done_ns = np.diff(self.tasks.calls.waits.first).tolist(), [MIN_NS] * calls
-        self._call_start, self._launched_ns, self._call_end = [-1] * calls, [-1] * calls, [-1] * calls
-        # Of units: for how many it still waits, when it was submitted, and which call waits for its start.
-        self._units_left, self._submitted_ns = self._units_before.tolist(), [0] * units
-        self._stalled_call = [-1] * units
-        # Of units that move: the load they are, what is left to do since when at which pace, when they drain and end.
-        self._load, self._left_ns, self._since_ns = self._own_load.copy(), self._work_ns.copy(), [0] * units
-        self._pace, self._drained = [1.0] * units, [not needs for needs in self._needs_room]
-        self._drains_ns, self._ends_ns = [-1] * units, [-1] * units
-        self._start_ns, self._began_ns, self._end_ns = [-1] * units, [-1] * units, [-1] * units
-        # Of teams, how many have not started. Of GPUs, the units there, those that were released and have no room,
-        # what of a multiprocessor is free, and how many kernels have more blocks than fit.
-        self._absent = list(map(len, self._members))
-        self._present: list[list[int]] = [[] for _ in range(gpus)]
-        self._held: list[list[int]] = [[] for _ in range(gpus)]
-        self._free, self._filling = self._limits.copy(), [0] * gpus
-        for call in np.flatnonzero(self._calls_before == 0).tolist():
-            heappush(self._events, (self._before_ns[call], BEGIN, 0, call))
-        for unit in np.flatnonzero(self.tasks.units.call < 0).tolist():
-            self._submit(unit, self._submit_ns[unit] - self._after_launch_ns[unit])
 
     def _begin(self, call: int, now: int) -> None:
         if self._call_start[call] < 0:
@@ -170,30 +169,24 @@ class Program:
     def _start(self, unit: int, now: int) -> None:
         gpu = self._gpu[unit]
         if self._needs_room[unit]:
-            if not self._has_room(gpu, unit):
+            fits = all(map(ge, self._free[gpu], self._needed[unit]))
+            if self._filling[gpu] or not fits:
                 self._held[gpu].append(unit)
                 return
             self._free[gpu] = list(map(sub, self._free[gpu], self._taken[unit]))
             self._filling[gpu] += self._fills[unit]
         self._start_ns[unit] = now
-        for other in self._early[unit]:
-            self._follow_start(other, now + self._after_start_ns[other])
+        for other in self._early[unit]:  # an instant after this one's start, or once it is submitted
+            at_ns = now + self._after_start_ns[other]
+            self._units_left[other] -= 1
+            if not self._units_left[other]:
+                start = max(at_ns, self._submitted_ns[other] + self._after_launch_ns[other])
+                heappush(self._events, (start, START, 0, other))
+            self._submitted_ns[other] = max(self._submitted_ns[other], at_ns)
         if self._stalled_call[unit] >= 0:
             heappush(self._events, (now, BEGIN, 0, self._stalled_call[unit]))
         self._present[gpu].append(unit)
         self._join(self._team[unit], unit, now)
-
-    def _follow_start(self, unit: int, at_ns: int) -> None:
-        """Let a unit begin at an instant after the start of the one before it, or once it is submitted."""
-        self._units_left[unit] -= 1
-        if not self._units_left[unit]:
-            start = max(at_ns, self._submitted_ns[unit] + self._after_launch_ns[unit])
-            heappush(self._events, (start, START, 0, unit))
-        self._submitted_ns[unit] = max(self._submitted_ns[unit], at_ns)
-
-    def _has_room(self, gpu: int, unit: int) -> bool:
-        """Whether a block of a unit fits on a multiprocessor, and none wait."""
-        return not self._filling[gpu] and all(map(ge, self._free[gpu], self._needed[unit]))
 
     def _join(self, team: int, unit: int, now: int) -> None:
         """Add a unit to those of its team that started: once all did, they move; until then they wait."""
@@ -207,12 +200,7 @@ class Program:
         for member in members:
             self._began_ns[member] = self._since_ns[member] = now
             self._load[member] = self._own_load[member]
-        if len(members) == 1 and len(self._present[self._gpu[unit]]) == 1:  # as mostly: alone, at its own pace
-            self._set_pace(unit, 1.0, now)
-        elif len(members) == 1:
-            self._repace(self._teams_on(self._gpu[unit]), now)
-        else:
-            self._repace({team for member in members for team in self._teams_on(self._gpu[member])}, now)
+        self._repace({team for member in members for team in self._teams_on(self._gpu[member])}, now)
 
     def _teams_on(self, gpu: int) -> list[int]:
         return [self._team[unit] for unit in self._present[gpu]]
@@ -259,7 +247,7 @@ class Program:
         else:
             self._drained[unit] = True
             self._filling[gpu] -= self._fills[unit]
-            more = self._taken[unit] if ended else self._given_back[unit]
+            more = self._taken[unit] if ended else list(map(sub, self._taken[unit], self._kept[unit]))
         self._free[gpu] = list(map(add, self._free[gpu], more))
         start, held, self._held[gpu] = now, self._held[gpu], []
         for place, other in enumerate(held):
@@ -278,7 +266,12 @@ class Program:
         for follower in self._followers[unit]:
             self._units_left[follower] -= 1
             if not self._units_left[follower]:
-                heappush(self._events, (self._start_behind(unit, follower, now), START, 0, follower))
+                if self._submitted_ns[follower] > now:
+                    start = self._submitted_ns[follower] + self._after_launch_ns[follower]
+                else:
+                    is_next = self._previous[follower] == unit
+                    start = now + (self._after_previous_ns if is_next else self._after_wait_ns)[follower]
+                heappush(self._events, (start, START, 0, follower))
         for call in self._released_calls[unit]:
             self._awaited[call] -= 1
             self._done_ns[call] = now
@@ -288,25 +281,6 @@ class Program:
             self._repace(self._teams_on(gpu), now)
         if len(self._members[team]) > 1:  # it may go on elsewhere
             self._repace([team], now)
-
-    def _start_behind(self, unit: int, follower: int, now: int) -> int:
-        """When a unit starts that waited for no other any more than for this one, which ends."""
-        if self._submitted_ns[follower] > now:
-            return self._submitted_ns[follower] + self._after_launch_ns[follower]
-        is_next = self._previous[follower] == unit
-        return now + (self._after_previous_ns if is_next else self._after_wait_ns)[follower]
-
-
-def run(tasks: Tasks, slower: Floats | None = None) -> Times:
-    """Run tasks once, with `transfer_ns` as what a unit takes alone; without `slower` units do not slow each other."""
-    slower = np.zeros((tasks.units.op.size, len(LOADS))) if slower is None else slower
-    return Program(tasks).run(tasks.units.transfer_ns, slower, tasks.occupancy.until, tasks.occupancy.rest)
-
-
-def _as_tuples(rows: Ints) -> list[tuple[int, ...]]:
-    """Rows in plain Python; equal ones are one tuple."""
-    distinct: dict[tuple[int, ...], tuple[int, ...]] = {}
-    return [distinct.setdefault(row, row) for row in zip(*rows.T.tolist(), strict=True)]
 
 
 def places(units: Units, queue: int) -> Ints:

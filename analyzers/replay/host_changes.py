@@ -1,26 +1,28 @@
-"""Changes of what hosts do: their syncs, their copies, how long their code takes, and CUDA graphs."""
+"""Changes of what hosts do: their syncs, copies, how long their code takes, its order, and CUDA graphs."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from typing import ClassVar
 
+import msgspec
 import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import label, rows_by_key, runs
-from analyzers.arrays.intervals import Union, coverage
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.groups import label, rows_by_key, run_heads, runs
+from analyzers.arrays.intervals import coverage, union
+from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.common.errors import TracevizError
 from analyzers.ordering.lanes import take_or
-from analyzers.replay.change import Change, in_words, require
+from analyzers.replay.change import Change, host_call, in_words, issued, occurrences, require, step_of_calls, stretches
 from analyzers.replay.hosts import COST_NS
-from analyzers.replay.model import HostCalls, Tasks, Units
-from analyzers.replay.named import host_call, issued, occurrences, step_of_calls, stretches
+from analyzers.replay.model import HostCalls, Lists, Tasks, Units
 from analyzers.syncs.rests import rests_on
-from analyzers.trace.columns import as_int64, is_one_of
+from analyzers.trace.columns import as_int64
+from analyzers.trace.steps import step_index
 from analyzers.trace.tables import Trace
 
 _MEMORY = re.compile(r"Alloc|Malloc|Free|Register")  # which wait for the GPU without being asked to
@@ -39,27 +41,21 @@ class DropSync(Change, frozen=True):
     usage: ClassVar[str] = "drop-sync SEL"
     assumes: ClassVar[str] = "the host does not need the result there"
 
-    @property
-    def advice(self) -> str:
-        """The change as one would ask for it, with what it takes for granted."""
-        if name := host_call(self.where):
-            if _MEMORY.search(name):
-                return f"call {name} before the loop and use that memory again, as it waits for the GPU"
-            return f"drop the host syncs by {name}, unless the host needs the result there"
-        if self.unset:
+    def _advice(self, at: str) -> str:
+        name = host_call(self.where)
+        if _MEMORY.search(name):
+            return f"call {name} before the loop and use that memory again, as it waits for the GPU"
+        if self.unset and not name:
             return f"unset {self.unset}, so that launches in {in_words(self.where)} return at once"
-        return f"drop the host syncs in {in_words(self.where)}, unless the host needs the result there"
-
-    def advice_at(self, where: str) -> str:
-        """The same, of a place in the program that is known in words."""
-        if self.unset or host_call(self.where):
-            return self.advice
-        needs = "the host can do without its value" if "(" in where else "nothing on the host relies on it"
-        return f"remove {where}, if {needs}"
+        if at and not name and not self.unset:
+            needs = "the host can do without its value" if "(" in at else "nothing on the host relies on it"
+            return f"remove {at}, if {needs}"
+        where = f"by {name}" if name else f"in {in_words(self.where)}"
+        return f"drop the host syncs {where}, unless the host needs the result there"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         dropped = self.dropped(trace, tasks)
-        require(dropped, self, "no call that blocks its thread is made there")
+        require(dropped.any(), self, "no call that blocks its thread is made there")
         return returning_at_once(tasks, dropped)
 
     def dropped(self, trace: Trace, tasks: Tasks) -> Mask:
@@ -89,20 +85,15 @@ class Pin(Change, frozen=True):
     assumes: ClassVar[str] = "the host waits for what is copied to it where it reads it"
     left_open: ClassVar[str] = f"copies take as long as captured, or as {PINNED_GB_S} GB/s allow: the range has both"
 
-    @property
-    def advice(self) -> str:
-        """The change as one would ask for it, with what it takes for granted."""
-        return self.advice_at(f"in {in_words(self.where)}" if not host_call(self.where) else f"by {self.where}")
-
-    def advice_at(self, where: str) -> str:
-        """The same, of a place in the program that is known in words."""
+    def _advice(self, at: str) -> str:
+        where = at or (f"by {self.where}" if host_call(self.where) else f"in {in_words(self.where)}")
         return f"pin the host memory of the copies {where} and copy with non_blocking=True"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         blocking = self.dropped(trace, tasks)
-        require(blocking, self, "no copy from or to pageable memory blocks its thread there")
+        require(blocking.any(), self, "no copy from or to pageable memory blocks its thread there")
         units = tasks.units
-        mine = self._pageable(trace, units) & take_or(issued(trace, tasks, self.where), units.call, False)
+        mine = _pageable(trace, units) & take_or(issued(trace, tasks, self.where), units.call, False)
         submitted = np.where(mine, np.minimum(units.submitted_ns, COST_NS), units.submitted_ns)
         needs_ns = np.maximum(trace.ops.bytes[units.op], 0) / PINNED_GB_S
         quicker = np.where(mine & self.full_speed, np.minimum(units.transfer_ns, needs_ns), units.transfer_ns)
@@ -114,21 +105,21 @@ class Pin(Change, frozen=True):
         """The same at the speed of the bus."""
         return Pin(self.where, full_speed=True)
 
-    def _pageable(self, trace: Trace, units: Units) -> Mask:
-        """Which units are copies from or to pageable memory."""
-        found = np.zeros(units.op.size, dtype=bool)
-        for column in ("source_memory", "target_memory"):
-            found |= is_one_of(trace.ops, column, ("pageable",))[units.op]
-        return found
-
     def dropped(self, trace: Trace, tasks: Tasks) -> Mask:
         """Which of `tasks.calls` return at once: the copies' own, which fill a buffer, and what waits for them."""
         calls, units = tasks.calls, tasks.units
-        pageable = self._pageable(trace, units)
+        pageable = _pageable(trace, units)
         for_copies = np.zeros(calls.call.size, dtype=bool)
         for_copies[units.call[pageable & (units.call >= 0)]] = True
         for_copies[calls.waits.owner[pageable[calls.waits.items]]] = True
         return issued(trace, tasks, self.where) & for_copies
+
+
+def _pageable(trace: Trace, units: Units) -> Mask:
+    """Which units are copies from or to pageable memory."""
+    source, target = (one.is_one_of(("pageable",)) for one in (trace.ops.source_memory, trace.ops.target_memory))
+    found: Mask = (source | target)[units.op]
+    return found
 
 
 class OnTime(Change, frozen=True):
@@ -146,14 +137,12 @@ class OnTime(Change, frozen=True):
         """The change of a rank's number, or of all."""
         return cls(None if fields in ("", "all") else int(fields))
 
-    @property
-    def advice(self) -> str:
-        """The change as one would ask for it, with what it takes for granted."""
+    def _advice(self, at: str) -> str:
         return f"bring {'all ranks' if self.rank is None else f'rank {self.rank}'} to the collectives on time"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         less = late_hosts(tasks, self.rank)
-        require(less > 0, self, "its host is never later than the others'")
+        require((less > 0).any(), self, "its host is never later than the others'")
         return replace(tasks, calls=replace(tasks.calls, before_ns=tasks.calls.before_ns - less))
 
 
@@ -173,8 +162,65 @@ class Level(Change, frozen=True):
                 inside[rows] = coverage(calls.start_ns[rows] - gaps[rows], calls.start_ns[rows], named[thread])
         rank = np.array([one.rank for one in trace.processes], np.int64)[as_int64(trace.api.process)[calls.call]]
         less = longer_than_others(rank, step_of_calls(trace, calls), inside)
-        require(less > 0, self, "no rank's host takes longer there than the others'")
+        require((less > 0).any(), self, "no rank's host takes longer there than the others'")
         return replace(tasks, calls=calls.with_gaps(gaps - less))
+
+
+class Blocks(msgspec.Struct, frozen=True):
+    """Disjoint pieces of a thread's time, sorted, and when each comes instead: earlier."""
+
+    start_ns: Ints
+    end_ns: Ints
+    to_ns: Ints
+
+
+class MoveWait(Change, frozen=True):
+    """`a` is submitted, with its waits, before the host code of `b` that comes before it."""
+
+    a: str
+    b: str
+    usage: ClassVar[str] = "move-wait A before B"
+    advised: ClassVar[str] = "submit {a}, with its waits, before {b}"
+    asked: ClassVar[str] = "if {a} needs nothing of it"
+    assumes: ClassVar[str] = "the first needs nothing of the second"
+
+    def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
+        calls = tasks.calls
+        key, gap, moved = calls.start_ns.astype(float), calls.gap_ns, np.zeros(calls.call.size, dtype=bool)
+        for rows, blocks in self._blocks(trace, tasks):
+            moved[rows] = _lies_in(calls.start_ns[rows], blocks.start_ns, blocks.end_ns)
+            key[rows], gap[rows] = moved_ahead(calls, rows, blocks)
+        require(
+            moved.any(), self, "no occurrence of the first comes behind one of the second in its step, on its thread"
+        )
+        of_moved = take_or(moved, tasks.units.call, False)
+        return waiting_for_less(reordered(replace(tasks, calls=calls.with_gaps(gap)), key), of_moved)
+
+    def jumps(self, trace: Trace, tasks: Tasks) -> tuple[Mask, Mask]:
+        """Of `tasks.calls` which move, and which they come before then, and did not: all from the second on."""
+        calls = tasks.calls
+        moved, jumped = (np.zeros(calls.call.size, dtype=bool) for _ in range(2))
+        for rows, blocks in self._blocks(trace, tasks):
+            start = calls.start_ns[rows]
+            moved[rows] = _lies_in(start, blocks.start_ns, blocks.end_ns)
+            jumped[rows] = _lies_in(start, *union(blocks.to_ns, blocks.start_ns)) & ~moved[rows]
+        return moved, jumped
+
+    def _blocks(self, trace: Trace, tasks: Tasks) -> Iterator[tuple[Ints, Blocks]]:
+        """Of each thread with any its calls, and stretches of A behind one of B in a step: to before the last such."""
+        calls, index = tasks.calls, step_index(trace)
+        of_a, of_b = stretches(trace, tasks, self.a), stretches(trace, tasks, self.b)
+        process = as_int64(trace.api.process)[calls.call]
+        for (thread,), rows in rows_by_key(calls.thread).items():
+            if thread not in of_a or thread not in of_b:
+                continue
+            a, b = of_a[thread], of_b[thread]
+            last = np.searchsorted(b.starts, a.starts, side="right") - 1
+            to = take_or(b.starts, last)
+            where = np.full(to.size, process[rows[0]]), np.zeros(to.size, np.int64)
+            behind = (last >= 0) & (index.innermost(*where, a.starts) == index.innermost(*where, to))
+            if behind.any():
+                yield rows, Blocks(a.starts[behind], a.ends[behind], to[behind])
 
 
 class Graph(Change, frozen=True):
@@ -189,14 +235,14 @@ class Graph(Change, frozen=True):
         calls, units = tasks.calls, tasks.units
         _, occurrence = occurrences(trace, tasks, self.where)
         inside = occurrence >= 0
-        require(inside, self, "no range of that name launches anything")
+        require(inside.any(), self, "no range of that name launches anything")
         if (inside & (np.diff(calls.waits.first) > 0)).any():
             raise TracevizError(f"{self}: a call there waits for the GPU, which no graph can hold.")
         first, gap, cost = np.arange(calls.call.size), calls.gap_ns, calls.cost_ns.copy()
         named = stretches(trace, tasks, self.where)
         for (thread,), rows in rows_by_key(calls.thread).items():
             if thread in named:
-                gap[rows] = without_host_work(calls, rows, named[thread])
+                gap[rows] -= coverage(calls.start_ns[rows] - gap[rows], calls.start_ns[rows], named[thread])
         for rows in rows_by_key(calls.thread[inside], occurrence[inside]).values():
             which = np.flatnonzero(inside)[rows]
             first[which] = which[0]
@@ -232,14 +278,13 @@ def late_hosts(tasks: Tasks, rank: int | None) -> Ints:
     calls, units = tasks.calls, tasks.units
     ends = np.flatnonzero((units.collective >= 0) & (units.call >= 0))
     ends = ends[np.argsort(units.call[ends], kind="stable")]
-    call, thread = units.call[ends], calls.thread[units.call[ends]]
-    first = np.append(True, thread[1:] != thread[:-1])[: ends.size]
-    since = np.where(first, np.searchsorted(calls.thread, thread), np.append(-1, call[:-1])[: ends.size] + 1)
+    call, collective = units.call[ends], units.collective[ends]
+    first = run_heads(calls.thread[call])
+    before_it = np.append(-1, call[:-1])[: ends.size]
+    since = np.where(first, np.searchsorted(calls.thread, calls.thread[call]), before_it + 1)
     total = np.append(0, np.cumsum(calls.before_ns + calls.cost_ns))
     took = total[call + 1] - total[since]
-    between = label(
-        np.where(first, -1, np.append(-1, units.collective[ends][:-1])[: ends.size]), units.collective[ends]
-    )
+    between = label(np.where(first, -1, np.append(-1, collective[:-1])[: ends.size]), collective)
     excess = took - _of_others(between, took, least=rank is None)
     excess = np.where((units.rank[ends] == rank) | (rank is None), np.maximum(excess, 0), 0)
     rows, which = runs(since, call + 1 - since)
@@ -260,11 +305,10 @@ def _taken(amount: Ints, which: Ints, given: Ints) -> Ints:
     array([0, 4, 1])
     """
     order = np.lexsort((-given, which))
-    part = given[order]
-    so_far = np.cumsum(part) - part
+    so_far = np.cumsum(given[order]) - given[order]
     so_far -= so_far[np.searchsorted(which[order], which[order])]
     found = np.empty_like(given)
-    found[order] = np.clip(amount[which[order]] - so_far, 0, part)
+    found[order] = np.clip(amount[which[order]] - so_far, 0, given[order])
     return found
 
 
@@ -276,16 +320,12 @@ def _of_others(group: Ints, values: Ints, *, least: bool) -> Ints:
     """
     order = np.lexsort((values, group))
     ranked, of = values[order], group[order]
-    first = np.searchsorted(of, of)
+    first, at = np.searchsorted(of, of), np.arange(of.size)
     others = np.searchsorted(of, of, side="right") - first - 1
-    place = np.arange(of.size) - first
-
-    def other(number: Ints) -> Ints:
-        return ranked[np.where(others > 0, first + number + (number >= place), np.arange(of.size))]
-
-    low, high = (np.zeros(of.size, np.int64),) * 2 if least else ((others - 1) // 2, others // 2)
+    middle = (np.zeros_like(others),) if least else (np.maximum(others - 1, 0) // 2, others // 2)
+    chosen = [ranked[np.where(others > 0, first + one + (one >= at - first), at)] for one in middle]
     found = np.empty_like(values)
-    found[order] = (other(np.maximum(low, 0)) + other(high)) // 2
+    found[order] = np.sum(chosen, axis=0) // len(chosen)
     return found
 
 
@@ -310,7 +350,72 @@ def longer_than_others(rank: Ints, step: Ints, ns: Ints) -> Ints:
     return found
 
 
-def without_host_work(calls: HostCalls, rows: Ints, inside: Union) -> Ints:
-    """What is left of the time before each of some calls of a thread without what lies in some intervals."""
-    gap, start = calls.gap_ns[rows], calls.start_ns[rows]
-    return gap - coverage(start - gap, start, inside)
+def _lies_in(instant: Ints, start: Ints, end: Ints) -> Mask:
+    """Which instants lie in one of disjoint stretches, sorted by start."""
+    at = np.searchsorted(start, instant, side="right") - 1
+    found: Mask = (at >= 0) & (instant < take_or(end, at, 0))
+    return found
+
+
+def moved_ahead(calls: HostCalls, rows: Ints, blocks: Blocks) -> tuple[Floats, Ints]:
+    """When each call of a thread comes, and the time before it, where blocks of host time come earlier.
+
+    Calls and the host work between them, cut at the borders of blocks, are laid out anew: a block of [60, 80) that
+    comes at 20 takes what the host did from 60 to 80 with it, and what stood between 80 and the next call stays there.
+
+    rows : all calls of a thread, in order.
+    """
+    start, gap = calls.start_ns[rows], calls.gap_ns[rows]
+    cuts = np.unique(np.concatenate([start - gap, start, blocks.start_ns, blocks.end_ns, blocks.to_ns]))
+    piece, length = cuts[:-1], np.diff(cuts)
+    of = np.minimum(np.searchsorted(start, piece, side="right"), rows.size - 1)
+    length = np.where((piece >= start[of] - gap[of]) & (piece < start[of]), length, 0)
+    at = np.concatenate([piece, start])
+    block = np.searchsorted(blocks.start_ns, at, side="right") - 1
+    inside = (block >= 0) & (at < take_or(blocks.end_ns, block, 0))
+    begin = np.where(inside, take_or(blocks.to_ns, block, 0), at)
+    is_call = np.arange(at.size) >= piece.size
+    order = np.lexsort((~is_call, at, ~inside, begin))
+    total = np.cumsum(np.append(length, np.zeros(rows.size, np.int64))[order])
+    found = np.flatnonzero(is_call[order])
+    fresh, when = np.empty(rows.size, np.int64), np.empty(rows.size)
+    which = order[found] - piece.size
+    fresh[which] = np.diff(total[found], prepend=0)
+    when[which] = np.maximum.accumulate(begin[order[found]]) + np.arange(rows.size) / (rows.size + 1)
+    return when, fresh
+
+
+def reordered(tasks: Tasks, key: Floats) -> Tasks:
+    """The same with the calls of each thread, and what they submit, in the order of a key per call."""
+    calls, units = tasks.calls, tasks.units
+    order = np.lexsort((key, calls.thread))
+    number = np.empty(order.size, np.int64)
+    number[order] = np.arange(order.size)
+    waits = Lists.of(number[calls.waits.owner], calls.waits.items, order.size)
+    handed = take_or(number, calls.handed)[order]
+    submitted = np.where(units.call >= 0, take_or(key, units.call, 0.0), -np.inf)
+    for rows in rows_by_key(units.lane).values():  # what has no launch stays where it is
+        known = units.call[rows] >= 0
+        submitted[rows] = np.where(known, submitted[rows], np.maximum.accumulate(submitted[rows]))
+    moved = replace(units, call=take_or(number, units.call))
+    calls = calls.mapped(lambda column: column[order], handed=handed, waits=waits)
+    return replace(tasks, calls=calls, units=moved.in_order(submitted))
+
+
+def waiting_for_less(tasks: Tasks, moved: Mask) -> Tasks:
+    """Waits of moved units for what is launched behind them now: for what the stream then held, if anything.
+
+    An event that is recorded earlier stands for less work. Of one thread: what others launch comes when it comes.
+    """
+    calls, units, waits = tasks.calls, tasks.units, tasks.units.waits
+    of_owner, of_item = units.call[waits.owner], units.call[waits.items]
+    late = moved[waits.owner] & (of_owner >= 0) & (of_item > of_owner)
+    late &= take_or(calls.thread, of_owner) == take_or(calls.thread, of_item)
+    items, rows = waits.items.copy(), np.flatnonzero(late)
+    ahead = units.previous[items[rows]]
+    while rows.size:  # back along the stream
+        items[rows] = ahead
+        later = (ahead >= 0) & (take_or(units.call, ahead) > of_owner[rows])
+        rows, ahead = rows[later], take_or(units.previous, ahead[later])
+    pairs = np.unique(np.stack([waits.owner, items])[:, items >= 0], axis=1)
+    return replace(tasks, units=replace(units, waits=Lists.of(pairs[0], pairs[1], units.op.size)))

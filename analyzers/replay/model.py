@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
+from analyzers.arrays.groups import run_heads
 from analyzers.arrays.types import Floats, Ints, Mask
+from analyzers.ordering.lanes import take_or
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -42,13 +44,10 @@ RELEASES = ("launch", "stream", "wait")  # what lets a unit start
 class Columns(msgspec.Struct, frozen=True):
     """A record of arrays."""
 
-    def columns(self, *left_out: str) -> dict[str, npt.NDArray[Any]]:
-        """All but some, by name: a new one is never forgotten."""
-        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in left_out}
-
     def mapped(self, function: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], **others: Any) -> Self:
         """The same with a function of each array but of those that are given."""
-        return replace(self, **{name: function(each) for name, each in self.columns(*others).items()}, **others)
+        names = [name for name in self.__struct_fields__ if name not in others]
+        return replace(self, **{name: function(getattr(self, name)) for name in names}, **others)
 
 
 class Lists(Columns, frozen=True):
@@ -66,6 +65,17 @@ class Lists(Columns, frozen=True):
     def only(self, keep: Mask) -> Lists:
         """Some of the items of each list."""
         return Lists.of(self.owner[keep], self.items[keep], self.first.size - 1)
+
+    def also(self, owner: Ints, items: Ints) -> Lists:
+        """With further items behind theirs, -1 for none."""
+        owner, items = np.append(self.owner, owner[items >= 0]), np.append(self.items, items[items >= 0])
+        return Lists.of(owner, items, self.first.size - 1)
+
+    def renumbered(self, owner: Ints, item: Ints, count: int) -> Lists:
+        """With other numbers of tasks and items, without those whose number is -1."""
+        owners, items = owner[self.owner], item[self.items]
+        there = (owners >= 0) & (items >= 0)
+        return Lists.of(owners[there], items[there], count)
 
     def __getitem__(self, task: int) -> Ints:
         return self.items[self.first[task] : self.first[task + 1]]
@@ -192,5 +202,33 @@ class Tasks(msgspec.Struct, frozen=True):
 
     def same_units(self, other: Tasks) -> bool:
         """Whether all units, and what they wait for, are the same."""
-        mine, others = ({**one.units.columns("waits"), **one.units.waits.columns()} for one in (self, other))
+        mine, others = (
+            {**asdict(one.units), "waits": one.units.waits.items, "first": one.units.waits.first}
+            for one in (self, other)
+        )
         return all(np.array_equal(mine[name], others[name]) for name in mine)
+
+    def only(self, kept_calls: Mask) -> Tasks:
+        """Those of some calls that are in a row on each thread, and what they launched."""
+        units, calls = self.units, self.calls
+        kept = (units.call >= 0) & take_or(kept_calls, units.call, False)
+        new_call, new_unit = (np.where(mask, np.cumsum(mask) - 1, -1) for mask in (kept_calls, kept))
+        handed = take_or(new_call, calls.handed)[kept_calls]
+        first = run_heads(calls.thread[kept_calls]) & (handed < 0)
+        return replace(
+            self,
+            calls=calls.mapped(
+                lambda column: column[kept_calls],
+                before_ns=np.where(first, calls.start_ns[kept_calls], calls.before_ns[kept_calls]),
+                handed=handed,
+                waits=calls.waits.renumbered(new_call, new_unit, int(kept_calls.sum())),
+            ),
+            units=units.mapped(
+                lambda column: column[kept],
+                call=new_call[units.call[kept]],
+                previous=take_or(new_unit, units.previous[kept]),
+                beside=take_or(new_unit, units.beside[kept]),
+                waits=units.waits.renumbered(new_unit, new_unit, int(kept.sum())),
+            ),
+            occupancy=self.occupancy.mapped(lambda column: column[kept], limits=self.occupancy.limits),
+        )

@@ -15,11 +15,11 @@ import numpy as np
 from msgspec.structs import replace
 
 from analyzers.common.records import Record
+from analyzers.ordering.lanes import take_or
+from analyzers.replay.change import range_around
 from analyzers.replay.engine import Times
 from analyzers.replay.model import Lists, Tasks
-from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.kernels import function, is_communication
-from analyzers.trace.ranges import RangeIndex
 from analyzers.trace.tables import Trace
 
 HOST, CALL, BLOCKED, LAUNCH, KERNEL, COMMUNICATION, ROOM = KINDS = (
@@ -31,7 +31,7 @@ HOST, CALL, BLOCKED, LAUNCH, KERNEL, COMMUNICATION, ROOM = KINDS = (
     "communication",
     "full GPU",
 )
-HELD_NS = 1_000  # a unit that starts later than this after its release had no room
+FULL_NS = 10_000  # a unit that starts later than this after its release had no room
 
 
 class Segment(Record, frozen=True):
@@ -54,21 +54,17 @@ class Segment(Record, frozen=True):
         return self.kind == COMMUNICATION
 
 
-def critical_path(trace: Trace, tasks: Tasks, times: Times, begin_ns: int = 0) -> list[Segment]:
-    """Segments from the end of the run back to its begin, or to an instant of it, in order of time."""
-    if not times.unit_end.size:
-        return []
-    found = [one for one in _back(trace, tasks, times, begin_ns) if one.ns > 0]
+def critical_path(
+    trace: Trace, tasks: Tasks, times: Times, begin_ns: int = 0, end_ns: int | None = None
+) -> list[Segment]:
+    """Segments from the end of the run back to its begin, in order of time; of them what lies in [begin_ns, end_ns)."""
+    end_ns = int(times.unit_end.max(initial=0)) if end_ns is None else end_ns
+    found = [
+        replace(one, start_ns=max(one.start_ns, begin_ns), end_ns=min(one.end_ns, end_ns))
+        for one in _back(trace, tasks, times, begin_ns)
+        if one.ns > 0 and one.end_ns > begin_ns and one.start_ns < end_ns
+    ]
     return found[::-1]
-
-
-def clipped(path: list[Segment], begin_ns: int, end_ns: int) -> list[Segment]:
-    """What of a path lies in [begin_ns, end_ns)."""
-    inside = [one for one in path if one.end_ns > begin_ns and one.start_ns < end_ns]
-    for at in {0, len(inside) - 1} if inside else ():
-        one = inside[at]
-        inside[at] = replace(one, start_ns=max(one.start_ns, begin_ns), end_ns=min(one.end_ns, end_ns))
-    return inside
 
 
 def by_kind(path: list[Segment]) -> dict[str, int]:
@@ -84,8 +80,8 @@ def _back(trace: Trace, tasks: Tasks, times: Times, begin_ns: int) -> Iterator[S
     code, names = trace.ops.name.codes, trace.ops.name.texts
     range_of_call = trace.once(_range_of_call)
     api_code, api_names = trace.api.name.codes, trace.api.name.texts
-    is_comm, rank_of_process = is_communication(trace), _ranks(trace)
-    process = as_int64(trace.api.process)
+    is_comm, rank_of_process = is_communication(trace), [process.rank for process in trace.processes]
+    process = trace.api.process.tolist()
     rows = np.flatnonzero(units.collective >= 0)
     of_collective = Lists.of(units.collective[rows], rows, int(units.collective.max()) + 1)
     unit, call, until = int(np.argmax(times.unit_end)), -1, int(times.unit_end.max())
@@ -101,34 +97,27 @@ def _back(trace: Trace, tasks: Tasks, times: Times, begin_ns: int) -> Iterator[S
             else:
                 kind = COMMUNICATION if is_comm[op] else KERNEL
                 yield Segment(kind, rank, start, until, function(names[code[op]]))
-            ready, unit, call, submitted = _released(tasks, times, unit)
+            ready, unit, call = _released(tasks, times, unit)
             if ready < 0:
                 return
-            held = start - ready - (submitted if call >= 0 else 0)
-            if held > HELD_NS and call < 0 and unit >= 0:
-                yield Segment(LAUNCH if held < 10 * HELD_NS else ROOM, rank, ready, start, "")
-                until = ready
-            elif call >= 0:
-                began = int(times.call_start[call])
-                yield Segment(LAUNCH, rank, began, start, api_names[api_code[calls.call[call]]])
-                until, unit = began, -1
-            else:
-                yield Segment(LAUNCH, rank, ready, start, "")
-                until = ready
+            kind, name = ROOM if start - ready >= FULL_NS else LAUNCH, ""
+            if call >= 0:
+                kind, name, ready = LAUNCH, api_names[api_code[calls.call[call]]], int(times.call_start[call])
+            yield Segment(kind, rank, ready, start, name)
+            until = ready
             continue
-        rank, name = rank_of_process[int(process[calls.call[call]])], api_names[api_code[calls.call[call]]]
+        rank, around = rank_of_process[process[calls.call[call]]], range_of_call[int(calls.call[call])]
         previous, handed = call - 1, int(calls.handed[call])
         own = previous >= 0 and calls.thread[previous] == calls.thread[call]
         after_own = int(times.call_end[previous] + calls.before_ns[call]) if own else -1
         after_other = int(times.call_end[handed] + calls.handed_ns[call]) if handed >= 0 else -1
-        source = previous if after_own >= after_other else handed
         if max(after_own, after_other) < 0:
-            yield Segment(HOST, rank, max(begin_ns, 0), until, range_of_call[int(calls.call[call])])
+            yield Segment(HOST, rank, max(begin_ns, 0), until, around)
             return
-        back = int(times.call_end[source])
-        yield Segment(HOST, rank, back, until, range_of_call[int(calls.call[call])])
-        rank, name = rank_of_process[int(process[calls.call[source]])], api_names[api_code[calls.call[source]]]
-        waited = calls.waits[source]
+        source = previous if after_own >= after_other else handed
+        back, name = int(times.call_end[source]), api_names[api_code[calls.call[source]]]
+        yield Segment(HOST, rank, back, until, around)
+        rank, waited = rank_of_process[process[calls.call[source]]], calls.waits[source]
         done = times.unit_end[waited]
         if waited.size and int(done.max()) > int(times.call_start[source]):
             unit, until, call = int(waited[np.argmax(done)]), int(done.max()), -1
@@ -138,31 +127,22 @@ def _back(trace: Trace, tasks: Tasks, times: Times, begin_ns: int) -> Iterator[S
             yield Segment(CALL, rank, until, back, name)
 
 
-def _released(tasks: Tasks, times: Times, unit: int) -> tuple[int, int, int, int]:
-    """What released a unit: when, by which unit or call (-1), and how long after its begin that call submitted it."""
-    units = tasks.units
-    found = -1, -1, -1, 0
-    call = int(units.call[unit])
-    if call >= 0:
-        submitted = int(units.submitted_ns[unit])
-        found = int(times.call_start[call]) + submitted, -1, call, submitted
+def _released(tasks: Tasks, times: Times, unit: int) -> tuple[int, int, int]:
+    """What released a unit: when, and by which other unit or call; -1 for none."""
+    units, call = tasks.units, int(tasks.units.call[unit])
+    found = (int(times.call_start[call] + units.submitted_ns[unit]), -1, call) if call >= 0 else (-1, -1, -1)
     for other in (int(units.previous[unit]), *units.waits[unit].tolist()):
         released = int(times.unit_end[other])
         if other >= 0 and other == units.beside[unit]:
             released = int(times.unit_start[other] + units.start_ns[unit] - units.start_ns[other])
         if other >= 0 and released > found[0]:
-            found = released, other, -1, 0
+            found = released, other, -1
     return found
 
 
 def _range_of_call(trace: Trace) -> list[str]:
     """The name of the range that a program marked around each call, "" where there is none."""
-    rows = np.flatnonzero(trace.ranges.kind.is_one_of(("nvtx", "annotation")))
-    process, thread, start = (ints(trace.api, name) for name in ("process", "thread", "start_ns"))
-    found = RangeIndex(trace.ranges, rows).innermost(process, thread, start)
-    code, names = trace.ranges.name.codes, trace.ranges.name.texts
-    return [names[code[rows[one]]] if one >= 0 else "" for one in found.tolist()]
-
-
-def _ranks(trace: Trace) -> dict[int, int]:
-    return {number: process.rank for number, process in enumerate(trace.processes)}
+    marks = np.flatnonzero(trace.ranges.kind.is_one_of(("nvtx", "annotation")))
+    row = range_around(trace, marks, np.arange(len(trace.api)))
+    names = [*trace.ranges.name.texts, ""]
+    return [names[code] for code in take_or(trace.ranges.name.codes, row).tolist()]

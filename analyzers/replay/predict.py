@@ -17,29 +17,31 @@ from analyzers.arrays.intervals import intersect, measure, overlap_by_group, uni
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.common.errors import TracevizError
 from analyzers.common.wording import count_of, percent
-from analyzers.compare.steps import StepGroups, group_steps, slowest, step_times
+from analyzers.compare.steps import group_steps, slowest, step_times
+from analyzers.matching.peers import ranks_given, ranks_known, waits_seen
 from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.per_step import median_row
-from analyzers.replay.change import Change, combined
-from analyzers.replay.engine import Program, Times
-from analyzers.replay.fewer import Stretch, cut, stretch_of
+from analyzers.replay.change import Change, combined, step_of_calls
+from analyzers.replay.engine import Times, run
 from analyzers.replay.model import Tasks
-from analyzers.replay.named import step_of_calls
-from analyzers.replay.not_on_record import MOST_OFF, collectives_lacking_ranks, not_on_record
-from analyzers.replay.path import Segment, clipped, critical_path
+from analyzers.replay.path import critical_path
 from analyzers.replay.result import CriticalPath, Fidelity, Prediction, RankCommunication, RankPrediction, next_on
 from analyzers.replay.scenarios import Outcome, Runs, Variant, newly_concurrent, origins, shifted, waits_for_less
-from analyzers.replay.slowdown import NO_LIMIT, OTHERS_POWER, Slowdown, limit_reached, longer, on_tensor_cores, slowdown
+from analyzers.replay.sharing import NO_LIMIT, OTHERS_POWER, Slowdown, limit_reached, longer, on_tensor_cores, slowdown
 from analyzers.replay.tasks import tasks
 from analyzers.select.select import select
 from analyzers.select.sides import without_shared
 from analyzers.trace.advice import recording_waits, without_calls
-from analyzers.trace.columns import as_int64, ints
+from analyzers.trace.columns import as_int64
 from analyzers.trace.kernels import is_communication, is_compute
+from analyzers.trace.narrow import Narrowing
 from analyzers.trace.ranks import ops_of_devices
+from analyzers.trace.run import ALL, Run
 from analyzers.trace.steps import numbers_of_ops
 from analyzers.trace.tables import Trace
+from analyzers.trace.untrusted import names_lost, untrusted, without_links
 
+MOST_OFF = 0.05  # of the step, of overlap, of what is not on record: beyond, nothing is predicted
 SURE_ERRORS = 2.0  # standard errors
 LEAST_UNSURE = 0.025  # of a step: runs of one program differ by as much
 TIE_NS = 4_000  # by which what is released at once may begin sooner or later
@@ -55,8 +57,8 @@ class Replayed:
     """A capture with its tasks, run again as it was.
 
     All of it is run; of a part of a trace, only that part's ranks and steps count, and overlap of its ops.
-    `most_units`: of a larger run fewer steps are run, in a row, and `stretch` says which. `by_step`: whether the median
-    step speaks for overlap, as in `check_overlap`.
+    `most_units`: of a larger run fewer steps are run, in a row. `by_step`: whether the median step speaks for overlap,
+    as in `check_overlap`.
     """
 
     def __init__(
@@ -72,11 +74,10 @@ class Replayed:
         if not len(trace.api) or not (as_int64(trace.ops.launch) >= 0).any():
             raise CantReplayError(without_calls(trace))
         self.trace, self.tasks = trace, tasks(trace)
-        self.stretch: Stretch | None = None
+        self.stretch = ""  # which steps are run, in words, if not all
         one, other, _ = without_shared(trace, select(trace, a), select(trace, b))
-        here = np.ones(len(trace.ops), dtype=bool)
-        if part.rows is not None:
-            here = np.isin(np.arange(here.size), part.rows)
+        every = np.arange(len(trace.ops))
+        here = np.isin(every, every if part.rows is None else part.rows)
         self.picked = one.picked, other.picked
         if most_units is not None:
             here = self._fewer_steps(here, most_units)
@@ -84,30 +85,34 @@ class Replayed:
         self.on_tensor_cores = on_tensor_cores(trace)
         self.slowdown: Slowdown = slowdown(trace, self.tasks.units, self.tasks.occupancy)
         groups = group_steps(trace)
-        self.groups = _of_launched(groups, self.tasks)
         no_launch = (groups.group >= 0) & (as_int64(trace.ops.launch) < 0)
         self.not_launched = int(np.count_nonzero(no_launch))  # ops of steps
+        launched = np.zeros(groups.group.size, dtype=bool)
+        launched[self.tasks.units.op] = self.tasks.units.call >= 0
+        group = np.where(launched, groups.group, -1)  # what has no launch on record stays where it was
+        there = np.bincount(group[group >= 0], minlength=groups.size) > 0
+        self.groups = replace(groups, group=group, there=there.reshape(groups.there.shape))
         self.looked_at, self.counted = self._counted(here)
         if not self.counted.any():
             raise CantReplayError("nothing that is looked at was launched in the capture")
         self.measured = self.steps(trace.ops.start_ns, trace.ops.end_ns)
         self.by_step = by_step
-        self._program = Program(self.tasks)  # of the tasks that ran last
         self.now = self.runs(self.tasks)
 
     def _fewer_steps(self, here: Mask, most: int) -> Mask:
         """Keep the tasks of as many steps as are quickly run; which ops of those looked at count then."""
-        numbers = numbers_of_ops(self.trace)
-        units = self.tasks.units
+        numbers, units = numbers_of_ops(self.trace), self.tasks.units
         step = numbers[units.op]
-        ends = {int(one): int(units.end_ns[step == one].max()) for one in np.unique(step[(step >= 0) & here[units.op]])}
-        took = dict(zip(ends, np.diff([units.start_ns.min(initial=0), *ends.values()]).tolist(), strict=True))
-        self.stretch = stretch_of(step, took, most)
-        if self.stretch is None:
+        ends = {int(one): units.end_ns[step == one].max() for one in np.unique(step[(step >= 0) & here[units.op]])}
+        took = np.diff([units.start_ns.min(initial=0), *ends.values()])
+        stretch = stretch_of(step, dict(zip(ends, took.tolist(), strict=True)), most)
+        if not stretch:
             return here
-        kept = [self.stretch.lead_in, *self.stretch.numbers]
-        self.tasks = cut(self.tasks, np.isin(step_of_calls(self.trace, self.tasks.calls), kept))
-        return here & np.isin(numbers, self.stretch.numbers)
+        run = stretch[1:]
+        which, are = (f"step {run[0]}", "is") if len(run) == 1 else (f"steps {run[0]} to {run[-1]}", "are")
+        self.stretch = f"{which} of {len(ends)} {are} run again, for the run is large"
+        self.tasks = self.tasks.only(np.isin(step_of_calls(self.trace, self.tasks.calls), stretch))
+        return here & np.isin(numbers, run)
 
     def _counted(self, here: Mask) -> tuple[Mask, Mask]:
         """Lanes and steps that count: of what is looked at, whole steps that all ranks have."""
@@ -145,46 +150,35 @@ class Replayed:
         alone_ns = self.slowdown.alone_ns(slower)[origin] * scale
         if variant.roomy:
             occupancy = replace(occupancy, until=occupancy.roomy, rest=np.zeros_like(occupancy.rest))
-        if self._program.tasks is not changed:  # mostly the same tasks are run several times in a row
-            self._program = Program(changed)
 
-        def outcome(alone_ns: Floats) -> Outcome:
-            times = self._program.run(alone_ns, slower[origin], occupancy.until, occupancy.rest)
-            if (times.unit_end < 0).any():
-                raise CantReplayError("run again, the program would wait for itself for ever")
-            return self._outcome(times, changed)
+        def outcome(work_ns: Floats) -> Outcome:
+            taking = replace(changed, units=replace(units, transfer_ns=work_ns), occupancy=occupancy)
+            return self._outcome(run(taking, slower[origin]), changed)
 
         found = outcome(alone_ns)
         if changed is self.tasks or variant.limit >= NO_LIMIT:
             return found
-        heavy = self.on_tensor_cores[units.op]
-        longer_on = longer(self._computing_now, self.computing(found), variant.limit)
-        slowed = np.where(heavy, alone_ns * longer_on[occupancy.gpu], alone_ns)
+        longer_on = longer(self.computing(self.now.first), self.computing(found), variant.limit)
+        slowed = np.where(self.on_tensor_cores[units.op], alone_ns * longer_on[occupancy.gpu], alone_ns)
         same = np.abs(longer_on - 1).max(initial=0) < NO_LONGER or np.array_equal(slowed, alone_ns)
         return found if same else outcome(slowed)
 
     def computing(self, outcome: Outcome) -> Floats:
         """For which share of the counted steps each GPU is on its tensor cores, other kernels counting for less."""
         units, occupancy, times = outcome.tasks.units, outcome.tasks.occupancy, outcome.times
-        weighted_ns = self._weight[units.op] * (times.unit_end - times.unit_began)
+        power = np.where(self.on_tensor_cores, 1.0, OTHERS_POWER * is_compute(self.trace)) * self.in_counted_steps()
+        weighted_ns = power[units.op] * (times.unit_end - times.unit_began)
         took = np.bincount(occupancy.gpu, weighted_ns, len(occupancy.limits))
         return took / max(int(outcome.steps.sum()), 1)
 
-    @cached_property
-    def _weight(self) -> Floats:
-        """Of each op, for how much its time counts among that on tensor cores."""
-        return np.where(self.on_tensor_cores, 1.0, OTHERS_POWER * is_compute(self.trace)) * self.in_counted_steps()
-
-    @cached_property
-    def _computing_now(self) -> Floats:
-        return self.computing(self.now.first)
-
     def _outcome(self, times: Times, changed: Tasks) -> Outcome:
         """Times of ops, those of the pieces of one together."""
+        if (times.unit_end < 0).any():
+            raise CantReplayError("run again, the program would wait for itself for ever")
         units, ops = self.tasks.units, self.trace.ops
         origin = origins(self.tasks, changed)
-        starts, ends = ints(ops, "start_ns").copy(), ints(ops, "end_ns").copy()  # what is not run again stays
-        began = starts + ints(ops, "wait_ns")
+        starts, ends = ops.start_ns.copy(), ops.end_ns.copy()  # what is not run again stays
+        began = starts + as_int64(ops.wait_ns)
         starts[units.op] = began[units.op] = np.iinfo(np.int64).max
         ends[units.op] = np.iinfo(np.int64).min
         np.minimum.at(starts, units.op[origin], times.unit_start)
@@ -203,12 +197,10 @@ class Replayed:
 
     def _typical(self, began: Ints, ends: Ints) -> dict[tuple[int, ...], tuple[int, int]]:
         """The same of the median step with work of both sides; of all that is looked at, where none speaks for it."""
-        found = self._overlap(began, ends)
-        columns = self.groups.numbers.size
+        found, columns = self._overlap(began, ends), self.groups.numbers.size
         for key, sides in self._rows_of_sides.items() if self.by_step else ():
-            labelled = [(began[rows], ends[rows], self.groups.group[rows]) for rows in sides]
-            inside = [[values[one[2] >= 0] for values in one] for one in labelled]
-            a, b = ((one[0], one[1], one[2] % columns) for one in inside)
+            inside = [rows[self.groups.group[rows] >= 0] for rows in sides]
+            a, b = ((began[rows], ends[rows], self.groups.group[rows] % columns) for rows in inside)
             lengths = overlap_by_group(a, b, columns)
             could = np.minimum(lengths.a, lengths.b)
             both = np.flatnonzero(could > 0)
@@ -217,11 +209,13 @@ class Replayed:
                 found[key] = int(lengths.both[step]), int(could[step])
         return found
 
+    def _captured(self) -> tuple[Ints, Ints]:
+        """When ops began in the capture, without their waits, and ended."""
+        return self.trace.ops.start_ns + as_int64(self.trace.ops.wait_ns), self.trace.ops.end_ns
+
     @cached_property
-    def _captured(self) -> dict[tuple[int, ...], tuple[int, int]]:
-        """`_typical` of the capture itself."""
-        began = self.trace.ops.start_ns + as_int64(self.trace.ops.wait_ns)
-        return self._typical(began, self.trace.ops.end_ns)
+    def _captured_typical(self) -> dict[tuple[int, ...], tuple[int, int]]:
+        return self._typical(*self._captured())
 
     @cached_property
     def _rows_of_sides(self) -> dict[tuple[int, ...], list[Ints]]:
@@ -230,53 +224,39 @@ class Replayed:
         devices = ops_of_devices(self.trace)
         return {key: [rows[side[rows]] for side in self.sides] for key, rows in devices.items() if key[0] in ranks}
 
-    @property
-    def tells_overlap(self) -> bool:
-        """Whether the unchanged replay gives the overlap of the capture."""
-        return not self.fidelity.overlap_reason
-
     @cached_property
     def fidelity(self) -> Fidelity:
         """How well the replay does."""
-        begin = self.trace.ops.start_ns + as_int64(self.trace.ops.wait_ns)
-        captured = self._overlap(begin, self.trace.ops.end_ns)
-        error = max(
-            float(np.abs(one.steps - self.measured).mean() / max(self.measured.mean(), 1.0)) for one in self.now.all
+        captured, most = self._overlap(*self._captured()), max(self.measured.mean(), 1.0)
+        error = max(float(np.abs(one.steps - self.measured).mean() / most) for one in self.now.all)
+        overlap_error = max(
+            (
+                abs(one.overlap[key][0] - real) / possible
+                for one in self.now.all
+                for key, (real, possible) in captured.items()
+                if possible
+            ),
+            default=0.0,
         )
-        ratio = [
-            abs(one.overlap[key][0] - real) / most
-            for one in self.now.all
-            for key, (real, most) in captured.items()
-            if most
-        ]
         units = self.tasks.units
-        unexplained = float(units.unexplained_ns.sum() / max(int(units.idle_ns.sum()), 1))
-        overlap_error, steps = max(ratio, default=0.0), self.now.first.steps
         return Fidelity(
-            round(float(np.median(steps))),
+            round(float(np.median(self.now.first.steps))),
             round(float(np.median(self.measured))),
             error,
             overlap_error,
-            unexplained,
+            float(units.unexplained_ns.sum() / max(int(units.idle_ns.sum()), 1)),
             not_on_record(self.trace, self.tasks, self.in_counted_steps()) or _missed("step times", error, "a step"),
             _missed("real overlap", overlap_error, "what is achievable"),
         )
 
     def outcome(self, changes: Sequence[Change]) -> Outcome:
-        """The run with some changes, of as much slowdown as the first variant has.
-
-        Raises
-        ------
-        TracevizError : the capture has nothing to change in this way.
-        """
+        """The run with some changes, of as much slowdown as is most likely; raises as `changed` does."""
         return self._run(combined(self.trace, self.tasks, changes), self.variants[0])
 
     def changed(self, changes: Sequence[Change]) -> tuple[Tasks, Tasks | None]:
         """The tasks with some changes, and what they are at best, if that is not the same.
 
-        Raises
-        ------
-        TracevizError : the capture has nothing to change in this way.
+        Raises TracevizError where the capture has nothing to change in this way.
         """
         best = [one.at_best for one in changes]
         found, at_best = (combined(self.trace, self.tasks, each) for each in (changes, best))
@@ -318,16 +298,12 @@ class Replayed:
         by_ns = np.where(self.picked[0][changed.units.op], -TIE_NS, TIE_NS) * units
         return tuple(self._run(shifted(changed, each), self.variants[0]) for each in (by_ns, -by_ns))
 
-    def predict(self, changes: Sequence[Change], error: float, runs: Runs | None = None) -> Prediction:
+    def predict(self, changes: Sequence[Change], runs: Runs | None = None) -> Prediction:
         """What some changes are worth together.
 
-        Parameters
-        ----------
-        error : of the unchanged replay's steps. runs : those with the changes, where they are known.
+        runs : those with the changes, where they are known.
 
-        Raises
-        ------
-        TracevizError : the capture has nothing to change in this way.
+        Raises TracevizError where the capture has nothing to change in this way.
         """
         if runs is None:
             changed, at_best = self.changed(changes)
@@ -335,7 +311,7 @@ class Replayed:
         measured = float(np.median(self.measured))
         guesses = [_compared(one.steps, now.steps) for one, now in runs.beside(self.now)]
         part = float(np.mean([each for _, each, _ in guesses[: len(runs.likely)]]))
-        unsure = error * abs(1 - part) + LEAST_UNSURE
+        unsure = self.fidelity.error * abs(1 - part) + LEAST_UNSURE
         low = max(min(least for least, _, _ in guesses) - unsure, 0.0)
         high = max(most for _, _, most in guesses) + unsure
         binds, most = next_on(self.path(runs.likely[0]))
@@ -345,13 +321,8 @@ class Replayed:
             step_ns=round(measured * part),
             step_low_ns=round(measured * low),
             step_high_ns=round(measured * high),
-            ranks=tuple(self._of_rank(key, runs) for key in self.now.first.overlap) if self.tells_overlap else (),
-            assumptions=(
-                *(text for one in changes if (text := one.unsafe(self.trace, self.tasks))),
-                *_assumed(changes),
-                *_left_open(changes, runs),
-                *self._assumptions(runs),
-            ),
+            ranks=() if self.fidelity.overlap_reason else tuple(self._of_rank(key, runs) for key in runs.first.overlap),
+            assumptions=tuple(self._assumptions(changes, runs)),
             next_cause=binds,
             next_share=most,
         )
@@ -360,38 +331,33 @@ class Replayed:
         """The critical path of a run over the steps that count, and how much communication stands in it."""
         inside = self.in_counted_steps()
         begin, end = int(outcome.start_ns[inside].min()), int(outcome.end_ns[inside].max())
-        path = clipped(critical_path(self.trace, outcome.tasks, outcome.times, begin), begin, end)
-        return CriticalPath(tuple(path), tuple(self._communication(outcome, path, begin, end)))
+        path = CriticalPath(tuple(critical_path(self.trace, outcome.tasks, outcome.times, begin, end)), ())
+        return replace(path, communication=tuple(self._communication(outcome, path, begin, end)))
 
     def in_counted_steps(self) -> Mask:
         """Ops of the steps that count, on what is looked at."""
         counted = (self.looked_at[:, None] & self.counted[None, :]).ravel()
         return np.append(counted, False)[self.groups.group]
 
-    def _communication(
-        self, outcome: Outcome, path: list[Segment], begin: int, end: int
-    ) -> Iterator[RankCommunication]:
+    def _communication(self, outcome: Outcome, path: CriticalPath, begin: int, end: int) -> Iterator[RankCommunication]:
         """Per device: communication, what of it runs beside no computation, and what of that blocks.
 
         A collective of the path is on it whole: its ranks transfer at the same time, whichever the path goes through.
         """
-        on_path = [(one.start_ns, one.end_ns) for one in path if one.blocks]
-        starts, ends = np.array(on_path, np.int64).reshape(-1, 2).T
+        on_path = [(one.start_ns, one.end_ns) for one in path.segments if one.blocks]
+        on_path_union = union(*np.array(on_path, np.int64).reshape(-1, 2).T)
+        began, ended = (np.clip(each, begin, end) for each in (outcome.began_ns, outcome.end_ns))
         is_sides = is_communication(self.trace), is_compute(self.trace)
         for (rank, device), rows in ops_of_devices(self.trace).items():
-            comm, compute = (
-                union(np.clip(outcome.began_ns[mine], begin, end), np.clip(outcome.end_ns[mine], begin, end))
-                for mine in (rows[side[rows]] for side in is_sides)
-            )
-            alone = intersect(comm, union(starts, ends))
-            blocking = measure(alone) - measure(intersect(alone, compute))
-            exposed = measure(comm) - measure(intersect(comm, compute))
+            comm, compute = (union(began[mine], ended[mine]) for mine in (rows[side[rows]] for side in is_sides))
+            on = intersect(comm, on_path_union)
+            blocking, exposed = (measure(each) - measure(intersect(each, compute)) for each in (on, comm))
             if comm[0].size:
                 yield RankCommunication(rank, device, measure(comm), exposed, blocking)
 
     def _of_rank(self, key: tuple[int, ...], runs: Runs) -> RankPrediction:
         """Real overlap of a device as captured, and what runs bring more; most likely the mean of those runs."""
-        now, could = self._captured[key]
+        now, could = self._captured_typical[key]
         replayed = self.now.first.typical[key]
         off = now - replayed[0], could - replayed[1]
         moved = [[max(ns + by, 0) for ns, by in zip(one.typical[key], off, strict=True)] for one in runs.all]
@@ -402,26 +368,102 @@ class Replayed:
         within = (min(parts), max(parts)) if parts else (None, None)
         return RankPrediction(key[0], key[1], now, could, point, min(real), max(real), possible, *within)
 
-    def _assumptions(self, runs: Runs) -> tuple[str, ...]:
-        """What is taken for granted whatever the change is."""
-        assumed = []
+    def _assumptions(self, changes: Sequence[Change], runs: Runs) -> Iterator[str]:
+        """What is taken for granted: by the changes, and whatever they are."""
+        yield from (text for one in changes if (text := one.unsafe(self.trace, self.tasks)))
+        assumed = [(f"{one}: " if len(changes) > 1 else "") + one.assumes for one in changes if one.assumes]
+        yield from dict.fromkeys(assumed)
+        if runs.has_best:  # what no capture says of changes makes a difference
+            yield from (one.left_open for one in changes if one.left_open)
         known = float(self.slowdown.known.any(axis=1).mean())
         if known < 1 and any(not np.array_equal(one.steps, runs.first.steps) for one in runs.all):
-            assumed.append(
+            yield (
                 f"{percent(1 - known)} of the ops never ran both alone and overlapped, so their contention is unknown: "
                 "the range covers none to total"
             )
-        assumed += collectives_lacking_ranks(self.trace)
+        yield from collectives_lacking_ranks(self.trace)
         if self.not_launched:
             stay = "stays where it was, and ends" if self.not_launched == 1 else "stay where they were, and end"
-            assumed.append(f"{count_of(self.not_launched, 'op')} without a launch on record {stay} no step")
+            yield f"{count_of(self.not_launched, 'op')} without a launch on record {stay} no step"
         if not self.trace.once(Ordering).waits_recorded.all():
-            assumed.append(f"streams wait as inferred: the capture does not say ({recording_waits(self.trace)})")
-        if self.stretch is not None:
-            assumed.append(self.stretch.words)
+            yield f"streams wait as inferred: the capture does not say ({recording_waits(self.trace)})"
+        if self.stretch:
+            yield self.stretch
         if np.count_nonzero(self.counted) == 1:
-            assumed.append("only one step counts: the range leaves out how steps scatter")
-        return tuple(assumed)
+            yield "only one step counts: the range leaves out how steps scatter"
+
+
+# What a capture lacks for a replay, in words.
+
+
+def cant_be_run_again(run: Run, narrowing: Narrowing = ALL) -> str:
+    """Why a run, or the part of it that is asked for, is not the program that ran; "" where it is."""
+    ranks = run.trace.ranks_asked if narrowing.ranks is None else narrowing.ranks
+    asked = [one for one in run.trace.processes if ranks is None or one.rank in ranks]
+    return untrusted(run, narrowing) or without_links(asked) or names_lost(run.trace)
+
+
+def not_on_record(trace: Trace, tasks: Tasks, inside: Mask) -> str:
+    """What the capture lacks, so that nothing tells what depends on what; "" where nothing.
+
+    inside : the ops of the steps that count.
+    """
+    communication, matches = is_communication(trace) & inside, trace.matches
+    took = (trace.ops.end_ns - trace.ops.start_ns)[communication]
+    absent = as_int64(trace.ops.wait_seen)[communication] == 0
+    if matches is not None and len(matches.collectives):  # all ranks may be given, if perhaps not matched
+        given = ranks_given(matches, ranks_known(trace), trace.rank_ids)
+        absent &= ~np.append(given, False)[as_int64(trace.ops.collective)][communication]
+    unseen = float(took[absent].sum() / max(int(took.sum()), 1))
+    if unseen > MOST_OFF:
+        return (
+            f"{percent(unseen)} of the communication is with ranks that were not captured: what of it is waiting, "
+            "and what it waits for, is not known; capture all ranks"
+        )
+    calls = tasks.calls
+    span = int(calls.end_ns.max() - calls.start_ns.min()) * len(trace.processes)
+    blind = tasks.blind_ns / max(span, 1)
+    if blind > MOST_OFF:
+        remedy = recording_waits(trace)
+        return f"for {percent(blind)} of the time hosts were blocked, and nothing says what by: {remedy}"
+    return ""
+
+
+def collectives_lacking_ranks(trace: Trace) -> list[str]:
+    """What is taken for granted of collectives of which a rank's call is missing, in words."""
+    matches = trace.matches
+    if matches is None or not len(matches.collectives):
+        return []
+    job = ranks_known(trace)
+    lacking = ~waits_seen(matches, job, len(trace.rank_ids))
+    unmatched = lacking & ranks_given(matches, job, trace.rank_ids)
+    reasons = (lacking & ~unmatched, "have ranks that were not captured"), (unmatched, "lack a rank's call")
+    return [
+        f"{percent(float(which.mean()))} of the collectives {why}: they stay as long as they were, waits included"
+        for which, why in reasons
+        if which.any()
+    ]
+
+
+def stretch_of(step: Ints, took_ns: dict[int, int], most: int) -> tuple[int, ...]:
+    """Steps in a row, of at most so many units where that is two steps or more, to run instead of all; () for all.
+
+    Of those that are few enough the ones whose mean time is nearest to the median of all. The first only leads in: what
+    of the step before it still ran then is gone.
+
+    step : of each unit the number of its step, -1 for none. took_ns : how long each step that counts takes.
+    """
+    numbers = sorted(took_ns)
+    if step.size <= most or len(numbers) < 3:
+        return ()
+    usual = float(np.median([np.count_nonzero(step == number) for number in numbers]))
+    fits = max(int(most // max(usual, 1.0)), 2)
+    if fits >= len(numbers):
+        return ()
+    times = np.array([took_ns[number] for number in numbers], float)
+    means = np.convolve(times, np.full(fits - 1, 1 / (fits - 1)), "valid")[1:]  # the first step can lead in alone
+    at = int(np.argmin(np.abs(means - np.median(times))))
+    return tuple(numbers[at : at + fits])
 
 
 def _missed(what: str, off: float, of: str) -> str:
@@ -431,26 +473,6 @@ def _missed(what: str, off: float, of: str) -> str:
     return f"run again unchanged, the program misses its captured {what} by {percent(off)} of {of}: more than " + (
         percent(MOST_OFF)
     )
-
-
-def _assumed(changes: Sequence[Change]) -> list[str]:
-    """What changes take for granted."""
-    several = len(changes) > 1
-    return list(dict.fromkeys(f"{one}: {one.assumes}" if several else one.assumes for one in changes if one.assumes))
-
-
-def _left_open(changes: Sequence[Change], runs: Runs) -> list[str]:
-    """What no capture says of changes, where it makes a difference."""
-    return [one.left_open for one in changes if one.left_open] if runs.has_best else []
-
-
-def _of_launched(groups: StepGroups, tasks: Tasks) -> StepGroups:
-    """Steps without the ops whose launch is not on record: a replay leaves them where they were."""
-    launched = np.zeros(groups.group.size, dtype=bool)
-    launched[tasks.units.op] = tasks.units.call >= 0
-    group = np.where(launched, groups.group, -1)
-    there = np.bincount(group[group >= 0], minlength=groups.size) > 0
-    return replace(groups, group=group, there=there.reshape(groups.there.shape))
 
 
 def _compared(steps: Ints, before: Ints) -> tuple[float, float, float]:

@@ -17,8 +17,7 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.replay.change import Change
 from analyzers.replay.predict import Replayed
-from analyzers.replay.scenarios import Outcome
-from analyzers.trace.columns import as_int64, ints, table
+from analyzers.trace.columns import as_int64, table
 from analyzers.trace.schemas import WAIT_RANGE, Calls, Syncs
 from analyzers.trace.tables import Trace
 
@@ -26,16 +25,18 @@ from analyzers.trace.tables import Trace
 def predicted_trace(replayed: Replayed, changes: Sequence[Change]) -> Trace:
     """A trace with the times, and the streams, of the changed program.
 
-    Raises
-    ------
-    TracevizError : the capture has nothing to change in this way.
+    Raises TracevizError where the capture has nothing to change in this way.
     """
     trace, outcome = replayed.trace, replayed.outcome(changes)
+    before, after, stream = replayed.tasks.units, outcome.tasks.units, as_int64(trace.ops.stream).copy()
+    moved = after.lane[: before.lane.size] != before.lane
+    if moved.any():  # to a stream of a number that the capture does not have
+        stream[before.op[moved]] = int(stream.max()) + 1
     wait = outcome.began_ns - outcome.start_ns
     ops = trace.ops.having(
         start_ns=outcome.start_ns,
         end_ns=np.maximum(outcome.end_ns, outcome.began_ns),
-        stream=_streams(replayed, outcome),
+        stream=stream,
         **dict.fromkeys(("wait_ns", *WAIT_RANGE), np.maximum(wait, 0)),
     )
     calls = outcome.tasks.calls
@@ -47,8 +48,8 @@ def predicted_trace(replayed: Replayed, changes: Sequence[Change]) -> Trace:
         order = of_thread[np.argsort(calls.start_ns[of_thread], kind="stable")]
         begun = outcome.times.call_start[order]
         threads[key] = calls.start_ns[order], calls.end_ns[order], begun, outcome.times.call_end[order]
-    for frame, start, end in ((trace.api, api_start, api_end), (trace.ranges, ranges_start, ranges_end)):
-        for key, rows in rows_by_key(ints(frame, "process"), ints(frame, "thread")).items():
+    for table_, start, end in ((trace.api, api_start, api_end), (trace.ranges, ranges_start, ranges_end)):
+        for key, rows in rows_by_key(table_.process, table_.thread).items():
             if key in threads:
                 start[rows], end[rows] = _moved(start[rows], end[rows], *threads[key])
     api_start[row], api_end[row] = outcome.times.call_start, outcome.times.call_end
@@ -84,25 +85,11 @@ def _moved(start: Ints, end: Ints, first: Ints, last: Ints, new_first: Ints, new
     return to_start, np.maximum(to_end, to_start)
 
 
-def _streams(replayed: Replayed, outcome: Outcome) -> Ints:
-    """The stream of each op; those of a lane that the capture does not have get a number that it does not have."""
-    stream = as_int64(replayed.trace.ops.stream).copy()
-    before, after = replayed.tasks.units, outcome.tasks.units
-    moved = after.lane[: before.lane.size] != before.lane
-    if moved.any():
-        stream[before.op[moved]] = int(stream.max()) + 1
-    return stream
-
-
 def _with_times_of_calls(syncs: Syncs, api: Calls, start: Ints, end: Ints) -> Syncs:
     """Records of synchronization with the times of the calls that made them."""
-    calls = pd.DataFrame(
-        {"process": ints(api, "process"), "correlation": ints(api, "correlation"), "start": start, "end": end}
-    ).drop_duplicates(["process", "correlation"])
-    wanted = pd.DataFrame({"process": ints(syncs, "process"), "correlation": ints(syncs, "correlation")})
-    found = wanted.merge(calls[calls["correlation"] >= 0], on=["process", "correlation"], how="left")
-    known = found["start"].notna().to_numpy()
-    columns = {}
-    for name, values in (("start_ns", found["start"]), ("end_ns", found["end"])):
-        columns[name] = np.where(known, values.fillna(0).to_numpy(np.int64), ints(syncs, name))
-    return syncs.having(**columns)
+    keys = ["process", "correlation"]
+    calls = pd.DataFrame({"process": api.process, "correlation": api.correlation, "start": start, "end": end})
+    calls = calls[calls["correlation"] >= 0].drop_duplicates(keys)
+    found = pd.DataFrame({"process": syncs.process, "correlation": syncs.correlation}).merge(calls, on=keys, how="left")
+    columns = {"start_ns": (found["start"], syncs.start_ns), "end_ns": (found["end"], syncs.end_ns)}
+    return syncs.having(**{name: new.fillna(pd.Series(old)).to_numpy(np.int64) for name, (new, old) in columns.items()})

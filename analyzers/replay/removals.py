@@ -14,7 +14,7 @@ That is what `analyzers.causes.without` does of one gap, everywhere:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 import numpy as np
@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
+from analyzers.ordering.lanes import take_or
 from analyzers.replay.host_changes import returning_at_once
 from analyzers.replay.model import Lists, Tasks
 from analyzers.trace.steps import step_of_ops
@@ -39,15 +40,12 @@ class Sides(msgspec.Struct, frozen=True):
 def without(cause: str, trace: Trace, tasks: Tasks, a: Mask, b: Mask) -> Tasks | None:
     """The tasks where a cause is gone; None where its removal means nothing.
 
-    Parameters
-    ----------
     a, b : masks over the rows of `Trace.ops`.
     """
-    removal = REMOVALS.get(cause)
-    if removal is None:
+    if cause not in REMOVALS:
         return None
     units = tasks.units.op
-    return removal(tasks, Sides(a[units], b[units], step_of_ops(trace)[units]))
+    return REMOVALS[cause](tasks, Sides(a[units], b[units], step_of_ops(trace)[units]))
 
 
 def _no_syncs(tasks: Tasks, _: Sides) -> Tasks:
@@ -56,7 +54,7 @@ def _no_syncs(tasks: Tasks, _: Sides) -> Tasks:
 
 def _no_host_work(tasks: Tasks, _: Sides) -> Tasks:
     calls, units = tasks.calls, tasks.units
-    zero = np.zeros(calls.call.size, np.int64)
+    zero = np.zeros_like(calls.cost_ns)
     return replace(
         tasks,
         calls=replace(calls, before_ns=zero, handed_ns=zero, cost_ns=zero),
@@ -66,31 +64,32 @@ def _no_host_work(tasks: Tasks, _: Sides) -> Tasks:
 
 def _own_streams(tasks: Tasks, sides: Sides) -> Tasks:
     """Where a call or an event waits for the last op of a stream, it waits for the last of each side and of neither."""
-    units = tasks.units
+    units, count = tasks.units, tasks.units.op.size
     of = np.where(sides.a, 1, np.where(sides.b, 2, 0))
-    previous, waits, beside = units.previous.copy(), [], []
+    previous = units.previous.copy()
+    waits = beside = Lists(np.zeros(count + 1, np.int64), np.empty(0, np.int64))  # of units; what goes with each item
     for rows in rows_by_key(units.lane).values():  # by position
-        mine, at = of[rows], np.arange(rows.size)
+        mine = of[rows]
         last = np.stack([_last_before(mine == each) for each in range(3)])
-        previous[rows] = _unit(rows, last[mine, at])
-        waits += [(rows, _unit(rows, np.where(mine > 0, last[0], -1)))]  # a side comes behind what is of neither
+        unit = take_or(rows, last)
+        previous[rows] = unit[mine, np.arange(rows.size)]
+        waits = waits.also(rows, np.where(mine > 0, unit[0], -1))  # a side comes behind what is of neither
         carried = _carried(mine, sides.step[rows])
-        waits += [(rows, _unit(rows, np.where((mine == 0) & (carried != each), last[each], -1))) for each in (1, 2)]
-        beside += [(rows, _unit(rows, np.where(mine != each, last[each], -1))) for each in range(3)]
-    more, added = _joined(beside, units.op.size), _joined(waits, units.op.size)
-    found = _also(units.waits, more)
-    owner, items = np.append(found.owner, added.owner), np.append(found.items, added.items)
+        for each in (1, 2):
+            waits = waits.also(rows, np.where((mine == 0) & (carried != each), unit[each], -1))
+        for each in range(3):
+            beside = beside.also(rows, np.where(mine != each, unit[each], -1))
+
+    def and_beside(lists: Lists) -> Lists:
+        at, which = runs(beside.first[lists.items], np.diff(beside.first)[lists.items])
+        return lists.also(lists.owner[which], beside.items[at])
+
+    both = and_beside(units.waits).also(waits.owner, waits.items)
     return replace(
         tasks,
-        calls=replace(tasks.calls, waits=_also(tasks.calls.waits, more)),
-        units=replace(units, previous=previous, waits=Lists.of(owner, items, units.op.size)),
+        calls=replace(tasks.calls, waits=and_beside(tasks.calls.waits)),
+        units=replace(units, previous=previous, waits=both),
     )
-
-
-def _joined(pairs: Sequence[tuple[Ints, Ints]], count: int) -> Lists:
-    """Owners and items, -1 for none, as lists."""
-    owner, items = np.concatenate([np.stack(each) for each in pairs], axis=1)
-    return Lists.of(owner[items >= 0], items[items >= 0], count)
 
 
 def _carried(of: Ints, step: Ints) -> Ints:
@@ -108,18 +107,6 @@ def _carried(of: Ints, step: Ints) -> Ints:
     return np.where(between & (of[first] != of[then]) & (step[first] == step[then]), of[first], 0)
 
 
-def _unit(rows: Ints, at: Ints) -> Ints:
-    return np.where(at >= 0, rows[at], -1)
-
-
-def _also(lists: Lists, more: Lists) -> Lists:
-    """Lists with further items beside theirs: those that `more` has for each of them."""
-    count = np.diff(more.first)[lists.items]
-    at, which = runs(more.first[lists.items], count)
-    owner, items = np.append(lists.owner, lists.owner[which]), np.append(lists.items, more.items[at])
-    return Lists.of(owner, items, lists.first.size - 1)
-
-
 def _last_before(mask: Mask) -> Ints:
     """The last place before each at which a mask holds, -1 where there is none.
 
@@ -132,9 +119,7 @@ def _last_before(mask: Mask) -> Ints:
 def _no_waits_between(tasks: Tasks, sides: Sides) -> Tasks:
     units = tasks.units
     owner, item = units.waits.owner, units.waits.items
-    between = np.zeros(owner.size, dtype=bool)
-    for one, other in ((sides.a, sides.b), (sides.b, sides.a)):
-        between |= one[owner] & other[item]
+    between = (sides.a[owner] & sides.b[item]) | (sides.b[owner] & sides.a[item])
     return replace(tasks, units=replace(units, waits=units.waits.only(~between)))
 
 
@@ -153,8 +138,7 @@ def _room_for_all(tasks: Tasks, _: Sides) -> Tasks:
 
 def _nobody_late(tasks: Tasks, _: Sides) -> Tasks:
     """Each rank's part of a collective is by itself."""
-    alone = np.full(tasks.units.op.size, -1, np.int64)
-    return replace(tasks, units=replace(tasks.units, collective=alone))
+    return replace(tasks, units=replace(tasks.units, collective=np.full_like(tasks.units.collective, -1)))
 
 
 REMOVALS: dict[str, Callable[[Tasks, Sides], Tasks]] = {

@@ -140,20 +140,19 @@ class Prediction(Record, frozen=True):
     @property
     def worst_now(self) -> RankPrediction | None:
         """The rank whose real overlap is the smallest part of what it could be now."""
-        deciding = _deciding(self.ranks, [one.now_achievable_ns for one in self.ranks])
-        return min(deciding, key=lambda one: one.now_ratio or 0.0, default=None)
+        return _worst([(one.now_ratio, one.now_achievable_ns, one) for one in self.ranks])
 
     @property
     def worst(self) -> RankPrediction | None:
         """The same as predicted."""
-        deciding = _deciding(self.ranks, [one.achievable_ns for one in self.ranks])
-        return min(deciding, key=lambda one: one.ratio or 0.0, default=None)
+        return _worst([(one.ratio, one.achievable_ns, one) for one in self.ranks])
 
 
-def _deciding(ranks: tuple[RankPrediction, ...], most: list[int]) -> list[RankPrediction]:
-    """Those that could overlap enough to count, as in a verdict."""
-    enough = DECIDES_FROM * median(most) if most else 0
-    return [one for one, could in zip(ranks, most, strict=True) if could and could >= enough]
+def _worst(ranks: list[tuple[float | None, int, RankPrediction]]) -> RankPrediction | None:
+    """Of those that could overlap enough to count, as in a verdict, the one with the smallest ratio."""
+    enough = DECIDES_FROM * median(could for _, could, _ in ranks) if ranks else 0
+    deciding = [(ratio or 0.0, one) for ratio, could, one in ranks if could and could >= enough]
+    return min(deciding, key=lambda each: each[0])[1] if deciding else None
 
 
 class RankCommunication(Record, frozen=True):
@@ -180,20 +179,18 @@ class CriticalPath(Record, frozen=True):
 
     def by_rank(self) -> dict[int, dict[str, int]]:
         """How much each kind has on each rank, ns."""
-        found: dict[int, dict[str, int]] = {}
+        found: dict[int, dict[str, int]] = {rank: {} for rank in sorted({one.rank for one in self.segments})}
         for one in self.segments:
-            of_rank = found.setdefault(one.rank, {})
-            of_rank[one.kind] = of_rank.get(one.kind, 0) + one.ns
-        return dict(sorted(found.items()))
+            found[one.rank][one.kind] = found[one.rank].get(one.kind, 0) + one.ns
+        return found
 
     def longest(self) -> list[tuple[int, str, str, int, int]]:
         """What has most of it: rank, kind, name, how many segments, ns."""
         ns: Counter[tuple[int, str, str]] = Counter()
         times: Counter[tuple[int, str, str]] = Counter()
         for one in self.segments:
-            key = one.rank, one.kind, one.name
-            ns[key] += one.ns
-            times[key] += 1
+            ns[one.rank, one.kind, one.name] += one.ns
+            times[one.rank, one.kind, one.name] += 1
         return [(*key, times[key], total) for key, total in ns.most_common()]
 
     def to_frame(self) -> pd.DataFrame:
@@ -285,15 +282,12 @@ class WhatIf(Record, frozen=True):
         if best is None:
             return f"{self.reason}."
         if not self.given and self.fix is None:
-            text = f"no change that the capture suggests saves {percent(GAINS)} of the step by itself{self._together}."
-            return f"{text} {self.bound.sentence}" if self.bound is not None else text
+            several = [one for one in self.changes if one.suggested is None and one.gain_ns >= GAINS * one.now_ns]
+            together = [f"; {one.change} together {percent(one.gain_ns / one.now_ns)}" for one in several[:1]]
+            text = f"no change that the capture suggests saves {percent(GAINS)} of the step by itself"
+            bound = f" {self.bound.sentence}" if self.bound is not None else ""
+            return f"{''.join([text, *together])}.{bound}"
         return f"{best.advice or best.change}: {self.step_in_words(best)}{self._overlap_in_words(best)}."
-
-    @property
-    def _together(self) -> str:
-        """What two changes bring together, where that is enough."""
-        both = next((one for one in self.changes if one.suggested is None and one.gain_ns >= GAINS * one.now_ns), None)
-        return f"; {both.change} together {percent(both.gain_ns / both.now_ns)}" if both is not None else ""
 
     def step_in_words(self, one: Prediction) -> str:
         """Step time now and predicted, with the range."""
@@ -302,17 +296,16 @@ class WhatIf(Record, frozen=True):
         return f"{step}, {change_in_words(one)}" if one.tells else f"{step}, too wide a range to be sure"
 
     def _overlap_in_words(self, one: Prediction) -> str:
-        now, then = one.worst_now, one.worst
+        now, then, ranks = one.worst_now, one.worst, self.device_labels
         if now is None or then is None:
             return ""
-        of = " and ".join(names_of(self.a, self.b))
-        ranks = self.device_labels
-        if len(one.ranks) < 2:
-            return f". Real overlap of {of} {percent(now.now_ratio)} → {percent(then.ratio)}"
-        return (
-            f". Real overlap of {of} on the worst rank {percent(now.now_ratio)} ({ranks.name(now.rank, now.device)}) "
-            f"→ {percent(then.ratio)} ({ranks.name(then.rank, then.device)})"
+        of, several = " and ".join(names_of(self.a, self.b)), len(one.ranks) > 1
+        on, was, becomes = (
+            (" on the worst rank", *(f" ({ranks.name(each.rank, each.device)})" for each in (now, then)))
+            if several
+            else ("", "", "")
         )
+        return f". Real overlap of {of}{on} {percent(now.now_ratio)}{was} → {percent(then.ratio)}{becomes}"
 
     def to_frame(self) -> pd.DataFrame:
         """One row per prediction, the largest gain first.
@@ -321,26 +314,24 @@ class WhatIf(Record, frozen=True):
         …), likely (how much of the gain counts for that), real_overlap_ratio and now_ratio (on the worst rank, then
         and now), next_cause, next_share, assumptions.
         """
-        columns = ["step_ns", "step_low_ns", "step_high_ns", "gain_ns", "tells", "suggested", "likely"]
+        columns = ["change", "step_ns", "step_low_ns", "step_high_ns", "gain_ns", "tells", "suggested", "likely"]
         rows = [
-            {
-                "change": one.change,
-                **{name: getattr(one, name) for name in columns},
-                "now_ratio": one.worst_now.now_ratio if one.worst_now else None,
-                "real_overlap_ratio": one.worst.ratio if one.worst else None,
-                "next_cause": one.next_cause,
-                "next_share": one.next_share,
-                "assumptions": "; ".join(one.assumptions),
-            }
+            (
+                *(getattr(one, name) for name in columns),
+                one.worst_now.now_ratio if one.worst_now else None,
+                one.worst.ratio if one.worst else None,
+                one.next_cause,
+                one.next_share,
+                "; ".join(one.assumptions),
+            )
             for one in self.changes
         ]
-        names = ["change", *columns, "now_ratio", "real_overlap_ratio", "next_cause", "next_share", "assumptions"]
+        names = [*columns, "now_ratio", "real_overlap_ratio", "next_cause", "next_share", "assumptions"]
         return pd.DataFrame(rows, columns=names).astype({"suggested": "Int64"})
 
     def ranks_frame(self) -> pd.DataFrame:
         """One row per prediction, rank and device: real overlap now, predicted and its range, the most it could be."""
-        columns = ["rank", "device", "now_ns", "now_achievable_ns", "real_overlap_ns", "low_ns", "high_ns"]
-        columns.append("achievable_ns")
+        columns = [name for name in RankPrediction.__struct_fields__ if "ratio" not in name]
         rows = [(one.change, *(getattr(rank, name) for name in columns)) for one in self.changes for rank in one.ranks]
         return pd.DataFrame(rows, columns=["change", *columns])
 
@@ -392,19 +383,9 @@ def is_fix(one: Prediction) -> bool:
 
 def as_fix(one: Prediction) -> Fix:
     """A prediction as a fix."""
+    same = ("change", "safety", "step_ns", "step_low_ns", "step_high_ns", "advice", "where", "tells")
     assumes = one.assumptions[0] if one.assumptions else ""
-    return Fix(
-        change=one.change,
-        safety=one.safety,
-        now_step_ns=one.now_ns,
-        step_ns=one.step_ns,
-        step_low_ns=one.step_low_ns,
-        step_high_ns=one.step_high_ns,
-        assumes=assumes,
-        advice=one.advice,
-        where=one.where,
-        tells=one.tells,
-    )
+    return Fix(now_step_ns=one.now_ns, assumes=assumes, **{name: getattr(one, name) for name in same})
 
 
 def change_in_words(one: Prediction) -> str:

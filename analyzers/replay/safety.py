@@ -12,22 +12,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from enum import Enum
 
 import numpy as np
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import rows_by_key, run_heads
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.lanes import MAX_NS, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.replay.change import Change
-from analyzers.replay.host_changes import DropSync, OnTime, Pin
+from analyzers.replay.change import Change, units_of
+from analyzers.replay.host_changes import DropSync, MoveWait, OnTime, Pin
 from analyzers.replay.model import Tasks, Units
-from analyzers.replay.named import units_of
-from analyzers.replay.order_changes import MoveWait
 from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream
-from analyzers.trace.columns import as_int64, ints
+from analyzers.trace.columns import as_int64
 from analyzers.trace.kernels import operations
 from analyzers.trace.ranges import RangeIndex
 from analyzers.trace.steps import numbers_of_ops
@@ -72,16 +69,13 @@ class Safety(Enum):
         return 0 if self.weight else self.place
 
 
-def worst(classes: Sequence[Safety]) -> Safety:
-    """The class of several changes together."""
-    return max(classes, key=lambda one: one.place)
-
-
 def safety_of(change: Change, trace: Trace, tasks: Tasks) -> Safety:
     """The class of a change of a capture's tasks."""
     match change:
-        case DropSync():
-            return _of_sync(change, trace, tasks)
+        case DropSync() if change.unsafe(trace, tasks):
+            return Safety.UNSAFE
+        case DropSync():  # a question where the host may read what it waits for, or write to it
+            return Safety.LIKELY if _waits_for_copies(trace, tasks, change.dropped(trace, tasks)) else Safety.SAFE
         case Pin():
             return _of_pin(change, trace, tasks)
         case DropWait():
@@ -97,25 +91,14 @@ def safety_of(change: Change, trace: Trace, tasks: Tasks) -> Safety:
     return Safety.SAFE
 
 
-def _of_sync(change: DropSync, trace: Trace, tasks: Tasks) -> Safety:
-    """Unsafe where an order rests on it alone; a question where the host may read what it waits for, or write to it.
-
-    That is where copies between the host and the GPU are among what it waits for, since its thread last waited.
-    """
-    if change.unsafe(trace, tasks):
-        return Safety.UNSAFE
-    return Safety.LIKELY if _waits_for_copies(trace, tasks, change.dropped(trace, tasks)) else Safety.SAFE
-
-
 def _of_pin(change: Pin, trace: Trace, tasks: Tasks) -> Safety:
     """A question where the host may read at once what is copied to it."""
     calls, units = tasks.calls, tasks.units
     blocking = change.dropped(trace, tasks)
-    mine = np.flatnonzero(units.call >= 0)
-    to_host = trace.ops.copy.is_one_of(("DtoH",))[units.op[mine]] & blocking[units.call[mine]]
-    waits = blocking[calls.waits.owner]
-    read = trace.ops.copy.is_one_of(("DtoH",))[units.op[calls.waits.items[waits]]]
-    return Safety.LIKELY if to_host.any() or read.any() else Safety.SAFE
+    to_host = trace.ops.copy.is_one_of(("DtoH",))[units.op]
+    copied = to_host & take_or(blocking, units.call, False)
+    read = to_host[calls.waits.items] & blocking[calls.waits.owner]
+    return Safety.LIKELY if copied.any() or read.any() else Safety.SAFE
 
 
 def _waits_for_copies(trace: Trace, tasks: Tasks, dropped: Mask) -> bool:
@@ -124,13 +107,10 @@ def _waits_for_copies(trace: Trace, tasks: Tasks, dropped: Mask) -> bool:
     to_host, copies = (trace.ops.copy.is_one_of(kinds)[units.op] for kinds in (("DtoH",), ("DtoH", "HtoD")))
     if copies[calls.waits.items[dropped[calls.waits.owner]]].any():
         return True
-    launched = np.flatnonzero(units.call >= 0)
-    count = np.bincount(units.call[launched[to_host[launched]]], minlength=calls.call.size)
     waits = np.diff(calls.waits.first) > 0
-    first = np.append(True, np.diff(calls.thread) != 0)[: calls.call.size]
-    stretch = np.cumsum(np.append(False, waits[:-1]) | first)  # a call that waits ends its stretch
-    of_each = np.bincount(stretch, weights=count)
-    return bool((of_each[stretch[dropped]] > 0).any())
+    stretch = np.cumsum(np.append(False, waits[:-1]) | run_heads(calls.thread))  # a call that waits ends its stretch
+    copying = stretch[units.call[to_host & (units.call >= 0)]]
+    return bool(np.isin(stretch[dropped], copying).any())
 
 
 def _of_wait(change: DropWait, trace: Trace, tasks: Tasks) -> Safety:
@@ -138,19 +118,16 @@ def _of_wait(change: DropWait, trace: Trace, tasks: Tasks) -> Safety:
 
     Where the program waits for the same again later, that later wait says where it is needed.
     """
-    units = tasks.units
-    rows = np.flatnonzero(change.dropped(trace, tasks))
-    owner, item = units.waits.owner[rows], units.waits.items[rows]
-    held = np.maximum(held_by_waits(tasks)[rows], 1)
+    units, dropped = tasks.units, change.dropped(trace, tasks)
+    owner, item = units.waits.owner[dropped], units.waits.items[dropped]
+    brings = _brings_data(trace, tasks)[item]
+    if waited_for_again(trace, tasks)[owner].all() and not brings.any():
+        return Safety.SAFE
+    held = np.maximum(held_by_waits(tasks)[dropped], 1)
     of_collective, by_collective = units.collective[item] >= 0, units.collective[owner] >= 0
     copied = trace.ops.kind.is_one_of(("memcpy",))[units.op[item]]
-    flows = _brings_data(trace, tasks)[item] | (by_collective & ~of_collective) | (~of_collective & ~copied)
-    again = waited_for_again(trace, tasks)[owner].all()
-    if again and not _brings_data(trace, tasks)[item].any():
-        return Safety.SAFE
-    if held[flows].sum() > LITTLE_HELD * held.sum():
-        return Safety.UNSAFE
-    if phase_of(change.a) >= UPDATE_PHASE:  # of gradients that were reduced
+    flows = brings | (by_collective & ~of_collective) | (~of_collective & ~copied)
+    if held[flows].sum() > LITTLE_HELD * held.sum() or phase_of(change.a) >= UPDATE_PHASE:  # of reduced gradients
         return Safety.UNSAFE
     to_host = trace.ops.copy.is_one_of(("DtoH",))[units.op[item]]
     if held[to_host].sum() > held.sum() / 2:  # only what writes to their source has to wait for such copies
@@ -178,9 +155,8 @@ def _of_move(change: MoveWait, trace: Trace, tasks: Tasks) -> Safety:
 
 def _brings_data(trace: Trace, tasks: Tasks) -> Mask:
     """Units that bring what others then read: receives, and copies from the host."""
-    op = tasks.units.op
-    found: Mask = np.isin(operations(trace), ("recv",))[op] | trace.ops.copy.is_one_of(("HtoD",))[op]
-    return found
+    found: Mask = np.isin(operations(trace), ("recv",)) | trace.ops.copy.is_one_of(("HtoD",))
+    return found[tasks.units.op]
 
 
 def _of_stream(change: OwnStream, trace: Trace, tasks: Tasks) -> Safety:
@@ -239,11 +215,9 @@ def main_streams(trace: Trace, units: Units) -> Ints:
     step = numbers_of_ops(trace)[units.op]
     computes = np.flatnonzero((units.collective < 0) & (units.call >= 0))
     ordered = computes[np.argsort(units.call[computes], kind="stable")]
-    first = [
-        ordered[rows[0]] for rows in rows_by_key(units.rank[ordered], units.device[ordered], step[ordered]).values()
-    ]
-    lane = units.lane[np.array(first, np.int64)]
-    found = [np.bincount(lane[rows]).argmax() for rows in rows_by_key(units.rank[np.array(first, np.int64)]).values()]
+    of_steps = rows_by_key(units.rank[ordered], units.device[ordered], step[ordered]).values()
+    first = ordered[np.array([rows[0] for rows in of_steps], np.int64)]
+    found = [np.bincount(units.lane[first[rows]]).argmax() for rows in rows_by_key(units.rank[first]).values()]
     return np.array(found, np.int64)
 
 
@@ -261,27 +235,21 @@ def _waits_at_once(trace: Trace, tasks: Tasks) -> Mask:
 
     So do synchronous collectives; what is waited for later, or elsewhere, is waited for where the program needs it.
     """
-    units, calls = tasks.units, tasks.calls
-    linked = trace.once(Ordering).linked
+    units, calls, linked = tasks.units, tasks.calls, trace.once(Ordering).linked
     found = np.zeros(units.op.size, dtype=bool)
-    if not linked.wait_lane.size:
-        return found
     marked = np.flatnonzero(trace.ranges.kind.is_one_of(("nvtx", "annotation")))
     marks = RangeIndex(trace.ranges, marked)
     launched = np.flatnonzero(units.call >= 0)
+    next_ns = np.where(run_heads(calls.thread)[1:], MAX_NS, calls.start_ns[1:])
+    next_ns = np.append(next_ns, MAX_NS)[: calls.call.size]
     for (lane,), rows in rows_by_key(units.lane[launched]).items():
-        waits = np.sort(linked.calls.waits.start_ns[linked.waits.source == lane])
-        if waits.size:
-            call = units.call[launched[rows]]
-            at = np.searchsorted(waits, calls.start_ns[call])
-            waited = np.append(waits, MAX_NS)[at]
-            following = np.minimum(call + 1, calls.call.size - 1)
-            same = (following > call) & (calls.thread[following] == calls.thread[call])
-            then = np.where(same, calls.start_ns[following], MAX_NS)
-            process, thread = (ints(trace.api, name)[calls.call[call]] for name in ("process", "thread"))
-            around = marks.innermost(process, thread, np.minimum(waited, calls.end_ns.max()))
-            before = (around < 0) | (take_or(trace.ranges.start_ns[marked], around) <= calls.start_ns[call])
-            found[launched[rows]] = (waited < then) & before
+        waits = np.append(np.sort(linked.calls.waits.start_ns[linked.waits.source == lane]), MAX_NS)
+        call = units.call[launched[rows]]
+        waited = waits[np.searchsorted(waits, calls.start_ns[call])]
+        process, thread = (as_int64(each)[calls.call[call]] for each in (trace.api.process, trace.api.thread))
+        around = marks.innermost(process, thread, np.minimum(waited, calls.end_ns.max()))
+        before = (around < 0) | (take_or(trace.ranges.start_ns[marked], around) <= calls.start_ns[call])
+        found[launched[rows]] = (waited < next_ns[call]) & before
     return found
 
 
@@ -301,11 +269,10 @@ def waited_for_again(trace: Trace, tasks: Tasks) -> Mask:
     # Of work that is no collective only what the capture states: what is inferred there may be for the next step's.
     found_both = (unit >= 0) & (awaited >= 0) & (exact | (take_or(collective, awaited) >= 0))
     found = np.zeros(lanes.op.size, dtype=bool)
-    for rows in rows_by_key(np.where(found_both, lane, -1), source).values():
-        if not found_both[rows[0]]:
-            continue
-        rows = rows[np.argsort(unit[rows], kind="stable")]
-        heads = np.flatnonzero(np.append(True, np.diff(unit[rows]) != 0))
+    both = np.flatnonzero(found_both)
+    for at in rows_by_key(lane[both], source[both]).values():
+        rows = both[at[np.argsort(unit[both[at]], kind="stable")]]
+        heads = np.flatnonzero(run_heads(unit[rows]))
         upto, earliest = np.maximum.reduceat(sent[rows], heads), np.minimum.reduceat(sent[rows], heads) - 1
         times = np.diff(np.append(heads, rows.size))
         stated = np.logical_and.reduceat(exact[rows], heads)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
-
 import msgspec
 import numpy as np
 from msgspec.structs import replace
@@ -13,7 +10,6 @@ from analyzers.arrays.groups import runs
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.replay.engine import Times
 from analyzers.replay.model import Tasks
-from analyzers.trace.devices import DeviceKey
 
 
 class Variant(msgspec.Struct, frozen=True):
@@ -41,15 +37,6 @@ class Outcome(msgspec.Struct, frozen=True):
     start_ns: Ints
     began_ns: Ints
     end_ns: Ints
-
-
-def share(runs: Sequence[Outcome], device: DeviceKey) -> float:
-    """Real overlap of what is possible on a device, of both their means over runs.
-
-    As a ratio of means it lies between the ratios of the runs, and the mean of overlap between theirs.
-    """
-    real, possible = (sum(values) for values in zip(*(run.overlap[device] for run in runs), strict=True))
-    return real / possible if possible else 0.0
 
 
 class Runs(msgspec.Struct, frozen=True):
@@ -80,8 +67,8 @@ class Runs(msgspec.Struct, frozen=True):
 
     def beside(self, now: Runs) -> list[tuple[Outcome, Outcome]]:
         """Each with the run of the unchanged program that takes as much for granted."""
-        before = [now.first] * len(self.likely), (now.most, now.least), [now.first] * len(self.ties)
-        return list(zip(self.all, itertools.chain(*before), strict=True))
+        before = *[now.first] * len(self.likely), now.most, now.least, *[now.first] * len(self.ties)
+        return list(zip(self.all, before, strict=True))
 
 
 def origins(before: Tasks, after: Tasks) -> Ints:
@@ -106,8 +93,8 @@ def newly_concurrent(before: Tasks, after: Tasks) -> Mask:
 def waits_for_less(before: Tasks, after: Tasks) -> Mask:
     """Units for which a change left fewer units to wait for."""
     origin = origins(before, after)
-    less: Mask = np.diff(after.units.waits.first) < np.diff(before.units.waits.first)[origin]
-    return less
+    found: Mask = np.diff(after.units.waits.first) < np.diff(before.units.waits.first)[origin]
+    return found
 
 
 def shifted(tasks: Tasks, by_ns: Ints) -> Tasks:

@@ -7,14 +7,14 @@ from typing import ClassVar
 import numpy as np
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import label, rows_by_key
+from analyzers.arrays.groups import label, rows_by_key, run_heads
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.lanes import take_or
-from analyzers.replay.change import Change, in_words, require
+from analyzers.replay.change import Change, in_words, require, units_of
 from analyzers.replay.model import Lists, Tasks, Units
-from analyzers.replay.named import selection_of, units_of
 from analyzers.select.picking import RANGE_ATOMS
-from analyzers.trace.columns import ints
+from analyzers.select.select import select
+from analyzers.trace.columns import as_int64
 from analyzers.trace.ranges import RangeIndex, launched_in
 from analyzers.trace.steps import bounding_ranges, numbers_of_ops, step_of_ops
 from analyzers.trace.tables import Trace
@@ -30,9 +30,7 @@ class DropWait(Change, frozen=True):
     usage: ClassVar[str] = "drop-wait A on B"
     assumes: ClassVar[str] = "the first needs nothing that the second writes"
 
-    @property
-    def advice(self) -> str:
-        """The change as one would ask for it, with what it takes for granted."""
+    def _advice(self, at: str) -> str:
         (a, _, of_a), (b, _, of_b) = (in_words(side).partition(" of ") for side in (self.a, self.b))
         if of_a and of_a == of_b:
             return f"drop the wait of {a} for {b} in {of_a}, unless it needs the result"
@@ -40,16 +38,16 @@ class DropWait(Change, frozen=True):
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         units, dropped = tasks.units, self.dropped(trace, tasks)
-        require(dropped, self, "no such wait is on record")
+        require(dropped.any(), self, "no such wait is on record")
         return replace(tasks, units=replace(units, waits=units.waits.only(~dropped)))
 
     def dropped(self, trace: Trace, tasks: Tasks) -> Mask:
         """Which items of `tasks.units.waits` go."""
         units, of_a, of_b = tasks.units, units_of(trace, tasks, self.a), units_of(trace, tasks, self.b)
         # A wait may stand before the memset or copy that comes right before A on its stream.
-        behind = right_before(units, of_a) & ~trace.ops.kind.is_one_of(("kernel",))[units.op]
+        before = np.isin(np.arange(of_a.size), units.previous[of_a]) & ~trace.ops.kind.is_one_of(("kernel",))[units.op]
         owner, item = units.waits.owner, units.waits.items
-        found: Mask = (of_a[owner] | (behind[owner] & ~of_b[owner])) & of_b[item]
+        found: Mask = (of_a[owner] | (before[owner] & ~of_b[owner])) & of_b[item]
         return found
 
 
@@ -75,57 +73,40 @@ class OwnStream(Change, frozen=True):
             raise ValueError(fields)
         return cls(where.strip(), before.strip()) if joined else cls(fields)
 
-    @property
-    def advice(self) -> str:
-        """The change as one would ask for it, with what it takes for granted."""
-        return (
-            f"give {in_words(self.where)} its own stream"
-            + (f", joined before {in_words(self.join_before)}" if self.join_before else "")
-            + ", unless something before the join needs its result"
-        )
+    def _advice(self, at: str) -> str:
+        joined = f", joined before {in_words(self.join_before)}" if self.join_before else ""
+        return f"give {in_words(self.where)} its own stream{joined}, unless something before the join needs its result"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         units = tasks.units
         moved = units_of(trace, tasks, self.where)
-        require(moved, self, "nothing runs there")
+        require(moved.any(), self, "nothing runs there")
         moved &= np.isin(units.lane, units.lane[~moved])
-        require(moved, self, "it has streams of its own already")
+        require(moved.any(), self, "it has streams of its own already")
         needs = units_of(trace, tasks, self.join_before) if self.join_before else self._ends(trace, units, moved)
-        require(needs & ~moved, self, "nothing comes behind it")
-        lane = np.where(moved, units.lane + int(units.lane.max()) + 1, units.lane)
-        owner, item = [], []
-        for rows in rows_by_key(units.lane).values():  # by position
+        require((needs & ~moved).any(), self, "nothing comes behind it")
+        lane, waits = np.where(moved, units.lane + int(units.lane.max()) + 1, units.lane), units.waits
+        for rows in rows_by_key(units.lane).values():  # forks, by position: the first of a run waits for what stays
             mine = moved[rows]
-            if not mine.any():
-                continue
             before = np.maximum.accumulate(np.where(mine, -1, np.arange(rows.size)))
             heads = np.flatnonzero(mine & ~np.append(False, mine[:-1]))
-            forked = heads[before[heads] >= 0]
-            owner.append(rows[forked])
-            item.append(rows[before[forked]])
-        on_process = rows_by_key(units.rank, units.device)
-        for rows in on_process.values():
+            waits = waits.also(rows[heads], take_or(rows, before[heads]))
+        for rows in rows_by_key(units.rank, units.device).values():  # joins
             order = rows[np.argsort(units.start_ns[rows], kind="stable")]
             last = np.maximum.accumulate(np.where(moved[order], np.arange(order.size), -1))
             joins = np.flatnonzero(needs[order] & ~moved[order] & (last >= 0))
-            fresh = np.append(True, last[joins][1:] != last[joins][:-1])[: joins.size]
-            owner.append(order[joins[fresh]])
-            item.append(order[last[joins[fresh]]])
-        waits = Lists.of(
-            np.concatenate([units.waits.owner, *owner]), np.concatenate([units.waits.items, *item]), units.op.size
-        )
+            joins = joins[run_heads(last[joins])]
+            waits = waits.also(order[joins], order[last[joins]])
         return replace(tasks, units=replace(units, lane=lane, waits=waits).in_order(units.start_ns))
 
     def _ends(self, trace: Trace, units: Units, moved: Mask) -> Mask:
         """Units at which the ranges around `where` end, and steps."""
-        selection = selection_of(trace, self.where)
+        selection = select(trace, self.where)
         around = trace.ranges.kind.is_one_of(RANGE_ATOMS["nvtx"]) & ~selection.ranges & ~bounding_ranges(trace)
         rows = np.flatnonzero(around)
-        process, thread, start = (
-            ints(trace.ranges, name)[selection.ranges] for name in ("process", "thread", "start_ns")
-        )
-        found = RangeIndex(trace.ranges, rows).innermost(process, thread, start)
-        around[:] = False
+        mine = trace.ranges.take(selection.ranges)
+        found = RangeIndex(trace.ranges, rows).innermost(as_int64(mine.process), as_int64(mine.thread), mine.start_ns)
+        around = np.zeros(around.size, dtype=bool)
         around[rows[found[found >= 0]]] = True
         number = numbers_of_ops(trace)
         return _last_of(units, label(number, launched_in(trace, around)[0])[units.op], moved)
@@ -149,7 +130,7 @@ class Scale(Change, frozen=True):
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         scaled = units_of(trace, tasks, self.where)
-        require(scaled, self, "nothing runs there")
+        require(scaled.any(), self, "nothing runs there")
         transfer = np.where(scaled, tasks.units.transfer_ns * self.factor, tasks.units.transfer_ns)
         return replace(tasks, units=replace(tasks.units, transfer_ns=transfer))
 
@@ -182,7 +163,7 @@ class Split(Change, frozen=True):
         chosen = np.flatnonzero(units_of(trace, tasks, self.where) & (units.collective >= 0))
         feeds = feeding(units, chosen)
         chosen, feeds = chosen[feeds >= 0], feeds[feeds >= 0]
-        require(chosen, self, "no collective there waits for work of its rank")
+        require(chosen.size > 0, self, "no collective there waits for work of its rank")
         behind = np.full((feeds.size, self.pieces), -1)
         if self.behind_alike:
             alike = label(trace.ops.name.codes.astype(np.int64), step_of_ops(trace))
@@ -192,8 +173,10 @@ class Split(Change, frozen=True):
         cut = behind[:, 0] < 0
         tasks, parts = in_pieces(tasks, whole := np.union1d(feeds[cut], chosen), self.pieces)
         behind[cut] = parts[np.searchsorted(whole, feeds[cut])]
-        waiting = parts[np.searchsorted(whole, chosen)]
-        return replace(tasks, units=fed_by(tasks.units, waiting.ravel(), feeds, behind.ravel()))
+        waiting, units = parts[np.searchsorted(whole, chosen)].ravel(), tasks.units
+        of_feeds = np.isin(units.waits.owner, waiting) & np.isin(units.waits.items, feeds)
+        waits = units.waits.only(~of_feeds).also(waiting, behind.ravel())  # a piece waits for one unit instead
+        return replace(tasks, units=replace(units, waits=waits))
 
     @property
     def at_best(self) -> Split:
@@ -211,25 +194,10 @@ class MoreRoom(Change, frozen=True):
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         roomy = units_of(trace, tasks, self.where)
-        require(roomy, self, "nothing runs there")
+        require(roomy.any(), self, "nothing runs there")
         occupancy = tasks.occupancy
-        return replace(
-            tasks,
-            occupancy=replace(
-                occupancy,
-                taken=np.where(roomy[:, None], 0, occupancy.taken),
-                rest=np.where(roomy[:, None], 0, occupancy.rest),
-                fills=occupancy.fills & ~roomy,
-            ),
-        )
-
-
-def right_before(units: Units, chosen: Mask) -> Mask:
-    """Units right before chosen ones on their lane."""
-    found = np.zeros(chosen.size, dtype=bool)
-    before = units.previous[chosen]
-    found[before[before >= 0]] = True
-    return found & ~chosen
+        taken, rest = (np.where(roomy[:, None], 0, each) for each in (occupancy.taken, occupancy.rest))
+        return replace(tasks, occupancy=replace(occupancy, taken=taken, rest=rest, fills=occupancy.fills & ~roomy))
 
 
 def _last_of(units: Units, number: Ints, moved: Mask) -> Mask:
@@ -252,55 +220,34 @@ def _last_of(units: Units, number: Ints, moved: Mask) -> Mask:
 def feeding(units: Units, chosen: Ints) -> Ints:
     """The unit that ends last of those each chosen one waits for, -1 where it waits for none."""
     owner, item = units.waits.owner, units.waits.items
-    fed = np.flatnonzero(np.isin(owner, chosen))
-    fed = fed[np.lexsort((units.end_ns[item[fed]], owner[fed]))]
+    by_end = np.argsort(units.end_ns[item], kind="stable")
     found = np.full(units.op.size, -1, np.int64)
-    found[owner[fed]] = item[fed]
+    found[owner[by_end]] = item[by_end]
     return found[chosen]
 
 
 def in_pieces(tasks: Tasks, whole: Ints, pieces: int) -> tuple[Tasks, Ints]:
     """Cut units into pieces, one behind the other; the first takes what the unit waits for, the last its number.
 
-    Returns
-    -------
-    The tasks, and the numbers of the pieces: units x pieces.
+    Returns The tasks, and the numbers of the pieces: units x pieces.
     """
-    units, occupancy, count, more = tasks.units, tasks.occupancy, tasks.units.op.size, pieces - 1
+    units, calls, count, more = tasks.units, tasks.calls, tasks.units.op.size, pieces - 1
     added = count + np.arange(whole.size * more).reshape(whole.size, more)
     parts = np.concatenate([added, whole[:, None]], axis=1)
     origin = np.repeat(whole, more)
-    columns = {name: np.concatenate([each, each[origin]]) for name, each in units.columns("waits").items()}
-    columns["transfer_ns"][parts] /= pieces
-    numbers = (int(units.collective.max(initial=-1)) + 1) * np.tile(np.arange(1, pieces), whole.size)
-    columns["collective"][count:] += np.where(units.collective[origin] >= 0, numbers, 0)
-    columns["previous"][parts] = np.concatenate([units.previous[whole][:, None], added], axis=1)
     first = np.arange(count)
     first[whole] = parts[:, 0]
-    calls, cost = tasks.calls, tasks.calls.cost_ns.copy()
-    launch = units.call[whole]
-    np.add.at(cost, launch[launch >= 0], more * calls.cost_ns[launch[launch >= 0]])
     waits = Lists.of(first[units.waits.owner], units.waits.items, count + origin.size)
-    cut = replace(
-        tasks,
-        calls=replace(calls, cost_ns=cost),
-        units=Units(**columns, waits=waits),
-        occupancy=occupancy.mapped(lambda column: np.append(column, column[origin], axis=0), limits=occupancy.limits),
-    )
-    return cut, parts
-
-
-def fed_by(units: Units, waiting: Ints, feeds: Ints, instead: Ints) -> Units:
-    """The same with each piece waiting for one unit, none for what fed the whole.
-
-    Parameters
-    ----------
-    waiting, instead : pieces, and the unit that each waits for. feeds : what the whole waited for.
-    """
-    owner, item = units.waits.owner, units.waits.items
-    kept = ~(np.isin(owner, waiting) & np.isin(item, feeds))
-    owner, item = np.append(owner[kept], waiting), np.append(item[kept], instead)
-    return replace(units, waits=Lists.of(owner, item, units.op.size))
+    cut = units.mapped(lambda column: np.append(column, column[origin], axis=0), waits=waits)
+    cut.transfer_ns[parts] /= pieces
+    numbers = (int(units.collective.max(initial=-1)) + 1) * np.tile(np.arange(1, pieces), whole.size)
+    cut.collective[count:] += np.where(units.collective[origin] >= 0, numbers, 0)
+    cut.previous[parts] = np.concatenate([units.previous[whole][:, None], added], axis=1)
+    launch, cost = units.call[whole], calls.cost_ns.copy()
+    np.add.at(cost, launch[launch >= 0], more * calls.cost_ns[launch[launch >= 0]])
+    occupancy = tasks.occupancy
+    occupancy = occupancy.mapped(lambda column: np.append(column, column[origin], axis=0), limits=occupancy.limits)
+    return replace(tasks, calls=replace(calls, cost_ns=cost), units=cut, occupancy=occupancy), parts
 
 
 def shares_of_alike(lane: Ints, feeds: Ints, kind: Ints, pieces: int, ends: Ints) -> Ints:
@@ -309,8 +256,6 @@ def shares_of_alike(lane: Ints, feeds: Ints, kind: Ints, pieces: int, ends: Ints
     A run ends with the feed, and begins behind one of `ends`, or behind what is not like it, on their lane. Like is
     the same kernel, or the same few kernels in turns (`PERIODS`): pieces of work that each take several.
 
-    Parameters
-    ----------
     kind : which kernel each unit is, -1 for none, which is passed over.
 
     >>> lane, kind, feeds = np.zeros(6, np.int64), np.array([1, 1, -1, 1, 2, 2]), np.array([3, 5])

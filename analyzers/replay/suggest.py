@@ -6,29 +6,28 @@ tells what waited for what, hardly ever whether it had to: what each takes away 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 import numpy as np
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import rows_by_key, run_heads
 from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import values
 from analyzers.ordering.lanes import take_or
-from analyzers.replay.change import Change
-from analyzers.replay.host_changes import DropSync, Graph, Level, OnTime, Pin
+from analyzers.replay.change import Change, range_around
+from analyzers.replay.host_changes import DropSync, Graph, Level, MoveWait, OnTime, Pin
 from analyzers.replay.model import Tasks
-from analyzers.replay.occupancy import DISPATCH_NS
-from analyzers.replay.order_changes import MoveWait
 from analyzers.replay.safety import Safety, comes_later, held_by_waits, is_for_result, safety_of, waited_for_again
+from analyzers.replay.sharing import DISPATCH_NS
 from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream, Split, feeding
 from analyzers.select.language import Atom, parse
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.syncs.of_steps import groups_by_rank, step_syncs
-from analyzers.trace.columns import as_int64, ints
+from analyzers.trace.columns import as_int64
 from analyzers.trace.kernels import is_communication, is_compute, operations
-from analyzers.trace.ranges import RangeIndex, launched_in
+from analyzers.trace.ranges import launched_in
 from analyzers.trace.settings import BLOCKING_LAUNCHES, setting_of
 from analyzers.trace.steps import STEP, numbers_of_ops
 from analyzers.trace.tables import Trace
@@ -81,17 +80,23 @@ def suggested(trace: Trace, tasks: Tasks, a: str, b: str, result: OverlapResult)
     found += _moves(whole, tasks, places)
     found += _waits(whole, tasks, places)
     found += _own_streams(whole, tasks, places)
-    found += [Split(where, SUGGESTED_PIECES) for where in _fed(whole, tasks, places)]
-    found += [Graph(where) for where in _launch_bound(tasks, places)]
+    found += _splits(whole, tasks, places)
+    found += _graphs(tasks, places)
     if "gpu-full" in causes:
         found += [MoreRoom(side) for side in (a, b)]
     last = _last(trace)
-    if last is not None and ("peer-wait" in causes or _any_wait(result)):
+    waits = any(side.wait_ns > 0 for rank in result.ranks for side in (rank.a, rank.b))
+    if last is not None and ("peer-wait" in causes or waits):
         found += [OnTime(last), OnTime()]
-    where = _places_of_syncs(result)
-    distinct = {str(one): one for one in reversed(found)}
+    where: dict[str, str] = {}  # the syncs that changes take out are, in words
+    for one in result.host_syncs:
+        what = one.change.partition(" ")[2]
+        for verb in ("drop-sync", "pin"):
+            where.setdefault(f"{verb} {what}", f"every {one.written}" if what.startswith("op:") else one.written)
+    distinct = {str(change): change for change in reversed(found)}
     return [
-        Suggestion(one, safety_of(one, whole, tasks), where.get(text, "")) for text, one in reversed(distinct.items())
+        Suggestion(change, safety_of(change, whole, tasks), where.get(text, ""))
+        for text, change in reversed(distinct.items())
     ]
 
 
@@ -109,41 +114,30 @@ REMOVING: dict[str, tuple[type[Change], ...]] = {  # what takes a cause out, the
 def removing(cause: str, finding: str, after_sync: bool, suggestions: Sequence[Suggestion]) -> Change | None:
     """The suggested change that takes a cause out, None where there is none; of launches that a sync made late that.
 
-    Of several the one whose place the finding names.
+    Of several the one whose place the finding names: a range, an operator or a call.
     """
+
+    def is_named(change: Change) -> bool:
+        selectors = [value for value in values(change).values() if isinstance(value, str) and ":" in value]
+        return any(one.partition(":")[2].strip('"') in finding for one in selectors)
+
     kinds = REMOVING["host-sync" if after_sync else cause] if cause in REMOVING else ()
     found = [one.change for kind in kinds for one in suggestions if isinstance(one.change, kind)]
-    return min(found, key=lambda one: not _is_named(one, finding), default=None)
-
-
-def _is_named(change: Change, text: str) -> bool:
-    """Whether a text names a range, an operator or a call that a change is about."""
-    selectors = [value for value in values(change).values() if isinstance(value, str) and ":" in value]
-    return any(one.partition(":")[2].strip('"') in text for one in selectors)
+    return min(found, key=lambda change: not is_named(change), default=None)
 
 
 def _of_pair(a: str, b: str, causes: set[str]) -> Iterator[Change]:
     """What the causes of missed overlap suggest of two sides that were named."""
     pairs = [(a, b), (b, a)]
     if causes & {"event-dependency", "late-launch", "host-sync"}:
-        yield from (MoveWait(*pair) for pair in pairs if all(map(_is_range, pair)))
+        yield from (MoveWait(*pair) for pair in pairs if all(_is_of(side, RANGE_ATOMS) for side in pair))
     if "event-dependency" in causes:
         yield from (DropWait(*pair) for pair in pairs)
-        yield from (Split(side, SUGGESTED_PIECES) for side in (a, b) if _is_communication(side))
+        yield from (Split(side, SUGGESTED_PIECES) for side in (a, b) if _is_of(side, ("comm", "collective")))
     if "same-stream" in causes:
         yield from (OwnStream(side) for side in (a, b))
     if "late-launch" in causes:
-        yield from (Graph(side) for side in (a, b) if _is_range(side))
-
-
-def _places_of_syncs(result: OverlapResult) -> dict[str, str]:
-    """Where the syncs are that changes take out, in words, by the change."""
-    found: dict[str, str] = {}
-    for one in result.host_syncs:
-        what = one.change.partition(" ")[2]
-        for verb in ("drop-sync", "pin"):
-            found.setdefault(f"{verb} {what}", f"every {one.written}" if what.startswith("op:") else one.written)
-    return found
+        yield from (Graph(side) for side in (a, b) if _is_of(side, RANGE_ATOMS))
 
 
 def _places(trace: Trace, tasks: Tasks) -> _Places:
@@ -151,8 +145,7 @@ def _places(trace: Trace, tasks: Tasks) -> _Places:
     marks = np.flatnonzero(_marks(trace))
     code, names = trace.ranges.name.codes, trace.ranges.name.texts
     row = launched_in(trace, _marks(trace))[0][units.op]
-    process, thread, start = (ints(trace.api, name)[calls.call] for name in ("process", "thread", "start_ns"))
-    occurrence = take_or(marks, RangeIndex(trace.ranges, marks).innermost(process, thread, start))
+    occurrence = range_around(trace, marks, calls.call)
     of_unit, of_call = take_or(code.astype(np.int64), row), take_or(code.astype(np.int64), occurrence)
     for number, side in enumerate((is_communication, is_compute), len(names)):
         of_side = side(trace)[units.op]
@@ -173,22 +166,19 @@ def _marks(trace: Trace) -> Mask:
 def _syncing(trace: Trace, result: OverlapResult) -> list[Change]:
     """Host syncs in the steps that count, the costliest first.
 
-    Copies of pageable memory are pinned, where no operator reads a single value.
+    Copies of pageable memory are pinned, where no operator reads a single value. Where launches wait for their kernels,
+    the setting that makes them is named, as it is on record; else what it may be.
     """
     used = None if trace.whole is None else np.unique(numbers_of_ops(trace)).tolist()
+    stated = [setting_of(trace, process, BLOCKING_LAUNCHES) for process in range(len(trace.processes))]
+    names = [one.partition("=")[0] for one in stated if one]
+    blocks_launches = names[0] if names else f"{BLOCKING_LAUNCHES[trace.runtime == 'HIP']}, if it is set"
     found: dict[str, Change] = {}
     for one in (*costliest_syncs(result), *step_syncs([groups_by_rank(trace, used)], 1)):
         verb, _, where = one.change.partition(" ")
-        unset = _what_blocks_launches(trace) if one.kind == "launch" else ""
+        unset = blocks_launches if one.kind == "launch" else ""
         found.setdefault(where, Pin(where) if verb == "pin" else DropSync(where, unset))
     return [*found.values()][:MOST_PLACES]
-
-
-def _what_blocks_launches(trace: Trace) -> str:
-    """The setting that has launches wait for their kernels, as it is on record; else what it may be."""
-    stated = [setting_of(trace, process, BLOCKING_LAUNCHES) for process in range(len(trace.processes))]
-    names = [one.partition("=")[0] for one in stated if one]
-    return names[0] if names else f"{BLOCKING_LAUNCHES[trace.runtime == 'HIP']}, if it is set"
 
 
 def _moves(trace: Trace, tasks: Tasks, places: _Places) -> list[Change]:
@@ -198,7 +188,7 @@ def _moves(trace: Trace, tasks: Tasks, places: _Places) -> list[Change]:
     None of a phase of the step before the phase that it needs, and none out of the range that it is in, or around it.
     """
     calls, units = tasks.calls, tasks.units
-    new = np.append(True, (np.diff(places.occurrence) != 0) | (np.diff(calls.thread) != 0))[: calls.call.size]
+    new = run_heads(places.occurrence, calls.thread)
     run, heads = np.cumsum(new) - 1, np.flatnonzero(new)
     if heads.size < 2:
         return []
@@ -208,28 +198,27 @@ def _moves(trace: Trace, tasks: Tasks, places: _Places) -> list[Change]:
     launched = np.unique(np.stack([of_unit, units.lane])[:, of_unit >= 0], axis=1)
     lanes = int(units.lane.max(initial=0)) + 1
     shares = np.unique(launched[0][np.isin(launched[0] * lanes + launched[1], (launched[0] + 1) * lanes + launched[1])])
-    after = np.arange(1, heads.size)
-    first, second = places.of_call[heads[after - 1]], places.of_call[heads[after]]
+    after, (one, other) = np.arange(1, heads.size), (heads[:-1], heads[1:])
+    first, second = places.of_call[one], places.of_call[other]
     fits = (first >= 0) & (second >= 0) & (first != second) & np.isin(after, launched[0])
-    fits &= blocks[after - 1] | ~np.isin(after, shares)
-    fits &= calls.thread[heads[after - 1]] == calls.thread[heads[after]]
-    fits &= ~_nested(trace, places.occurrence[heads[after - 1]], places.occurrence[heads[after]])
-    owner, item = (places.of_unit[one[is_for_result(trace, tasks)]] for one in (units.waits.owner, units.waits.items))
-    needed = set(zip(item.tolist(), owner.tolist(), strict=True))
+    fits &= blocks[:-1] | ~np.isin(after, shares)
+    fits &= calls.thread[one] == calls.thread[other]
+    ranges = np.stack([places.occurrence[one], places.occurrence[other]])
+    start, end = (take_or(each, ranges, 0) for each in (trace.ranges.start_ns, trace.ranges.end_ns))
+    fits &= (np.sign(start[0] - start[1]) * np.sign(end[0] - end[1])) > 0  # neither lies in the other
+    is_needed = is_for_result(trace, tasks)
+    owner, item = (places.of_unit[each[is_needed]].tolist() for each in (units.waits.owner, units.waits.items))
+    needed = set(zip(item, owner, strict=True))
     found: list[tuple[bool, float, Change]] = []
     for (y, x), rows in rows_by_key(first[fits], second[fits]).items():
         change = MoveWait(places.selectors[x], places.selectors[y])
         if not comes_later(change.b, change.a):
-            found.append(((y, x) in needed, -float(host_ns[after[fits][rows] - 1].sum()), change))
-    found.sort(key=lambda each: each[:2])
-    return [each for *_, each in found[:MOST_PLACES]]
+            found.append(((y, x) in needed, -float(host_ns[:-1][fits][rows].sum()), change))
+    return _first_few(found)
 
 
-def _nested(trace: Trace, first: Ints, second: Ints) -> Mask:
-    """Of two ranges each, rows of `Trace.ranges`, whether one lies in the other."""
-    start, end = (take_or(ints(trace.ranges, name), np.stack([first, second]), 0) for name in ("start_ns", "end_ns"))
-    found: Mask = (start[0] <= start[1]) & (end[1] <= end[0]) | (start[1] <= start[0]) & (end[0] <= end[1])
-    return found
+def _first_few(found: list[tuple[bool, float, Change]]) -> list[Change]:
+    return [change for *_, change in sorted(found, key=lambda each: each[:2])[:MOST_PLACES]]
 
 
 def _waits(trace: Trace, tasks: Tasks, places: _Places) -> list[Change]:
@@ -239,7 +228,7 @@ def _waits(trace: Trace, tasks: Tasks, places: _Places) -> list[Change]:
     held = held_by_waits(tasks)
     held[units.start_ns[owner] - units.end_ns[item] > DISPATCH_NS] = 0
     again = waited_for_again(trace, tasks)[owner]
-    found: list[tuple[bool, int, Change]] = []
+    found: list[tuple[bool, float, Change]] = []
     waiting, awaited = places.of_unit[owner], places.of_unit[item]
     known = (waiting >= 0) & (awaited >= 0) & (held > 0)
     for (a, b), rows in rows_by_key(waiting[known], awaited[known]).items():
@@ -252,8 +241,7 @@ def _waits(trace: Trace, tasks: Tasks, places: _Places) -> list[Change]:
         if texts[0] != texts[1]:
             is_again = bool(held[of][again[of]].sum() > held[of].sum() / 2)
             found.append((not is_again, -int(held[of].sum()), DropWait(*texts)))
-    found.sort(key=lambda each: each[:2])
-    return [each for *_, each in found[:MOST_PLACES]]
+    return _first_few(found)
 
 
 def _own_streams(trace: Trace, tasks: Tasks, places: _Places) -> list[Change]:
@@ -265,21 +253,18 @@ def _own_streams(trace: Trace, tasks: Tasks, places: _Places) -> list[Change]:
     step = numbers_of_ops(trace)[units.op]
     worth = np.zeros(units.op.size, np.int64)
     for rows in rows_by_key(units.lane, step).values():
-        took, place = (units.end_ns - units.start_ns)[rows], places.of_unit[rows]
-        new = np.append(True, np.diff(place) != 0)
-        heads = np.flatnonzero(new)
-        of_run = np.add.reduceat(took, heads)
+        heads = np.flatnonzero(run_heads(places.of_unit[rows]))
+        of_run = np.add.reduceat((units.end_ns - units.start_ns)[rows], heads)
         worth[rows[heads]] = np.minimum(of_run, of_run[::-1].cumsum()[::-1] - of_run)
     ranked = places.ranked(places.of_unit, worth)
     placed = np.flatnonzero(places.of_unit >= 0)
     to_host = trace.ops.copy.is_one_of(("DtoH",))[units.op[placed]]
-    others = np.unique(places.of_unit[placed[~to_host]])
-    sure = [one for one in ranked if one not in others]
-    rest = [one for one in ranked if one in others]
-    return [OwnStream(places.selectors[one]) for some in (sure, rest) for one in some[:MOST_PLACES]]
+    others = set(places.of_unit[placed[~to_host]].tolist())
+    sure, rest = ([place for place in ranked if (place in others) == computes] for computes in (False, True))
+    return [OwnStream(places.selectors[place]) for some in (sure, rest) for place in some[:MOST_PLACES]]
 
 
-def _fed(trace: Trace, tasks: Tasks, places: _Places) -> list[str]:
+def _splits(trace: Trace, tasks: Tasks, places: _Places) -> list[Change]:
     """Collectives that wait for work of their rank, by how long the shorter of the two takes."""
     units = tasks.units
     to_one = np.isin(operations(trace), POINT_TO_POINT)[units.op]  # its other side is fed by nothing
@@ -287,25 +272,23 @@ def _fed(trace: Trace, tasks: Tasks, places: _Places) -> list[str]:
     feeds = feeding(units, chosen)
     chosen, feeds = chosen[feeds >= 0], feeds[feeds >= 0]
     worth = np.minimum(units.transfer_ns[chosen], units.transfer_ns[feeds]).astype(np.int64)
-    return [places.selectors[one] for one in places.ranked(places.of_unit[chosen], worth)[: MOST_PLACES - 1]]
+    ranked = places.ranked(places.of_unit[chosen], worth)[: MOST_PLACES - 1]
+    return [Split(places.selectors[place], SUGGESTED_PIECES) for place in ranked]
 
 
-def _launch_bound(tasks: Tasks, places: _Places) -> list[str]:
+def _graphs(tasks: Tasks, places: _Places) -> list[Change]:
     """Ranges whose work starts as soon as it is launched, on a stream that was idle before, and by how much."""
     units, calls = tasks.units, tasks.calls
     has_call = np.flatnonzero((units.call >= 0) & (take_or(places.of_call, units.call) >= 0))
     call = units.call[has_call]
     prompt = units.start_ns[has_call] - calls.start_ns[call] - units.submitted_ns[has_call] <= DISPATCH_NS
     place = places.of_call[call]
-    blocking = np.unique(places.of_call[np.flatnonzero(np.diff(calls.waits.first) > 0)])
+    blocking = places.of_call[np.diff(calls.waits.first) > 0]
     occurrences = np.unique(np.stack([place, places.occurrence[call]]), axis=1)[0]
-    launches = np.bincount(place, minlength=len(places.selectors)) / np.maximum(
-        np.bincount(occurrences, minlength=len(places.selectors)), 1
-    )
-    worth = np.where(
-        prompt & ~np.isin(place, blocking) & (launches[place] >= MIN_GRAPH_LAUNCHES), units.idle_ns[has_call], 0
-    )
-    return [places.selectors[one] for one in places.ranked(place, worth)[: MOST_PLACES - 1]]
+    launches, times = (np.bincount(each, minlength=len(places.selectors)) for each in (place, occurrences))
+    fits = prompt & ~np.isin(place, blocking) & ((launches / np.maximum(times, 1))[place] >= MIN_GRAPH_LAUNCHES)
+    worth = np.where(fits, units.idle_ns[has_call], 0)
+    return [Graph(places.selectors[one]) for one in places.ranked(place, worth)[: MOST_PLACES - 1]]
 
 
 def _last(trace: Trace) -> int | None:
@@ -318,15 +301,6 @@ def _last(trace: Trace) -> int | None:
     return int(ranks[np.argmax(np.bincount(number, weights=wait[rows]))])
 
 
-def _any_wait(result: OverlapResult) -> bool:
-    return any(side.wait_ns > 0 for rank in result.ranks for side in (rank.a, rank.b))
-
-
-def _is_range(selector: str) -> bool:
+def _is_of(selector: str, kinds: Collection[str]) -> bool:
     parsed = parse(selector)
-    return isinstance(parsed, Atom) and parsed.kind in RANGE_ATOMS
-
-
-def _is_communication(selector: str) -> bool:
-    parsed = parse(selector)
-    return isinstance(parsed, Atom) and parsed.kind in ("comm", "collective")
+    return isinstance(parsed, Atom) and parsed.kind in kinds

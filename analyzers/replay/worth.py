@@ -9,22 +9,19 @@ Now 60 µs of a side's 100 µs overlap; without the cause 114 µs of 120 µs, fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 from msgspec.structs import replace
 
 from analyzers.arrays.types import Mask
 from analyzers.overlap.measure import Missed, RankOverlap
-from analyzers.replay.change import Change
-from analyzers.replay.fixes import MANY_UNITS, MOST_UNITS, explored, first_fix
-from analyzers.replay.not_on_record import cant_be_run_again
-from analyzers.replay.predict import CantReplayError, Replayed
+from analyzers.replay.answer import MANY_UNITS, MOST_UNITS, explored, first_fix
+from analyzers.replay.predict import CantReplayError, Replayed, cant_be_run_again
 from analyzers.replay.removals import without
 from analyzers.replay.result import Prediction, as_fix
 from analyzers.replay.scenarios import Outcome, Runs
-from analyzers.replay.suggest import Suggestion, removing, suggested
-from analyzers.trace.columns import ints
+from analyzers.replay.suggest import removing, suggested
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.narrow import Narrowing, counted, speaks_by_step
 from analyzers.trace.run import ALL, Run
@@ -37,8 +34,6 @@ MOST_OPS = 200_000  # of the whole run: to lay out more takes longer than all el
 UNSURE = 0.02  # of what is possible: the replay of a program is never surer
 CAUSES_OF_LARGE_RUN = 2  # causes of a large run, whose worth is found
 _DEFAULT = "comm", "compute"
-
-Measure = Callable[[Sequence[Outcome], Outcome, DeviceKey], float]  # of runs, with the one before the change
 
 
 def with_worth(
@@ -53,13 +48,15 @@ def with_worth(
     no others.
     """
     run = Run.of(run)
-    if run.size > MOST_OPS:
-        reason = f"more than {MOST_OPS:,} ops ({run.size:,}) are not replayed here"
-        return replace(result, worth_unknown=f"{reason}; {_command(result)}")
-    if not run.merged:
+    reason = ""
+    if run.size > MOST_OPS or not run.merged:
+        sides = "" if (result.a, result.b) == _DEFAULT else f' -a "{result.a}" -b "{result.b}"'
         reason = "captures that are looked at one by one are not replayed"
-        return replace(result, worth_unknown=f"{reason}; {_command(result)}")
-    if reason := cant_be_run_again(run, narrowing):
+        if run.size > MOST_OPS:
+            reason = f"more than {MOST_OPS:,} ops ({run.size:,}) are not replayed here"
+        reason += f"; traceviz what-if TRACE...{sides} says what changes bring"
+    reason = reason or cant_be_run_again(run, narrowing)
+    if reason:
         return replace(result, worth_unknown=reason)
     trace = counted(run.trace, narrowing).of(run.trace)
     try:
@@ -70,9 +67,12 @@ def with_worth(
     if reason := replayed.fidelity.reason:
         return replace(result, worth_unknown=reason)
     suggestions = suggested(trace, replayed.tasks, result.a, result.b, result)
-    removed = _removal(result, suggestions)
+    removed = None
+    if result.findings:  # the change that takes out the first cause of the rank that decides
+        first = result.findings[0].cause
+        removed = removing(first.cause, first.finding, 2 * first.after_sync_ns > first.ns, suggestions)
     wanted = () if removed is None else (removed,)
-    tried = explored(replayed, suggestions, replayed.fidelity.error, few=True, wanted=wanted)
+    tried = explored(replayed, suggestions, few=True, wanted=wanted)
     found = _Worth(replayed, result, _causes(result, replayed, everywhere=everywhere))
     return replace(
         result,
@@ -82,14 +82,6 @@ def with_worth(
         worth_unknown=replayed.fidelity.overlap_reason,
         was_replayed=True,
     )
-
-
-def _removal(result: OverlapResult, suggestions: Sequence[Suggestion]) -> Change | None:
-    """The change that takes out the first cause of the rank that decides."""
-    if not result.findings:
-        return None
-    first = result.findings[0].cause
-    return removing(first.cause, first.finding, 2 * first.after_sync_ns > first.ns, suggestions)
 
 
 def _causes(result: OverlapResult, replayed: Replayed, *, everywhere: bool) -> list[str]:
@@ -103,13 +95,6 @@ def _causes(result: OverlapResult, replayed: Replayed, *, everywhere: bool) -> l
     return causes[:CAUSES_OF_LARGE_RUN] if large else causes
 
 
-def _command(result: OverlapResult) -> str:
-    """What to run instead."""
-    pair = result.a, result.b
-    sides = "" if pair == _DEFAULT else "".join(f' -{side} "{text}"' for side, text in zip("ab", pair, strict=True))
-    return f"traceviz what-if TRACE...{sides} says what changes bring"
-
-
 class _Worth:
     """Replays of one run without this or that, each run once for all ranks."""
 
@@ -119,7 +104,7 @@ class _Worth:
         ops = replayed.trace.ops
         self.shorter: dict[DeviceKey, Mask] = {}  # ops of the side that is busy for less
         for rank in result.ranks:
-            here = (ints(ops, "rank") == rank.rank) & (ints(ops, "device") == rank.device)
+            here = (ops.rank == rank.rank) & (ops.device == rank.device)
             side = replayed.sides[rank.a.real_busy_ns > rank.b.real_busy_ns]
             self.shorter[rank.rank, rank.device] = side & here
         self.runs: dict[str, Runs | None] = {}
@@ -137,33 +122,26 @@ class _Worth:
         return replace(rank, missed=tuple(most_alike_first(found, lambda one: one.weight_ns, lambda one: one.ns)))
 
     def _of_cause(self, one: Missed, device: DeviceKey) -> Missed:
-        runs = self.runs.get(one.cause)
-        if runs is None or device not in self.replayed.now.first.overlap:
+        """A cause with what it is worth, and its range: no more can be lost than there is."""
+        runs, now = self.runs.get(one.cause), self.replayed.now.first
+        if runs is None or device not in now.overlap:
             return one
-        likely, low, high = self._recovered(runs, device, self._overlap)
-        return replace(one, recoverable_ns=likely, recoverable_low_ns=low, recoverable_high_ns=high)
+        pairs = runs.beside(self.replayed.now)
+        gained = [self._overlap(run, before, device) - self._overlap(before, before, device) for run, before in pairs]
+        likely = float(np.mean(gained[: len(runs.likely)]))
+        unsure = self.fidelity.overlap_error * abs(likely) + UNSURE * self.possible_ns[device]
+        low = max(min(gained) - unsure, -self._overlap(now, now, device))
+        return replace(
+            one,
+            recoverable_ns=round(likely),
+            recoverable_low_ns=round(low),
+            recoverable_high_ns=round(max(gained) + unsure),
+        )
 
-    def _recovered(self, runs: Runs, device: DeviceKey, measure: Measure) -> tuple[int, int, int]:
-        """More real overlap on a device, ns: most likely, and its range; no more can be lost than there is."""
-        now = self.replayed.now.first
-        likely = self._gained(runs.likely, now, device, measure)
-        gained = [self._gained([one], before, device, measure) for one, before in runs.beside(self.replayed.now)]
-        unsure = self._unsure(likely, device)
-        low = max(min(gained) - unsure, -measure([now], now, device))
-        return round(likely), round(low), round(max(gained) + unsure)
-
-    def _gained(self, runs: Sequence[Outcome], before: Outcome, device: DeviceKey, measure: Measure) -> float:
-        return measure(runs, before, device) - measure([before], before, device)
-
-    def _unsure(self, likely: float, device: DeviceKey) -> float:
-        """How far off a replay may be that gains so much, ns."""
-        return self.fidelity.overlap_error * abs(likely) + UNSURE * self.possible_ns[device]
-
-    def _overlap(self, runs: Sequence[Outcome], before: Outcome, device: DeviceKey) -> float:
+    def _overlap(self, run: Outcome, before: Outcome, device: DeviceKey) -> float:
         """Real overlap on a device, counted for as long as the shorter side's ops took before, ns."""
-        took, takes = self._took(before, device), [self._took(run, device) for run in runs]
-        each = [run.overlap[device][0] * took / one if one else 0.0 for run, one in zip(runs, takes, strict=True)]
-        return float(np.mean(each))
+        took, takes = self._took(before, device), self._took(run, device)
+        return run.overlap[device][0] * took / takes if takes else 0.0
 
     def _took(self, run: Outcome, device: DeviceKey) -> float:
         """How long the ops of a device's shorter side take in all, ns."""
@@ -181,9 +159,8 @@ class _Worth:
         of_rank = next((rank for rank in one.ranks if (rank.rank, rank.device) == device), None)
         if device is None or of_rank is None:
             return as_fix(one)
-        now, then = of_rank.now_ratio or 0.0, of_rank.ratio or 0.0
-        low, high = of_rank.low_ratio or 0.0, of_rank.high_ratio or 0.0
-        likely_ns, low_ns, high_ns = (round((each - now) * self.possible_ns[device]) for each in (then, low, high))
+        now, *others = (getattr(of_rank, name) or 0.0 for name in ("now_ratio", "ratio", "low_ratio", "high_ratio"))
+        likely_ns, low_ns, high_ns = (round((ratio - now) * self.possible_ns[device]) for ratio in others)
         return replace(
             as_fix(one),
             rank=device[0],
@@ -192,5 +169,5 @@ class _Worth:
             recoverable_low_ns=low_ns,
             recoverable_high_ns=high_ns,
             now_ratio=now,
-            ratio=then,
+            ratio=others[0],
         )

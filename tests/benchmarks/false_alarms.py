@@ -23,13 +23,13 @@ from pathlib import Path
 import numpy as np
 
 from analyzers.arrays.types import Ints
-from analyzers.compare.common import common_of, without_excluded
+from analyzers.compare.against import basis_of
 from analyzers.compare.noise import LESS, MORE, FigureChange, change, trend
 from analyzers.compare.steps import FIGURES, group_steps, slowest, step_figures
 from analyzers.load import load
 from analyzers.select.select import select
 from analyzers.select.sides import without_shared
-from analyzers.trace.step_table import excluded
+from analyzers.trace.run import ALL, Run
 
 PAIRS = Path(__file__).parents[1] / "data" / "pairs"
 REPEATS = PAIRS.parent / "repeats.json"
@@ -55,7 +55,7 @@ def figures_of(paths: list[str]) -> dict[str, Ints]:
     """Of one capture, figures of the job a step: step time on the slowest rank, others a mean over ranks, ns."""
     trace = load(paths)
     groups = group_steps(trace)
-    common = without_excluded(common_of(("one",), [groups]), [excluded(trace.steps, is_given=False)])
+    common = basis_of(("one",), [Run.of(trace)], [ALL]).common
     a, b, _ = without_shared(trace, select(trace, "comm"), select(trace, "compute"))
     figures = step_figures(trace, groups, a.picked, b.picked)
     values = {name: figures.at(common.lanes, common.steps, name) for name in ("step_ns", "real_overlap_ns")}

@@ -24,10 +24,9 @@ from analyzers.common.errors import TracevizError
 from analyzers.common.wording import duration, percent
 from analyzers.contention.alone import ALONE
 from analyzers.ordering.ordering import Ordering
-from analyzers.replay.not_on_record import MOST_OFF
-from analyzers.replay.predict import Replayed
+from analyzers.replay.predict import MOST_OFF, Replayed
 from analyzers.replay.result import Fidelity
-from analyzers.replay.slowdown import OTHERS_POWER
+from analyzers.replay.sharing import OTHERS_POWER
 from analyzers.trace.tables import Trace
 from tests.analyzers.replay.test_pairs import FIXES, PAIRS, TOGETHER, step_ns
 from tests.answers import DATA, ROOT, groups

@@ -13,8 +13,7 @@ from typing import Any
 
 from analyzers.common.errors import TracevizError
 from analyzers.replay import engine
-from analyzers.replay.answer import what_if
-from analyzers.replay.changes import parse_change
+from analyzers.replay.answer import parse_change, what_if
 from analyzers.replay.predict import Replayed
 from analyzers.replay.tasks import tasks
 from analyzers.trace.tables import Trace
@@ -89,7 +88,7 @@ def timed(what: str, work: Callable[[], Any]) -> Any:
 def tried(replayed: Replayed, text: str) -> str:
     """What a change brings, in words."""
     try:
-        found = replayed.predict([parse_change(text)], 0.0)
+        found = replayed.predict([parse_change(text)])
     except TracevizError as error:
         return str(error)
     return f"{found.step_ns / 1e6:.2f} ms, [{found.step_low_ns / 1e6:.2f}, {found.step_high_ns / 1e6:.2f}]"

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from analyzers.common.errors import TracevizError
+from analyzers.replay.answer import parse_change
 from analyzers.replay.change import Change
-from analyzers.replay.changes import parse_change
 from analyzers.replay.predict import Replayed
 from tests.simulator.generate import MAIN, SIDE, ns
 from tests.simulator.machine import Run, simulate
@@ -406,7 +406,7 @@ def answer(kind: str, seed: int, form: str, folder: Path) -> Answer:
         fidelity = replayed.fidelity
         if fidelity.reason:
             return Answer(about, truth, refused=fidelity.reason)
-        found = replayed.predict([change], fidelity.error)
+        found = replayed.predict([change])
     except TracevizError as error:
         return Answer(about, truth, refused=str(error))
     parts = (one / fidelity.measured_step_ns for one in (found.step_ns, found.step_low_ns, found.step_high_ns))

@@ -163,7 +163,7 @@ def test_changes_are_texts_or_objects() -> None:
 
 
 def test_every_change_is_public() -> None:
-    from analyzers.replay.changes import BY_VERB, parse_change
+    from analyzers.replay.answer import BY_VERB, parse_change
 
     arguments = {"drop-wait": "a on b", "move-wait": "a before b", "on-time": "1", "scale": "a 2", "split": "a 2"}
     made = {type(parse_change(f"{verb} {arguments.get(verb, 'a')}")).__name__ for verb in BY_VERB}

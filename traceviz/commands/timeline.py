@@ -79,7 +79,7 @@ def timeline(
     changes = []
     if what_if:
         from analyzers.load import refuse_parts
-        from analyzers.replay.changes import parse_change
+        from analyzers.replay.answer import parse_change
 
         changes = [parse_change(text) for text in what_if]
         refuse_parts(options.reading)

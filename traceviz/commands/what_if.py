@@ -62,7 +62,7 @@ def what_if(
     itself, it predicts nothing and says why.
     """
     from analyzers.replay import answer
-    from analyzers.replay.changes import parse_change
+    from analyzers.replay.answer import parse_change
     from traceviz.output import brief as briefs
     from traceviz.output import contract
     from traceviz.output.views import what_if as view

@@ -17,7 +17,7 @@ from analyzers.common.records import Record
 from analyzers.compare.results import Comparison
 from analyzers.compare.steps import StepMarks, group_steps, step_times
 from analyzers.replay.answer import what_if
-from analyzers.replay.changes import Change
+from analyzers.replay.change import Change
 from analyzers.replay.predict import Replayed
 from analyzers.replay.predicted import predicted_trace
 from analyzers.syncs.report import order_report

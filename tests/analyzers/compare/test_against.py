@@ -17,8 +17,8 @@ import traceviz as tv
 from analyzers.clocks.align import align
 from analyzers.compare.against import with_baseline
 from analyzers.compare.compare import compare
-from analyzers.compare.gain import PairGain
 from analyzers.compare.noise import change
+from analyzers.compare.results import PairGain
 from analyzers.load import load
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.step_table import excluded
@@ -114,18 +114,6 @@ def test_step_times_are_those_counted_from_the_files(name: str) -> None:
         assert figure == pytest.approx(statistics.median(times[number] for number in numbers), abs=3)
 
 
-@pytest.mark.parametrize("name", mostly_nightly([f"{name}_{one}" for name in NAMES for one in ("before", "after")],
-                                                lambda name: name in ("buckets_after", "towers_before")))  # fmt: skip
-def test_a_run_gains_nothing_over_itself(name: str) -> None:
-    trace = captured(name)
-    found = with_baseline(check_overlap(trace, explain=False), trace, trace)
-    assert found.against is not None
-    assert (found.against.word, found.against.gained_ns, found.against.sure) == ("SAME", 0, "the same in every step")
-    assert not found.against.gained or found.against.gained.startswith("nothing gained of")
-    if found.gain is not None and found.gain.baseline_overlap_ns:
-        assert (found.gain.speedup, found.gain.effective_gain) in ((1.0, 0.0), (1.0, None))
-
-
 def steps(*times: int, rank_times: tuple[int, ...] = ()) -> Trace:
     """Marked steps of so many ns, each one kernel; on a second rank of `rank_times`."""
     run = Builder()
@@ -190,11 +178,6 @@ def test_steps_that_no_run_shares_and_windows_leave_it_open() -> None:
     [
         (400, 1000, "gained 400 of the 1000 ns a step that perfect overlap could save (40 %)"),
         (-4810, 1000, "nothing gained of the 1.00 µs a step that perfect overlap could save"),
-        (
-            1500,
-            1000,
-            "gained 1.50 µs a step; perfect overlap could save 1.00 µs of it at most, so that other time was saved",
-        ),
         (400, 0, ""),
         (400, None, ""),
     ],
@@ -203,8 +186,7 @@ def test_gain_is_step_time_of_what_could_be_gained(gained: int, could: int | Non
     word = "FASTER" if gained > 0 else "SLOWER"
     step = StepsAgainst(word, 10_000, 10_000 - gained, -1, 1, 20, 2, could_ns=could)
     assert step.gained.replace("0.40 of the 1.00 µs", "400 of the 1000 ns") == text
-    for untold in ("TOO FEW STEPS", "INCONCLUSIVE"):
-        assert not replace(step, word=untold).gained
+    assert not replace(step, word="INCONCLUSIVE").gained
 
 
 def slower_and_overlapped() -> tuple[Trace, Trace]:
@@ -248,7 +230,7 @@ def test_no_green_headline_stands_over_a_step_that_got_slower() -> None:
 
 
 def test_different_profilers_are_said_once_and_near_the_first_line() -> None:
-    from analyzers.compare.common import different_profilers
+    from analyzers.compare.against import different_profilers
     from traceviz.output.terminal import as_text
     from traceviz.output.views import compare as compared
     from traceviz.output.views import overlap

@@ -12,7 +12,6 @@ import pytest
 from analyzers.clocks.align import align
 from analyzers.common.errors import TracevizError
 from analyzers.compare.compare import compare
-from analyzers.compare.results import Comparison
 from analyzers.load import load
 from analyzers.trace.narrow import Narrowing, only_ranks
 from analyzers.trace.tables import Trace
@@ -251,17 +250,6 @@ def test_a_step_time_that_repeats_differ_by_makes_no_run_faster_or_slower(longer
     assert ("Captures of one program differ by 3 % as well: repeat both" in headline.text) == (verdict == "changed")
 
 
-def test_other_ranks_of_one_run_are_no_second_run() -> None:
-    result = compare([load(files("opt_serial")[:1]), load(files("opt_serial")[1:])])
-    assert (result.exit_code, "no rank is in every run (run 1 has 0; run 2 has 1)" in result.reason) == (3, True)
-
-
-def test_captures_without_marks_are_one_step_each() -> None:
-    result = compare([steps_of({1: 10}, marks=False), steps_of({1: 40}, marks=False)])
-    assert (result.steps, result.runs[1].verdict) == ((), "too-few-steps")
-    assert "1 step is too few" in result.warnings[0].message
-
-
 def test_a_pair_asked_for_that_is_not_there_can_not_be_told() -> None:
     traces = [steps_of({1: 10}), steps_of({1: 10})]
     assert compare(traces).exit_code == 0, "the default pair need not be there"
@@ -347,8 +335,3 @@ def test_labels_must_fit(labels: tuple[str, ...]) -> None:
 def test_one_run_can_not_be_compared() -> None:
     with pytest.raises(TracevizError, match="One run can't be compared"):
         compare([steps_of({1: 1})])
-
-
-def test_memory_is_said_not_to_be_recorded() -> None:
-    result: Comparison = compare([loaded("opt_serial"), loaded("opt_overlap")])
-    assert [run.memory_peaks for run in result.runs] == [(), ()]

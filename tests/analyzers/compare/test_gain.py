@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from analyzers.compare.gain import pair_gain
+from analyzers.compare.results import pair_gain
 from analyzers.verdict.gain import gain_over
 from tests.analyzers.verdict.test_claim import rank_of
 

@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.compare.regions import outermost_twins, region_figures
+from analyzers.compare.regions import nested as nested_ranges
+from analyzers.compare.regions import region_figures, twins_of
 from analyzers.compare.steps import FIGURES, WHOLE_CAPTURE, StepFigures, group_steps, step_figures
 from analyzers.trace.kernels import is_communication, is_compute
 from analyzers.trace.tables import Trace
@@ -152,14 +153,6 @@ def test_the_first_step_begins_where_work_launched_before_the_capture_ends() -> 
     assert found.values["busy_ns"].tolist() == [[300, 200]]
 
 
-def test_what_was_launched_long_before_does_not_lengthen_it() -> None:
-    run, rank = one_rank()
-    run.correlation = 100
-    rank.kernel(GEMM, 8, 50, 100, correlation=1)
-    rank.kernel(GEMM, 7, 200, 500, launch=(10, 11))
-    assert figures_of(run.trace()).values["step_ns"].tolist() == [[300]], "of a capture without marks, too"
-
-
 def regions(trace: Trace, twins: dict[str, str] | None = None) -> dict[str, list[list[int]]]:
     found = region_figures(trace, group_steps(trace), twins or {})
     return {name: busy.tolist() for name, busy in zip(found.names, found.busy_ns, strict=True)}
@@ -192,16 +185,12 @@ def test_ranges_that_hold_the_same_ops_are_one_region_named_by_the_outermost() -
         rank.range("Optimizer.step#Adam.step", at + 2, at + 48)
         rank.kernel("adam", 7, at + 10, at + 20, launch=(at + 5, at + 6))
     trace = run.trace()
-    assert outermost_twins(trace) == {"Optimizer.step#Adam.step": "optimizer"}
-    assert regions(trace, outermost_twins(trace)) == {"": [[0]], "optimizer": [[20]]}
-
-
-def test_a_range_with_work_of_its_own_is_no_twin() -> None:
-    assert outermost_twins(nested()) == {}
+    assert twins_of([nested_ranges(trace)]) == {"Optimizer.step#Adam.step": "optimizer"}
+    assert regions(trace, twins_of([nested_ranges(trace)])) == {"": [[0]], "optimizer": [[20]]}
 
 
 def test_a_trace_without_ranges_is_one_nameless_region() -> None:
     run = Builder()
     run.rank(0).kernel("gemm", 7, 0, 10)
     assert regions(run.trace()) == {"": [[10]]}
-    assert outermost_twins(run.trace()) == {}
+    assert twins_of([nested_ranges(run.trace())]) == {}

@@ -6,204 +6,129 @@ import numpy as np
 import pytest
 
 from analyzers.common.errors import TracevizError
-from analyzers.replay.change import combined
-from analyzers.replay.changes import parse_change
-from analyzers.replay.host_changes import DropSync, Graph, OnTime, Pin, _of_others, late_hosts
-from analyzers.replay.order_changes import Blocks, MoveWait, moved_ahead
+from analyzers.replay.answer import parse_change
+from analyzers.replay.change import Change, combined
+from analyzers.replay.host_changes import DropSync, Graph, MoveWait, OnTime, Pin, _of_others, late_hosts
 from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream, Scale, Split
 from analyzers.replay.tasks import tasks
-from analyzers.trace.tables import Trace
-from tests.analyzers.replay.programs import US, Program, blocked, replayed
-from tests.support.builder import Builder
+from tests.analyzers.replay.programs import BLOCKED, US, blocked, on_ranks, replayed, written
+
+ALL_REDUCE = "ncclDevKernel_AllReduce"
+# B runs 100 µs on stream 7; A, on 9, waits for it; the host works for 40 µs in B's range before B's launch.
+WAITING = """
+    in 7 @0 7-10; [B 6-55]; B 7 @46 53-153
+    [A 56-80]; 9<7 @57; A 9 @65 155-175; tail 7 @85 155-160
+"""
 
 
-def test_without_the_sync_the_host_goes_on() -> None:
-    """L's launch follows at 25 + 8, is submitted at 38, and L starts 2 µs after K's end."""
-    assert replayed(blocked(), [DropSync("nvtx:fetch")]) == {"K": [(8, 108)], "L": [(110, 160)]}
+@pytest.mark.parametrize(
+    ("text", "change", "times"),
+    [
+        # L's launch follows at 25 + 8, is submitted at 38, and L starts 2 µs after K's end.
+        (BLOCKED, DropSync("nvtx:fetch"), {"K": [(8, 108)], "L": [(110, 160)]}),
+        (BLOCKED, Scale("kernel:K", 0.5), {"K": [(8, 58)], "L": [(77, 127)]}),
+        # A starts when it is submitted.
+        (WAITING, DropWait("nvtx:A", "nvtx:B"), {"A": [(72, 92)], "B": [(53, 153)]}),
+        # A's 24 µs of host time come at 6: its launch 9 µs in, at 15, and A, behind "in", starts at 15 + 7. All of B
+        # comes 24 µs later.
+        (WAITING, MoveWait("nvtx:A", "nvtx:B"), {"A": [(22, 42)], "B": [(77, 177)], "tail": [(179, 184)]}),
+        # S no longer waits for K, only for what was on the stream where it forks; the tail waits for both.
+        (
+            "in 7 @0 7-10; [K 5-19]; K 7 @10 17-117; [S 19-29]; S 7 @20 119-139; [tail 29-40]; tail 7 @30 141-146",
+            OwnStream("nvtx:K", "nvtx:tail"),
+            {"in": [(7, 10)], "K": [(17, 117)], "S": [(27, 47)], "tail": [(119, 124)]},
+        ),
+        # Three launches with 30 µs of host work between; as a graph all are submitted with the first, at 15, with 1 µs
+        # from node to node. The next call comes at 20; its kernel 2 µs after the graph.
+        (
+            "in 7 @0 7-9; [layers 10-90]; K 7 @10 17-27; K 7 @45 52-62; K 7 @80 87-97; tail 7 @95 102-105",
+            Graph("nvtx:layers"),
+            {"K": [(17, 27), (28, 38), (39, 49)], "tail": [(51, 54)]},
+        ),
+        # A reduce-scatter and the all-gather that waits for it, in halves: each waits for one, and begins 2 µs later.
+        (
+            "K 7 @0 7-107; 9<7 @6; ReduceScatter:0 9 @10 109-149; 11<9 @20; AllGather:1 11 @22 151-191",
+            Split("comm", 2),
+            {"ncclDevKernel_AllGather": [(81, 101), (133, 153)]},
+        ),
+    ],
+)
+def test_times_with_a_change(text: str, change: Change, times: dict[str, list[tuple[float, float]]]) -> None:
+    found = replayed(written(text), [change])
+    assert {name: found[name] for name in times} == times
 
 
-def test_a_sync_elsewhere_is_not_dropped() -> None:
-    with pytest.raises(TracevizError, match="drop-sync kernel:L: no call that blocks"):
-        replayed(blocked(), [DropSync("kernel:L")])
-
-
-def waiting() -> Program:
-    """B runs 100 µs on stream 7; A, on 9, waits for it; the host works for 40 µs in B's range before B's launch."""
-    program = Program()
-    program.kernel("in", 7, call=0, start=7, end=10)
-    program.range("B", 6, 55)
-    program.kernel("B", 7, call=46, start=53, end=153)
-    program.range("A", 56, 80)
-    program.wait(9, 7, at=57)
-    program.kernel("A", 9, call=65, start=155, end=175)
-    program.kernel("tail", 7, call=85, start=155, end=160)
-    return program
-
-
-def test_without_the_wait_it_starts_when_submitted() -> None:
-    found = replayed(waiting().trace(), [DropWait("nvtx:A", "nvtx:B")])
-    assert found["A"] == [(72, 92)]
-    assert found["B"] == [(53, 153)]
+@pytest.mark.parametrize(
+    ("text", "change", "reason"),
+    [
+        (BLOCKED, DropSync("kernel:L"), "drop-sync kernel:L: no call that blocks"),
+        (WAITING, MoveWait("nvtx:B", "nvtx:A"), "no occurrence of the first comes behind"),  # it comes first anyway
+        (WAITING, OwnStream("kernel:A"), "own-stream kernel:A: it has streams of its own already"),
+        (BLOCKED, Graph("kernel:K"), "no range of that name"),
+        (BLOCKED, Graph("nvtx:fetch"), "waits for the GPU, which no graph can hold"),
+    ],
+)
+def test_what_changes_nothing_or_can_not_be_is_refused(text: str, change: Change, reason: str) -> None:
+    with pytest.raises(TracevizError, match=reason):
+        replayed(written(text), [change])
 
 
 def test_other_kernels_before_it_keep_their_wait() -> None:
     """M and a memset stand between the wait and A: a memset is part of A's work, a kernel of another range is not."""
-    for between, dropped in (("kernel", False), ("memset", True)):
-        program = Program()
-        program.kernel("B", 7, call=0, start=7, end=107)
-        program.wait(9, 7, at=20)
-        if between == "kernel":
-            program.kernel("M", 9, call=22, start=110, end=120)
-        else:
-            program.rank.op("Memset", 9, 110 * US, 120 * US, kind="memset", launch=(22 * US, 27 * US))
-        program.range("A", 30, 60)
-        program.kernel("A", 9, call=35, start=123, end=140)
-        trace = program.trace()
-        found = tasks(trace)
-        if not dropped:
-            with pytest.raises(TracevizError, match="no such wait is on record"):
-                combined(trace, found, [DropWait("nvtx:A", "kernel:B")])
-            continue
-        units = combined(trace, found, [DropWait("nvtx:A", "kernel:B")]).units
+    for between in ("M", "Memset"):
+        trace = written(f"B 7 @0 7-107; 9<7 @20; {between} 9 @22 110-120; [A 30-60]; A 9 @35 123-140")
+        found, change = tasks(trace), DropWait("nvtx:A", "kernel:B")
         assert found.units.waits.items.size > 0
-        assert units.waits.items.size == 0
+        if between == "Memset":
+            assert combined(trace, found, [change]).units.waits.items.size == 0
+            continue
+        with pytest.raises(TracevizError, match="no such wait is on record"):
+            combined(trace, found, [change])
 
 
-def test_moved_ahead_it_waits_for_what_there_was_then() -> None:
-    """A's 24 µs of host time come at 6: its launch 9 µs in, at 15, and A, behind "in", starts at 15 + 7.
-
-    All of B comes 24 µs later.
-    """
-    found = replayed(waiting().trace(), [MoveWait("nvtx:A", "nvtx:B")])
-    assert found["A"] == [(22, 42)]
-    assert found["B"] == [(77, 177)]
-    assert found["tail"] == [(179, 184)]
-
-
-def test_what_moves_knows_what_it_comes_before() -> None:
-    """A's launch comes before B's; not before that of "in", which was first anyway, nor of "tail", which is later."""
-    trace = waiting().trace()
-    found = tasks(trace)
-    names = trace.ops.to_frame()["name"].astype(str).to_numpy()[found.units.op]
-    call = dict(zip(names.tolist(), found.units.call.tolist(), strict=True))
-    moved, jumped = MoveWait("nvtx:A", "nvtx:B").jumps(trace, found)
-    assert np.flatnonzero(moved).tolist() == [call["A"]]
-    assert np.flatnonzero(jumped).tolist() == [call["B"]]
-
-
-def test_of_more_in_between_all_is_jumped() -> None:
-    """M, in no range, is launched between B and A, which comes before both."""
-    program = Program()
-    program.range("B", 0, 9)
-    program.kernel("B", 7, call=1, start=8, end=60)
-    program.kernel("M", 11, call=12, start=19, end=70)
-    program.range("A", 20, 30)
-    program.kernel("A", 9, call=22, start=29, end=80)
-    trace = program.trace()
+def test_what_moves_knows_all_that_it_comes_before() -> None:
+    """M, in no range, is launched between B and A, which comes before both; not before "in", which was first anyway."""
+    trace = written("in 7 @0 7-8; [B 5-10]; B 7 @6 13-60; M 11 @12 19-70; [A 20-30]; A 9 @22 29-80; tail 7 @40 61-70")
     found = tasks(trace)
     moved, jumped = MoveWait("nvtx:A", "nvtx:B").jumps(trace, found)
     names = trace.ops.to_frame()["name"].astype(str).to_numpy()[found.units.op]
-    by_call = [names[found.units.call == call][0] for call in range(3)]
+    by_call = [names[found.units.call == call][0] for call in range(5)]
     assert [name for name, one in zip(by_call, moved, strict=True) if one] == ["A"]
     assert [name for name, one in zip(by_call, jumped, strict=True) if one] == ["B", "M"]
-
-
-def test_what_comes_first_anyway_does_not_move() -> None:
-    with pytest.raises(TracevizError, match="no occurrence of the first comes behind"):
-        replayed(waiting().trace(), [MoveWait("nvtx:B", "nvtx:A")])
-
-
-def test_host_time_is_cut_at_the_borders_of_a_block() -> None:
-    """Calls at 10 and 70, each of 5; of the 55 before the second, 10 are in the block from 60 to 80 that comes at 8."""
-    program = Program()
-    program.kernel("K", 7, call=10, start=17, end=20)
-    program.kernel("L", 7, call=70, start=77, end=80)
-    program.kernel("M", 7, call=90, start=97, end=99)
-    calls = tasks(program.trace()).calls
-    assert calls.before_ns.tolist() == [10 * US, 55 * US, 15 * US]
-    blocks = Blocks(*(np.array([at * US]) for at in (60, 80, 8)))
-    when, gap = moved_ahead(calls, np.arange(3), blocks)
-    assert np.argsort(when).tolist() == [1, 0, 2]
-    # L: 8 before the block and 10 of it; K: 5 of the block after L's call, 2 of its own; M: 45 that stood, and 10.
-    assert gap.tolist() == [7 * US, 18 * US, 55 * US]
-
-
-def test_a_stream_of_its_own() -> None:
-    """S no longer waits for K, only for what was on the stream where it forks; the tail waits for both."""
-    program = Program()
-    program.kernel("in", 7, call=0, start=7, end=10)
-    program.range("K", 5, 19)
-    program.kernel("K", 7, call=10, start=17, end=117)
-    program.range("S", 19, 29)
-    program.kernel("S", 7, call=20, start=119, end=139)
-    program.range("tail", 29, 40)
-    program.kernel("tail", 7, call=30, start=141, end=146)
-    found = replayed(program.trace(), [OwnStream("nvtx:K", "nvtx:tail")])
-    assert found == {"in": [(7, 10)], "K": [(17, 117)], "S": [(27, 47)], "tail": [(119, 124)]}
-
-
-def test_what_has_its_stream_to_itself_stays_there() -> None:
-    """Nothing else is on stream 9: no wait is added for it, and nothing is left to change."""
-    with pytest.raises(TracevizError, match="own-stream kernel:A: it has streams of its own already"):
-        replayed(waiting().trace(), [OwnStream("kernel:A")])
 
 
 @pytest.mark.parametrize(("around", "start"), [(True, 119), (False, 27)])
 def test_without_a_join_it_is_joined_where_the_range_around_it_ends(around: bool, start: int) -> None:
     """A of 100 µs; B, launched at 20, ends the same range, and waits for A. Without that range D, at the end of the
     step, does, and B begins when it is submitted."""
-    program = Program()
-    program.range("step 0", 0, 99)
-    if around:
-        program.range("forward", 9, 29)
-    program.range("A", 9, 19)
-    program.kernel("A", 7, call=10, start=17, end=117)
-    program.kernel("B", 7, call=20, start=119, end=129)
-    program.kernel("C", 7, call=30, start=131, end=141)
-    program.kernel("D", 7, call=40, start=143, end=153)
-    found = replayed(program.trace(), [OwnStream("nvtx:A")])
+    text = f"""
+        [step 0 0-99]; {"[forward 9-29]" if around else ""}; [A 9-19]
+        A 7 @10 17-117; B 7 @20 119-129; C 7 @30 131-141; D 7 @40 143-153
+    """
+    found = replayed(written(text), [OwnStream("nvtx:A")])
     assert found["A"] == [(17, 117)]
     assert found["B"][0][0] == start
     assert found["D"][0][0] >= 117
 
 
-def two_ranks() -> Builder:
-    """Rank 1's host works for 50 µs before its all-reduce, rank 0's for 10; the transfer takes 20."""
-    both = Builder()
-    for number, call in ((0, 20), (1, 60)):
-        program = Program(both, number)
-        program.kernel("K", 7, call=5, start=12, end=15)
-        wait = {0: 40 * US, 1: 0}[number]
-        program.kernel("ncclDevKernel_AllReduce", 9, call=call, start=call + 7, end=87, collective=0, wait_ns=wait)
-    return both
+# Rank 1's host works for 50 µs before its all-reduce, rank 0's for 10; the transfer takes 20.
+LATE = [f"K 7 @5 12-15; AllReduce:0 9 @{call} {call + 7}-87 wait_ns={wait}" for call, wait in ((20, 40_000), (60, 0))]
 
 
 def test_a_late_rank_that_is_on_time() -> None:
     for change in (OnTime(1), OnTime()):
-        assert replayed(two_ranks().trace(), [change])["ncclDevKernel_AllReduce"] == [(27, 47), (27, 47)]
-
-
-def test_the_early_rank_has_nothing_to_make_up_for() -> None:
+        assert replayed(on_ranks(*LATE), [change])[ALL_REDUCE] == [(27, 47), (27, 47)]
     with pytest.raises(TracevizError, match="never later than the others'"):
-        replayed(two_ranks().trace(), [OnTime(0)])
-
-
-def test_the_longest_host_work_is_shortened_first() -> None:
-    found = tasks(two_ranks().trace())
-    assert late_hosts(found, 1).tolist() == [0, 0, 0, 40 * US]
+        replayed(on_ranks(*LATE), [OnTime(0)])
 
 
 def test_of_like_calls_that_is_shortened_which_comes_later_than_others() -> None:
     """Before the second of three launches both ranks work 40 µs; before the third rank 1 works 30 more than rank 0."""
-    both = Builder()
-    for number, last in ((0, 65), (1, 95)):
-        program = Program(both, number)
-        for at in (5, 50):
-            program.kernel("K", 7, call=at, start=at + 7, end=at + 9)
-        wait = (95 - last) * US
-        reduce = "ncclDevKernel_AllReduce"
-        program.kernel(reduce, 9, call=last, start=last + 7, end=130, collective=0, wait_ns=wait)
-    found = tasks(both.trace())
+    texts = [
+        f"K 7 @5 12-14; K 7 @50 57-59; AllReduce:0 9 @{last} {last + 7}-130 wait_ns={(95 - last) * US}"
+        for last in (65, 95)
+    ]
+    found = tasks(on_ranks(*texts))
     assert found.calls.before_ns.tolist() == [one * US for one in (5, 40, 10, 5, 40, 40)]
     assert late_hosts(found, 1).tolist() == [0, 0, 0, 0, 0, 30 * US]
 
@@ -221,99 +146,46 @@ def test_others_of_a_group(least: bool) -> None:
         assert _of_others(group, values, least=least).tolist() == expected
 
 
-def test_scaled_kernels() -> None:
-    assert replayed(blocked(), [Scale("kernel:K", 0.5)]) == {"K": [(8, 58)], "L": [(77, 127)]}
+# Collectives in pieces.
+
+HALVES = Split("kernel:~AllReduce", 2)
+
+
+def experts(names: str = "KK", steps: str = "") -> str:
+    """Kernels of 50 µs one behind the other, and an all-reduce of 60 that waits for the last."""
+    work = [f"{name} 7 @{6 * at} {7 + 51 * at}-{57 + 51 * at}" for at, name in enumerate(names)]
+    end = 51 * len(names) + 8
+    return "; ".join([*work, "9<7 @40", f"AllReduce:0 9 @45 {end}-{end + 60}", steps])
 
 
 def test_pieces_of_a_collective_follow_the_pieces_of_what_feeds_it() -> None:
-    """K's 100 µs in two pieces of 50, then each half of the all-reduce's 60: from 62 + 2 on instead of 109."""
-    program = Program()
-    program.kernel("K", 7, call=0, start=7, end=107)
-    program.wait(9, 7, at=6)
-    program.kernel("ncclDevKernel_AllReduce", 9, call=10, start=109, end=169, collective=0)
-    found = tasks(program.trace())
-    changed = combined(program.trace(), found, [Split("kernel:~AllReduce", 2)])
-    assert changed.units.op.size == 4
+    """K's 100 µs in two pieces of 50, then each half of the all-reduce's 60: from 57 + 2 on instead of 109."""
+    trace = written("K 7 @0 7-107; 9<7 @6; AllReduce:0 9 @10 109-169")
+    changed = combined(trace, tasks(trace), [HALVES])
     assert sorted(changed.units.transfer_ns.tolist()) == [30 * US, 30 * US, 50 * US, 50 * US]
-    spans = replayed(program.trace(), [Split("kernel:~AllReduce", 2)])
-    (first_k, second_k), (first, second) = spans["K"], spans["ncclDevKernel_AllReduce"]
+    found = replayed(trace, [HALVES])
+    (first_k, second_k), (first, second) = found["K"], found[ALL_REDUCE]
     assert first_k == (7, 57)
     assert 57 < second_k[0] <= 59
     assert first == (first_k[1] + 2, first_k[1] + 32)
     assert second == (second_k[1] + 2, second_k[1] + 32)
 
 
-def experts(names: str = "KK") -> Program:
-    """Kernels of 50 µs one behind the other, and an all-reduce of 60 that waits for the last."""
-    program = Program()
-    for number, name in enumerate(names):
-        program.kernel(name, 7, call=6 * number, start=7 + 51 * number, end=57 + 51 * number)
-    end = 51 * len(names) + 6
-    program.wait(9, 7, at=40)
-    program.kernel("ncclDevKernel_AllReduce", 9, call=45, start=end + 2, end=end + 62, collective=0)
-    return program
-
-
 def test_of_like_kernels_each_may_feed_its_piece() -> None:
     """Two experts end at 57 and 108: at best half an all-reduce begins 2 µs behind each, else behind half the last."""
-    trace = experts().trace()
-    change = Split("kernel:~AllReduce", 2)
-    at_best, usual = (replayed(trace, [one])["ncclDevKernel_AllReduce"] for one in (change.at_best, change))
+    trace = written(experts())
+    at_best, usual = (replayed(trace, [one])[ALL_REDUCE] for one in (HALVES.at_best, HALVES))
     assert at_best == [(59, 89), (110, 140)]
     assert usual[0] == (85, 115)  # half of the last expert ends at 83
     assert 115 < usual[1][0] <= 117  # its other half has ended by then
-    assert replayed(trace, [change.at_best])["K"] == [(7, 57), (58, 108)]  # none is cut
+    assert replayed(trace, [HALVES.at_best])["K"] == [(7, 57), (58, 108)]  # none is cut
 
 
-@pytest.mark.parametrize("names", ["K", "LK"])
-def test_where_fewer_are_alike_the_last_is_cut_at_best_too(names: str) -> None:
-    trace = experts(names).trace()
-    change = Split("kernel:~AllReduce", 2)
-    assert replayed(trace, [change.at_best]) == replayed(trace, [change])
-
-
-def test_like_kernels_of_another_step_feed_no_piece() -> None:
-    program = experts()
-    program.range("ProfilerStep#0", 0, 5)
-    program.range("ProfilerStep#1", 6, 60)
-    change = Split("kernel:~AllReduce", 2)
-    assert replayed(program.trace(), [change.at_best]) == replayed(program.trace(), [change])
-
-
-def test_a_collective_that_feeds_another_is_cut_once() -> None:
-    """A reduce-scatter and the all-gather that waits for it, both in halves: a half waits for a half."""
-    program = Program()
-    program.kernel("K", 7, call=0, start=7, end=107)
-    program.wait(9, 7, at=6)
-    program.kernel("ncclDevKernel_ReduceScatter", 9, call=10, start=109, end=149, collective=0)
-    program.wait(11, 9, at=20)
-    program.kernel("ncclDevKernel_AllGather", 11, call=22, start=151, end=191, collective=1)
-    trace = program.trace()
-    changed = combined(trace, tasks(trace), [Split("comm", 2)])
-    assert sorted(changed.units.transfer_ns.tolist()) == [20 * US] * 4 + [50 * US] * 2
-    found = replayed(trace, [Split("comm", 2)])
-    scattered, gathered = found["ncclDevKernel_ReduceScatter"], found["ncclDevKernel_AllGather"]
-    assert [begin - end for (_, end), (begin, _) in zip(scattered, gathered, strict=True)] == [2, 2]
-
-
-def test_a_graph_is_launched_at_once_and_its_host_code_is_gone() -> None:
-    """Three launches with 30 µs of host work between; as a graph all are submitted with the first, at 15."""
-    program = Program()
-    program.kernel("in", 7, call=0, start=7, end=9)
-    program.range("layers", 10, 90)
-    for at in (10, 45, 80):
-        program.kernel("K", 7, call=at, start=at + 7, end=at + 17)
-    program.kernel("tail", 7, call=95, start=102, end=105)
-    found = replayed(program.trace(), [Graph("nvtx:layers")])
-    assert found["K"] == [(17, 27), (28, 38), (39, 49)]  # 1 µs from node to node
-    assert found["tail"] == [(51, 54)]  # the call comes at 20; 2 µs after the graph
-
-
-def test_a_graph_needs_a_range_and_no_sync_in_it() -> None:
-    with pytest.raises(TracevizError, match="no range of that name"):
-        replayed(blocked(), [Graph("kernel:K")])
-    with pytest.raises(TracevizError, match="waits for the GPU, which no graph can hold"):
-        replayed(blocked(), [Graph("nvtx:fetch")])
+@pytest.mark.parametrize(
+    "text", [experts("K"), experts("LK"), experts(steps="[ProfilerStep#0 0-5]; [ProfilerStep#1 6-60]")]
+)
+def test_where_fewer_of_a_step_are_alike_the_last_is_cut_at_best_too(text: str) -> None:
+    assert replayed(written(text), [HALVES.at_best]) == replayed(written(text), [HALVES])
 
 
 def test_kernels_that_leave_room_take_none() -> None:
@@ -322,67 +194,52 @@ def test_kernels_that_leave_room_take_none() -> None:
     assert not found.occupancy.fills[0]
 
 
-def batch(stream: int = 7, synchronized: int = 0, **memory: str) -> Trace:
+# Copies of pageable memory.
+
+
+def batch(stream: int = 7, memory: str = "", behind: str = "") -> str:
     """K runs 100 µs; a copy behind it blocks the host until 2 µs after its end, unless its memory is pinned; 8 µs of
     host work on L is launched, on some stream.
 
-    synchronized : 1 where the call returns at once, and a synchronize behind it waits, of a stream that is not on
-    record; 2 where it is.
+    behind : a synchronize behind the copy that waits instead.
     """
-    program = Program()
-    program.kernel("K", 7, call=0, start=7, end=107)
-    program.range("batch", 10, 165)
-    until = 14 if synchronized else 162
-    launch = (12 * US, until * US)
-    program.rank.copy("HtoD", 7, 109 * US, 160 * US, launch=launch, bytes=1 << 20, **memory)
-    if synchronized == 1:
-        program.rank.call("cudaStreamSynchronize", 16 * US, 162 * US)
-    elif synchronized == 2:
-        program.rank.synchronize("stream", 16 * US, 162 * US, stream=7)
-    program.kernel("L", stream, call=170, start=177, end=227)
-    return program.trace()
+    returns = 14 if behind else 162
+    copy = f"HtoD 7 @12-{returns} 109-160 bytes=1048576 {memory}".strip()
+    return f"K 7 @0 7-107; [batch 10-165]; {copy}; {behind}; L {stream} @170 177-227"
 
 
-PAGEABLE = {"source_memory": "pageable", "target_memory": "device"}
+FROM_PAGEABLE = "source_memory=pageable target_memory=device"
 
 
 @pytest.mark.parametrize(("stream", "then"), [(7, (162, 212)), (9, (30, 80))])
 def test_a_pinned_copy_returns_at_once_and_takes_as_long(stream: int, then: tuple[int, int]) -> None:
     """Its call takes 3 µs from 12 on; L's comes 8 later, at 23, and L 7 after that, or 2 behind the copy."""
-    found = replayed(batch(stream, **PAGEABLE), [Pin("nvtx:batch")])
+    found = replayed(written(batch(stream, FROM_PAGEABLE)), [Pin("nvtx:batch")])
     assert found == {"K": [(7, 107)], "Memcpy HtoD": [(109, 160)], "L": [then]}
 
 
-@pytest.mark.parametrize("synchronized", [1, 2])
-def test_a_synchronize_that_waits_for_the_copy_goes_with_it(synchronized: int) -> None:
-    """Whether its stream is on record or not, right behind the copy; the call of the copy takes its 2 µs, too, if that
-    did not wait: L's comes at 14 + 2 + 8 = 24."""
-    trace = batch(9, synchronized, target_memory="pageable")
-    found = replayed(trace, [Pin("nvtx:batch")])
-    assert found["Memcpy HtoD"] == [(109, 160)]
-    assert found["L"] == [(31, 81)]
+def test_a_synchronize_that_waits_for_the_copy_goes_with_it() -> None:
+    """The call of the copy takes its 2 µs, too, if that did not wait: L's comes at 14 + 2 + 8 = 24."""
+    found = replayed(written(batch(9, "target_memory=pageable", "sync7 16-162")), [Pin("nvtx:batch")])
+    assert (found["Memcpy HtoD"], found["L"]) == ([(109, 160)], [(31, 81)])
 
 
 @pytest.mark.parametrize(
-    ("where", "memory"), [("nvtx:batch", {"source_memory": "pinned"}), ("kernel:L", PAGEABLE), ("nvtx:batch", {})]
+    ("where", "memory"), [("nvtx:batch", "source_memory=pinned"), ("kernel:L", FROM_PAGEABLE), ("nvtx:batch", "")]
 )
-def test_only_pageable_copies_of_the_place_are_pinned(where: str, memory: dict[str, str]) -> None:
+def test_only_pageable_copies_of_the_place_are_pinned(where: str, memory: str) -> None:
     with pytest.raises(TracevizError, match="no copy from or to pageable memory blocks its thread there"):
-        replayed(batch(**memory), [Pin(where)])
+        replayed(written(batch(memory=memory)), [Pin(where)])
 
 
 def test_a_pin_is_asked_for_in_words() -> None:
     assert Pin("nvtx:batch").advice == "pin the host memory of the copies in batch and copy with non_blocking=True"
-    assert Pin("nvtx:batch").advice_at(".to() in batch") == (
-        "pin the host memory of the copies .to() in batch and copy with non_blocking=True"
-    )
 
 
 @pytest.mark.parametrize(
     "text",
     [
         "drop-sync nvtx:fetch",
-        "pin nvtx:fetch",
         "pin call:cudaMemcpyAsync",
         "level nvtx:load",
         "drop-wait nvtx:A on nvtx:B",

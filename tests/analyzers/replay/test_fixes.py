@@ -9,12 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 import traceviz as tv
-from analyzers.replay.answer import what_if
+from analyzers.replay.answer import MOST_UNITS, Explored, Tried, explored, first_fix, in_order, what_if
 from analyzers.replay.change import Change
-from analyzers.replay.fixes import MOST_UNITS, Explored, _Screened, explored, first_fix, in_order
-from analyzers.replay.host_changes import DropSync, Graph, Level, OnTime, Pin
+from analyzers.replay.host_changes import DropSync, Graph, Level, MoveWait, OnTime, Pin
 from analyzers.replay.model import Tasks
-from analyzers.replay.order_changes import MoveWait
 from analyzers.replay.predict import Replayed
 from analyzers.replay.result import Prediction, WhatIf, is_fix
 from analyzers.replay.safety import Safety
@@ -22,9 +20,7 @@ from analyzers.replay.scenarios import Outcome
 from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream, Split
 from analyzers.replay.suggest import Suggestion, suggested
 from analyzers.replay.worth import with_worth
-from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
-from tests.analyzers.replay.programs import US, Program
 from tests.analyzers.replay.test_fewer import UNITS
 from tests.analyzers.replay.test_fewer import program as long_program
 from tests.analyzers.replay.test_pairs import captures
@@ -41,20 +37,42 @@ KINDS: tuple[Change, ...] = (LEVEL, PIN, GRAPH, SPLIT, SYNC, MOVE, WAIT, OWN)  #
 OTHERS: tuple[Change, ...] = (MoreRoom("nvtx:x"), OnTime(1))
 
 
-def tried(change: Change, gain: float, safety: Safety = Safety.SAFE) -> _Screened:
+def tried(change: Change, gain: float, safety: Safety = Safety.SAFE) -> Tried:
     """A suggestion that gains a part of the step."""
-    return _Screened(Suggestion(change, safety), cast(Tasks, None), (), gain)
-
-
-def ordered(*some: _Screened) -> list[Change]:
-    return [one.suggestion.change for one in in_order(some)]
+    return Tried(Suggestion(change, safety), cast(Tasks, None), (), gain)
 
 
 # The order to try.
 
 
-def test_what_gains_most_comes_first() -> None:
-    assert ordered(tried(LEVEL, 0.05), tried(OWN, 0.3), tried(SYNC, 0.1)) == [OWN, SYNC, LEVEL]
+ASKED = Safety.CONDITIONAL
+
+
+@pytest.mark.parametrize(
+    "some",  # in the order to try them
+    [
+        [tried(OWN, 0.3), tried(SYNC, 0.1), tried(LEVEL, 0.05)],  # what gains most first
+        # Of 0.1, 0.0901 and 0.0899: the last, that takes least for granted, is alike to the second, not to the first.
+        [tried(MOVE, 0.0901), tried(OWN, 0.1), tried(LEVEL, 0.0899)],
+        [tried(SYNC, 0.19, ASKED), tried(OWN, 0.1)],  # a question is alike by what counts of it
+        [tried(OWN, 0.1), tried(SYNC, 0.1, ASKED)],
+        # What may not be made stands last, and what lengthens before that.
+        [
+            tried(LEVEL, 0.001),
+            tried(SPLIT, -0.1),
+            tried(OnTime(1), 0.4, Safety.DIAGNOSIS),
+            tried(WAIT, 0.5, Safety.UNSAFE),
+        ],
+        # What may be named comes before what gains too little for that: of a safe one and a question both worth a
+        # little under 2 % the first alone may be; and of two that are alike, of which one is just under.
+        [tried(WAIT, 0.0201), tried(MOVE, 0.0399, ASKED)],
+        [tried(SYNC, 0.0205), tried(SPLIT, 0.0199)],
+        # Of changes that no replay tells apart the one that takes least for granted, though each gains a little more.
+        [tried(one, 0.1 + 0.001 * at) for at, one in enumerate(KINDS)],
+    ],
+)
+def test_the_order_to_try(some: list[Tried]) -> None:
+    assert in_order(some) == in_order(some[::-1]) == some
 
 
 @pytest.mark.parametrize(
@@ -72,41 +90,7 @@ def test_what_gains_most_comes_first() -> None:
 )
 def test_a_question_comes_first_where_it_gains_over_twice_as_much(gain: float, safety: Safety, first: Change) -> None:
     """Beside a safe one that gains 0.19, which takes less for granted."""
-    assert ordered(tried(LEVEL, 0.19), tried(MOVE, gain, safety))[0] == first
-
-
-def test_of_changes_that_no_replay_tells_apart_the_one_that_takes_least_for_granted_comes_first() -> None:
-    """Each gains a little more than the one before it, all within a tenth of the most."""
-    some = [tried(one, 0.1 + 0.001 * at) for at, one in enumerate(KINDS)]
-    assert ordered(*some) == ordered(*reversed(some)) == list(KINDS)
-
-
-def test_alike_is_within_a_tenth_of_the_first() -> None:
-    """Of 0.1, 0.0901 and 0.0899: the last, that takes least for granted, is alike to the second, not to the first."""
-    assert ordered(tried(OWN, 0.1), tried(MOVE, 0.0901), tried(LEVEL, 0.0899)) == [MOVE, OWN, LEVEL]
-
-
-def test_a_question_is_alike_by_what_counts_of_it() -> None:
-    assert ordered(tried(OWN, 0.1), tried(SYNC, 0.19, Safety.CONDITIONAL)) == [SYNC, OWN]
-    assert ordered(tried(OWN, 0.1), tried(SYNC, 0.1, Safety.CONDITIONAL)) == [OWN, SYNC]
-
-
-def test_what_may_not_be_made_stands_last_and_what_lengthens_before_that() -> None:
-    some = [
-        tried(WAIT, 0.5, Safety.UNSAFE),
-        tried(OnTime(1), 0.4, Safety.DIAGNOSIS),
-        tried(SPLIT, -0.1),
-        tried(LEVEL, 0.001),
-    ]
-    assert ordered(*some) == [LEVEL, SPLIT, OnTime(1), WAIT]
-
-
-def test_what_may_be_named_comes_before_what_gains_too_little_for_that() -> None:
-    """Of a safe one and a question both worth a little under 2 %, the first alone may be named; and of two safe ones
-    that are alike, of which one is just under."""
-    safe, question = tried(WAIT, 0.0201), tried(MOVE, 0.0399, Safety.CONDITIONAL)
-    assert ordered(question, safe) == [WAIT, MOVE]
-    assert ordered(tried(SPLIT, 0.0199), tried(SYNC, 0.0205)) == [SYNC, SPLIT]
+    assert in_order([tried(LEVEL, 0.19), tried(MOVE, gain, safety)])[0].suggestion.change == first
 
 
 # What is enough.
@@ -160,25 +144,6 @@ def test_what_is_named_gains_enough_and_may_be_made(step: int, safety: Safety, l
         assert result.fix.safety == safety.named
 
 
-@pytest.mark.parametrize(
-    ("change", "safety", "least"),
-    [
-        (SPLIT, Safety.SAFE, 0.02),
-        (SYNC, Safety.SAFE, 0.02),
-        (MOVE, Safety.CONDITIONAL, 0.04),
-        (OWN, Safety.DOUBTFUL, 0.04),
-        (PIN, Safety.LIKELY, 0.02),  # a question to the host alone
-        (SYNC, Safety.LIKELY, 0.02),
-    ],
-)
-def test_a_question_about_work_of_the_gpu_has_to_gain_twice_as_much(
-    change: Change, safety: Safety, least: float
-) -> None:
-    assert tried(change, least, safety).is_enough
-    assert not tried(change, least - 0.0001, safety).is_enough
-    assert safety.least_gain == least
-
-
 def test_the_first_to_try_is_named_and_none_that_is_together_or_was_asked_for() -> None:
     first, second, both = predicted(9_700, suggested=1), predicted(9_000, suggested=2), predicted(8_000, suggested=None)
     assert first_fix([both, second, first]) is first
@@ -190,54 +155,20 @@ def test_the_first_to_try_is_named_and_none_that_is_together_or_was_asked_for() 
 # Of made programs.
 
 
-def lengthened() -> Trace:
-    """Per step a kernel of 200 µs feeds a collective of 20, and the next waits for it; launches take 60 µs each.
-
-    The host is the bound: in four pieces the collective takes three more launches.
-    """
-    program = Program()
-    for number in range(5):
-        at = 400 * number
-        program.range(f"step {number}", at, at + 399)
-        program.range("work", at, at + 70)
-        program.rank.kernel("gemm", 7, (at + 62) * US, (at + 262) * US, launch=(at * US, (at + 60) * US))
-        program.range("reduce", at + 75, at + 160)
-        program.wait(9, 7, at + 80)
-        launch = (at + 90) * US, (at + 390) * US
-        times = (at + 392) * US, (at + 396) * US
-        program.rank.kernel("ncclDevKernel_AllReduce", 9, *times, launch=launch, collective=number)
-    return program.trace()
-
-
-def test_what_is_predicted_to_lengthen_a_step_is_never_named() -> None:
-    trace = lengthened()
-    checked = check_overlap(trace, min_overlap=0.0)
-    replayed = Replayed(trace, "comm", "compute")
-    split = Suggestion(Split("nvtx:reduce", 4), Safety.SAFE)
-    (alone,) = explored(replayed, [split], 0.0).predictions
-    assert alone.step_ns > alone.now_ns
-    assert first_fix([alone]) is None
-    assert "split nvtx:reduce 4" in [
-        str(one.change) for one in suggested(trace, replayed.tasks, "comm", "compute", checked)
-    ]
-    for fix in (with_worth(checked, trace).fix, what_if(trace).fix):
-        assert fix is None or (fix.change != "split nvtx:reduce 4" and fix.step_ns < fix.now_step_ns)
-
-
 def test_few_are_run_in_every_way_where_only_the_best_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of six suggestions four, and the one that is wanted."""
     trace = long_program(6, marked=True)
     replayed = Replayed(trace, "comm", "compute")
     checked = check_overlap(trace, min_overlap=0.0)
     suggestions = suggested(trace, replayed.tasks, "comm", "compute", checked)
-    every, few = (explored(replayed, suggestions, 0.0, few=only) for only in (False, True))
+    every, few = (explored(replayed, suggestions, few=only) for only in (False, True))
     alone = [one for one in every.predictions if one.suggested]
     assert len(alone) > 4
     assert [one.suggested for one in alone] == list(range(1, len(alone) + 1))
     assert list(few.predictions) == alone[:4]
     assert few.more == len(alone) - 4
     changes = {str(one.change): one.change for one in suggestions}
-    wanted: Explored = explored(replayed, suggestions, 0.0, few=True, wanted=[changes[alone[-1].change]])
+    wanted: Explored = explored(replayed, suggestions, few=True, wanted=[changes[alone[-1].change]])
     assert [one.change for one in wanted.predictions] == [*(one.change for one in alone[:4]), alone[-1].change]
 
 

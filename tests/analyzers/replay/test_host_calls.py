@@ -12,8 +12,7 @@ import pytest
 
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
-from analyzers.replay.answer import what_if
-from analyzers.replay.changes import parse_change
+from analyzers.replay.answer import parse_change, what_if
 from analyzers.replay.host_changes import DropSync
 from analyzers.replay.worth import with_worth
 from analyzers.trace.tables import Trace

@@ -15,18 +15,14 @@ from tests.analyzers.replay.programs import US, Program, replayed, spans
 from tests.support.builder import Builder
 
 
-def node(program: Program, name: str, stream: int, start: int, end: int, launch: int, **more: object) -> None:
+def node(program: Program, name: str, stream: int, start: int, end: int, launch: int) -> None:
     """A node of the graph that a call at `launch` launches, of 5 µs."""
     rows = program.run.rows["api"]
     known = [at for at, row in enumerate(rows) if row["start_ns"] == launch * US]
+    call = None if known else (launch * US, (launch + 5) * US)
+    op = program.rank.op(name, stream, start * US, end * US, graph=5, launch=call, call="cudaGraphLaunch")
     if known:
-        op = program.rank.op(name, stream, start * US, end * US, graph=5, **more)  # type: ignore[arg-type]
         program.run.rows["ops"][op]["launch"] = known[0]
-    else:
-        call = launch * US, (launch + 5) * US
-        program.rank.op(  # type: ignore[arg-type]
-            name, stream, start * US, end * US, launch=call, call="cudaGraphLaunch", graph=5, **more
-        )
 
 
 def branches() -> Trace:
@@ -66,22 +62,21 @@ def test_nodes_wait_for_each_other_and_what_follows_for_the_last_of_each_stream(
         "join": {"left", "right"},
         "L": {"join", "right"},
     }
-    assert spans(trace, found, run(found)) == {
-        "K": [(7, 57)],
-        "root": [(59, 69)],
-        "left": [(70, 80)],
-        "right": [(71, 131)],
-        "join": [(132, 142)],
-        "L": [(143, 153)],
+    captured = {
+        "K": (7, 57),
+        "root": (59, 69),
+        "left": (70, 80),
+        "right": (71, 131),
+        "join": (132, 142),
+        "L": (143, 153),
     }
+    assert spans(trace, found, run(found)) == {name: [times] for name, times in captured.items()}
 
 
 def test_a_shorter_branch_lets_the_graph_go_on() -> None:
     """ "right" takes 6 µs instead of 60: it ends at 77, "left" at 80, "join" begins 1 µs later."""
     found = replayed(branches(), [Scale("kernel:right", 0.1)])
-    assert found["right"] == [(71, 77)]
-    assert found["join"] == [(81, 91)]
-    assert found["L"] == [(92, 102)]
+    assert (found["right"], found["join"], found["L"]) == ([(71, 77)], [(81, 91)], [(92, 102)])
 
 
 def test_a_branch_that_waits_no_longer_begins_with_its_graph() -> None:
@@ -134,12 +129,8 @@ def test_a_collective_in_a_graph_begins_with_its_last_rank() -> None:
             row = builder.rows["ops"][op]
             row["correlation"], row["launch"] = call, len(builder.rows["api"]) - 1
     trace = builder.trace()
-    ops = trace.ops.having(
-        collective=np.where(trace.ops.to_frame()["name"].astype(str) == "work", -1, 0),
-        wait_ns=np.where(
-            (trace.ops.to_frame()["name"].astype(str) != "work") & (trace.ops.to_frame()["rank"] == 0), 100 * US, 0
-        ),
-    )
-    trace = replace(trace, ops=ops)
+    works = trace.ops.name.matching("work".__eq__)
+    waits = np.where(~works & (trace.ops.rank == 0), 100 * US, 0)
+    trace = replace(trace, ops=trace.ops.having(collective=np.where(works, -1, 0), wait_ns=waits))
     assert replayed(trace)["ncclDevKernel_AllReduce"] == [(48, 168), (148, 168)]
     assert replayed(trace, [Scale("kernel:work", 0.5)])["ncclDevKernel_AllReduce"] == [(28, 148), (128, 148)]

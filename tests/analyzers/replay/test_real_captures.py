@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analyzers.replay.not_on_record import MOST_OFF
+from analyzers.replay.predict import MOST_OFF
 from tests.benchmarks.replay_errors import PAGE, captures, page, pairs, replay
 
 REPLAYED = 0.8

@@ -10,90 +10,64 @@ from analyzers.replay.removals import REMOVALS, without
 from analyzers.replay.tasks import tasks
 from analyzers.select.select import select
 from analyzers.trace.tables import Trace
-from tests.analyzers.replay.programs import Program, blocked, spans
+from tests.analyzers.replay.programs import BLOCKED, Program, blocked, on_ranks, spans, written
 from tests.support.builder import Builder
 
-NOTHING = "kernel:nothing of this name"
+Times = dict[str, list[tuple[float, float]]]
 
 
-def left(trace: Trace, cause: str, a: str = NOTHING, b: str = NOTHING) -> dict[str, list[tuple[float, float]]]:
-    changed = without(cause, trace, tasks(trace), select(trace, a).picked, select(trace, b).picked)
+def left(trace: Trace, cause: str, a: str = "A", b: str = "B") -> Times:
+    sides = (select(trace, f"kernel:{side}").picked for side in (a, b))
+    changed = without(cause, trace, tasks(trace), *sides)
     assert changed is not None
     return spans(trace, changed, run_of(changed))
 
 
-def test_without_host_syncs_the_host_goes_on() -> None:
-    """L's launch follows at 25 + 8, is submitted at 38, and L starts 2 µs after K's end."""
-    assert left(blocked(), "host-sync") == {"K": [(8, 108)], "L": [(110, 160)]}
+# On one stream in, A, B, A and B, each 2 µs behind the other.
+ALTERNATING = "in 7 @0 7-10; A 7 @10 17-117; B 7 @20 119-139; A 7 @30 141-241; B 7 @40 243-263"
+WAITING = "first 11 @0 7-60; B 7 @10 17-117; 9<11 @16; 9<7 @20; A 9 @30 119-139"
 
 
-def test_without_host_work_syncs_still_wait() -> None:
-    """K is submitted at 0 and starts 3 µs later; the sync returns 4 µs after its end, L is submitted at once."""
-    assert left(blocked(), "late-launch") == {"K": [(3, 103)], "L": [(109, 159)]}
+@pytest.mark.parametrize(
+    ("cause", "text", "times"),
+    [
+        # L's launch follows at 25 + 8, is submitted at 38, and L starts 2 µs after K's end.
+        ("host-sync", BLOCKED, {"K": [(8, 108)], "L": [(110, 160)]}),
+        # K is submitted at 0 and starts 3 µs later; the sync returns 4 µs after its end, L is submitted at once.
+        ("late-launch", BLOCKED, {"K": [(3, 103)], "L": [(109, 159)]}),
+        # Both sides begin behind "in" as they are submitted, at 15 and 25; the second A comes behind the first, as does
+        # B; the tail is behind both, though B was queued last.
+        (
+            "same-stream",
+            ALTERNATING + "; tail 7 @50 265-270",
+            {"A": [(17, 117), (119, 219)], "B": [(27, 47), (49, 69)], "tail": [(221, 226)]},
+        ),
+        # A sync waits for both sides: B is done at 69, but A at 219 only: it returns 4 µs later, and the next is
+        # launched 3 + 5 µs after.
+        ("same-stream", ALTERNATING + "; sync 50-267; next 7 @270 277-280", {"next": [(233, 236)]}),
+        # What stands between the sides starts 2 µs after it is submitted, at 25, and B behind that.
+        (
+            "same-stream",
+            "in 7 @0 7-10; A 7 @10 17-117; more 7 @20 119-139; B 7 @30 141-241; tail 7 @40 243-248",
+            {"in": [(7, 10)], "A": [(17, 117)], "more": [(27, 47)], "B": [(49, 149)], "tail": [(151, 156)]},
+        ),
+        # A, of stream 9, waited for B and for what of neither side came before it.
+        ("event-dependency", WAITING, {"A": [(62, 82)]}),
+        # Work of neither side takes no time.
+        (
+            "stream-busy",
+            "else 7 @0 7-107; A 7 @10 109-129; B 9 @20 27-127",
+            {"else": [(7, 7)], "A": [(17, 37)], "B": [(27, 127)]},
+        ),
+    ],
+)
+def test_without_a_cause(cause: str, text: str, times: Times) -> None:
+    found = left(written(text), cause)
+    assert {name: found[name] for name in times} == times
 
 
-def alternating() -> Program:
-    """On one stream in, A, B, A, B and tail, each 2 µs behind the other; then the host waits, and launches more."""
-    program = Program()
-    program.kernel("in", 7, call=0, start=7, end=10)
-    for name, call, start, end in (("A", 10, 17, 117), ("B", 20, 119, 139), ("A", 30, 141, 241), ("B", 40, 243, 263)):
-        program.kernel(name, 7, call=call, start=start, end=end)
-    return program
-
-
-def test_without_one_stream_for_both_each_side_keeps_its_order() -> None:
-    """Both begin behind "in" as they are submitted, at 15 and 25; the second A comes behind the first, as does B."""
-    program = alternating()
-    program.kernel("tail", 7, call=50, start=265, end=270)
-    found = left(program.trace(), "same-stream", "kernel:A", "kernel:B")
-    assert found["A"] == [(17, 117), (119, 219)]
-    assert found["B"] == [(27, 47), (49, 69)]
-    assert found["tail"] == [(221, 226)]  # behind both, though B was queued last
-
-
-def test_what_stands_between_the_sides_holds_neither() -> None:
-    """More starts 2 µs after it is submitted, at 25, and B behind that; the tail is behind both sides."""
-    program = Program()
-    program.kernel("in", 7, call=0, start=7, end=10)
-    for name, call, start, end in (
-        ("A", 10, 17, 117),
-        ("more", 20, 119, 139),
-        ("B", 30, 141, 241),
-        ("tail", 40, 243, 248),
-    ):
-        program.kernel(name, 7, call=call, start=start, end=end)
-    found = left(program.trace(), "same-stream", "kernel:A", "kernel:B")
-    assert found == {"in": [(7, 10)], "A": [(17, 117)], "more": [(27, 47)], "B": [(49, 149)], "tail": [(151, 156)]}
-
-
-def test_a_sync_then_waits_for_both_sides() -> None:
-    """B is done at 69, but A at 219 only: the sync returns 4 µs later, and the next is launched 3 + 5 µs after."""
-    program = alternating()
-    program.sync(50, 267)
-    program.kernel("next", 7, call=270, start=277, end=280)
-    found = left(program.trace(), "same-stream", "kernel:A", "kernel:B")
-    assert found["next"] == [(233, 236)]
-
-
-def test_without_waits_of_one_side_for_the_other_it_starts_when_submitted() -> None:
-    """A, of stream 9, waited for B and for what of neither side came before it."""
-    program = Program()
-    program.kernel("first", 11, call=0, start=7, end=60)
-    program.kernel("B", 7, call=10, start=17, end=117)
-    program.wait(9, 11, at=16)
-    program.wait(9, 7, at=20)
-    program.kernel("A", 9, call=30, start=119, end=139)
-    assert left(program.trace(), "event-dependency", "kernel:A", "kernel:B")["A"] == [(62, 82)]
-    assert left(program.trace(), "event-dependency", "kernel:A", "kernel:first")["A"] == [(119, 139)]
-
-
-def test_work_of_neither_side_takes_no_time() -> None:
-    program = Program()
-    program.kernel("else", 7, call=0, start=7, end=107)
-    program.kernel("A", 7, call=10, start=109, end=129)
-    program.kernel("B", 9, call=20, start=27, end=127)
-    found = left(program.trace(), "stream-busy", "kernel:A", "kernel:B")
-    assert found == {"else": [(7, 7)], "A": [(17, 37)], "B": [(27, 127)]}
+def test_waits_for_what_is_of_neither_side_stay() -> None:
+    assert left(written(WAITING), "event-dependency", "A", "first")["A"] == [(119, 139)]
 
 
 def test_there_is_room_for_everything() -> None:
@@ -101,25 +75,20 @@ def test_there_is_room_for_everything() -> None:
     run = Builder()
     run.add("devices", process=0, device=0, sms=10, threads_per_sm=2048, blocks_per_sm=32)
     program = Program(run)
-    size = {"grid": 40, "block": 1024}
-    program.kernel("K", 7, call=0, start=7, end=107, **size)
-    program.kernel("L", 9, call=20, start=58, end=68, **size)
+    program.write("K 7 @0 7-107 grid=40 block=1024; L 9 @20 58-68 grid=40 block=1024")
     before = tasks(program.trace())
     assert spans(program.trace(), before, run_of(before))["L"] == [(58, 68)]
     found = left(program.trace(), "gpu-full")
-    assert found["K"] == [(7, 107)]
     ((start, end),) = found["L"]
+    assert found["K"] == [(7, 107)]
     assert 25 <= start <= 27
     assert end - start == pytest.approx(10)
 
 
 def test_no_rank_waits_for_another() -> None:
     """An all-reduce of 20 µs begins at 27 on one rank, at 67 on the other."""
-    both = Builder()
-    for number, call, wait in ((0, 20, 40_000), (1, 60, 0)):
-        program = Program(both, number)
-        program.kernel("ncclDevKernel_AllReduce", 9, call=call, start=call + 7, end=87, collective=0, wait_ns=wait)
-    assert left(both.trace(), "peer-wait") == {"ncclDevKernel_AllReduce": [(27, 47), (67, 87)]}
+    both = on_ranks("AllReduce:0 9 @20 27-87 wait_ns=40000", "AllReduce:0 9 @60 67-87 wait_ns=0")
+    assert left(both, "peer-wait") == {"ncclDevKernel_AllReduce": [(27, 47), (67, 87)]}
 
 
 def test_what_nobody_knows_the_cause_of_can_not_be_removed() -> None:

@@ -7,13 +7,9 @@ from unittest.mock import patch
 import numpy as np
 
 from analyzers.replay import tasks as module
-from analyzers.replay.model import RELEASES, HostCalls, Lists, Tasks
+from analyzers.replay.model import RELEASES
 from analyzers.replay.tasks import tasks
-from tests.analyzers.replay.programs import US, Program, blocked, replayed
-
-
-def calls_and_units(found: Tasks) -> tuple[HostCalls, list[list[int]]]:
-    return found.calls, [found.units.waits[unit].tolist() for unit in range(found.units.op.size)]
+from tests.analyzers.replay.programs import US, Program, blocked, replayed, written
 
 
 def test_host_work_waits_and_dispatch() -> None:
@@ -34,42 +30,27 @@ def test_a_host_clock_that_is_behind_its_gpus() -> None:
     It is not 70 µs behind, as K began 30 µs after its launch: then it is unknown what the sync waited for.
     """
     for end, waits, behind in ((127, [0], 15), (182, [], 0)):
-        program = Program()
-        program.kernel("K", 7, call=0, start=30, end=end)
-        program.sync(25, 112)
-        calls = tasks(program.trace()).calls
+        calls = tasks(written(f"K 7 @0 30-{end}; sync 25-112")).calls
         assert calls.waits[1].tolist() == waits
         assert calls.start_ns.tolist() == [behind * US, (25 + behind) * US]
 
 
 def test_a_stream_that_waits_for_another() -> None:
-    program = Program()
-    program.kernel("K", 7, call=0, start=7, end=107)
-    program.wait(9, 7, at=6)
-    program.kernel("L", 9, call=10, start=109, end=120)
-    found = tasks(program.trace())
+    found = tasks(written("K 7 @0 7-107; 9<7 @6; L 9 @10 109-120"))
     assert [found.units.waits[unit].tolist() for unit in range(2)] == [[], [0]]
     assert [found.units.dispatch_ns[0, 0], found.units.dispatch_ns[1, 2]] == [2 * US, 2 * US]
 
 
 def test_what_another_release_takes_is_what_it_takes_others() -> None:
     """L, held by a wait, starts 8 µs after it; kernels behind others on their stream 1 and 3 µs after those: 2."""
-    program = Program()
-    program.kernel("K", 7, call=0, start=7, end=107)
-    program.kernel("K", 7, call=10, start=108, end=120)
-    program.kernel("K", 7, call=20, start=123, end=140)
-    program.wait(9, 7, at=26)
-    program.kernel("L", 9, call=30, start=148, end=160)
-    units = tasks(program.trace()).units
+    text = "K 7 @0 7-107; K 7 @10 108-120; K 7 @20 123-140; 9<7 @26; L 9 @30 148-160"
+    units = tasks(written(text)).units
     assert units.dispatch_ns[3].tolist() == [2 * US, 2 * US, 8 * US]
     assert units.dispatch_ns[1].tolist() == [2 * US, 1 * US, 8 * US]
 
 
 def test_a_long_gap_that_nothing_explains_is_counted() -> None:
-    program = Program()
-    program.kernel("K", 7, call=0, start=7, end=17)
-    program.kernel("L", 7, call=10, start=57, end=67)  # 40 µs after K's end
-    found = tasks(program.trace())
+    found = tasks(written("K 7 @0 7-17; L 7 @10 57-67"))  # 40 µs after K's end
     assert found.units.unexplained_ns.tolist() == [0, 30 * US]
     assert found.units.idle_ns.tolist() == [0, 40 * US]
 
@@ -99,34 +80,18 @@ def test_threads_that_call_at_the_same_time_follow_nobody() -> None:
 
 
 def test_a_full_queue_holds_a_launch() -> None:
-    """With 2 places, the third launch waits until the first kernel behind the running one begins."""
-    program = Program()
-    program.kernel("K", 7, call=0, start=7, end=107)
-    program.kernel("K", 7, call=10, start=109, end=209)
-    program.kernel("K", 7, call=20, start=211, end=311)
-    launch = (30 * US, 114 * US)  # begins when the second starts, at 109, and takes 5 µs then
-    program.rank.kernel("L", 7, 313 * US, 320 * US, launch=launch)
-    with patch.object(module, "LAUNCH_QUEUE", 2):
-        trace = program.trace()
-        found = tasks(trace)
-        assert found.calls.cost_ns.tolist() == [5 * US, 5 * US, 5 * US, 5 * US]
-        assert replayed(trace)["L"] == [(313, 320)]
+    """With 2 places, the fourth launch goes on when the second kernel starts, at 109, and takes 5 µs then."""
+    trace = written("K 7 @0 7-107; K 7 @10 109-209; K 7 @20 211-311; L 7 @30-114 313-320")
     assert tasks(trace).calls.cost_ns[3] == 84 * US  # without a full queue that is the call's own time
+    with patch.object(module, "LAUNCH_QUEUE", 2):
+        assert tasks(trace).calls.cost_ns.tolist() == [5 * US] * 4
+        assert replayed(trace)["L"] == [(313, 320)]
 
 
 def test_a_copy_that_blocks_is_submitted_within_its_call() -> None:
-    program = Program()
-    program.kernel("K", 7, call=0, start=7, end=107)
-    program.rank.copy("DtoH", 7, 109 * US, 111 * US, target_memory="pageable", launch=(10 * US, 115 * US))
-    found = tasks(program.trace())
+    found = tasks(written("K 7 @0 7-107; DtoH 7 @10-115 109-111 target_memory=pageable"))
     assert found.units.submitted_ns[1] <= 3 * US
     assert found.units.dispatch_ns[1, RELEASES.index("stream")] == 2 * US
-
-
-def test_lists_of_pairs() -> None:
-    lists = Lists.of(np.array([2, 0, 2]), np.array([7, 8, 9]), 3)
-    assert [lists[task].tolist() for task in range(3)] == [[8], [], [7, 9]]
-    assert lists.owner.tolist() == [0, 2, 2]
 
 
 def test_a_wait_whose_event_nobody_names_is_for_what_ended_right_before() -> None:

@@ -15,12 +15,6 @@ from tests.support.command_lines import invoked
 from tests.support.kineto_files import ten_steps
 
 
-def test_a_program_that_is_whole_is_predicted(tmp_path: Path) -> None:
-    found = what_if(load([ten_steps(tmp_path / "t.json")]))
-    assert found.replay is not None
-    assert "launches" not in found.reason
-
-
 def test_a_program_that_lost_work_is_not_predicted(tmp_path: Path) -> None:
     result = invoked("what-if", str(ten_steps(tmp_path / "t.json", (12, 13))))
     assert result.exit_code == 3

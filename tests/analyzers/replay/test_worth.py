@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,8 @@ from analyzers.trace.run import Run
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from analyzers.verdict.result import OverlapResult
-from tests.support.builder import Builder, one_rank
+from tests.support.builder import one_rank
 from tests.support.nightly import mostly_nightly
-from traceviz.output import contract
 from traceviz.output.document import markdown
 from traceviz.output.views import overlap as view
 
@@ -83,19 +81,6 @@ def run_ahead() -> Trace:
     return run.trace()
 
 
-def test_all_else_of_the_answer_stays() -> None:
-    trace = run_ahead()
-    before, after = check_overlap(trace, *PAIR), told(trace)
-    blank = {"recoverable_ns": None, "recoverable_low_ns": None, "recoverable_high_ns": None}
-    ranks = [
-        replace(rank, missed=tuple(replace(one, **blank) for one in rank.missed))  # type: ignore[arg-type]
-        for rank in after.ranks
-    ]
-    assert (before.fix, before.cause_fix, before.was_replayed, after.was_replayed) == (None, None, False, True)
-    assert after.fix is not None
-    assert replace(after, ranks=tuple(ranks), fix=None, cause_fix=None, was_replayed=False) == before
-
-
 def test_what_takes_the_cause_out_is_told_beside_the_fix_with_its_class() -> None:
     """The cause is a wait: to drop it is unsafe, and so it is not the fix."""
     result = told(run_ahead())
@@ -152,15 +137,6 @@ def test_of_many_ops_nothing_is_run_again_and_the_command_is_named(monkeypatch: 
     assert "more than 9 ops (10) are not replayed here; traceviz what-if" in markdown(view.blocks(result))
 
 
-def test_a_part_of_a_large_run_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of it would be run again."""
-    trace = program()
-    monkeypatch.setattr(worth, "MOST_OPS", len(trace.ops) - 1)
-    narrowing = Narrowing(steps=(1, 2))
-    result = with_worth(check_overlap(trace, *PAIR, narrowing=narrowing), Run.of(trace), narrowing)
-    assert result.worth_unknown
-
-
 def test_of_a_part_its_own_steps_count() -> None:
     trace, narrowing = program(), Narrowing(steps=(1, 3))
     result = with_worth(check_overlap(trace, *PAIR, narrowing=narrowing), Run.of(trace), narrowing)
@@ -168,42 +144,11 @@ def test_of_a_part_its_own_steps_count() -> None:
     assert one.recoverable_ns == pytest.approx(2 * 90 * US, rel=0.05)
 
 
-def test_without_calls_nothing_is_claimed_and_the_reason_said_once() -> None:
-    run = Builder()
-    rank = run.rank(0)
-    rank.kernel("lookup", 9, 0, 100)
-    rank.kernel("product", 7, 100, 200)
-    rank.kernel("lookup", 9, 200, 300)
-    trace = run.trace()
-    result = with_worth(check_overlap(trace, "kernel:lookup", "kernel:product"), trace)
-    assert "holds no CUDA calls" in result.worth_unknown
-    assert all(one.recoverable_ns is None for one in result.ranks[0].missed)
-    assert markdown(view.blocks(result)).count("holds no CUDA calls") == 1
-
-
 def test_captures_looked_at_one_by_one_are_not_run_again() -> None:
     paths = [str(TORCH / f"dpmp_overlap.rank{rank}.json.gz") for rank in (0, 1)]
     result = tv.check_overlap(paths, "nvtx:DP Embedding", "nvtx:MP Embedding", memory="4GB")
     assert "one by one" in result.worth_unknown
     assert all(one.recoverable_ns is None for rank in result.ranks for one in rank.missed)
-
-
-def test_json_frames_and_views_have_it() -> None:
-    result = told(run_ahead())
-    found = contract.overlap(result)
-    missed = {one["cause"]: one for one in found["ranks"][0]["missed"]}
-    one = missed["event-dependency"]
-    assert one["recoverable_low_ns"] <= one["recoverable_ns"] <= one["recoverable_high_ns"]
-    change = "move-wait nvtx:first before nvtx:second"
-    assert (found["fix"]["change"], found["fix"]["class"], found["remedy"]["change"]) == (change, "conditional", change)
-    for name in ("now_step_ns", "step_ns", "step_low_ns", "step_high_ns", "assumes"):
-        assert found["fix"][name] == found["remedy"][name] == getattr(result.fix, name)
-    assert found["worth_unknown"] == ""
-    assert {"recoverable_ns", "recoverable_low_ns", "recoverable_high_ns"} <= set(result.causes().columns)
-    text = markdown(view.blocks(result))
-    assert "Perhaps: submit first, with its waits, before second" in text.replace("\n", " ")
-    assert "| blocked |" in text.replace("  ", " ")
-    assert "Perhaps: submit first, with its waits, before second" in result._repr_html_()
 
 
 def test_the_fix_that_was_made_is_named() -> None:

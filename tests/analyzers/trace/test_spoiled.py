@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from analyzers.load import load
 from analyzers.readers.reading import Reading
-from analyzers.replay.answer import what_if
-from analyzers.replay.changes import parse_change
+from analyzers.replay.answer import parse_change, what_if
 from analyzers.trace.columns import ints
 from analyzers.trace.narrow import EVERYTHING
 from analyzers.trace.tables import Trace

@@ -423,7 +423,7 @@ def test_parts_of_real_steps_add_up_and_take_as_long_as_compare_says(name: str) 
     lanes = dict(
         zip(
             ((lane[0], device) for lane, device in zip(timed.groups.lanes, timed.groups.devices, strict=True)),
-            timed.times,
+            timed.values["step_ns"],
             strict=True,
         )
     )

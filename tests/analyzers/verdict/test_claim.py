@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analyzers.common.errors import TracevizError
-from analyzers.compare.gain import pair_gain
+from analyzers.compare.results import pair_gain
 from analyzers.overlap.measure import RankOverlap, Side
 from analyzers.overlap.pairing import Instances
 from analyzers.verdict.against import StepsAgainst

@@ -10,7 +10,7 @@ import pytest
 import traceviz as tv
 from analyzers.compare.compare import compare
 from analyzers.load import load
-from analyzers.replay.changes import DropSync
+from analyzers.replay.answer import DropSync
 from analyzers.syncs.report import order_report
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analyzers.common.wording import Times, ranks_in_words
-from analyzers.compare.common import DIFFERENT_PROFILERS
-from analyzers.compare.gain import PairGain
+from analyzers.compare.against import DIFFERENT_PROFILERS
 from analyzers.compare.noise import EQUAL, LESS, MORE, NOISE, RUNS_APART, TOO_FEW, FigureChange, Spread
-from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
+from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, PairGain, Region
 from analyzers.compare.steps import FIGURES
 from analyzers.contention.growth import Growth
 from analyzers.counters.states import DeviceStates, pooled

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from analyzers.causes.own_work import OwnWork
 from analyzers.causes.table import CAUSES
-from analyzers.compare.common import DIFFERENT_PROFILERS
+from analyzers.compare.against import DIFFERENT_PROFILERS
 from analyzers.overlap.job import LastArrival
 from analyzers.overlap.measure import Missed, RankOverlap
 from analyzers.syncs.of_steps import StepSync
