@@ -167,14 +167,13 @@ def message(result: ContractResult, files: Sequence[Path] = (), again: str = "")
 def _report(trace: Run, result: ContractResult, folder: Path) -> tuple[list[Path], str]:
     """Write the answer, and the report with its picture about the sides of the rule that decided, or say why not."""
     from traceviz.api import report
-    from traceviz.output import contract as contracts
     from traceviz.output.terminal import as_json, as_text
     from traceviz.output.views import contract as view
 
     folder.mkdir(parents=True, exist_ok=True)
     written = [folder / "contract.md", folder / "contract.json"]
     written[0].write_text(as_text("md", view.blocks(result)), encoding="utf-8")
-    written[1].write_text(as_json(contracts.contract(result)), encoding="utf-8")
+    written[1].write_text(as_json(view.document(result)), encoding="utf-8")
     try:
         return [*written, *report(trace, folder, *_sides(result.decisive.rule)).files], ""
     except Exception as error:  # a picture that can't be made must not hide what was found

@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 
 import pytest
 import typer
+from traceviz.options.command import Command, _needs_no_arrow
 from typer.testing import CliRunner
 
 from traceviz.cli import COMMANDS, app, main, with_commands
-from traceviz.options.command import Command, _needs_no_arrow
 
 DATA = Path(__file__).parents[1] / "data"
 CAPTURE, NSYS = DATA / "torch" / "item_before.rank0.json.gz", DATA / "nsys"

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from analyzers.readers.formats import FORMATS
 from analyzers.readers.inputs import MANIFEST, MANIFEST_SCHEMA
-from traceviz.output.fitting import Json, fitted
+from traceviz.output.brief import fitted
+from traceviz.output.records import Json
 
 MOST_FILES = 20_000  # looked at
 _RANK = re.compile(r"(rank[_-]?)\d+")

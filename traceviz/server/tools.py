@@ -21,7 +21,7 @@ from pydantic import Field
 
 from analyzers.common.errors import TracevizError
 from traceviz import __version__
-from traceviz.output.fitting import as_line
+from traceviz.output.brief import as_line
 from traceviz.server.allowed import Allowed
 from traceviz.server.listing import captures_in
 

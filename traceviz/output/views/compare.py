@@ -1,4 +1,4 @@
-"""The answer of `compare` as a document."""
+"""The answer of `compare`: as a document and as JSON, whole and in brief."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from analyzers.counters.vocabulary import COUNTERS
 from analyzers.trace.memory import MemoryPeak
 from analyzers.trace.step_table import in_spans
 from analyzers.verdict.against import CHANGED, SAME
+from traceviz.options.again import CommandLine
+from traceviz.output import brief as short
 from traceviz.output.document import Block, Headline, Paragraph, Table
 from traceviz.output.quantities import count_of, duration, from_to, gained_share, listing, percent, size, span, unshown
+from traceviz.output.records import Json, picked, to_json
 from traceviz.output.tables import Column, table
 from traceviz.output.views import claim
 from traceviz.output.views.caveats import caveats, unsure
-from traceviz.output.views.counters import contended, mean
+from traceviz.output.views.counters import contended, in_states, mean
 
 MOST_RANKS = 32
 MOST_REGIONS = 12
@@ -38,6 +41,75 @@ MEMORY_NOTES = {
     "driver-change": "Memory peak with +: the most taken from the driver since the capture began, on any one device; "
     "what may have been taken before is not in it.",
 }
+
+
+def document(result: Comparison) -> Json:
+    """`traceviz.compare/3`: figures per step in whole ns; changes are against the first run.
+
+    `verdict` is the step's word, as in `against`. `effective_gain` and `speedup` count what overlaps in the first run
+    already. A claim without a pair is `about` the step.
+    """
+    return {
+        "schema": "traceviz.compare/3",
+        **picked(result, "reason pair=a+b steps ranks"),
+        "runs": [_run(run) for run in result.runs],
+        "claim": claim.document(result.claim, result.claim_reason),
+        **picked(result, "claim_reason warnings"),
+    }
+
+
+def _run(run: ComparedRun) -> Json:
+    job = run.overlap.job if run.overlap else None
+    return {
+        **picked(run, "label captures"),
+        "verdict": run.verdict if run.changes else None,
+        "against": claim.against(run.against),
+        "speedup": run.speedup,
+        "counters": in_states(pooled(run.counters)) if run.counters else None,
+        **picked(run, "contended figures changes"),
+        "real_overlap_ratio": job.real_overlap_ratio if job else None,
+        "apparent": job.apparent if job else False,
+        **picked(run, "calls_recorded late_start steps"),
+        "memory": "recorded" if run.memory_peaks else "not recorded",
+        **picked(run, "memory_peaks ranks=lanes regions"),
+        "growth": dict(zip("ab", to_json(run.growth), strict=True)) if run.growth else None,
+        **picked(run, "gain"),
+    }
+
+
+def brief_document(result: Comparison, line: CommandLine) -> Json:
+    """`traceviz.compare-brief/1`: each run against the first: step time, overlap, gain, and regions that changed."""
+    paths = {run.label: path for run, path in zip(result.runs, line.given["traces"], strict=True)}
+    full = short.rounded(document(result))
+    answer = {
+        "reason": result.reason,
+        "lines": short.lines(brief(result)),
+        "pair": full["pair"],
+        "steps": short.spans(result.steps),
+        "ranks": short.spans(result.ranks),
+        "runs": [_run_in_brief(run, each) for run, each in zip(result.runs, full["runs"], strict=True)],
+        "claim": claim.in_brief(full["claim"]),
+        "claim_reason": result.claim_reason,
+    }
+    following = [line.again("check-overlap", traces=[path]) for path in reversed(paths.values())]
+    return short.brief("traceviz.compare-brief/1", answer, result.warnings, following, {"runs": 6})
+
+
+def _run_in_brief(run: ComparedRun, full: Json) -> Json:
+    gain, step = full["gain"] or {}, full["figures"].get("step_ns") or {}
+    regions = run.regions_that_differ[:3] if run.changes else []
+    return {
+        "label": short.name(run.label),
+        **picked(full, "verdict speedup real_overlap_ratio apparent"),
+        "step_ns": step.get("median_ns"),
+        "changes": {
+            name: picked(one, "before_ns after_ns low_ns high_ns call") for name, one in full["changes"].items()
+        },
+        "effective_gain": gain.get("effective_gain"),
+        "pair_speedup": gain.get("speedup"),
+        "pair_speedup_bound": gain.get("speedup_bound"),
+        "regions": [{"name": short.name(one.name), **picked(one, "rank delta_ns")} for one in regions],
+    }
 
 
 def blocks(result: Comparison) -> list[Block]:
