@@ -256,7 +256,8 @@ def examine(
             device_steps=device_steps(trace, of_steps),
             exposed=exposed_of_pair(trace, *masks, ranks),
         )
-    ranks = with_lost(trace, ranks, masks, selectors, of_steps)
+    waited = _waited_for(trace, sides, ranks)
+    ranks = with_lost(trace, ranks, masks, selectors, of_steps)  # devices, too, that have launches alone
     everything = _everything(trace, a, b, sharing) if beyond else ()
     graphs = trace.ops.kind.is_one_of(("graph",)) & ~launched_before(trace)
     return Part(
@@ -273,7 +274,7 @@ def examine(
         timings=(timings(trace, *masks),) if timed else (),
         counters=device_states(trace, *masks) if timed else (),
         peers_absent=bool(np.any((masks[0] | masks[1]) & told_by_traffic(trace))),
-        waited=_waited_for(trace, sides, ranks),
+        waited=waited,
         worked=worked,
         communication=communication_facts(trace),
         evidence=evidence,
