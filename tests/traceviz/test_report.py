@@ -84,11 +84,6 @@ def test_githubs_renderer_makes_tables_lists_and_charts_of_the_summary(report: R
     assert "<a " not in page
 
 
-def test_the_summary_names_numerator_and_denominator_of_its_verdict(report: Report) -> None:
-    page = rendered(summary(report, with_image=True))
-    assert re.search(r"<h3>❌ PARTIAL: .* for 75 of 342 µs achievable a step: 21\.9 %, .*: rank 1; ", page)
-
-
 def test_the_summary_holds_what_a_reviewer_needs(report: Report) -> None:
     page = rendered(summary(report, with_image=True))
     assert re.search(r"<h3>❌ PARTIAL: .* for 75 of 342 µs achievable a step: 21\.9 %, .*: rank 1; ", page)
@@ -243,15 +238,6 @@ def test_so_does_one_of_an_answer_with_all_its_first_lines_and_a_claim() -> None
 
 
 @pytest.mark.nightly
-def test_what_stays_of_a_chart_shows_both_sides_at_once_where_the_bar_is_met() -> None:
-    made = make(load(["tests/data/torch/ddp.rank*.json.gz"]))
-    assert made.overlap.passed
-    chart = gantt(made.picture, met=True)
-    assert "around the longest overlap" in chart
-    assert any(text.startswith("overlap ") for row, text, *_ in tasks_of(chart) if row == "A and B")
-
-
-@pytest.mark.nightly
 def test_nothing_of_a_report_names_where_its_captures_lie_on_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,17 +343,6 @@ def test_the_command_ends_as_the_verdict_does_once_all_is_written(tmp_path: Path
 
 
 @pytest.mark.nightly
-def test_the_command_it_names_makes_the_same_report(tmp_path: Path) -> None:
-    first = ["report", *FILES, "-a", DP_MP[0], "-b", DP_MP[1], "--steps", "0:2", "-o", str(tmp_path / "one")]
-    invoked(*first)
-    data = json.loads((tmp_path / "one" / "results.json").read_text())
-    again = shlex.split(data["command"])[1:-1]
-    invoked(*again, str(tmp_path / "two"))
-    other = json.loads((tmp_path / "two" / "results.json").read_text())
-    assert other["overlap"] == data["overlap"]
-
-
-@pytest.mark.nightly
 def test_an_apparent_figure_decides_where_it_is_accepted_and_the_command_says_so(tmp_path: Path) -> None:
     words = ["report", FILES[0], "-a", DP_MP[0], "-b", DP_MP[1], "--min-overlap", "10%", "-o", str(tmp_path / "r")]
     refused = invoked(*words)
@@ -416,12 +391,6 @@ def test_the_page_draws_what_overlap_cost() -> None:
         ],
         abs=0.01,
     )
-
-
-def test_where_nothing_was_paid_there_is_no_such_panel() -> None:
-    page = html(make(load(["tests/data/contention/gather_copy.rank*.json.gz"]), "comm", "compute"))
-    assert "What fixes are worth" in page
-    assert not re.search(r'class="cost (net|paid-[ab])"', page)
 
 
 def test_the_best_fixes_stand_on_one_axis_with_the_captured_step() -> None:
