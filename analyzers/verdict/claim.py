@@ -157,24 +157,16 @@ def check_claim(
     ------
     TracevizError : the claim is no positive number.
     """
-    stated = read_speedup(claimed)
+    value, half_digit, text = msgspec.structs.astuple(read_speedup(claimed))
     alone = [] if rank is None else instances_of(baseline, rank)
     if not alone:
         return None
     a, b = (np.array([getattr(one, side) for one in alone], np.int64) for side in ("a_busy_ns", "b_busy_ns"))
-    bound = speedup_bound(np.median(a), np.median(b)) or 1.0
+    medians = np.median(a), np.median(b)
     high = 2.0 if apparent or len(alone) < LEAST_STEPS else _bound_high(a, b)
-    possible = stated.value - stated.half_digit <= high
-    return Claim(
-        stated.value,
-        round(np.median(a)),
-        round(np.median(b)),
-        bound,
-        high,
-        possible,
-        half_digit=stated.half_digit,
-        stated=stated.text,
-    )
+    bound, possible = speedup_bound(*medians) or 1.0, value - half_digit <= high
+    a_ns, b_ns = (round(one) for one in medians)
+    return Claim(value, a_ns, b_ns, bound, high, possible, half_digit=half_digit, stated=text)
 
 
 def _bound_high(a: Ints, b: Ints) -> float:
@@ -234,19 +226,8 @@ def judge_step(claimed: float | str, step: StepsAgainst, measured_in: str) -> Ju
     stated = read_speedup(claimed)
     if step.word == INCONCLUSIVE:
         return JudgedClaim(None, step.reason)
-    claim = Claim(
-        stated.value,
-        None,
-        None,
-        None,
-        None,
-        possible=True,
-        measured=step.speedup,
-        measured_in=measured_in,
-        half_digit=stated.half_digit,
-        stated=stated.text,
-        about=OF_STEP,
-    )
+    measured = step.speedup, measured_in, stated.half_digit, stated.text
+    claim = Claim(stated.value, None, None, None, None, True, *measured, about=OF_STEP)
     if claim.shown and step.word == TOO_FEW_STEPS:
         few = count_of(step.steps, "common step")
         return JudgedClaim(claim, f"{few} can't tell it from noise; it takes {LEAST_STEPS}")

@@ -56,7 +56,7 @@ def test_each_key_is_a_field_or_property_of_the_record_that_it_is_declared_for()
     for kind in records():
         named.setdefault(kind.__name__, []).append(kind)
     for name, keys in KEYS.items():
-        attributes = [word.partition("=")[2] or word for word in keys.split() if word != "*"]
+        attributes = [word.partition("=")[2] or word.rstrip("?") for word in keys.split() if word != "*"]
         fitting = [
             kind
             for kind in named.get(name, ())
@@ -89,6 +89,8 @@ def test_keys_can_be_picked_renamed_added_and_left_out() -> None:
     assert picked(whole, "length size=part.bytes") == {"length": 3, "size": 7}
     assert list(picked(whole, "length * -parts -by_rank")) == ["length", "name", "part"]
     assert picked({"a": 1, "b": -1}, "b") == {"b": -1}
+    assert picked(whole, "both=name+length") == {"both": {"name": "abc", "length": 3}}
+    assert [picked(Whole(name, None), "name?") for name in ("", "x")] == [{"name": None}, {"name": "x"}]
 
 
 def test_a_table_is_a_list_of_rows_with_null_for_what_is_not_known() -> None:

@@ -17,12 +17,33 @@ from analyzers.common.wording import shortened
 from analyzers.trace.step_table import StepsUsed
 from traceviz.output.document import Block, Headline, Paragraph, plain
 from traceviz.output.records import Json, picked, to_json
-from traceviz.output.views.caveats import MAY_CHANGE_IT
 
 MOST_TOKENS = 2_000
 LONGEST_TEXT, LONGEST_NAME = 320, 80  # letters
 SHORTER = (200, 120, 60)  # to which texts are cut where what is left is still too much
 MOST_CAVEATS, MOST_NEXT = 5, 3
+# Codes of warnings of figures or of order; the others are of how something is told, or of little.
+MAY_CHANGE_IT = (
+    *(
+        "missing-wait",
+        "lost-work",
+        "cut-durations",
+        "dropped-events",
+        "skipped-bad",
+        "absurd-times",
+        "unknown-events",
+        "unread-work",
+        "unreadable-events",
+        "graph-as-one-row",
+    ),
+    *("ranks-missing", "ranks-unstated", "not-one-run", "one-rank", "rank-conflict", "captures-apart", "same-gpu"),
+    *("clocks-not-aligned", "clocks-contradict", "hosts-contradict", "no-common-clock", "pasted-clocks"),
+    *("order-refuted", "unmatched-calls", "partly-matched", "unsure-matches", "cut-off", "few-collectives"),
+    *("host-clocks-apart", "steps-renumbered", "ends-apart", "waiting-is-not-overlap"),
+    *("launched-before", "missing-launch", "uneven-ends", "no-kernels", "no-gpu-work", "other-thread"),
+    *("unknown-work", "names-lost", "range-names-lost", "unit-differs", "page-migrations", "missing-links"),
+    *("profiler-distorts", "few-instances", "too-few-steps", "unrecorded-work", "smeared", "waits-by-traffic"),
+)
 _TOKEN = re.compile(r"[A-Za-z]{1,4}|[0-9]{1,3}|[^A-Za-z0-9\s]")
 
 
