@@ -126,7 +126,8 @@ class _Outcome(Record, frozen=True):
             try:
                 kept = _kept(folder, report)
                 files, lacks = _report(kept, error.result, kept)
-                text = message(error.result, files, _again(kept, contract)) + lacks
+                again = "" if isinstance(contract, Mapping) else f"traceviz contract {kept} {contract}"
+                text = message(error.result, files, again) + lacks
                 return _Outcome(error=ContractError(text, error.result, kept))
             except Exception as other:  # the folder can't be written: what was found still counts
                 return _Outcome(error=ContractError(f"{error}\nNo report: {other}", error.result))
@@ -143,10 +144,6 @@ def _kept(captures: Path, report: Path) -> Path:
         if path.is_file() and not path.name.startswith("."):
             (report / path.name).write_bytes(path.read_bytes())
     return report
-
-
-def _again(folder: Path, contract: Rules) -> str:
-    return "" if isinstance(contract, Mapping) else f"traceviz contract {folder} {contract}"
 
 
 def message(result: ContractResult, files: Sequence[Path] = (), again: str = "") -> str:

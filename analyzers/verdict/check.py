@@ -16,7 +16,6 @@ from analyzers.common.wording import percent
 from analyzers.contention.cost import contention
 from analyzers.counters.report import in_all, unread
 from analyzers.overlap.job import Job, job_of, last_arrival_of
-from analyzers.overlap.measure import RankOverlap
 from analyzers.overlap.pairing import RULE_OF, RULES
 from analyzers.select.absence import explain_nothing, launches_in, ranges_of, work_of
 from analyzers.select.language import parse
@@ -26,7 +25,7 @@ from analyzers.trace.narrow import EVERYTHING, Narrowing, counted, speaks_by_ste
 from analyzers.trace.run import ALL, ExtraQuery, Run
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import LAUNCHED_BEFORE
-from analyzers.verdict.bound import Bound, bound_of, ceiling_of
+from analyzers.verdict.bound import bound_of, ceiling_of
 from analyzers.verdict.claim import read_speedup
 from analyzers.verdict.gain import stake_of
 from analyzers.verdict.part import PairingDecision, Part, examine, of_run, reconcile
@@ -184,7 +183,9 @@ def judge(
     job = Job() if blocked else job
     passed = None if run.without_work else job.meets(min_overlap)
     said = verdict(None, min_overlap) if run.without_work else verdict_of(job, min_overlap)
-    bound = _bound(found, ranks, told=not blocked)
+    shift, bound = found.agreed.shift, bound_of(found.evidence.device_steps, None)
+    if bound is not None and not blocked:
+        bound = replace(bound, ceiling_ns=ceiling_of(ranks, found.evidence.exposed, bound.steps))
     steps = len({step for _, step in found.worked if step >= 0})
     steps = steps if run.steps is None or run.steps.source else 0  # ranges that are no steps may be numbered, too
     notes = [*shared_notes, *about_order(found.evidence.missing, found.evidence.resting)]
@@ -206,7 +207,8 @@ def judge(
         ranks_known=run.ranks_known,
         ranks_asked=run.asked,
         clocks=run.clocks,
-        paired_by=RULES[RULE_OF[found.agreed.pairing or ""]] + _moved(found.agreed.shift or 0),
+        paired_by=RULES[RULE_OF[found.agreed.pairing or ""]]
+        + (f", B moved by {shift:+d}: more of it overlaps that way, as in a pipeline" if shift else ""),
         reason=blocked or not_told(job, passed, min_overlap, run, ranks, ((a, found.a), (b, found.b))),
         stake=stake_of(job, ranks, (found.a.arrivals, found.b.arrivals), found.worked),
         waited_for={late: ns for (rank, late), ns in found.waited.items() if rank == job.deciding and ns},
@@ -221,13 +223,6 @@ def judge(
         bound=bound,
         profiler=profiler_weight(run.processes, bound.ranks if bound else ()),
     )
-
-
-def _bound(found: Part, ranks: Sequence[RankOverlap], *, told: bool) -> Bound | None:
-    bound = bound_of(found.evidence.device_steps, None)
-    if bound is None or not told:
-        return bound
-    return replace(bound, ceiling_ns=ceiling_of(ranks, found.evidence.exposed, bound.steps))
 
 
 def _about_everything(
@@ -258,7 +253,3 @@ def verdict_of(job: Job, bar: float) -> str:
     named = verdict(None if passed is None else job.real_overlap_ratio, bar)
     reaches = job.unaccounted_ns > 0 and job.ratio_high is not None and job.ratio_high >= SERIALIZED_BELOW
     return "partial" if named == "serialized" and reaches else named
-
-
-def _moved(shift: int) -> str:
-    return f", B moved by {shift:+d}: more of it overlaps that way, as in a pipeline" if shift else ""

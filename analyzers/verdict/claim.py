@@ -16,7 +16,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from analyzers.arrays.resampling import DRAWS, LEAST_STEPS, LEVEL
-from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.common.records import Record
 from analyzers.common.wording import count_of, duration
@@ -163,17 +162,15 @@ def check_claim(
         return None
     a, b = (np.array([getattr(one, side) for one in alone], np.int64) for side in ("a_busy_ns", "b_busy_ns"))
     medians = np.median(a), np.median(b)
-    high = 2.0 if apparent or len(alone) < LEAST_STEPS else _bound_high(a, b)
+    high = 2.0
+    if not apparent and len(alone) >= LEAST_STEPS:
+        drawn = np.random.default_rng(0).integers(a.size, size=(DRAWS, a.size))
+        first, second = np.median(a[drawn], axis=1), np.median(b[drawn], axis=1)
+        longer = np.maximum(np.maximum(first, second), 1)
+        high = float(np.quantile((first + second) / longer, 1 - LEVEL / 2))
     bound, possible = speedup_bound(*medians) or 1.0, value - half_digit <= high
     a_ns, b_ns = (round(one) for one in medians)
     return Claim(value, a_ns, b_ns, bound, high, possible, half_digit=half_digit, stated=text)
-
-
-def _bound_high(a: Ints, b: Ints) -> float:
-    drawn = np.random.default_rng(0).integers(a.size, size=(DRAWS, a.size))
-    medians = np.median(a[drawn], axis=1), np.median(b[drawn], axis=1)
-    longer = np.maximum(np.maximum(*medians), 1)
-    return float(np.quantile((medians[0] + medians[1]) / longer, 1 - LEVEL / 2))
 
 
 class JudgedClaim(msgspec.Struct, frozen=True):

@@ -27,16 +27,12 @@ def blocks(state: State) -> list[Block]:
     if state.removed:
         freed = sum(entry.size for entry in state.removed)
         shown.append(Paragraph(f"{len(state.removed)} entries, {size(freed)}.", "Removed"))
-    rows = [
-        (entry.path.name, KINDS[entry.kind], size(entry.size), _ago(entry.used)) for entry in reversed(state.entries)
-    ]
+    rows = []
+    for entry in reversed(state.entries):
+        seconds = max(time.time() - entry.used, 0)
+        span, unit = next((each for each in _AGES if seconds >= each[0]), _AGES[-1])
+        rows.append((entry.path.name, KINDS[entry.kind], size(entry.size), f"{int(seconds // span)} {unit} ago"))
     if rows:
         numeric = frozenset(("size", "used"))
         shown.append(Table(("entry", "what", "size", "used"), rows[:MOST], "", numeric, unshown(len(rows) - MOST)))
     return shown
-
-
-def _ago(used: float) -> str:
-    seconds = max(time.time() - used, 0)
-    span, unit = next((each for each in _AGES if seconds >= each[0]), _AGES[-1])
-    return f"{int(seconds // span)} {unit} ago"

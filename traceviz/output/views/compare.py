@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from analyzers.common.wording import Times, ranks_in_words
 from analyzers.compare.common import DIFFERENT_PROFILERS
 from analyzers.compare.gain import PairGain
-from analyzers.compare.noise import EQUAL, LESS, MORE, NOISE, RUNS_APART, TOO_FEW, FigureChange, Spread
+from analyzers.compare.noise import EQUAL, LESS, MORE, NOISE, RUNS_APART, TOO_FEW, FigureChange
 from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, Region
 from analyzers.compare.steps import FIGURES
 from analyzers.contention.growth import Growth
@@ -139,7 +140,13 @@ def brief(result: Comparison) -> list[Block]:
 def _first(result: Comparison) -> list[Block]:
     if result.reason and _has_no_figures(result):
         return unsure(result.reason)
-    steps = [_untold(result, run) if run.untrusted else _verdict(result, run) for run in result.runs[1:]]
+    steps: list[Block] = []
+    for run in result.runs[1:]:
+        if run.untrusted:  # what is on record of its step time can't be trusted
+            text = f"{_moved('step time', run.changes['step_ns'])} by what is on record, over {_over(result)}."
+            steps.append(Paragraph(text, f"{run.label} against {result.runs[0].label}"))
+        else:
+            steps.append(_verdict(result, run))
     return [*unsure(result.reason), *claim.blocks(result.claim, result.claim_reason), *steps]
 
 
@@ -165,12 +172,6 @@ def _verdict(result: Comparison, run: ComparedRun) -> Headline:
     if step.word == CHANGED:
         text += f" Captures of one program differ by {percent(RUNS_APART)} as well: repeat both."
     return Headline(step.word, text, step.mood)
-
-
-def _untold(result: Comparison, run: ComparedRun) -> Paragraph:
-    """What is on record of a run's step time, where it can't be trusted."""
-    text = f"{_moved('step time', run.changes['step_ns'])} by what is on record, over {_over(result)}."
-    return Paragraph(text, f"{run.label} against {result.runs[0].label}")
 
 
 def _gained(result: Comparison, run: ComparedRun) -> list[Block]:
@@ -250,11 +251,13 @@ def _figures(result: Comparison) -> Table:
     rows += [[_named(result, name), *(_figure(run, name) for run in runs)] for name in FIGURES if name != "step_ns"]
     rows += [
         ["real overlap / min(A, B)", *(run.overlap_ratio_text for run in runs)],
-        ["memory peak", *(_highest(run, first) for run in runs)],
+        ["memory peak", *(_memory(run.highest_memory, run is not first and first.highest_memory) for run in runs)],
         [f"effective gain over {first.label}", *(_effective_gain(run.gain) for run in runs)],
     ]
     headers = ("per step", *(run.label for run in runs))
-    note = "\n".join([NOTE.format(first=first.label), *_about_apparent(runs), *_about_memory(runs)])
+    sources = sorted({one.source for run in runs for one in run.memory_peaks})
+    about_memory = [MEMORY_NOTES[source] for source in sources]
+    note = "\n".join([NOTE.format(first=first.label), *_about_apparent(runs), *about_memory])
     return Table(headers, rows, _pair(result), frozenset(headers[1:]), note)
 
 
@@ -263,7 +266,8 @@ def _figure(run: ComparedRun, name: str, lane: LaneFigures | None = None) -> str
     if name == "sync_ns" and not run.calls_recorded:
         return "not recorded"
     of = lane or run
-    return _cell(of.figures[name], of.changes.get(name))
+    change = of.changes.get(name)
+    return Times("{} {unit}" + (f" ({_signed(change)})" if change else ""), of.figures[name].median_ns)
 
 
 def _effective_gain(gain: PairGain | None) -> str:
@@ -275,15 +279,12 @@ def _effective_gain(gain: PairGain | None) -> str:
     return gained_share(gain.effective_gain) + (" ?" if gain.together.call == TOO_FEW else "")
 
 
-def _highest(run: ComparedRun, first: ComparedRun) -> str:
-    """The highest peak of a run's devices, and how it compares."""
-    peak, before = run.highest_memory, first.highest_memory
-    return "not recorded" if peak is None else _memory(peak, None if run is first else before)
-
-
-def _memory(peak: MemoryPeak, before: MemoryPeak | None) -> str:
+def _memory(peak: MemoryPeak | None, before: MemoryPeak | Literal[False] | None) -> str:
+    """A peak, and how it compares with one before it, if there is one."""
+    if peak is None:
+        return "not recorded"
     text = ("+" if peak.source == "driver-change" else "") + size(peak.peak_bytes)
-    if before is None or before.source != peak.source:
+    if not before or before.source != peak.source:
         return text
     if before.peak_bytes == peak.peak_bytes:
         return f"{text} (=)"
@@ -304,11 +305,6 @@ def _about_apparent(runs: Sequence[ComparedRun]) -> list[str]:
     return [f"Of {listing(apparent)} overlap is apparent: {why}, and waiting for them counts in it."]
 
 
-def _about_memory(runs: Sequence[ComparedRun]) -> list[str]:
-    sources = {one.source for run in runs for one in run.memory_peaks}
-    return [MEMORY_NOTES[source] for source in sorted(sources)]
-
-
 def _pair(result: Comparison) -> str:
     return f"A is {result.a}, B is {result.b}"
 
@@ -316,10 +312,6 @@ def _pair(result: Comparison) -> str:
 def _named(result: Comparison, name: str) -> str:
     more = {"exposed_ns": " (not behind compute)", "sync_ns": " (GPU idle)", "overlap_ns": " of A and B"}
     return FIGURES[name] + more.get(name, "")
-
-
-def _cell(spread: Spread, change: FigureChange | None) -> str:
-    return Times("{} {unit}" + (f" ({_signed(change)})" if change else ""), spread.median_ns)
 
 
 def _signed(change: FigureChange) -> str:
@@ -433,8 +425,13 @@ def _lanes(result: Comparison) -> Table:
         "sync cost": _of_lane("sync_ns"),
     }
     if any(run.memory_peaks for run in result.runs):
-        columns["memory peak"] = lambda row: _lane_peak(row[0], row[1], first)
-        columns["reserved"] = lambda row: _lane_reserved(row[0], row[1])
+
+        def reserved(row: tuple[ComparedRun, LaneFigures]) -> str:
+            peak = _peak_of(*row)
+            return "–" if peak is None or peak.reserved_peak_bytes is None else size(peak.reserved_peak_bytes)
+
+        columns["memory peak"] = lambda row: _memory(_peak_of(*row), row[0] is not first and _peak_of(first, row[1]))
+        columns["reserved"] = reserved
     note = unshown(count - MOST_RANKS, "more devices")
     return table("Per rank, medians per step", shown, columns, words=["run"], note=note)
 
@@ -446,13 +443,3 @@ def _of_lane(name: str) -> Column:
 
 def _peak_of(run: ComparedRun, lane: LaneFigures) -> MemoryPeak | None:
     return next((one for one in run.memory_peaks if (one.rank, one.device) == (lane.rank, lane.device)), None)
-
-
-def _lane_peak(run: ComparedRun, lane: LaneFigures, first: ComparedRun) -> str:
-    peak = _peak_of(run, lane)
-    return "not recorded" if peak is None else _memory(peak, None if run is first else _peak_of(first, lane))
-
-
-def _lane_reserved(run: ComparedRun, lane: LaneFigures) -> str:
-    peak = _peak_of(run, lane)
-    return "–" if peak is None or peak.reserved_peak_bytes is None else size(peak.reserved_peak_bytes)

@@ -196,6 +196,11 @@ def _cut(name: str) -> str:
 
 def _syncs(result: OrderReport) -> Table:
     word, known = stream_word(result.runtime), not result.idle_unknown
+
+    def waited_for(point: SyncPoint) -> str:
+        stream = f"{word} {point.waited_stream}" if point.waited_stream >= 0 else "–"
+        return _cut(function(point.waited_name) if point.waited_name else stream)
+
     columns: dict[str, Column] = {
         "rank": "rank",
         "at": lambda one: instant(one.start_ns),
@@ -206,17 +211,11 @@ def _syncs(result: OrderReport) -> Table:
         "call": _call,
         "from": lambda one: _origin(one.chain or one.pattern, one) + _frame(one),
         "in": "range",
-        "waited for": lambda one: _cut(_waited_for(one, word)),
+        "waited for": waited_for,
         "delayed": "delayed",
     }
     note = unshown(len(result.syncs) - MOST_VERBOSE)
     return table("One by one", [*islice(result.syncs, MOST_VERBOSE)], columns, words=[*columns][5:], note=note)
-
-
-def _waited_for(point: SyncPoint, stream: str) -> str:
-    if point.waited_name:
-        return function(point.waited_name)
-    return f"{stream} {point.waited_stream}" if point.waited_stream >= 0 else "–"
 
 
 def _copies(result: OrderReport) -> Table:

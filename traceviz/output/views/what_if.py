@@ -69,7 +69,8 @@ def blocks(result: WhatIf) -> list[Block]:
         shown.append(Paragraph(f"{result.replay.sentence}.", "Replay"))
     best, named = result.best, result.given or result.fix is not None
     if best is not None and named:
-        shown.append(Paragraph(_next(best), "Next bottleneck"))
+        text = f"{best.next_cause}, {percent(best.next_share)} of the critical path that the steps then have."
+        shown.append(Paragraph(text, "Next bottleneck"))
         if best.assumptions:
             shown.append(Paragraph(f"{'; '.join(best.assumptions)}.", "Assumed"))
     if best is not None:
@@ -85,10 +86,6 @@ def blocks(result: WhatIf) -> list[Block]:
 def brief(result: WhatIf) -> list[Block]:
     """The best change in a line, and of which steps that is."""
     return [Headline(result.word.upper(), result.sentence, result.mood), *steps(result.steps)]
-
-
-def _next(best: Prediction) -> str:
-    return f"{best.next_cause}, {percent(best.next_share)} of the critical path that the steps then have."
 
 
 def _changes(result: WhatIf) -> Table:
