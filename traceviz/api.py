@@ -54,7 +54,17 @@ from collectors import capture as capturing
 from collectors.capture import Capture
 from traceviz.history.database import saved_runs
 from traceviz.history.trends import PairTrend, trends
-from traceviz.opening import ReadingOfAll, ReadingOptions, loaded, opened, opened_together, paths_of, refuse_dask
+from traceviz.opening import (
+    Paths,
+    ReadingOfAll,
+    ReadingOptions,
+    Run,
+    loaded,
+    opened,
+    opened_together,
+    paths_of,
+    refuse_dask,
+)
 from traceviz.options.arguments import read_step_range
 from traceviz.options.config import communication
 from traceviz.output.terminal import progress
@@ -66,7 +76,6 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
     from typing_extensions import Unpack
 
-    from traceviz.opening import Paths, Run
 
 # What `traceviz` exports, with `__version__`.
 __all__ = [

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from operator import attrgetter
 from pathlib import PurePath
 
 import msgspec
 import pandas as pd
+from msgspec.structs import astuple
 
 from analyzers.causes.own_work import OwnWork
 from analyzers.common.errors import TraceWarning
@@ -112,30 +113,17 @@ class OverlapFigures(Record, frozen=True):
 
     def to_frame(self) -> pd.DataFrame:
         """One row per (rank, device): busy and overlap of both sides in ns, and the ratios."""
-        rows = [
-            {
-                "rank": rank.rank,
-                "device": rank.device,
-                "a_busy_ns": rank.a.busy_ns,
-                "a_wait_ns": rank.a.wait_ns,
-                "a_ops": rank.a.ops,
-                "b_busy_ns": rank.b.busy_ns,
-                "b_wait_ns": rank.b.wait_ns,
-                "b_ops": rank.b.ops,
-                "overlap_ns": rank.overlap_ns,
-                "overlap_ratio": rank.overlap_ratio,
-                "real_overlap_ns": rank.real_overlap_ns,
-                "real_overlap_ratio": rank.real_overlap_ratio,
-                "achievable_ns": rank.achievable_ns,
-                "missed_ns": rank.missed_ns,
-            }
-            for rank in self.ranks
-        ]
-        return pd.DataFrame(rows).set_index(["rank", "device"]) if rows else pd.DataFrame(rows)
+        figures = (
+            *("rank", "device", "a.busy_ns", "a.wait_ns", "a.ops", "b.busy_ns", "b.wait_ns", "b.ops"),
+            *("overlap_ns", "overlap_ratio", "real_overlap_ns", "real_overlap_ratio", "achievable_ns", "missed_ns"),
+        )
+        rows = map(attrgetter(*figures), self.ranks)
+        columns = [name.replace(".", "_") for name in figures]
+        return pd.DataFrame(rows, columns=columns).set_index(["rank", "device"]) if self.ranks else pd.DataFrame()
 
     def instances(self) -> pd.DataFrame:
         """One row per paired instance: rank, device, label, its span, busy of both sides, overlap and missed, ns."""
-        columns = [
+        columns = (
             "label",
             "start_ns",
             "end_ns",
@@ -144,19 +132,10 @@ class OverlapFigures(Record, frozen=True):
             "real_overlap_ns",
             "achievable_ns",
             "missed_ns",
-        ]
-        return pd.DataFrame(
-            [
-                {
-                    "rank": rank.rank,
-                    "device": rank.device,
-                    **{column: getattr(instance, column) for column in columns},
-                }
-                for rank in self.ranks
-                for instance in rank.instances
-            ],
-            columns=["rank", "device", *columns],
         )
+        figures = attrgetter(*columns)
+        rows = [(one.rank, one.device, *figures(instance)) for one in self.ranks for instance in one.instances]
+        return pd.DataFrame(rows, columns=["rank", "device", *columns])
 
     def causes(self) -> pd.DataFrame:
         """One row per (rank, device) and cause of missed overlap, worst first: ns, evidence, and the longest gap.
@@ -164,17 +143,15 @@ class OverlapFigures(Record, frozen=True):
         Columns: cause, missed_ns, then after_sync_ns, evidence, next_behind, sooner_ns, next_cause, recoverable_ns,
         recoverable_low_ns, recoverable_high_ns, instance, start_ns, end_ns, as in `Missed`.
         """
-        columns = ["after_sync_ns", "evidence", "next_behind", "sooner_ns", "next_cause"]
-        columns += ["recoverable_ns", "recoverable_low_ns", "recoverable_high_ns"]
-        columns += ["instance", "start_ns", "end_ns"]
-        return pd.DataFrame(
-            [
-                (rank.rank, rank.device, one.cause, one.ns, *(getattr(one, column) for column in columns))
-                for rank in self.ranks
-                for one in rank.missed
-            ],
-            columns=["rank", "device", "cause", "missed_ns", *columns],
-        ).set_index(["rank", "device"])
+        columns = (
+            *("after_sync_ns", "evidence", "next_behind", "sooner_ns", "next_cause", "recoverable_ns"),
+            *("recoverable_low_ns", "recoverable_high_ns", "instance", "start_ns", "end_ns"),
+        )
+        told = attrgetter("cause", "ns", *columns)
+        rows = [(rank.rank, rank.device, *told(one)) for rank in self.ranks for one in rank.missed]
+        return pd.DataFrame(rows, columns=["rank", "device", "cause", "missed_ns", *columns]).set_index(
+            ["rank", "device"]
+        )
 
     @property
     def deciding_rank(self) -> RankOverlap | None:
@@ -209,15 +186,13 @@ class OverlapFigures(Record, frozen=True):
         Columns: side, slowdown_beside, low, high, like_kernels, paid_ns, paid_low_ns, paid_high_ns, beside_ns; missing
         where no like op ran alone.
         """
-        columns = [one.name for one in fields(SideCost)]
-        return pd.DataFrame(
-            [
-                (one.rank, one.device, side, *(getattr(cost, column) for column in columns))
-                for one in self.contention
-                for side, cost in ((self.a, one.a), (self.b, one.b))
-            ],
-            columns=["rank", "device", "side", *columns],
-        ).set_index(["rank", "device"])
+        rows = [
+            (one.rank, one.device, side, *astuple(cost))
+            for one in self.contention
+            for side, cost in ((self.a, one.a), (self.b, one.b))
+        ]
+        columns = ["rank", "device", "side", *SideCost.__struct_fields__]
+        return pd.DataFrame(rows, columns=columns).set_index(["rank", "device"])
 
     @property
     def cost_sentence(self) -> str:

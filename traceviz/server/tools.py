@@ -23,8 +23,7 @@ from analyzers.common.errors import TracevizError
 from traceviz import __version__
 from traceviz.options.again import flag_of
 from traceviz.output.brief import as_line
-from traceviz.server.allowed import Allowed
-from traceviz.server.listing import captures_in
+from traceviz.server.allowed import Allowed, captures_in
 
 ANSWERED = (0, 1, 3)  # exit codes; with 2 there is an error instead
 MOST_LETTERS = 16_000  # of an answer, whatever is asked
