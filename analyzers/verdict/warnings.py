@@ -142,15 +142,19 @@ def about_ranks(
     ]
     aside = [labels.short(*device_key) for device_key in job.aside]
     idle = [str(rank) for rank in sorted(set(rank_ids) - {one.rank for one in ranks})]
-    texts = {
-        "empty-side": (lacking, "Only one side ran on rank {}: no overlap is possible there."),
-        "rank-aside": (
-            aside,
-            "Rank {} could overlap less than a tenth of what the median rank could: listed, but not deciding.",
-        ),
-        "no-side": (idle, "Neither side ran on rank {}, which the figures leave out."),
-    }
-    return [TraceWarning(code, text.format(", ".join(which))) for code, (which, text) in texts.items() if which]
+    found = []
+    if lacking:
+        text = f"Only one side ran on rank {', '.join(lacking)}: no overlap is possible there."
+        found.append(TraceWarning("empty-side", text))
+    if aside:
+        text = (
+            f"Rank {', '.join(aside)} could overlap less than a tenth of what the median rank could: listed, but not "
+        )
+        found.append(TraceWarning("rank-aside", f"{text}deciding."))
+    if idle:
+        text = f"Neither side ran on rank {', '.join(idle)}, which the figures leave out."
+        found.append(TraceWarning("no-side", text))
+    return found
 
 
 def about_waits(
