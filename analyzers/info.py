@@ -19,7 +19,6 @@ from analyzers.common.notebook import card
 from analyzers.common.records import Record, values
 from analyzers.common.wording import duration
 from analyzers.trace.advice import but_rows, is_migration
-from analyzers.trace.columns import as_int64, ints, is_one_of
 from analyzers.trace.counted import CommunicationFacts, Counted, Suggested, communication_facts
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.narrow import Narrowing, only_ops
@@ -34,7 +33,6 @@ from analyzers.trace.tables import Capture, Trace
 from analyzers.trace.unlaunched import lacks_launch
 
 _OF_SAMPLE = ("process", "device", "start_ns", "end_ns")
-_OF_STREAM = ("device", "context", "stream")
 MOST_RANGES = 40
 RANGE_KINDS = {"nvtx": ("nvtx", "annotation"), "hlo": ("hlo",)}  # of selectors, and the kinds of ranges that they name
 Group = TypeVar("Group", bound=Hashable)
@@ -188,7 +186,9 @@ def facts_of(trace: Trace) -> Facts:
     family_launches = Counter[tuple[str, ...]]()
     for word, kinds in RANGE_KINDS.items():
         rows = trace.ranges.kind.is_one_of(kinds)
-        of_word, inside = _names(trace, rows), launched_in_all(trace, rows)
+        code, inside = trace.ranges.name.codes, launched_in_all(trace, rows)
+        names, times_of = np.unique(code[rows & (code >= 0)], return_counts=True)
+        of_word = {trace.ranges.name.texts[name]: int(times) for name, times in zip(names, times_of, strict=True)}
         launched = _launched(trace, inside, {name: name for name in of_word})
         for name, times in of_word.items():
             occurrences[word, name], launches[word, name] = times, launched[name]
@@ -209,13 +209,6 @@ def facts_of(trace: Trace) -> Facts:
         family_launches=family_launches,
         communication=communication_facts(trace),
     )
-
-
-def _names(trace: Trace, rows: Mask) -> dict[str, int]:
-    """How often each name of some ranges occurs."""
-    code, texts = trace.ranges.name.codes, trace.ranges.name.texts
-    names, occurrences = np.unique(code[rows & (code >= 0)], return_counts=True)
-    return {texts[name]: int(times) for name, times in zip(names, occurrences, strict=True)}
 
 
 def _launched(trace: Trace, inside: Sequence[Ints], group_of: Mapping[str, Group]) -> Counter[Group]:
@@ -337,12 +330,11 @@ def _lacks(captures: Sequence[Capture]) -> list[str]:
 def _ranks(trace: Trace) -> tuple[RankInfo, ...]:
     ops = trace.ops
     comm = is_communication(trace)
-    kinds = {kind: is_one_of(ops, "kind", (kind,)) for kind in ("kernel", "memcpy", "memset", "graph")}
-    migrations = is_migration(trace)
-    starts, ends = ints(ops, "start_ns"), ints(ops, "end_ns")
-    found = []
-    for (rank, process), rows in rows_by_key(ints(ops, "rank"), ints(ops, "process")).items():
-        owner = trace.processes[process]
+    kinds = {kind: ops.kind.is_one_of((kind,)) for kind in ("kernel", "memcpy", "memset", "graph")}
+    migrations, found = is_migration(trace), []
+    for (rank, process), rows in rows_by_key(ops.rank, ops.process).items():
+        owner, devices = trace.processes[process], np.unique(ops.device[rows])
+        used = (trace.devices.process == process) & np.isin(trace.devices.device, devices)
 
         def count(mask: Mask, rows: Ints = rows) -> int:
             return int(np.count_nonzero(mask[rows]))
@@ -353,16 +345,16 @@ def _ranks(trace: Trace) -> tuple[RankInfo, ...]:
                 RULES.get(owner.rule, owner.rule),
                 trace.captures[owner.capture].path,
                 owner.pid,
-                tuple(np.unique(ints(ops, "device")[rows]).tolist()),
-                _gpu_name(trace, process),
+                tuple(devices.tolist()),
+                ", ".join(dict.fromkeys(map(str, trace.devices.name.take(used)))),
                 count(kinds["kernel"] & ~comm),
                 count(comm),
                 count(kinds["memcpy"] & ~comm),
                 count(kinds["memset"]),
                 count(kinds["graph"]),
-                len(rows_by_key(*(ints(ops, name)[rows[~migrations[rows]]] for name in _OF_STREAM))),
-                int(starts[rows].min()),
-                int(ends[rows].max()),
+                len(rows_by_key(*(lane[rows[~migrations[rows]]] for lane in (ops.device, ops.context, ops.stream)))),
+                int(ops.start_ns[rows].min()),
+                int(ops.end_ns[rows].max()),
                 *_sampled(trace, process),
                 migrations=count(migrations),
             )
@@ -375,13 +367,7 @@ def _sampled(trace: Trace, process: int) -> tuple[int, int, tuple[str, ...]]:
     own = trace.counters.take(trace.counters.process == process)
     if not len(own):
         return 0, 0, ()
-    known = [name for name in Counters.schema if name not in _OF_SAMPLE and (ints(own, name) >= 0).any()]
+    known = [name for name in Counters.schema if name not in _OF_SAMPLE and (getattr(own, name) >= 0).any()]
     of_gpu = own.take(~of_nics(own))
     counted = of_gpu if len(of_gpu) else own
-    return len(counted), int(np.median(ints(counted, "end_ns") - ints(counted, "start_ns"))), tuple(known)
-
-
-def _gpu_name(trace: Trace, process: int) -> str:
-    used = np.unique(as_int64(trace.ops.device)[as_int64(trace.ops.process) == process])
-    rows = (as_int64(trace.devices.process) == process) & np.isin(as_int64(trace.devices.device), used)
-    return ", ".join(dict.fromkeys(map(str, trace.devices.name.take(rows))))
+    return len(counted), int(np.median(counted.end_ns - counted.start_ns)), tuple(known)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from msgspec.structs import astuple
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import Union, depth, measure, union
@@ -66,26 +67,15 @@ class StreamsResult(Record, frozen=True):
 
     def to_frame(self) -> pd.DataFrame:
         """One row per (rank, device, stream): ops, busy_ns, alone_ns."""
-        rows = [
-            {"rank": rank.rank, "device": rank.device, "stream": use.stream, "ops": use.ops, "busy_ns": use.busy_ns,
-             "alone_ns": use.alone_ns}
-            for rank in self.ranks
-            for use in rank.streams
-        ]  # fmt: skip
-        return pd.DataFrame(rows, columns=["rank", "device", "stream", "ops", "busy_ns", "alone_ns"]).set_index(
-            ["rank", "device", "stream"]
-        )
+        rows = [(rank.rank, rank.device, *astuple(use)) for rank in self.ranks for use in rank.streams]
+        columns = ["rank", "device", *StreamUse.__struct_fields__]
+        return pd.DataFrame(rows, columns=columns).set_index(["rank", "device", "stream"])
 
     def concurrency(self) -> pd.DataFrame:
         """One row per (rank, device, busy_streams): ns during which so many streams were busy."""
-        rows = [
-            {"rank": rank.rank, "device": rank.device, "busy_streams": k, "ns": ns}
-            for rank in self.ranks
-            for k, ns in enumerate(rank.busy_streams_ns)
-        ]
-        return pd.DataFrame(rows, columns=["rank", "device", "busy_streams", "ns"]).set_index(
-            ["rank", "device", "busy_streams"]
-        )
+        rows = [(one.rank, one.device, k, ns) for one in self.ranks for k, ns in enumerate(one.busy_streams_ns)]
+        keys = ["rank", "device", "busy_streams"]
+        return pd.DataFrame(rows, columns=[*keys, "ns"]).set_index(keys)
 
     def pairs(self) -> pd.DataFrame:
         """One row per pair of streams that overlap: rank, device, stream_a, stream_b, overlap_ns."""
@@ -161,17 +151,13 @@ def _sweep(unions: list[Union]) -> tuple[Ints, npt.NDArray[np.int64], Ints]:
     for first in range(0, lengths.size, chunk):
         at, length = edges[first : first + chunk], lengths[first : first + chunk]
         at = at[: length.size]
-        active = np.stack([_active(busy, at) for busy in unions], axis=1)
+        active = np.zeros((at.size, count))
+        for stream, busy in enumerate(unions):
+            index = np.searchsorted(busy.starts, at, side="right") - 1
+            active[:, stream] = (index >= 0) & (at < np.append(busy.ends, 0)[index])
         # float64 sums of whole nanoseconds are exact below 2**53; a chunk is far shorter than 104 days.
         weighted = active * length[:, None].astype(np.float64)
         matrix += np.rint(weighted.T @ active).astype(np.int64)
         single = covering[first : first + length.size] == 1
         alone += np.rint(weighted[single].sum(axis=0)).astype(np.int64)
     return np.trim_zeros(levels, "b") if levels.any() else levels[:1], matrix, alone
-
-
-def _active(busy: Union, instants: Ints) -> npt.NDArray[np.float64]:
-    if not busy.starts.size:
-        return np.zeros(instants.size)
-    index = np.searchsorted(busy.starts, instants, side="right") - 1
-    return ((index >= 0) & (instants < busy.ends[index])).astype(np.float64)

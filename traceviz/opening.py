@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError
+from analyzers.common.progress import Progress
+from analyzers.load import load
+from analyzers.readers.reading import Reading
+from analyzers.scale import parts
+from analyzers.trace import run as runs
+from analyzers.trace import tables
+from traceviz.options.arguments import read_bytes, read_step_range
+from traceviz.options.config import communication
 from traceviz.output.terminal import progress
+from traceviz.trace import Trace
 
 if TYPE_CHECKING:
     from distributed import Client
 
-    from analyzers.common.progress import Progress
-    from analyzers.readers.reading import Reading
-    from analyzers.trace import run as runs
-    from analyzers.trace import tables as tables
-    from traceviz.trace import Trace
-
-    Paths = str | Path | Sequence[str | Path]
-    Run = Trace | tables.Trace | Paths  # what every function takes: a trace, or the captures of one run
+Paths = str | Path | Sequence[str | Path]
+Run = Trace | tables.Trace | Paths  # what every function takes: a trace, or the captures of one run
 
 
 class ReadingOfAll(TypedDict, total=False):
@@ -58,66 +60,42 @@ def opened(
 
     With `calls_alone` a run whose calls launched work that it does not hold will do.
     """
-    from analyzers.scale.parts import opened
-    from analyzers.trace import tables as tables
-    from analyzers.trace.run import Run
-
     if (known := _read_before(run)) is not None:
         _refuse(how)
-        return nullcontext(Run.of(known))
+        return nullcontext(runs.Run.of(known))
     reading, align = replace(_reading(how), counters=counters, calls_alone=calls_alone), how.get("align", True)
-    paths = paths_of((run,))
-    return opened(paths, reading, align=align, lists=lists, progress=on_progress)
+    return parts.opened(paths_of((run,)), reading, align=align, lists=lists, progress=on_progress)
 
 
 @contextmanager
 def opened_together(
-    runs: Sequence[Run],
-    how: ReadingOptions,
-    on_progress: Progress,
-    *,
-    lists: bool = False,
+    given: Sequence[Run], how: ReadingOptions, on_progress: Progress, *, lists: bool = False
 ) -> Iterator[list[runs.Run]]:
     """Several runs to ask something of, for the time of a block; those named by paths share a budget and workers."""
-    from analyzers.scale.parts import opened_together
-    from analyzers.trace import tables as tables
-
-    if any(_read_before(run) is not None for run in runs):
+    if any(_read_before(run) is not None for run in given):
         with ExitStack() as each:
-            each_as = partial(opened, how=how, on_progress=on_progress, lists=lists)
-            yield [each.enter_context(each_as(run)) for run in runs]
+            yield [each.enter_context(opened(run, how, on_progress, lists=lists)) for run in given]
         return
-    paths, align = [paths_of((run,)) for run in runs], how.get("align", True)
-    together = opened_together(paths, _reading(how), align=align, lists=lists, progress=on_progress)
-    with together as found:
+    paths, align = [paths_of((run,)) for run in given], how.get("align", True)
+    with parts.opened_together(paths, _reading(how), align=align, lists=lists, progress=on_progress) as found:
         yield found
 
 
 def loaded(run: Run, how: ReadingOfAll) -> tables.Trace:
     """A run as one trace, for what needs all of it at once."""
-    from analyzers.load import load as read
-    from analyzers.trace import tables as tables
-
     if (known := _read_before(run)) is not None:
         _refuse(how)
         return known
     with progress() as on_progress:
-        return read(paths_of((run,)), align=how.get("align", True), reading=_reading(how), progress=on_progress)
+        return load(paths_of((run,)), align=how.get("align", True), reading=_reading(how), progress=on_progress)
 
 
 def _read_before(run: Run) -> tables.Trace | None:
     """What a trace holds; None of what is still to be read."""
-    from analyzers.trace import tables
-    from traceviz.trace import Trace
-
     return run.data if isinstance(run, Trace) else run if isinstance(run, tables.Trace) else None
 
 
 def _reading(how: ReadingOptions | ReadingOfAll) -> Reading:
-    from analyzers.readers.reading import Reading
-    from traceviz.options.arguments import read_bytes, read_step_range
-    from traceviz.options.config import communication
-
     given = {name: value for name, value in how.items() if name != "align"}
     if isinstance(given.get("memory"), str):
         given["memory"] = read_bytes(str(given["memory"]))

@@ -126,7 +126,8 @@ class _Outcome(Record, frozen=True):
             try:
                 kept = _kept(folder, report)
                 files, lacks = _report(kept, error.result, kept)
-                text = message(error.result, files, _again(kept, contract)) + lacks
+                again = "" if isinstance(contract, Mapping) else f"traceviz contract {kept} {contract}"
+                text = message(error.result, files, again) + lacks
                 return _Outcome(error=ContractError(text, error.result, kept))
             except Exception as other:  # the folder can't be written: what was found still counts
                 return _Outcome(error=ContractError(f"{error}\nNo report: {other}", error.result))
@@ -143,10 +144,6 @@ def _kept(captures: Path, report: Path) -> Path:
         if path.is_file() and not path.name.startswith("."):
             (report / path.name).write_bytes(path.read_bytes())
     return report
-
-
-def _again(folder: Path, contract: Rules) -> str:
-    return "" if isinstance(contract, Mapping) else f"traceviz contract {folder} {contract}"
 
 
 def message(result: ContractResult, files: Sequence[Path] = (), again: str = "") -> str:
@@ -167,14 +164,13 @@ def message(result: ContractResult, files: Sequence[Path] = (), again: str = "")
 def _report(trace: Run, result: ContractResult, folder: Path) -> tuple[list[Path], str]:
     """Write the answer, and the report with its picture about the sides of the rule that decided, or say why not."""
     from traceviz.api import report
-    from traceviz.output import contract as contracts
     from traceviz.output.terminal import as_json, as_text
     from traceviz.output.views import contract as view
 
     folder.mkdir(parents=True, exist_ok=True)
     written = [folder / "contract.md", folder / "contract.json"]
     written[0].write_text(as_text("md", view.blocks(result)), encoding="utf-8")
-    written[1].write_text(as_json(contracts.contract(result)), encoding="utf-8")
+    written[1].write_text(as_json(view.document(result)), encoding="utf-8")
     try:
         return [*written, *report(trace, folder, *_sides(result.decisive.rule)).files], ""
     except Exception as error:  # a picture that can't be made must not hide what was found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,22 @@ if TYPE_CHECKING:
     from analyzers.trace.step_table import Steps
 
 
+class Frame:
+    """A table as a data frame, which is made where it is first asked for."""
+
+    def __init__(self, about: str) -> None:
+        self.__doc__ = about
+
+    def __set_name__(self, owner: type[Trace], name: str) -> None:
+        self.name = name
+
+    def __get__(self, trace: Trace, owner: type[Trace]) -> pd.DataFrame:
+        """Make it, and leave it with the trace in place of this."""
+        frame: pd.DataFrame = getattr(trace.data, self.name).to_frame()
+        trace.__dict__[self.name] = frame
+        return frame
+
+
 class Trace:
     """Captures of one run as data frames, on one clock; columns and units stand in `analyzers.trace.schemas`.
 
@@ -28,60 +43,17 @@ class Trace:
         """Hold what was read; `traceviz.load` reads it."""
         self.data = data
 
-    @cached_property
-    def ops(self) -> pd.DataFrame:
-        """GPU work: a row an op."""
-        return self.data.ops.to_frame()
-
-    @cached_property
-    def api(self) -> pd.DataFrame:
-        """Host calls of the runtime."""
-        return self.data.api.to_frame()
-
-    @cached_property
-    def ranges(self) -> pd.DataFrame:
-        """NVTX ranges, annotations, operators."""
-        return self.data.ranges.to_frame()
-
-    @cached_property
-    def syncs(self) -> pd.DataFrame:
-        """Synchronizations."""
-        return self.data.syncs.to_frame()
-
-    @cached_property
-    def records(self) -> pd.DataFrame:
-        """Records of events."""
-        return self.data.records.to_frame()
-
-    @cached_property
-    def comms(self) -> pd.DataFrame:
-        """What is said of communication calls."""
-        return self.data.comms.to_frame()
-
-    @cached_property
-    def memory(self) -> pd.DataFrame:
-        """GPU memory in use."""
-        return self.data.memory.to_frame()
-
-    @cached_property
-    def devices(self) -> pd.DataFrame:
-        """GPUs."""
-        return self.data.devices.to_frame()
-
-    @cached_property
-    def streams(self) -> pd.DataFrame:
-        """Streams."""
-        return self.data.streams.to_frame()
-
-    @cached_property
-    def overhead(self) -> pd.DataFrame:
-        """The profiler's own work."""
-        return self.data.overhead.to_frame()
-
-    @cached_property
-    def counters(self) -> pd.DataFrame:
-        """Samples of GPU counters."""
-        return self.data.counters.to_frame()
+    ops = Frame("GPU work: a row an op.")
+    api = Frame("Host calls of the runtime.")
+    ranges = Frame("NVTX ranges, annotations, operators.")
+    syncs = Frame("Synchronizations.")
+    records = Frame("Records of events.")
+    comms = Frame("What is said of communication calls.")
+    memory = Frame("GPU memory in use.")
+    devices = Frame("GPUs.")
+    streams = Frame("Streams.")
+    overhead = Frame("The profiler's own work.")
+    counters = Frame("Samples of GPU counters.")
 
     @property
     def rank_ids(self) -> list[int]:

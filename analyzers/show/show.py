@@ -238,7 +238,12 @@ def _sync(trace: Trace, wanted: FindingId, a: str, b: str) -> Shown:
     rows = np.flatnonzero((ints(table, "rank") == wanted.rank) & (ints(table, "start_ns") == wanted.start_ns))
     if not rows.size:
         raise _unknown(wanted, "sync")
-    one = next(iter(HostSyncs(table.iloc[rows[:1]])))
+    one, steps = next(iter(HostSyncs(table.iloc[rows[:1]]))), find_steps(whole)
+    inside = (steps.process == one.process) & (steps.start_ns <= one.start_ns) & (one.start_ns < steps.end_ns)
+    try:
+        gaps = _Pair(trace, a, b).gaps_beside(one)
+    except TracevizError:  # a sync is no matter of sides: those that can't be told apart have no gaps
+        gaps = []
     return Shown(
         id=str(wanted),
         kind="sync",
@@ -248,7 +253,7 @@ def _sync(trace: Trace, wanted: FindingId, a: str, b: str) -> Shown:
         device=None if one.device < 0 else one.device,
         start_ns=one.start_ns,
         end_ns=one.start_ns + one.duration_ns,
-        steps=_steps_at(whole, one.process, one.start_ns),
+        steps=tuple(np.unique(steps.numbers[inside]).tolist()),
         sentence=_sync_words(one),
         figures={
             "duration_ns": one.duration_ns,
@@ -257,7 +262,7 @@ def _sync(trace: Trace, wanted: FindingId, a: str, b: str) -> Shown:
             **({"bytes": one.bytes} if one.bytes >= 0 else {}),
         },
         evidence=tuple(_about_sync(one)),
-        related=tuple(_gaps_beside(trace, one, a, b)),
+        related=tuple(gaps),
     )
 
 
@@ -265,19 +270,16 @@ def _sync_words(one: SyncPoint) -> str:
     kind = "an implicit host sync" if one.hidden else "a host sync"
     by = f", from {one.chain or one.pattern}" if one.chain or one.pattern else ""
     where = f" in '{one.range}'" if one.range else ""
-    return (
-        f"{one.api}, {kind}, blocked thread {one.thread} of rank {one.rank} for "
-        f"{duration(one.duration_ns)}{by}{where}. {_idle_words(one)}, and for {duration(one.after_ns)} after it."
-    )
-
-
-def _idle_words(one: SyncPoint) -> str:
+    idle = f"The GPU was idle for {duration(one.gpu_idle_ns)} of it"
     if one.unrecorded_ns:
-        return (
+        idle = (
             f"Its last {duration(one.unrecorded_ns)} a CUDA graph still ran what was not recorded, so how long the GPU "
             "was idle can't be told"
         )
-    return f"The GPU was idle for {duration(one.gpu_idle_ns)} of it"
+    return (
+        f"{one.api}, {kind}, blocked thread {one.thread} of rank {one.rank} for "
+        f"{duration(one.duration_ns)}{by}{where}. {idle}, and for {duration(one.after_ns)} after it."
+    )
 
 
 def _about_sync(one: SyncPoint) -> Iterator[str]:
@@ -290,13 +292,6 @@ def _about_sync(one: SyncPoint) -> Iterator[str]:
         yield f"it waited for {function(one.waited_name)}{on}"
     if one.delayed:
         yield f"what the thread launched next was of '{one.delayed}'"
-
-
-def _gaps_beside(trace: Trace, one: SyncPoint, a: str, b: str) -> list[Related]:
-    try:
-        return _Pair(trace, a, b).gaps_beside(one)
-    except TracevizError:  # a sync is no matter of sides: those that can't be told apart have no gaps
-        return []
 
 
 def _syncs_within(whole: Trace, rank: int, low: int, high: int, thread: int | None = None) -> list[Related]:
@@ -407,10 +402,3 @@ def _steps_of(trace: Trace, ops: Ints) -> tuple[int, ...]:
     steps = find_steps(trace)
     position = step_of_ops(trace)[ops]
     return tuple(np.unique(steps.numbers[position[position >= 0]]).tolist())
-
-
-def _steps_at(trace: Trace, process: int, instant: int) -> tuple[int, ...]:
-    """The step that an instant of a process lies in."""
-    steps = find_steps(trace)
-    inside = (steps.process == process) & (steps.start_ns <= instant) & (instant < steps.end_ns)
-    return tuple(np.unique(steps.numbers[inside]).tolist())

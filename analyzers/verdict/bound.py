@@ -58,7 +58,7 @@ from analyzers.common.wording import Times, in_unit_of, percent, shortened
 from analyzers.overlap.measure import RankOverlap
 from analyzers.overlap.per_step import median_row
 from analyzers.trace.advice import is_migration
-from analyzers.trace.columns import as_int64, ints, ints_at
+from analyzers.trace.columns import as_int64, ints_at
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.kernels import is_bookkeeping, is_communication, is_compute, is_fused
 from analyzers.trace.op_rows import ops_by_start, those
@@ -120,11 +120,6 @@ class RankBound(Record, frozen=True):
             (UNKNOWN, self.in_graphs_ns),
         )
         return max(parts, key=lambda part: part[1] or 0)[0]
-
-    @property
-    def busy_ns(self) -> int:
-        """How long it works, ns: the step without idle time and exposed waits."""
-        return self.step_ns - self.idle_ns - self.exposed_wait_ns
 
     @property
     def sentence(self) -> str:
@@ -350,8 +345,10 @@ def device_steps(trace: Trace, of_steps: Collection[int] | None = None) -> tuple
     here, number = _in_steps(trace, of_steps)
     early = launched_before(here)
     wanted = np.ones(number.size, bool) if of_steps is None else np.isin(number, [*of_steps, _ALL])
-    kinds, launched = _kinds(here), _launched(here, early)
-    process, found = as_int64(here.ops.process), []
+    communication = is_communication(here) | is_bookkeeping(here)
+    graphs = here.ops.kind.is_one_of(("graph",)) & ~communication
+    kinds = _Kinds(is_compute(here) | is_fused(here) | graphs, communication, graphs)
+    launched, process, found = _launched(here, early), here.ops.process, []
     for (rank, device), rows in ops_by_start(here).items():
         if rank not in trace.rank_ids:
             continue
@@ -362,7 +359,7 @@ def device_steps(trace: Trace, of_steps: Collection[int] | None = None) -> tuple
             kept = np.isin(steps[0], number[lane][wanted[lane]])
             parts.append(_measured(here, lane, kinds, launched, one, [column[kept] for column in steps]))
             recorded |= bool(launched.known[lane].any())
-            has_overhead |= bool((as_int64(here.overhead.process) == one).any())
+            has_overhead |= bool((here.overhead.process == one).any())
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
         if columns[0].size:
             found.append(DeviceSteps(rank, device, recorded, has_overhead, *columns))
@@ -373,8 +370,11 @@ def _in_steps(trace: Trace, of_steps: Collection[int] | None) -> tuple[Trace, In
     """What bears on the steps that are looked at, and each of its ops' step, `_NO_STEP` where it is in none."""
     whole = trace.whole or trace
     if of_steps is not None or (find_steps(trace).size and _is_all_of_its_ranks(trace, whole)):
-        number = numbers_of_ops(whole)
-        number = np.where((number < 0) | np.isin(number, _marked_twice(whole)), _NO_STEP, number)
+        number, steps = numbers_of_ops(whole), find_steps(whole)
+        # As `compare` leaves them out, those that one process has more than once.
+        by_process = rows_by_key(steps.process, steps.numbers)
+        twice = [number for (_, number), rows in by_process.items() if rows.size > 1]
+        number = np.where((number < 0) | np.isin(number, twice), _NO_STEP, number)
         if (number != _NO_STEP).any():
             return whole, number
     return trace, np.where(launched_before(trace), _NO_STEP, _ALL)
@@ -384,22 +384,12 @@ def _is_all_of_its_ranks(trace: Trace, whole: Trace) -> bool:
     """Whether nothing of some ranks is left out, or cut."""
     if trace is whole:
         return True
-    kept = np.isin(as_int64(whole.ops.rank), trace.rank_ids)
-    return len(trace.ops) == np.count_nonzero(kept) and all(
-        np.array_equal(ints(trace.ops, column), ints(whole.ops, column)[kept]) for column in ("start_ns", "end_ns")
+    kept = np.isin(whole.ops.rank, trace.rank_ids)
+    return (
+        len(trace.ops) == np.count_nonzero(kept)
+        and np.array_equal(trace.ops.start_ns, whole.ops.start_ns[kept])
+        and np.array_equal(trace.ops.end_ns, whole.ops.end_ns[kept])
     )
-
-
-def _marked_twice(trace: Trace) -> list[int]:
-    """Numbers of steps that one process has more than once, as `compare` leaves them out."""
-    steps = find_steps(trace)
-    return [number for (_, number), rows in rows_by_key(steps.process, steps.numbers).items() if rows.size > 1]
-
-
-def _kinds(trace: Trace) -> _Kinds:
-    communication = is_communication(trace) | is_bookkeeping(trace)
-    graphs = trace.ops.kind.is_one_of(("graph",)) & ~communication
-    return _Kinds(is_compute(trace) | is_fused(trace) | graphs, communication, graphs)
 
 
 def _launched(trace: Trace, early: Mask) -> _Launched:

@@ -16,7 +16,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from analyzers.arrays.resampling import DRAWS, LEAST_STEPS, LEVEL
-from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.common.records import Record
 from analyzers.common.wording import count_of, duration
@@ -157,31 +156,21 @@ def check_claim(
     ------
     TracevizError : the claim is no positive number.
     """
-    stated = read_speedup(claimed)
+    value, half_digit, text = msgspec.structs.astuple(read_speedup(claimed))
     alone = [] if rank is None else instances_of(baseline, rank)
     if not alone:
         return None
     a, b = (np.array([getattr(one, side) for one in alone], np.int64) for side in ("a_busy_ns", "b_busy_ns"))
-    bound = speedup_bound(np.median(a), np.median(b)) or 1.0
-    high = 2.0 if apparent or len(alone) < LEAST_STEPS else _bound_high(a, b)
-    possible = stated.value - stated.half_digit <= high
-    return Claim(
-        stated.value,
-        round(np.median(a)),
-        round(np.median(b)),
-        bound,
-        high,
-        possible,
-        half_digit=stated.half_digit,
-        stated=stated.text,
-    )
-
-
-def _bound_high(a: Ints, b: Ints) -> float:
-    drawn = np.random.default_rng(0).integers(a.size, size=(DRAWS, a.size))
-    medians = np.median(a[drawn], axis=1), np.median(b[drawn], axis=1)
-    longer = np.maximum(np.maximum(*medians), 1)
-    return float(np.quantile((medians[0] + medians[1]) / longer, 1 - LEVEL / 2))
+    medians = np.median(a), np.median(b)
+    high = 2.0
+    if not apparent and len(alone) >= LEAST_STEPS:
+        drawn = np.random.default_rng(0).integers(a.size, size=(DRAWS, a.size))
+        first, second = np.median(a[drawn], axis=1), np.median(b[drawn], axis=1)
+        longer = np.maximum(np.maximum(first, second), 1)
+        high = float(np.quantile((first + second) / longer, 1 - LEVEL / 2))
+    bound, possible = speedup_bound(*medians) or 1.0, value - half_digit <= high
+    a_ns, b_ns = (round(one) for one in medians)
+    return Claim(value, a_ns, b_ns, bound, high, possible, half_digit=half_digit, stated=text)
 
 
 class JudgedClaim(msgspec.Struct, frozen=True):
@@ -234,19 +223,8 @@ def judge_step(claimed: float | str, step: StepsAgainst, measured_in: str) -> Ju
     stated = read_speedup(claimed)
     if step.word == INCONCLUSIVE:
         return JudgedClaim(None, step.reason)
-    claim = Claim(
-        stated.value,
-        None,
-        None,
-        None,
-        None,
-        possible=True,
-        measured=step.speedup,
-        measured_in=measured_in,
-        half_digit=stated.half_digit,
-        stated=stated.text,
-        about=OF_STEP,
-    )
+    measured = step.speedup, measured_in, stated.half_digit, stated.text
+    claim = Claim(stated.value, None, None, None, None, True, *measured, about=OF_STEP)
     if claim.shown and step.word == TOO_FEW_STEPS:
         few = count_of(step.steps, "common step")
         return JudgedClaim(claim, f"{few} can't tell it from noise; it takes {LEAST_STEPS}")

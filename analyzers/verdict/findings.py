@@ -47,10 +47,9 @@ def findings(rank: RankOverlap) -> list[Finding]:
         ns = one.ns + followed_ns if one is sync else one.ns - followed_ns if one is late else one.ns
         if ns:
             found.append(Finding(ns, one.finding, one))
-    return most_alike_first(found, lambda one: _weight(one)[0], lambda one: one.ns)
 
+    def weight(one: Finding) -> int:
+        """As a cause, with the launches that it made late."""
+        return one.cause.weight_ns + (one.ns - one.cause.ns if one.cause.recoverable_ns is None else 0)
 
-def _weight(one: Finding) -> tuple[int, int]:
-    """What a finding weighs as a cause, with the launches that it made late; of equal ones what it holds."""
-    late_ns = one.ns - one.cause.ns if one.cause.recoverable_ns is None else 0
-    return one.cause.weight_ns + late_ns, one.ns
+    return most_alike_first(found, weight, lambda one: one.ns)

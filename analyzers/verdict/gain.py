@@ -1,8 +1,13 @@
-"""What running A and B together gained, and what is at stake: missed overlap a step, exposed communication."""
+"""What running A and B together gained, and what is at stake: missed overlap a step, exposed communication.
+
+By the busy time that A and B have in the baseline, and the time both take together. Alone 300 and 200, together 340:
+the gain is 160 of the 200 that could be hidden, 80 %; 500 / 340 = 1.47x of at most 500 / 300 = 1.67x. Where 50
+overlapped before, the pair took 450: 110 of the 150 left to gain, 73 %, and 1.32x. So a run gains nothing over itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -12,8 +17,6 @@ from analyzers.overlap.job import Arrivals, Job
 from analyzers.overlap.measure import RankOverlap
 from analyzers.overlap.pairing import Instance
 from analyzers.trace.overhead import ALL_OF_IT
-
-# What running A and B together gained over running them alone, and the most it could have.
 
 
 class Gain(Record, frozen=True):
@@ -55,14 +58,6 @@ class Gain(Record, frozen=True):
         return speedup_bound(self.a_alone_ns, self.b_alone_ns)
 
 
-# What every command means by these, of the busy time that A and B have in the baseline, and of the time both take
-# together.
-#
-# Alone 300 and 200, together 340: the gain is 160 of the 200 that could be hidden, 80 %; 500 / 340 = 1.47x of at most
-# 500 / 300 = 1.67x. Where 50 overlapped before, the pair took 450: 110 of the 150 left to gain, 73 %, and 1.32x. So a
-# run gains nothing over itself.
-
-
 def pair_before(a_ns: int, b_ns: int, together_ns: int, overlap_ns: int) -> int:
     """How long a pair takes in the baseline: A + B, but for what overlaps there already."""
     return together_ns if overlap_ns else a_ns + b_ns
@@ -97,29 +92,28 @@ def gain_over(baseline: Sequence[RankOverlap], ranks: Sequence[RankOverlap], ran
     now, before = instances_of(ranks, rank), instances_of(baseline, rank)
     if not now or not before:
         return None
+
+    def median(values: Iterable[int]) -> int:
+        return round(float(np.median([*values])))
+
+    def together(some: Sequence[Instance]) -> int:
+        return median(one.a_busy_ns + one.b_busy_ns - one.real_overlap_ns for one in some)
+
     return Gain(
         rank,
-        _median([one.a_busy_ns for one in before]),
-        _median([one.b_busy_ns for one in before]),
-        _median([_together(one) for one in now]),
+        median(one.a_busy_ns for one in before),
+        median(one.b_busy_ns for one in before),
+        together(now),
         len(now),
         len(before),
-        _median([_together(one) for one in before]),
-        _median([one.real_overlap_ns for one in before]),
+        together(before),
+        median(one.real_overlap_ns for one in before),
     )
-
-
-def _together(one: Instance) -> int:
-    return one.a_busy_ns + one.b_busy_ns - one.real_overlap_ns
 
 
 def instances_of(ranks: Sequence[RankOverlap], rank: int) -> list[Instance]:
     """A rank's instances, of all its devices."""
     return [instance for one in ranks if one.rank == rank for instance in one.instances]
-
-
-def _median(values: list[int]) -> int:
-    return round(float(np.median(values)))
 
 
 # What is at stake on the rank that decides: missed overlap a step, and what communication is exposed, by its kind.

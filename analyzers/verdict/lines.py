@@ -8,110 +8,19 @@ cause; host syncs; the fix. What is not known is left out. All figures are a ste
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterator, Mapping
 
 from analyzers.causes.table import TABLE
-from analyzers.common.errors import TraceWarning
 from analyzers.common.records import Record
 from analyzers.common.wording import count_of, duration, part_of, percent, shortened, size
 from analyzers.overlap.measure import RankOverlap
 from analyzers.syncs.of_steps import MATTERS, WRITTEN, StepSync
-from analyzers.trace.devices import DeviceKey, DeviceLabels
 from analyzers.verdict.bound import Bound
-from analyzers.verdict.findings import Finding
+from analyzers.verdict.figures import OverlapFigures
 from analyzers.verdict.fix import GAINS, SAFE, Fix
-from analyzers.verdict.gain import Stake
-from analyzers.verdict.profiler import MANIFEST, ProfilerWeight
-
-# What of an answer the first lines tell: `OverlapResult` has it, and its lines are made of nothing else.
+from analyzers.verdict.profiler import MANIFEST
 
 MAYBE_PROFILERS = frozenset(cause.name for cause in TABLE if cause.may_be_profilers)
-
-
-class Told(Protocol):
-    """The attributes of `OverlapResult` that the first lines read; a class of its own keeps the two out of a circle."""
-
-    @property
-    def verdict(self) -> str:
-        """In a word."""
-
-    @property
-    def passed(self) -> bool | None:
-        """Whether the threshold is met; None where that can't be told."""
-
-    @property
-    def first_sentence(self) -> str:
-        """The verdict in a sentence, and the step against a baseline's."""
-
-    @property
-    def names(self) -> tuple[str, str]:
-        """Of A and B."""
-
-    @property
-    def device_labels(self) -> DeviceLabels:
-        """What devices are called."""
-
-    @property
-    def deciding_rank(self) -> RankOverlap | None:
-        """The rank whose figures decide."""
-
-    @property
-    def deciding_window(self) -> RankOverlap | None:
-        """Of its windows the one that decides."""
-
-    @property
-    def ranks(self) -> Sequence[RankOverlap]:
-        """Of every rank and device."""
-
-    @property
-    def worth_unknown(self) -> str:
-        """Why nothing is predicted, "" where something is."""
-
-    @property
-    def ranks_given(self) -> int:
-        """How many there are."""
-
-    @property
-    def ranks_known(self) -> int | None:
-        """How many the job had; None where nothing says."""
-
-    @property
-    def waited_for(self) -> Mapping[DeviceKey, int]:
-        """How long collectives waited for each device, ns."""
-
-    @property
-    def warnings(self) -> tuple[TraceWarning, ...]:
-        """All of them."""
-
-    @property
-    def bound(self) -> Bound | None:
-        """Where the time of a step goes."""
-
-    @property
-    def profiler(self) -> ProfilerWeight | None:
-        """How much longer steps take as captured."""
-
-    @property
-    def findings(self) -> list[Finding]:
-        """What stopped overlap, worst first."""
-
-    @property
-    def stake(self) -> Stake | None:
-        """What a step has at stake."""
-
-    @property
-    def host_syncs(self) -> tuple[StepSync, ...]:
-        """Those that cost a share of a step that matters."""
-
-    @property
-    def fix(self) -> Fix | None:
-        """The change named first."""
-
-    @property
-    def was_replayed(self) -> bool:
-        """Whether fixes were looked for."""
-
 
 DIFFER = 0.01  # of what could overlap: apparent and real times that differ by less are told as one
 APART = 0.03  # of a step: two ranks' that differ by more are told apart
@@ -145,7 +54,7 @@ class Line(Record, frozen=True):
     text: str
 
 
-def lines_of(result: Told) -> tuple[Line, ...]:
+def lines_of(result: OverlapFigures) -> tuple[Line, ...]:
     """The first lines of an answer."""
     first, *rest = _pieces(f"{result.verdict.upper()}: {result.first_sentence}")
     found = [Line("verdict", first), *(Line("why", text) for text in rest)]
@@ -166,7 +75,7 @@ def _pieces(text: str) -> list[str]:
     return [*found, text]
 
 
-def _after_the_verdict(result: Told) -> Iterator[tuple[str, str]]:
+def _after_the_verdict(result: OverlapFigures) -> Iterator[tuple[str, str]]:
     rank = result.deciding_rank
     if rank is not None:
         yield "apparent", _apparent(result, result.deciding_window or rank)
@@ -183,7 +92,7 @@ def _after_the_verdict(result: Told) -> Iterator[tuple[str, str]]:
     yield "fix", _fix(result)
 
 
-def _first_of(result: Told, titles: Mapping[str, str]) -> str:
+def _first_of(result: OverlapFigures, titles: Mapping[str, str]) -> str:
     """The first warning of some codes, under the title of its code, and how many more there are."""
     found = [one for code in titles for one in result.warnings if one.code == code]
     if not found:
@@ -192,7 +101,7 @@ def _first_of(result: Told, titles: Mapping[str, str]) -> str:
     return _in_two_rows(f"{titles[found[0].code]}: {found[0].message.rstrip('.')}", more)
 
 
-def _apparent(result: Told, rank: RankOverlap) -> str:
+def _apparent(result: OverlapFigures, rank: RankOverlap) -> str:
     """Apparent overlap beside real, and for whom a side waits."""
     if rank.is_apparent:
         return _only_apparent(result, rank)
@@ -206,7 +115,7 @@ def _apparent(result: Told, rank: RankOverlap) -> str:
     return f"{real}: {name} spends {waiting} of its time waiting for {late}."
 
 
-def _only_apparent(result: Told, rank: RankOverlap) -> str:
+def _only_apparent(result: OverlapFigures, rank: RankOverlap) -> str:
     """That waits are not seen, and about how much of the communication they are."""
     waiting = rank.unseen.waiting if rank.unseen else None
     about = f"; probably about {percent(waiting)} of its communication is waiting" if waiting is not None else ""
@@ -217,7 +126,7 @@ def _only_apparent(result: Told, rank: RankOverlap) -> str:
     return f"Apparent only: the ranks that {where} may have waited for were not captured{about}."
 
 
-def _cause(result: Told, rank: RankOverlap) -> str:
+def _cause(result: OverlapFigures, rank: RankOverlap) -> str:
     """What stopped most overlap, and how much of what was missed it is."""
     found = result.findings
     if not found or (result.passed and rank.missed_ns < LITTLE * rank.could_overlap_ns):
@@ -237,7 +146,7 @@ def _cause(result: Told, rank: RankOverlap) -> str:
     return _in_two_rows(text, end)
 
 
-def _bound(result: Told, one: Bound) -> str:
+def _bound(result: OverlapFigures, one: Bound) -> str:
     """Where the time of a step goes, and of whose."""
     head, colon, rest = one.sentence.partition(": ")
     whose = f" on {result.device_labels.name(one.rank, one.device)}" if len(one.ranks) > 1 else ""
@@ -247,7 +156,7 @@ def _bound(result: Told, one: Bound) -> str:
     return text
 
 
-def _profiler(result: Told) -> str:
+def _profiler(result: OverlapFigures) -> str:
     """The profiler's weight, where it matters; of a host-bound step that it is not known, for it slows the host."""
     one = result.profiler
     if one is not None and one.weight >= TELLING:
@@ -259,12 +168,12 @@ def _profiler(result: Told) -> str:
     return "How much of it is the profiler's is not known: it slows every launch (traceviz collect measures it)."
 
 
-def _is_profilers(result: Told, cause: str) -> bool:
+def _is_profilers(result: OverlapFigures, cause: str) -> bool:
     """Whether the profiler slows the program so much that it may have made what is late late."""
     return result.profiler is not None and result.profiler.is_heavy and cause in MAYBE_PROFILERS
 
 
-def costliest_syncs(result: Told) -> list[StepSync]:
+def costliest_syncs(result: OverlapFigures) -> list[StepSync]:
     """Host syncs by what they cost a step: of a host-bound one the host's time, else the GPU's."""
     host_bound = result.bound is not None and result.bound.kind == "host-bound"
 
@@ -274,7 +183,7 @@ def costliest_syncs(result: Told) -> list[StepSync]:
     return sorted(result.host_syncs, key=lambda one: (-cost(one), -one.blocked_ns))
 
 
-def _sync(result: Told) -> str:
+def _sync(result: OverlapFigures) -> str:
     """The host sync that costs most, where it blocks what for how long, and how many more there are."""
     step_ns = result.bound.step_ns if result.bound is not None else 0
     found = [one for one in costliest_syncs(result) if max(one.blocked_ns, one.idle_ns) >= MATTERS * step_ns]
@@ -292,7 +201,7 @@ def _sync(result: Told) -> str:
     return _in_two_rows(f"{'Hidden' if one.hidden else 'Host'} sync: {what}{copied}{where}{at}", f"{cost}{more}.")
 
 
-def _fix(result: Told) -> str:
+def _fix(result: OverlapFigures) -> str:
     """The fix in a sentence, or that there is none, and what bounds the step instead."""
     one = result.fix
     if one is not None:

@@ -7,16 +7,18 @@ paired, and whether B is moved. Each part decides these from what it holds; wher
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
 from operator import add
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import pandas as pd
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
-from analyzers.arrays.columns import repeated
+from analyzers.arrays.groups import alike, distinct, rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.evidence import EvidenceWriter
 from analyzers.causes.explain import Explainer
@@ -26,7 +28,6 @@ from analyzers.common.records import Record
 from analyzers.contention.timings import Timings, timings
 from analyzers.counters.plateau import told_by_traffic
 from analyzers.counters.states import DeviceStates, device_states
-from analyzers.ordering.ordering import Ordering
 from analyzers.overlap.job import Arrivals, arrivals, is_matched
 from analyzers.overlap.lost import with_lost
 from analyzers.overlap.measure import RankOverlap, measure_ranks, with_left_out, with_unaccounted
@@ -42,35 +43,45 @@ from analyzers.overlap.pairing import (
     shifted,
 )
 from analyzers.overlap.peers import DeviceTime, device_times, steps_of_ranks
-from analyzers.select.language import Selector, atoms, names_of
+from analyzers.select.language import atoms, names_of
 from analyzers.select.select import Selection, Threads, select
 from analyzers.select.sides import Shared, SharedOps, about_shared, count_shared, share_out
+from analyzers.syncs.crossings import Crossing, missing_crossings
 from analyzers.syncs.groups import SyncGroup
 from analyzers.syncs.of_steps import groups_by_rank
-from analyzers.syncs.rests import RestingOrder
+from analyzers.syncs.rests import RestingOrder, resting_orders
 from analyzers.trace.advice import may_hold_kernels
-from analyzers.trace.columns import as_int64
 from analyzers.trace.counted import CommunicationFacts, communication_facts
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.kernels import is_communication, is_peer_copy
 from analyzers.trace.narrow import in_whole, only_ranks, whole_with_cuts
-from analyzers.trace.ranks import devices_of
-from analyzers.trace.steps import find_steps
+from analyzers.trace.overhead import ALL_OF_IT
+from analyzers.trace.ranks import devices_of, ops_of_devices
+from analyzers.trace.step_table import Steps
+from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
-from analyzers.trace.unlaunched import lacks_launch, launched_before
+from analyzers.trace.unlaunched import LAUNCHED_BEFORE, lacks_launch, launched_before
 from analyzers.verdict.bound import DeviceSteps, device_steps, exposed_of_pair
-from analyzers.verdict.graphs import claimed, unclaimed
-from analyzers.verdict.warnings import (
-    MissingWait,
-    missing_waits,
-    outside_steps,
-    resting_on_syncs,
-    waited_for,
-    worked_steps,
-)
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 BY_LAUNCH = ("nvtx", "op")  # what picks ops by what launched them
 UNDECIDABLE = (SharedOps.SAME, SharedOps.DISAGREEING)
+Masks = tuple[Mask, Mask]
+
+
+class Adding(msgspec.Struct, frozen=True):
+    """Of a part of a run: parts add up, field by field."""
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*map(_added, astuple(self), astuple(other)))
+
+
+def _added(one: Any, more: Any) -> Any:
+    if isinstance(one, bool):
+        return one or more
+    return one | more if isinstance(one, frozenset | dict) and not isinstance(one, Counter) else one + more
 
 
 class PairingDecision(Record, frozen=True):
@@ -91,67 +102,97 @@ class PairingDecision(Record, frozen=True):
             and self.shift in (None, other.shift)
         )
 
+    def __add__(self, other: PairingDecision) -> PairingDecision:
+        return self  # parts that add up were measured alike
+
 
 class PartSide(msgspec.Struct, frozen=True):
-    """One side in a part: ops it picks, those left to it, why it is empty, graphs among its ops, who launched what.
+    """One side: ops it picks, those left to it, graphs among these, page migrations that kernels may have stood for.
 
-    migrations : page migrations among its ops that kernels may have stood still for.
+    reason : why it is empty, "" where it is not.
     """
 
     picked: int
     left: int
-    reason: str
     graphs: int
+    migrations: int
+    reason: str
     threads: tuple[Threads, ...]
-    migrations: int = 0
+    arrivals: Arrivals
+
+    def __add__(self, other: PartSide) -> PartSide:
+        reasons = [one.reason for one in (self, other) if one.reason]
+        return PartSide(
+            self.picked + other.picked,
+            self.left + other.left,
+            self.graphs + other.graphs,
+            self.migrations + other.migrations,
+            LAUNCHED_BEFORE if LAUNCHED_BEFORE in reasons else next(iter(reasons), ""),
+            tuple(map(add, self.threads, other.threads)),
+            self.arrivals + other.arrivals,
+        )
 
 
-class Part(msgspec.Struct, frozen=True):
-    """One part of a run measured for a pair.
+class Matched(Adding, frozen=True):
+    """How communication of both sides is matched with other ranks'.
 
-    devices : the (rank, device) that have ops, of either side or not.
-    compared : whether an op of either side is of a collective whose last rank is known.
-    calls : kernels of both sides that are communication (copies wait for nobody), and how many of them are
-        matched with no other rank's.
-    timings : how long the ops of both sides ran; None where that was not asked for. counters : what the hardware did.
+    compared : whether an op is of a collective whose last rank is known. ops : kernels that communicate (copies wait
+        for nobody); unmatched : of them, those that are matched with no other rank's.
+    """
+
+    compared: bool = False
+    ops: int = 0
+    unmatched: int = 0
+
+
+class Evidence(Adding, frozen=True):
+    """What explains a part; empty where causes were not asked for.
+
+    missing : work of either side that a fork or join left unordered; resting : order of it that rests on host syncs.
+    times : `device_times`. syncs, gaps : host syncs of each rank in the steps that count, and `host_gaps`.
+    device_steps : where the time of each device's steps goes, and exposed : `exposed_of_pair`.
+    """
+
+    missing: tuple[Crossing, ...] = ()
+    resting: tuple[RestingOrder, ...] = ()
+    times: tuple[DeviceTime, ...] = ()
+    syncs: tuple[Mapping[int, list[SyncGroup]], ...] = ()
+    gaps: tuple[pd.DataFrame, ...] = ()
+    device_steps: tuple[DeviceSteps, ...] = ()
+    exposed: Mapping[DeviceKey, int] = msgspec.field(default_factory=dict)
+
+
+class Part(Adding, frozen=True):
+    """One part of a run measured for a pair, or all of it.
+
+    possible, moves : what the parts agree by. devices : the (rank, device) that have ops, of either side or not.
+    everything : the same ranks not step by step, and over all that was captured, where that was asked for and is more.
+    unclaimed_graphs : graphs traced as one row that are ops of no side.
+    timings : how long the ops of both sides ran, and counters : what the hardware did, where that was asked for.
     peers_absent : whether some waits are told by traffic, and so other ranks had part in the job.
-    missing : see `missing_waits`; resting : `resting_on_syncs`; waited : `waited_for`; outside : `outside_steps`;
-    steps : numbers of its steps;
-    worked : `worked_steps`; times : `device_times`, where causes were asked for, too; so, too, syncs :
-    host syncs of each rank in the steps that count, and gaps : `host_gaps`.
-    everything : the same ranks over all that was captured, where that was asked for and is more; else empty.
-    device_steps : where the time of each device's steps goes, and exposed : `exposed_of_pair`, where causes were asked
-    for.
+    waited : how long, ns, the ops of each device's side that waits more waited for each (rank, device) that came last.
+    worked : the (rank, step) that have work; the step is -1 where none is marked.
     """
 
     agreed: PairingDecision
     shared: Shared
-    sides: tuple[PartSide, PartSide]
+    a: PartSide
+    b: PartSide
     rank_ids: tuple[int, ...]
     devices: tuple[DeviceKey, ...]
-    possible: Possible = msgspec.field(default_factory=Possible)
-    moves: Moves = msgspec.field(default_factory=Moves)
+    possible: tuple[Possible, ...] = ()
+    moves: tuple[Moves, ...] = ()
     ranks: tuple[RankOverlap, ...] = ()
-    arrivals: tuple[Arrivals, Arrivals] = msgspec.field(default_factory=lambda: (Arrivals(), Arrivals()))
+    everything: tuple[RankOverlap, ...] = ()
     unclaimed_graphs: int = 0
-    compared: bool = False
-    calls: tuple[int, int] = (0, 0)
-    timings: tuple[Timings, Timings] | None = None
+    matched: Matched = msgspec.field(default_factory=Matched)
+    timings: tuple[tuple[Timings, Timings], ...] = ()
     counters: tuple[DeviceStates, ...] = ()
     peers_absent: bool = False
-    missing: tuple[MissingWait, ...] = ()
-    resting: tuple[RestingOrder, ...] = ()
-    waited: Mapping[tuple[DeviceKey, DeviceKey], int] = msgspec.field(default_factory=dict)
-    outside: Mapping[DeviceKey, tuple[tuple[int, int], tuple[int, int]]] = msgspec.field(default_factory=dict)
-    steps: tuple[int, ...] = ()
+    waited: Counter[tuple[DeviceKey, DeviceKey]] = msgspec.field(default_factory=Counter)
     worked: frozenset[tuple[int, int]] = frozenset()
     communication: CommunicationFacts = msgspec.field(default_factory=CommunicationFacts)
-    times: tuple[DeviceTime, ...] = ()
-    everything: tuple[RankOverlap, ...] = ()
-    syncs: Mapping[int, list[SyncGroup]] = msgspec.field(default_factory=dict)
-    gaps: pd.DataFrame | None = None
-    device_steps: tuple[DeviceSteps, ...] = ()
-    exposed: Mapping[DeviceKey, int] = msgspec.field(default_factory=dict)
+    evidence: Evidence = msgspec.field(default_factory=Evidence)
 
 
 def examine(
@@ -161,7 +202,6 @@ def examine(
     *,
     explain: bool = True,
     timed: bool = True,
-    keep: bool = True,
     by_step: bool = False,
     of_steps: Collection[int] | None = None,
     beyond: bool = False,
@@ -174,7 +214,6 @@ def examine(
     a, b : selectors.
     explain : False leaves out the causes of what was missed.
     timed : False leaves out what overlap costs.
-    keep : False for a trace that nobody asks again: the order of its work leaves its memory to what follows.
     by_step : whether the median step speaks for each rank. of_steps : numbers of the steps that are looked at; None
         where it is not some steps.
     beyond : whether to measure all that was captured, too, where `trace` is a part of it.
@@ -188,69 +227,108 @@ def examine(
     shared = count_shared(trace, *picked)
     sharing = shared.given_to if agreed is None else agreed.sharing
     sides = share_out(trace, *picked, sharing)
-    part_sides = _side(trace, picked[0], sides[0]), _side(trace, picked[1], sides[1])
+    part_sides = _side(trace, picked[0], *sides), _side(trace, picked[1], *sides[::-1])
+    held = tuple(trace.rank_ids), devices_of(trace)
     if sharing in UNDECIDABLE:
-        return Part(PairingDecision(sharing), shared, part_sides, tuple(trace.rank_ids), devices_of(trace))
-    pairing, decided, possible, shift_overlaps = _paired(trace, sides, sharing, agreed)
-    del picked  # which range an op is of only pairing asks for
-    sides = _without_ranges(sides[0]), _without_ranges(sides[1])
-    unaccounted = _unaccounted(trace, *sides)
-    ranks = measure_ranks(trace, sides[0].picked, sides[1].picked, pairing, unaccounted, by_step=by_step)
+        return Part(PairingDecision(sharing), shared, *part_sides, *held)
+    possible = possible_pairing(trace, *sides)
+    pairing, decided, shift_overlaps = _paired(trace, sides, sharing, possible, agreed)
+    masks, selectors = _masks(sides), (sides[0].selector, sides[1].selector)
+    ranks = measure_ranks(trace, *masks, pairing, _unaccounted(trace, *sides), by_step=by_step)
     if by_step and trace.whole is not None:  # such work is in no step, but runs beside steps
-        ranks = with_unaccounted(
-            trace, ranks, (sides[0].picked, sides[1].picked), _unaccounted_in_whole(trace, a, b, sharing)
-        )
+        ranks = with_unaccounted(trace, ranks, masks, _unaccounted_in_whole(trace, a, b, sharing))
     ranks = with_left_out(trace, ranks)
-    missing: list[MissingWait] = []
-    resting: tuple[RestingOrder, ...] = ()
-    syncs: dict[int, list[SyncGroup]] = {}
-    gaps: pd.DataFrame | None = None
+    worked, evidence = _worked_steps(trace, find_steps(trace)), Evidence()
     if explain:
         explainer = _explainer(trace, *sides, pairing)
-        ranks = explain_missed(explainer, ranks, _names(sides))
-        whole, of_either = explainer.trace, explainer.a | explainer.b
-        del explainer  # which leaves its memory to what follows
-        missing = missing_waits(whole, of_either, trace.rank_ids)
-        resting = resting_on_syncs(whole, of_either, trace.rank_ids)
-        syncs, gaps = groups_by_rank(trace, of_steps), host_gaps(trace, of_steps)
-        if not keep:
-            whole.forget(Ordering)
-    steps, of_pair = find_steps(trace), sides[0].picked | sides[1].picked
-    worked = worked_steps(trace, steps)
-    communication, matched = is_communication(trace) & ~is_peer_copy(trace) & of_pair, is_matched(trace.ops)
+        ranks = explain_missed(explainer, ranks, names_of(*map(str, selectors)))
+        of_either = np.append(explainer.a | explainer.b, False)
+
+        def concerns(one: Crossing | RestingOrder) -> bool:
+            return one.rank in trace.rank_ids and bool(of_either[one.op] or of_either[one.behind])
+
+        evidence = Evidence(
+            missing=tuple(filter(concerns, missing_crossings(explainer.trace).missing)),
+            resting=tuple(filter(concerns, resting_orders(explainer.trace))),
+            times=device_times(trace, *masks, steps_of_ranks(worked)),
+            syncs=(groups_by_rank(trace, of_steps),),
+            gaps=(host_gaps(trace, of_steps),),
+            device_steps=device_steps(trace, of_steps),
+            exposed=exposed_of_pair(trace, *masks, ranks),
+        )
+    waited = _waited_for(trace, sides, ranks)
+    ranks = with_lost(trace, ranks, masks, selectors, of_steps)  # devices, too, that have launches alone
+    everything = _everything(trace, a, b, sharing) if beyond else ()
+    graphs = trace.ops.kind.is_one_of(("graph",)) & ~launched_before(trace)
     return Part(
-        agreed=decided,
-        shared=shared,
-        sides=part_sides,
-        rank_ids=tuple(trace.rank_ids),
-        devices=devices_of(trace),
-        possible=possible,
-        moves=shift_overlaps,
-        ranks=tuple(with_lost(trace, ranks, *_both(sides), of_steps)),
-        arrivals=(
-            arrivals(trace, sides[0].picked, sides[1].picked),
-            arrivals(trace, sides[1].picked, sides[0].picked),
-        ),
-        unclaimed_graphs=unclaimed(trace, *sides),
-        compared=bool(np.any(of_pair & matched)),
-        calls=(int(np.count_nonzero(communication)), int(np.count_nonzero(communication & ~matched))),
-        timings=timings(trace, sides[0].picked, sides[1].picked) if timed else None,
-        counters=device_states(trace, sides[0].picked, sides[1].picked) if timed else (),
-        peers_absent=bool(np.any(of_pair & told_by_traffic(trace))),
-        missing=tuple(missing),
-        resting=resting,
-        waited=waited_for(trace, sides, ranks),
-        outside=outside_steps(trace, sides, steps),
-        steps=tuple(steps.present),
+        decided,
+        shared,
+        *part_sides,
+        *held,
+        possible=(possible,),
+        moves=(shift_overlaps,),
+        ranks=tuple(ranks),
+        everything=everything or tuple(replace(one, steps=None) for one in ranks),
+        unclaimed_graphs=int(np.count_nonzero(graphs & ~masks[0] & ~masks[1])),
+        matched=_matched(trace, masks),
+        timings=(timings(trace, *masks),) if timed else (),
+        counters=device_states(trace, *masks) if timed else (),
+        peers_absent=bool(np.any((masks[0] | masks[1]) & told_by_traffic(trace))),
+        waited=waited,
         worked=worked,
         communication=communication_facts(trace),
-        times=device_times(trace, sides[0].picked, sides[1].picked, steps_of_ranks(worked)) if explain else (),
-        everything=_everything(trace, a, b, sharing) if beyond else (),
-        syncs=syncs,
-        gaps=gaps,
-        device_steps=device_steps(trace, of_steps) if explain else (),
-        exposed=exposed_of_pair(trace, *_both(sides)[0], ranks) if explain else {},
+        evidence=evidence,
     )
+
+
+def _side(trace: Trace, picked: Selection, left: Selection, other: Selection) -> PartSide:
+    def count(mask: Mask) -> int:
+        return int(np.count_nonzero(mask))
+
+    return PartSide(
+        picked=count(picked.picked),
+        left=count(left.picked),
+        graphs=count(trace.ops.kind.is_one_of(("graph",)) & left.picked),
+        migrations=count(may_hold_kernels(trace) & left.picked),
+        reason=picked.reason,
+        threads=picked.threads,
+        arrivals=arrivals(trace, left.picked, other.picked),
+    )
+
+
+def _matched(trace: Trace, masks: Masks) -> Matched:
+    of_pair, matched = masks[0] | masks[1], is_matched(trace.ops)
+    communication = is_communication(trace) & ~is_peer_copy(trace) & of_pair
+    return Matched(
+        bool(np.any(of_pair & matched)),
+        int(np.count_nonzero(communication)),
+        int(np.count_nonzero(communication & ~matched)),
+    )
+
+
+def _waited_for(
+    trace: Trace, sides: tuple[Selection, Selection], ranks: Sequence[RankOverlap]
+) -> Counter[tuple[DeviceKey, DeviceKey]]:
+    ops, by_device = trace.ops, ops_of_devices(trace)
+    waits_count = np.zeros(len(ops), dtype=bool)
+    for rank in ranks:
+        of_device = by_device[rank.rank, rank.device]
+        waits_count[of_device] |= sides[rank.b.wait_ns > rank.a.wait_ns].picked[of_device]
+    rows = np.flatnonzero(waits_count & is_matched(ops) & (ops.wait_ns > 0))
+    waits, *devices = (column[rows] for column in (ops.wait_ns, ops.rank, ops.device, ops.last_rank, ops.last_device))
+    return Counter(
+        {((key[0], key[1]), (key[2], key[3])): int(waits[those].sum()) for key, those in rows_by_key(*devices).items()}
+    )
+
+
+def _worked_steps(trace: Trace, steps: Steps) -> frozenset[tuple[int, int]]:
+    rank = trace.ops.rank
+    if not steps.size:
+        return frozenset((one, ALL_OF_IT) for one in distinct(rank).tolist())
+    position = step_of_ops(trace)
+    first, _ = alike(rank, position)  # of ops that stand together one is enough
+    first = first[position[first] >= 0]
+    return frozenset(zip(rank[first].tolist(), steps.numbers[position[first]].tolist(), strict=True))
 
 
 def _everything(trace: Trace, a: str, b: str, sharing: SharedOps) -> tuple[RankOverlap, ...]:
@@ -261,8 +339,8 @@ def _everything(trace: Trace, a: str, b: str, sharing: SharedOps) -> tuple[RankO
     sides = share_out(here, select(here, a), select(here, b), sharing)
     none = np.full(len(here.ops), -1, np.int64)
     no_pairs = Pairing("capture", none, none, np.empty(0, np.int64), ())
-    ranks = measure_ranks(here, *_both(sides)[0], no_pairs, _unaccounted(here, *sides))
-    return tuple(with_lost(here, ranks, *_both(sides)))
+    ranks = measure_ranks(here, *_masks(sides), no_pairs, _unaccounted(here, *sides))
+    return tuple(with_lost(here, ranks, _masks(sides), (sides[0].selector, sides[1].selector)))
 
 
 def explaining(trace: Trace, a: str, b: str, agreed: PairingDecision | None = None) -> EvidenceWriter:
@@ -270,8 +348,8 @@ def explaining(trace: Trace, a: str, b: str, agreed: PairingDecision | None = No
     picked = select(trace, a), select(trace, b)
     sharing = count_shared(trace, *picked).given_to if agreed is None else agreed.sharing
     sides = share_out(trace, *picked, sharing)
-    pairing = _paired(trace, sides, sharing, agreed)[0]
-    return EvidenceWriter(_explainer(trace, *sides, pairing), _names(sides))
+    pairing = _paired(trace, sides, sharing, possible_pairing(trace, *sides), agreed)[0]
+    return EvidenceWriter(_explainer(trace, *sides, pairing), names_of(*(str(side.selector) for side in sides)))
 
 
 def sides_of(trace: Trace, a: str, b: str, agreed: PairingDecision) -> tuple[Selection, Selection]:
@@ -280,90 +358,30 @@ def sides_of(trace: Trace, a: str, b: str, agreed: PairingDecision) -> tuple[Sel
 
 
 def _paired(
-    trace: Trace, sides: tuple[Selection, Selection], sharing: SharedOps, agreed: PairingDecision | None
-) -> tuple[Pairing, PairingDecision, Possible, Moves]:
-    possible = possible_pairing(trace, *sides)
+    trace: Trace,
+    sides: tuple[Selection, Selection],
+    sharing: SharedOps,
+    possible: Possible,
+    agreed: PairingDecision | None,
+) -> tuple[Pairing, PairingDecision, Moves]:
     method = agreed.pairing if agreed and agreed.pairing is not None else pairing_method([possible])
     pairing = pair_by(trace, *sides, method)
     shift_overlaps = moves(trace, pairing)
     shift = agreed.shift if agreed and agreed.shift is not None else best_shift([shift_overlaps])
-    return shifted(pairing, shift), PairingDecision(sharing, method, shift), possible, shift_overlaps
+    return shifted(pairing, shift), PairingDecision(sharing, method, shift), shift_overlaps
 
 
-def _without_ranges(side: Selection) -> Selection:
-    return msgspec.structs.replace(side, occurrence=repeated(-1, np.int32, side.picked.size))
+def _masks(sides: tuple[Selection, Selection]) -> Masks:
+    return sides[0].picked, sides[1].picked
 
 
-def _both(sides: tuple[Selection, Selection]) -> tuple[tuple[Mask, Mask], tuple[Selector, Selector]]:
-    return (sides[0].picked, sides[1].picked), (sides[0].selector, sides[1].selector)
-
-
-def _names(sides: tuple[Selection, Selection]) -> tuple[str, str]:
-    return names_of(str(sides[0].selector), str(sides[1].selector))
-
-
-def agree(parts: Sequence[Part], a: str, b: str) -> PairingDecision:
-    """Decide what all parts must do alike; a later decision stays open until all follow the earlier ones.
-
-    Raises
-    ------
-    TracevizError : the sides share ops that belong to neither alone.
-    """
-    shared = reduce(add, (part.shared for part in parts), Shared())
-    about_shared(shared, a, b)
-    first = PairingDecision(shared.given_to)
-    if not all(first.covers(part.agreed) for part in parts):
-        return first
-    second = replace(first, pairing=pairing_method([part.possible for part in parts]))
-    if not all(second.covers(part.agreed) for part in parts):
-        return second
-    return replace(second, shift=best_shift([part.moves for part in parts]))
-
-
-def reconcile(
-    parts: Sequence[Part], a: str, b: str, again: Callable[[PairingDecision, list[int]], Sequence[Part]]
-) -> list[Part]:
-    """Have parts measured again until all do what was agreed.
-
-    Parameters
-    ----------
-    again : measures the parts of these numbers again, as was agreed.
-    """
-    agreed_parts = list(parts)
-    while True:
-        agreed = agree(agreed_parts, a, b)
-        disagreeing = [i for i, part in enumerate(agreed_parts) if not agreed.covers(part.agreed)]
-        if not disagreeing:
-            return agreed_parts
-        for i, part in zip(disagreeing, again(agreed, disagreeing), strict=True):
-            agreed_parts[i] = part
-
-
-def of_run(part: Part, rows: Callable[[Ints], Ints]) -> Part:
-    """A part that names ops by their rows in the run, which `rows` tells of its own."""
-    named = iter(rows(np.array([one.op for rank in part.ranks for one in rank.missed], np.int64)).tolist())
-    ranks = (replace(rank, missed=tuple(replace(one, op=next(named)) for one in rank.missed)) for rank in part.ranks)
-    return msgspec.structs.replace(part, ranks=tuple(ranks))
-
-
-def _side(trace: Trace, picked: Selection, left: Selection) -> PartSide:
-    return PartSide(
-        int(np.count_nonzero(picked.picked)),
-        int(np.count_nonzero(left.picked)),
-        picked.reason,
-        claimed(trace, left),
-        picked.threads,
-        int(np.count_nonzero(may_hold_kernels(trace) & left.picked)),
-    )
-
-
-def _unaccounted(trace: Trace, *sides: Selection) -> tuple[Mask, Mask]:
+def _unaccounted(trace: Trace, *sides: Selection) -> Masks:
     """For each side, ops on neither that may be its for all the capture says.
 
     Those that it would pick, had they not been launched before the capture began; and where ranges pick it, all ops
     whose launch the capture lacks, where it records launches.
     """
-    lacking, recorded = lacks_launch(trace), bool((as_int64(trace.ops.launch) >= 0).any())
+    lacking, recorded = lacks_launch(trace), bool((trace.ops.launch >= 0).any())
     on_neither = ~sides[0].picked & ~sides[1].picked
     found = []
     for side in sides:
@@ -372,7 +390,7 @@ def _unaccounted(trace: Trace, *sides: Selection) -> tuple[Mask, Mask]:
     return found[0], found[1]
 
 
-def _unaccounted_in_whole(trace: Trace, a: str, b: str, sharing: SharedOps) -> tuple[Mask, Mask]:
+def _unaccounted_in_whole(trace: Trace, a: str, b: str, sharing: SharedOps) -> Masks:
     whole = trace.whole or trace
     early = launched_before(whole)
     if not early.any():
@@ -391,3 +409,41 @@ def _explainer(trace: Trace, a: Selection, b: Selection, pairing: Pairing) -> Ex
         picked = [in_part | (would_pick[side] & ~would_pick[1 - side]) for side, in_part in enumerate(picked)]
     spread = msgspec.structs.replace(pairing, a=in_whole(trace, pairing.a), b=in_whole(trace, pairing.b))
     return Explainer(whole, picked[0], picked[1], spread)
+
+
+def agree(parts: Sequence[Part], a: str, b: str) -> PairingDecision:
+    """Decide what all parts must do alike; a later decision stays open until all follow the earlier ones.
+
+    Raises
+    ------
+    TracevizError : the sides share ops that belong to neither alone.
+    """
+    shared = reduce(add, (part.shared for part in parts))
+    about_shared(shared, a, b)
+    first = PairingDecision(shared.given_to)
+    if not all(first.covers(part.agreed) for part in parts):
+        return first
+    second = replace(first, pairing=pairing_method([one for part in parts for one in part.possible]))
+    if not all(second.covers(part.agreed) for part in parts):
+        return second
+    return replace(second, shift=best_shift([one for part in parts for one in part.moves]))
+
+
+def reconcile(
+    parts: Mapping[int, Part], a: str, b: str, again: Callable[[PairingDecision, list[int]], Mapping[int, Part]]
+) -> dict[int, Part]:
+    """Have parts, by their numbers, measured again until all do what was agreed; `again` measures those of numbers."""
+    found = dict(parts)
+    while True:
+        agreed = agree([*found.values()], a, b)
+        disagreeing = [number for number, part in found.items() if not agreed.covers(part.agreed)]
+        if not disagreeing:
+            return found
+        found |= again(agreed, disagreeing)
+
+
+def of_run(part: Part, rows: Callable[[Ints], Ints]) -> Part:
+    """A part that names ops by their rows in the run, which `rows` tells of its own."""
+    named = iter(rows(np.array([one.op for rank in part.ranks for one in rank.missed], np.int64)).tolist())
+    ranks = (replace(rank, missed=tuple(replace(one, op=next(named)) for one in rank.missed)) for rank in part.ranks)
+    return msgspec.structs.replace(part, ranks=tuple(ranks))

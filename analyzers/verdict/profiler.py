@@ -55,25 +55,16 @@ def profiler_weight(processes: Sequence[Process], steps: Sequence[RankBound]) ->
     processes : the run's. steps : the median step of each device that is looked at.
     """
     ranks = {one.rank for one in steps}
-    return _by_manifest([one for one in processes if one.rank in ranks], steps) or _by_overhead(steps)
-
-
-def _by_manifest(processes: Sequence[Process], steps: Sequence[RankBound]) -> ProfilerWeight | None:
-    timed = [one for one in processes if one.unprofiled_step_ns > 0]
+    timed = [one for one in processes if one.rank in ranks and one.unprofiled_step_ns > 0]
     captured = [one.profiled_step_ns for one in timed if one.profiled_step_ns > 0]
     captured = captured or [one.step_ns for one in steps if one.step is not None]
-    if not timed or not captured:
-        return None
-    return _weighed(MANIFEST, max(captured), max(one.unprofiled_step_ns for one in timed))
-
-
-def _by_overhead(steps: Sequence[RankBound]) -> ProfilerWeight | None:
+    if timed and captured:
+        longest, real = max(captured), max(one.unprofiled_step_ns for one in timed)
+        return ProfilerWeight(longest / real, MANIFEST, longest, real)
     slowest = max(steps, key=lambda one: (one.step_ns, one.idle_profiler_ns), default=None)
     if slowest is None or not slowest.tells_profiler:
         return None
-    found = _weighed(OVERHEAD_EVENTS, slowest.step_ns, slowest.step_ns - slowest.idle_profiler_ns)
-    return found if found is not None and found.weight >= LEAST else None  # less says nothing of what is on no record
-
-
-def _weighed(source: str, captured: int, real: int) -> ProfilerWeight | None:
-    return ProfilerWeight(captured / real, source, captured, real) if real > 0 else None
+    real = slowest.step_ns - slowest.idle_profiler_ns
+    if real <= 0 or slowest.step_ns < LEAST * real:  # less says nothing of what is on no record
+        return None
+    return ProfilerWeight(slowest.step_ns / real, OVERHEAD_EVENTS, slowest.step_ns, real)

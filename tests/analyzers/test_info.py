@@ -121,16 +121,6 @@ def test_xlas_numbered_ops_are_different_ones() -> None:
     assert [one.name for one in info(run.trace()).ranges] == ["fusion.1", "fusion.2"]
 
 
-def test_steps_are_listed_once() -> None:
-    run = Builder()
-    for number in (0, 1):
-        rank = run.rank(number)
-        rank.kernel("k", 7, 0, 1)
-        for step in (12, 11):
-            rank.range(f"ProfilerStep#{step}", 100 * step, 100 * step + 50)
-    assert info(run.trace()).step_numbers == (11, 12)
-
-
 def bare() -> Builder:
     run = Builder()
     run.rank(0).kernel("k", 7, 0, 1)
@@ -198,18 +188,6 @@ def test_launches_of_every_range_are_those_it_would_pick(name: str) -> None:
     assert found
     for one in found:
         assert one.launches == np.count_nonzero(select(trace, f'nvtx:"{one.name}"').picked), one.name
-
-
-def test_an_op_in_nested_ranges_of_one_name_counts_once() -> None:
-    run, rank = one_rank()
-    rank.range("outer", 0, 100)
-    rank.range("again", 10, 90)
-    rank.range("again", 20, 80)
-    rank.kernel("gemm", 7, 200, 300, launch=(30, 31))
-    assert [(one.name, one.occurrences, one.launches) for one in info(run.trace()).ranges] == [
-        ("again", 2, 1),
-        ("outer", 1, 1),
-    ]
 
 
 def test_steps_too_few_for_a_median_are_reported() -> None:

@@ -102,12 +102,3 @@ def test_a_trace_of_instants_has_no_span_and_divides_by_nothing() -> None:
     result = streams(run.trace())
     assert result.ranks[0].busy_streams_ns == (0,)
     assert "0 % of 0 ns" in repr(result)
-
-
-def test_no_ops_give_empty_frames() -> None:
-    run = Builder()
-    run.rank(0)
-    result = streams(run.trace())
-    assert result.to_frame().empty
-    assert result.concurrency().empty
-    assert result.pairs().empty

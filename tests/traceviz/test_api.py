@@ -15,7 +15,6 @@ import pandas as pd
 import pytest
 
 import traceviz as tv
-from analyzers.load import load as load_quietly
 from analyzers.trace import run as runs
 from tests.support.builder import Builder
 from tests.support.command_lines import without_replay
@@ -131,17 +130,6 @@ def test_frames_are_indexed_by_what_a_row_is(name: str, index: list[str], frames
     assert name == "causes" or frame.index.is_unique
 
 
-def test_causes_sum_to_what_was_missed(results: dict[str, Any]) -> None:
-    result = results["check_overlap"]
-    assert result.causes().groupby(level=["rank", "device"])["missed_ns"].sum().equals(result.to_frame()["missed_ns"])
-
-
-def test_collectives_frame_has_what_the_objects_have(results: dict[str, Any]) -> None:
-    found = results["collectives"]
-    waits = {(one.index, call.rank): call.wait_ns for one in found for call in one.ranks}
-    assert found.to_frame()["wait_ns"].to_dict() == waits
-
-
 def test_narrowing_chains_and_each_part_is_a_trace(trace: Trace) -> None:
     part = trace.only(steps=_first_two(trace), ranks=1)
     assert isinstance(part, Trace)
@@ -207,17 +195,12 @@ def test_names_of_a_trace_are_never_markup() -> None:
         assert "\u202e" not in one
 
 
-def test_an_inconclusive_result_shows_why() -> None:
-    result = tv.check_overlap(hostile())
-    assert result.passed is None
-    assert result.sentence in Balanced(result._repr_html_()).seen
-
-
 @pytest.mark.parametrize("name", [name for name in tv.__all__ if name[0].islower()])
 def test_public_functions_say_what_they_take_give_and_refuse(name: str) -> None:
     function = getattr(tv, name)
     text = inspect.getdoc(function) or ""
-    takes = [key for key in inspect.signature(function).parameters if key not in ("trace", "args", "kwargs")]
+    said_of_all = {"trace", "a", "b", "everything", "reading", "args", "kwargs"}  # in the module's own text
+    takes = set(inspect.signature(function).parameters) - said_of_all
     assert "Returns" in text
     assert "Parameters" in text or not takes
 
@@ -237,11 +220,6 @@ def test_functions_stay_functions_when_modules_are_imported() -> None:
         if not module.name.startswith("__"):
             importlib.import_module(f"traceviz.{module.name}")
     assert [name for name in tv.__all__ if name != "__version__" and not callable(getattr(tv, name))] == []
-
-
-def test_loading_without_a_terminal_is_the_same(trace: Trace) -> None:
-    again = load_quietly([DATA / "torch" / f"dpmp_overlap.rank{rank}.json.gz" for rank in (0, 1)])
-    assert again.ops.to_frame().equals(trace.ops)
 
 
 ONE = str(DATA / "torch" / "dpmp_overlap.rank0.json.gz")

@@ -17,7 +17,7 @@ from tests.support.command_lines import invoked
 from tests.support.nightly import mostly_nightly
 from tests.traceviz.conftest import Run
 from traceviz.options.again import CAPTURES, CommandLine, as_words
-from traceviz.output.fitting import MOST_TOKENS, as_line, fitted, tokens
+from traceviz.output.brief import MOST_TOKENS, as_line, fitted, tokens
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"

@@ -115,12 +115,6 @@ def test_what_can_not_be_used_is_one_line_and_ends_with_2(
     assert err.startswith("traceviz: ")
 
 
-def test_a_file_that_is_none_is_named(run: Run, pair: tuple[Path, Path], tmp_path: Path) -> None:
-    code, out, err = run(pair[0], tmp_path / "gone.json")
-    assert (code, out) == (2, "")
-    assert err == f"traceviz: {tmp_path / 'gone.json'}: There is no such file. " + err.partition("file. ")[2]
-
-
 def test_runs_of_two_ranks_by_quoted_globs(run: Run) -> None:
     globs = [TORCH / f"{name}.rank*.json.gz" for name in ("dpmp_serial", "dpmp_overlap")]
     code, out, _ = run(*globs, "-a", "nvtx:DP Embedding", "-b", "nvtx:MP Embedding", "--claimed", "14.7x")
@@ -131,11 +125,6 @@ def test_runs_of_two_ranks_by_quoted_globs(run: Run) -> None:
     assert "14.7x measures something else." in " ".join(out.split())
     assert "is left out of medians" not in out
     assert "dpmp_overlap against dpmp_serial" in out
-
-
-def test_labels_come_from_paths_and_differ() -> None:
-    paths = ["a/x.rank*.json.gz", "b/x.sqlite", "c/x/", "rank0.json", "d/rank*.json", "y_rank[01].pt.trace.json"]
-    assert labels_of([Path(path) for path in paths]) == ["a/x", "b/x", "c/x", "rank0", "d", "y"]
 
 
 @pytest.mark.parametrize(

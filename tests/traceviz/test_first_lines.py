@@ -21,7 +21,7 @@ from tests.support.command_lines import invoked
 from tests.support.nightly import mostly_nightly
 from traceviz.output import contract
 from traceviz.output.brief import caveats as in_brief
-from traceviz.output.document import Bullets, Headline, markdown, quoted
+from traceviz.output.document import markdown, quoted
 from traceviz.output.views import overlap as view
 from traceviz.output.views.caveats import caveats
 from traceviz.reports import summary
@@ -94,17 +94,6 @@ def test_the_first_says_the_verdict_the_pair_its_number_the_threshold_and_the_ra
         f"PARTIAL: DP Embedding overlapped MP Embedding for {worst.real_overlap_ns / 1e3:.0f} of "
         f"{worst.could_overlap_ns / 1e3:.3g} µs achievable a step: {100 * worst.real_overlap_ratio:.3g} %, "
         "threshold 60 % (worst of 2 ranks: rank 1; all below)."
-    )
-
-
-def test_work_of_one_stream_reads_simply() -> None:
-    assert any(
-        line.startswith("Cause: same stream: DP Embedding and MP Embedding both run on stream 7, which waits for ")
-        for line in texts(checked("dpmp_serial"))
-    )
-    assert any(
-        line.startswith("Cause: same stream: communication and compute both run on stream 7 (")
-        for line in texts(checked("a2a_sync", "comm", "compute"))
     )
 
 
@@ -207,14 +196,6 @@ def test_brief_stops_after_them_and_the_default_is_short() -> None:
     assert lengths[2] > lengths[1]
     with pytest.raises(TracevizError, match="exclude each other"):
         printed(*pair, "--brief", "--verbose")
-
-
-def test_the_document_begins_with_them() -> None:
-    result = checked("dpmp_race")
-    headline, *more = view.brief(result)
-    assert isinstance(headline, Headline)
-    assert f"{headline.word}: {headline.text}" == texts(result)[0]
-    assert [line for block in more if isinstance(block, Bullets) for line in block.items] == texts(result)[1:]
 
 
 def test_equal_caveats_of_several_ranks_are_one_line_those_that_matter_first() -> None:

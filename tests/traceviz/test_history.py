@@ -197,16 +197,6 @@ def test_a_verdict_that_flips_is_a_regression_however_few_the_runs(run: Run, tmp
     assert trends(history.saved_runs(path))[0].flip == ""
 
 
-def test_another_bar_makes_another_verdict_and_no_flip(tmp_path: Path) -> None:
-    path = tmp_path / "r.db"
-    saved(path, 61)
-    trace = trace_of(61)
-    history.save(path, check_overlap(trace, explain=False, min_overlap=0.9), trace)
-    (one,) = trends(history.saved_runs(path))
-    assert [each.verdict for each in one.runs] == ["overlapped", "partial"]
-    assert one.call == "too-few"
-
-
 def test_no_trend_is_told_across_rules(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "r.db"
     saved(path, 80, 81, 79, 80)

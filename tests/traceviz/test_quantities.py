@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.common.wording import in_one_unit
-from traceviz.output.quantities import duration, listing, percent, size, span
+from traceviz.output.quantities import duration, percent, size, span
 
 UNITS = {"ns": 1, "µs": 10**3, "ms": 10**6, "s": 10**9}
 
@@ -71,8 +71,3 @@ def test_neither_all_nor_nothing_is_shown_for_a_part(ratio: float) -> None:
 @pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (2**40, "1.0 TiB")])
 def test_a_size(count: int, text: str) -> None:
     assert size(count) == text
-
-
-def test_a_listing_says_how_many_more() -> None:
-    assert listing([]) == ""
-    assert listing(["a"] * 9) == "a, a, a, a, a, a, a, a and 1 more"

@@ -18,9 +18,9 @@ import pytest
 
 import analyzers
 from analyzers.verdict.against import StepsAgainst
-from traceviz.output import contract
 from traceviz.output.records import KEYS, picked, rows, to_json
 from traceviz.output.tables import shown, table
+from traceviz.output.views import claim
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,7 +56,7 @@ def test_each_key_is_a_field_or_property_of_the_record_that_it_is_declared_for()
     for kind in records():
         named.setdefault(kind.__name__, []).append(kind)
     for name, keys in KEYS.items():
-        attributes = [word.partition("=")[2] or word for word in keys.split() if word != "*"]
+        attributes = [word.partition("=")[2] or word.rstrip("?") for word in keys.split() if word != "*"]
         fitting = [
             kind
             for kind in named.get(name, ())
@@ -89,6 +89,8 @@ def test_keys_can_be_picked_renamed_added_and_left_out() -> None:
     assert picked(whole, "length size=part.bytes") == {"length": 3, "size": 7}
     assert list(picked(whole, "length * -parts -by_rank")) == ["length", "name", "part"]
     assert picked({"a": 1, "b": -1}, "b") == {"b": -1}
+    assert picked(whole, "both=name+length") == {"both": {"name": "abc", "length": 3}}
+    assert [picked(Whole(name, None), "name?") for name in ("", "x")] == [{"name": None}, {"name": "x"}]
 
 
 def test_a_table_is_a_list_of_rows_with_null_for_what_is_not_known() -> None:
@@ -100,7 +102,7 @@ def test_a_table_is_a_list_of_rows_with_null_for_what_is_not_known() -> None:
 def test_step_times_are_null_where_nothing_was_compared() -> None:
     names = ("before_ns", "after_ns", "low_ns", "high_ns")
     for step, times in ((StepsAgainst("INCONCLUSIVE"), [None] * 4), (StepsAgainst("SAME", 9, 8, -2, 1), [9, 8, -2, 1])):
-        found = contract._against(step)
+        found = claim.against(step)
         assert found is not None
         assert [found[name] for name in names] == times
 
@@ -129,8 +131,7 @@ from __future__ import annotations
 import typer
 
 from traceviz.options import arguments as option
-from traceviz.options.captures import without
-from traceviz.options.run import RunOptions
+from traceviz.options.run import RunOptions, without
 from traceviz.output.document import Paragraph
 from traceviz.output.terminal import emit, progress
 
@@ -151,11 +152,7 @@ def test_a_new_command_is_a_file_and_a_line(tmp_path: Path) -> None:
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "traceviz" / "commands" / "toy.py").write_text(TOY)
     cli = tmp_path / "traceviz" / "cli.py"
-    cli.write_text(
-        cli.read_text()
-        .replace("COMMANDS: dict[str, type[Command] | None] = {", '\\g<0>\n    "toy": Analysis,')
-        .replace("\\g<0>", "COMMANDS: dict[str, type[Command] | None] = {")
-    )
+    cli.write_text(cli.read_text().replace("COMMANDS = (\n", 'COMMANDS = (\n    "toy",\n'))
     capture = ROOT / "tests" / "data" / "torch" / "dpmp_overlap.rank0.json.gz"
 
     def ran(*words: str) -> str:

@@ -237,15 +237,6 @@ def test_so_does_one_of_an_answer_with_all_its_first_lines_and_a_claim() -> None
 
 
 @pytest.mark.nightly
-def test_what_stays_of_a_chart_shows_both_sides_at_once_where_the_bar_is_met() -> None:
-    made = make(load(["tests/data/torch/ddp.rank*.json.gz"]))
-    assert made.overlap.passed
-    chart = gantt(made.picture, met=True)
-    assert "around the longest overlap" in chart
-    assert any(text.startswith("overlap ") for row, text, *_ in tasks_of(chart) if row == "A and B")
-
-
-@pytest.mark.nightly
 def test_nothing_of_a_report_names_where_its_captures_lie_on_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -348,17 +339,6 @@ def test_the_command_ends_as_the_verdict_does_once_all_is_written(tmp_path: Path
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"summary.md", "report.html", "results.json"}
     met = ["report", *FILES, "-a", DP_MP[0], "-b", DP_MP[1], "--min-overlap", "10%", "-o", str(tmp_path / "out")]
     assert invoked(*met).exit_code == 0
-
-
-@pytest.mark.nightly
-def test_the_command_it_names_makes_the_same_report(tmp_path: Path) -> None:
-    first = ["report", *FILES, "-a", DP_MP[0], "-b", DP_MP[1], "--steps", "0:2", "-o", str(tmp_path / "one")]
-    invoked(*first)
-    data = json.loads((tmp_path / "one" / "results.json").read_text())
-    again = shlex.split(data["command"])[1:-1]
-    invoked(*again, str(tmp_path / "two"))
-    other = json.loads((tmp_path / "two" / "results.json").read_text())
-    assert other["overlap"] == data["overlap"]
 
 
 @pytest.mark.nightly

@@ -85,14 +85,6 @@ def test_the_critical_path_is_listed_where_asked_for(run: Run) -> None:
         assert 0 <= one["blocking_ns"] <= one["exposed_ns"] <= one["busy_ns"]
 
 
-def test_markdown_has_a_table_of_the_changes(run: Run) -> None:
-    code, out, _ = run(*ITEM, *DROP, "--format", "md")
-    assert code == 0
-    assert out.startswith("## PREDICTED FASTER: drop-sync nvtx:MP lookup")
-    assert "\n**Replay:** " in out
-    assert "\n| drop-sync nvtx:MP lookup | " in out
-
-
 @pytest.mark.parametrize("format_", ["text", "md", "json"])
 @pytest.mark.parametrize(
     ("captures", "words"),
@@ -132,12 +124,6 @@ def test_a_change_that_cant_be_made_is_one_line_and_2(run: Run, text: str, messa
     code, out, err = run(*ITEM, "--change", text)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert message in err
-
-
-def test_several_changes_are_made_together(run: Run) -> None:
-    answer = json.loads(run(*ITEM, *DROP, "--change", "scale collective:all_to_all 0.5", "--format", "json").out)
-    (one,) = answer["changes"]
-    assert one["together"] == ["drop-sync nvtx:MP lookup", "scale collective:all_to_all 0.5"]
 
 
 def test_only_ranks_and_steps_asked_for_are_answered_for(run: Run) -> None:

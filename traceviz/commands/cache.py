@@ -34,7 +34,6 @@ def cache(
     """
     size = None if limit is None else option.read_bytes(limit)
     from analyzers.cache import folder as kept
-    from traceviz.output import contract
     from traceviz.output.views import cache as view
 
     removed = kept.clear() if clear else []
@@ -42,4 +41,4 @@ def cache(
         kept.set_limit(size)
         removed += kept.prune(at_once=True)
     state = kept.state(removed)
-    emit(context.params, state, view.blocks, contract.cache)
+    emit(context.params, state, view.blocks, view.document)

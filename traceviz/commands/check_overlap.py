@@ -68,8 +68,6 @@ def check_overlap(
     from analyzers.compare.against import with_baseline
     from analyzers.replay.worth import with_worth
     from analyzers.verdict import check
-    from traceviz.output import brief as briefs
-    from traceviz.output import contract
     from traceviz.output.views import overlap as view
 
     check.check_against(claimed, require_faster=require_faster, has_baseline=bool(baseline))
@@ -101,7 +99,7 @@ def check_overlap(
 
             kept = database.kept(result, run, narrowing=options.narrowing, commit=commit)
     blocks = partial(view.blocks, verbose=verbose)
-    emit(context.params, result, blocks, contract.overlap, view.brief, briefs.overlap)
+    emit(context.params, result, blocks, view.document, view.brief, view.brief_document)
     if save is not None:
         database.append(save, kept)
     raise typer.Exit(result.exit_code)

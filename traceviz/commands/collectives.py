@@ -29,11 +29,9 @@ def collectives(
     Fastest rank, last arrival, wait and transfer on every rank, end skew and bus bandwidth; how clocks were aligned.
     """
     from analyzers.scale import answers
-    from traceviz.output import brief as briefs
-    from traceviz.output import contract
     from traceviz.output.views import collectives as view
 
     with progress() as on_progress, options.opened(on_progress) as run:
         result = answers.collectives(run, options.narrowing)
-    emit(context.params, result, view.blocks, contract.collectives, view.brief, briefs.collectives)
+    emit(context.params, result, view.blocks, view.document, view.brief, view.brief_document)
     raise typer.Exit(result.exit_code)

@@ -10,8 +10,7 @@ from typing import Annotated
 import typer
 
 from traceviz.options import arguments as option
-from traceviz.options.captures import without
-from traceviz.options.run import RunOptions
+from traceviz.options.run import RunOptions, without
 from traceviz.output.terminal import emit, progress
 
 EPILOG = """\b
@@ -76,8 +75,6 @@ def compare(
 
         files.kind_of(timeline)
     from analyzers.compare import compare as analysis
-    from traceviz.output import brief as briefs
-    from traceviz.output import contract
     from traceviz.output.views import compare as view
 
     with (
@@ -95,7 +92,7 @@ def compare(
         )
         if timeline is not None:
             files.write(timeline, compared(result, runs, options.narrowing))
-    emit(context.params, result, view.blocks, contract.comparison, view.brief, briefs.compare)
+    emit(context.params, result, view.blocks, view.document, view.brief, view.brief_document)
     raise typer.Exit(result.exit_code)
 
 

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from traceviz.options import arguments as option
-from traceviz.options.captures import without
-from traceviz.options.run import RunOptions
+from traceviz.options.run import RunOptions, without
 from traceviz.output.terminal import emit, progress
 
 EPILOG = """\b
@@ -48,11 +47,10 @@ def contract(
     """
     from analyzers.contracts.checks import check_contract
     from analyzers.contracts.rules import read_contract
-    from traceviz.output import contract as contracts
     from traceviz.output.views import contract as view
 
     rules = read_contract(contract)
     with progress() as on_progress:
         result = check_contract(options.narrowing.of(options.loaded(on_progress)), rules)
-    emit(context.params, result, view.blocks, contracts.contract)
+    emit(context.params, result, view.blocks, view.document)
     raise typer.Exit(result.exit_code)

@@ -9,8 +9,7 @@ import typer
 from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError
-from traceviz.options.captures import without
-from traceviz.options.run import RunOptions
+from traceviz.options.run import RunOptions, without
 from traceviz.output.terminal import progress
 
 if TYPE_CHECKING:

@@ -38,7 +38,6 @@ def history(
     from analyzers.select import language
     from traceviz.history.database import saved_runs
     from traceviz.history.trends import trends
-    from traceviz.output import contract
     from traceviz.output.views import history as view
     from traceviz.timelines.trend import write_plot
 
@@ -46,5 +45,5 @@ def history(
     found = trends(saved_runs(database), *sides)
     if plot is not None:
         write_plot(found, plot)
-    emit(context.params, found, view.blocks, contract.history)
+    emit(context.params, found, view.blocks, view.document)
     raise typer.Exit(3 if not found else int(any(one.call == "regression" for one in found)))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import typer
 
 from traceviz.options import arguments as option
-from traceviz.options.captures import without
-from traceviz.options.run import RunOptions
+from traceviz.options.run import RunOptions, without
 from traceviz.output.terminal import emit, progress
 
 EPILOG = """\b
@@ -15,11 +14,10 @@ Examples:
   traceviz info rank*.json.gz --format json"""
 
 
-@without("ranks steps everything window no_align step_by")
+@without("ranks steps everything window no_align")
 def info(
     context: typer.Context,
     options: RunOptions,
-    step_by: option.StepBy = None,
     brief: option.Brief = False,
     output: option.OutputFormat = "text",
 ) -> None:
@@ -28,10 +26,8 @@ def info(
     Ranks, ranges to select by, steps, and what the captures can't answer.
     """
     from analyzers.scale import answers
-    from traceviz.output import brief as briefs
-    from traceviz.output import contract
     from traceviz.output.views import info as view
 
     with progress() as on_progress, options.opened(on_progress) as run:
         result = answers.info(run)
-    emit(context.params, result, view.blocks, contract.info, view.brief, briefs.info)
+    emit(context.params, result, view.blocks, view.document, view.brief, view.brief_document)

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from traceviz.options import arguments as option
-from traceviz.options.captures import without
-from traceviz.options.run import RunOptions
+from traceviz.options.again import flag_of
+from traceviz.options.run import RunOptions, without
 from traceviz.output.terminal import progress
 
 EPILOG = """\b
@@ -55,8 +55,8 @@ def report(
     check_against(claimed, require_faster=require_faster, has_baseline=bool(baseline))
     of_pair = option.is_pair_given(context)
     given = context.params
-    texts = [(f"--{name.replace('_', '-')}", given[name]) for name in ("ranks", "steps", "step_by", "window")]
-    more = [word for flag, value in texts if value is not None for word in (flag, value)]
+    named = [(flag_of(name), given[name]) for name in ("ranks", "steps", "step_by", "window")]
+    more = [word for flag, value in named if value is not None for word in (flag, value)]
     more += ["--all"] * options.everything + ["--no-align"] * (not options.align)
     more += ["--accept-apparent"] * accept_apparent + ["--require-faster"] * require_faster
     command = command_of(options.paths, a, b, bar, *more, baseline=baseline or (), claimed=claimed, of_pair=of_pair)

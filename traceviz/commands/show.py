@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from traceviz.options import arguments as option
-from traceviz.options.captures import without
-from traceviz.options.run import RunOptions
+from traceviz.options.run import RunOptions, without
 from traceviz.output.terminal import emit, progress
 
 EPILOG = """\b
@@ -44,10 +43,9 @@ def show(
     """
     from analyzers.common.ids import read_id
     from analyzers.show.show import show as look_up
-    from traceviz.output import brief
     from traceviz.output.views import show as view
 
     read_id(finding)  # before captures are read
     with progress() as on_progress:
         result = look_up(options.loaded(on_progress), finding, a, b, narrowing=options.narrowing)
-    emit({**context.params, "brief": True}, result, view.blocks, short_document=brief.show)
+    emit({**context.params, "brief": True}, result, view.blocks, short_document=view.brief_document)

@@ -32,10 +32,9 @@ def streams(
     Per rank and device: time with 0, 1, 2 … busy streams, each stream alone, and which streams overlap.
     """
     from analyzers.scale import answers
-    from traceviz.output import contract
     from traceviz.output.views import streams as view
 
     with progress() as on_progress, options.opened(on_progress) as run:
         result = answers.streams(run, options.narrowing)
         costs = answers.stream_contention(run, options.narrowing) if contention else None
-    emit(context.params, result, partial(view.blocks, costs=costs), partial(contract.streams, costs=costs))
+    emit(context.params, result, partial(view.blocks, costs=costs), partial(view.document, costs=costs))

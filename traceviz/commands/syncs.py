@@ -7,8 +7,7 @@ from functools import partial
 import typer
 
 from traceviz.options import arguments as option
-from traceviz.options.captures import without
-from traceviz.options.run import RunOptions
+from traceviz.options.run import RunOptions, without
 from traceviz.output.terminal import emit, progress
 
 EPILOG = """\b
@@ -35,11 +34,10 @@ def syncs(
     plan of stream-parallel loops.
     """
     from analyzers.scale import answers
-    from traceviz.output import brief as briefs
-    from traceviz.output import contract
     from traceviz.output.views import syncs as view
 
     with progress() as on_progress, options.opened(on_progress, lists=True, calls_alone=True) as run:
         result = answers.syncs(run, options.narrowing, missing_only=True)
-    emit(context.params, result, partial(view.blocks, verbose=verbose), contract.syncs, view.brief, briefs.syncs)
+    blocks = partial(view.blocks, verbose=verbose)
+    emit(context.params, result, blocks, view.document, view.brief, view.brief_document)
     raise typer.Exit(result.exit_code)

@@ -9,8 +9,7 @@ import typer
 from msgspec.structs import replace
 
 from traceviz.options import arguments as option
-from traceviz.options.captures import without
-from traceviz.options.run import RunOptions
+from traceviz.options.run import RunOptions, without
 from traceviz.output.terminal import progress
 
 EPILOG = """\b

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from traceviz.options import arguments as option
-from traceviz.options.captures import without
-from traceviz.options.run import RunOptions
+from traceviz.options.run import RunOptions, without
 from traceviz.output.terminal import emit, progress
 
 EPILOG = """\b
@@ -63,13 +62,11 @@ def what_if(
     """
     from analyzers.replay import answer
     from analyzers.replay.answer import parse_change
-    from traceviz.output import brief as briefs
-    from traceviz.output import contract
     from traceviz.output.views import what_if as view
 
     wanted = [parse_change(text) for text in change or ()]
     with progress() as on_progress:
         trace, part = options.loaded(on_progress), options.narrowing
         result = answer.what_if(trace, wanted, a, b, critical_path=critical_path, narrowing=part, progress=on_progress)
-    emit(context.params, result, view.blocks, contract.what_if, view.brief, briefs.what_if)
+    emit(context.params, result, view.blocks, view.document, view.brief, view.brief_document)
     raise typer.Exit(result.exit_code)

@@ -14,18 +14,13 @@ MOST_LETTERS = 300  # of captures in a command; a reader needs no more of them t
 CAPTURES = "TRACE..."  # where that is not to be had
 _READING = ("nsys", "skip_bad", "no_cache")
 _PART = ("ranks", "steps", "step_by", "everything", "window", "no_align")
+_OF_PAIR = ("a", "b", *_PART, *_READING)
 _OPTIONS = {
     "check-overlap": ("a", "b", "min_overlap", "accept_apparent", *_PART, *_READING),
-    "what-if": ("a", "b", *_PART, *_READING),
-    "counters": ("a", "b", *_PART, *_READING),
-    "timeline": ("a", "b", *_PART, *_READING),
-    "show": ("a", "b", *_PART, *_READING),
-    "collectives": (*_PART, *_READING),
-    "syncs": (*_PART, *_READING),
+    **dict.fromkeys(("what-if", "counters", "timeline", "show"), _OF_PAIR),
+    **dict.fromkeys(("collectives", "syncs"), (*_PART, *_READING)),
     "info": ("step_by", *_READING),
-    "compare": ("a", "b", "accept_apparent", *_PART, *_READING),
 }
-_FLAGS = {"everything": "--all"}
 _DEFAULTS = {"a": "comm", "b": "compute", "min_overlap": "60%"}
 
 
@@ -53,10 +48,20 @@ class CommandLine(msgspec.Struct, frozen=True):
             value = given.get(name)
             if value is None or value is False or value == _DEFAULTS.get(name):
                 continue
-            flag = _FLAGS.get(name) or (f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}")
+            flag = flag_of(name)
             options += [flag] if value is True else [flag, shlex.quote(str(value))]
         captures = as_words([str(one) for one in (self.given["traces"] if traces is None else traces)])
         return " ".join([*words, captures, *map(shlex.quote, more), *options])
+
+
+def flag_of(name: str) -> str:
+    """The option of a parameter's name.
+
+    >>> flag_of("a"), flag_of("no_align"), flag_of("everything")
+    ('-a', '--no-align', '--all')
+    """
+    name = {"everything": "all"}.get(name, name)
+    return f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
 
 
 def as_words(paths: Sequence[str]) -> str:

@@ -14,14 +14,6 @@ _BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "
 
 
 Format = Literal["text", "json", "md"]  # how a result is printed
-Traces = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="TRACE",
-        help="Captures of one run: .nsys-rep, .sqlite[.gz], torch.profiler .json[.gz], glob, folder, manifest, URL.",
-        show_default=False,
-    ),
-]
 A = Annotated[str, typer.Option("-a", metavar="SEL", help="One side.")]
 B = Annotated[str, typer.Option("-b", metavar="SEL", help="The other side.")]
 MinOverlap = Annotated[
@@ -64,49 +56,11 @@ Brief = Annotated[
 ]
 OutputFormat = Annotated[Format, typer.Option("--format", "-f", help="How to print the result.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="All rows, evidence and caveats at length.")]
-Ranks = Annotated[
-    str | None, typer.Option(metavar="LIST", help="Only these ranks, such as 0,2 or 0-3.", show_default=False)
-]
-StepRange = Annotated[
-    str | None,
-    typer.Option(
-        "--steps", metavar="A:B", help="Only steps A up to, not including, B; or one step.", show_default=False
-    ),
-]
-Everything = Annotated[
-    bool,
-    typer.Option(
-        "--all", help="Figures of everything captured, added up, and not of the whole steps and the median one."
-    ),
-]
-StepBy = Annotated[
-    str | None,
-    typer.Option(
-        "--step-by",
-        metavar="RANGE",
-        help='The range that a step is told by, such as "train_step"; # stands for a number.',
-        show_default="marks, else inferred",
-    ),
-]
-Window = Annotated[
-    str | None,
-    typer.Option(metavar="FROM:TO", help="Clip to this time of the trace, such as 10ms:25ms.", show_default=False),
-]
-NoAlign = Annotated[
-    bool, typer.Option("--no-align", help="Leave the clocks of captures and devices as they were recorded.")
-]
 Nsys = Annotated[
     str | None,
     typer.Option(
         metavar="PATH", help="The nsys that exports .nsys-rep reports.", show_default="$TRACEVIZ_NSYS, else found"
     ),
-]
-Workers = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=1, help="Processes that read captures side by side.", show_default="processors"),
-]
-SkipBad = Annotated[
-    bool, typer.Option("--skip-bad", help="Leave out captures that can't be read, with a warning naming them.")
 ]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither use nor fill the cache (see: traceviz cache).")]
 Comm = Annotated[
@@ -114,22 +68,6 @@ Comm = Annotated[
     typer.Option(
         metavar="SEL",
         help="Count these ops as communication, too; repeatable. A project's traceviz.toml can name them for good.",
-        show_default=False,
-    ),
-]
-Memory = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SIZE",
-        help="Look at as many ranks at once as fit into this, such as 8GB.",
-        show_default=False,
-    ),
-]
-Dask = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        help="Let the workers of this Dask scheduler look at ranks, such as tcp://host:8786. Not with --memory.",
         show_default=False,
     ),
 ]

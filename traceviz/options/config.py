@@ -39,7 +39,14 @@ def project_communication(folder: Path | None = None) -> tuple[Declared, ...]:
     ------
     TracevizError : they can't be read, or hold a key or selector that is none.
     """
-    path, settings = _nearest(folder or Path.cwd())
+    start = folder or Path.cwd()
+    places = [
+        place
+        for at in (start, *start.parents)
+        for place in ((at / "traceviz.toml", ()), (at / "pyproject.toml", ("tool", "traceviz")))
+    ]
+    found = ((path, settings) for path, keys in places if (settings := _table(path, keys)) is not None)
+    path, settings = next(found, (None, {}))
     if path is None:
         return ()
     unknown = sorted(set(settings) - set(KEYS))
@@ -58,20 +65,17 @@ def project_communication(folder: Path | None = None) -> tuple[Declared, ...]:
     return tuple(Declared(text, f"comm in {path}") for text in texts)
 
 
-def _nearest(folder: Path) -> tuple[Path | None, dict[str, Any]]:
-    for at in (folder, *folder.parents):
-        for path, keys in ((at / "traceviz.toml", ()), (at / "pyproject.toml", ("tool", "traceviz"))):
-            settings = _table(path, keys)
-            if settings is not None:
-                return path, settings
-    return None, {}
-
-
 def _table(path: Path, keys: Sequence[str]) -> dict[str, Any] | None:
     """A table of a file; None where the file, or the table in it, is not there."""
+    found: Any = {}
     try:
         text = path.read_text(encoding="utf-8")
-        found = {} if any(key not in text for key in keys) else _parsed(text)
+        if all(key in text for key in keys):  # what reads TOML is loaded where there is some
+            if sys.version_info >= (3, 11):
+                import tomllib
+            else:
+                import tomli as tomllib
+            found = tomllib.loads(text)
     except (FileNotFoundError, NotADirectoryError, PermissionError, IsADirectoryError):
         return None
     except (OSError, ValueError) as error:
@@ -81,12 +85,3 @@ def _table(path: Path, keys: Sequence[str]) -> dict[str, Any] | None:
     for key in keys:
         found = found.get(key) if isinstance(found, dict) else None
     return found if isinstance(found, dict) else None
-
-
-def _parsed(text: str) -> Any:
-    """The tables of a TOML file; a ValueError where it is none. What reads it is loaded where there is one."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    return tomllib.loads(text)

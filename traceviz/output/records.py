@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from math import isfinite
 from operator import attrgetter
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-# A record's keys by its class, where they are not its fields: `key` or `key=attribute`, `*` for all fields, and
-# `-field` for one that they lack. `tests/traceviz/test_records.py` holds these names against the classes.
+# A record's keys by its class, where they are not its fields: `key` or `key=attribute`, `*` for all fields, `-field`
+# for one that they lack, `key?` for one that is null where its text is empty, `key=a+b` for an object of some fields.
+# `tests/traceviz/test_records.py` holds these names against the classes.
 KEYS = {
     "Bound": "kind *",
     "Capture": "path format producer schema_version=schema host start_utc_ns first_ns last_ns world_size metadata"
@@ -45,12 +46,15 @@ KEYS = {
     " likely where ranks next_cause next_share assumptions",
     "ProfilerWeight": "weight from=source captured_step_ns real_step_ns",
     "RankBound": "kind *",
+    "RankStreams": "rank device span_ns busy_ns concurrent_ns busy_streams_ns streams overlap_ns",
     "RuleResult": "name outcome sentence asked=rule.asked needs=rule.needs counted=rule.counted kind=rule.key"
     " checked failed cut_off reason remedy findings",
     "Segment": "* blocks",
     "Side": "busy_ns wait_ns ops streams",
     "Stake": "* dominates",
     "StepSync": "* words",
+    # `numbers` are the steps that figures are of; null where they are of everything, or of a window of time.
+    "StepsUsed": "count whole source? by? first last left_out unknown numbers",
     "StreamContention": "kernels pairs",
     "Suggested": "* selector",
 }
@@ -70,8 +74,6 @@ def to_json(value: Any) -> Any:
         return picked(value, KEYS.get(type(value).__name__, "*"))
     if isinstance(value, Mapping):
         return {key: to_json(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_json(inner) for inner in value]
     if hasattr(value, "columns"):
         return rows(value)
     if hasattr(value, "tolist"):  # a vector or matrix of numpy's
@@ -94,27 +96,31 @@ def picked(record: Any, keys: str) -> Json:
 
 
 @cache
-def _attributes(record: Any, keys: str) -> tuple[tuple[str, Any], ...]:
+def _attributes(record: Any, keys: str) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
     """Each key with what reads its value."""
     words = keys.split()
     left_out = {word[1:] for word in words if word[0] == "-"}
-    named: dict[str, str] = {}
+    named: dict[str, Callable[[Any], Any]] = {}
     for word in words:
+        key, _, attribute = word.partition("=")
         if word == "*":
-            named |= {field: field for field in record.__struct_fields__ if field not in left_out}
+            named |= {field: attrgetter(field) for field in record.__struct_fields__ if field not in left_out}
         elif word[0] != "-":
-            key, _, attribute = word.partition("=")
-            named[key] = attribute or key
-    return tuple((key, attrgetter(attribute)) for key, attribute in named.items())
+            named[key.rstrip("?")] = _reader(key, attribute)
+    return tuple(named.items())
+
+
+def _reader(key: str, attribute: str) -> Callable[[Any], Any]:
+    if "+" in attribute:
+        return lambda one: picked(one, attribute.replace("+", " "))
+    if key.endswith("?"):
+        return lambda one: getattr(one, key[:-1]) or None
+    return attrgetter(attribute or key)
 
 
 def rows(table: pd.DataFrame, *without: str) -> list[Json]:
     """A table's rows, without some of its columns."""
-    names = [str(name) for name in table.columns if name not in without]
-    columns = [
-        [None if value == -1 else value for value in table[name].tolist()]
-        if name in UNKNOWN_AT
-        else table[name].tolist()
-        for name in names
-    ]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    columns: dict[str, list[Any]] = {str(name): table[name].tolist() for name in table.columns if name not in without}
+    for name in UNKNOWN_AT & set(columns):
+        columns[name] = [None if value == -1 else value for value in columns[name]]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

@@ -16,8 +16,8 @@ from analyzers.common.errors import TracevizError
 from analyzers.common.progress import NOTE, Progress
 from traceviz.options.again import CommandLine
 from traceviz.options.arguments import Format
+from traceviz.output.brief import as_line
 from traceviz.output.document import Block, markdown, plain
-from traceviz.output.fitting import as_line
 from traceviz.output.records import to_json
 
 if TYPE_CHECKING:

@@ -1,18 +1,23 @@
-"""Which captures a server may read: those in given folders, wherever links, patterns and manifests lead."""
+"""The captures that a server may read: those in given folders, wherever links, patterns and manifests lead."""
 
 from __future__ import annotations
 
 import glob
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from analyzers.common.errors import TracevizError
 from analyzers.readers import remote
-from analyzers.readers.formats import SUFFIXES
-from analyzers.readers.inputs import EXPORT_ABOUT, MANIFEST, PARQUET_EXPORT, bounded, kind_of
+from analyzers.readers.formats import FORMATS, SUFFIXES
+from analyzers.readers.inputs import EXPORT_ABOUT, MANIFEST, MANIFEST_SCHEMA, PARQUET_EXPORT, bounded, kind_of
+from traceviz.output.brief import fitted
+from traceviz.output.records import Json
 
+MOST_FILES = 20_000  # looked at, to list captures
+_RANK = re.compile(r"(rank[_-]?)\d+")
 BESIDE = ("-wal", "-shm", "-journal")  # what SQLite reads beside a file
 
 
@@ -131,3 +136,44 @@ def _with_those_beside(path: Path) -> Iterator[Path]:
     if path.name:
         yield path.with_suffix(".sqlite")  # an export beside a report is read in its place
         yield from (path.with_name(path.name + end) for end in BESIDE)
+
+
+def captures_in(folders: Sequence[Path]) -> Json:
+    """`traceviz.captures/1`: paths as tools take them, with how many files and bytes each stands for.
+
+    A folder with a manifest is one run; elsewhere files are that differ in their rank alone.
+    """
+    found: dict[str, list[int]] = {}
+    looked_at = 0
+    for folder in folders:
+        for here, below, names in os.walk(folder):
+            below[:] = sorted(name for name in below if not name.startswith("."))
+            looked_at += len(names)
+            if looked_at > MOST_FILES:
+                break
+            has_manifest = _is_manifest(Path(here, MANIFEST))
+            for name in sorted(names):
+                path = Path(here, name)
+                formats = (one for one in FORMATS if name.endswith(one.suffixes))
+                if not path.is_symlink() and path.is_file() and any(one.is_likely(path) for one in formats):
+                    run = path.parent if has_manifest else path.with_name(_RANK.sub(r"\1*", name))
+                    shown = str(run.relative_to(folder)) if len(folders) == 1 else str(run)
+                    of_run = found.setdefault(shown, [0, 0])
+                    of_run[0] += 1
+                    of_run[1] += path.stat().st_size
+    captures = [{"path": path, "files": files, "bytes": size} for path, (files, size) in found.items()]
+    answer = {
+        "schema": "traceviz.captures/1",
+        "folders": [str(one) for one in folders],
+        "captures": captures,
+        "all_looked_at": looked_at <= MOST_FILES,
+        "next": [],
+    }
+    return fitted(answer, {"captures": 200})
+
+
+def _is_manifest(path: Path) -> bool:
+    if not path.is_file() or path.is_symlink():
+        return False
+    with path.open("rb") as file:
+        return MANIFEST_SCHEMA.encode() in file.read(4096)

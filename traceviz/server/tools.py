@@ -21,9 +21,9 @@ from pydantic import Field
 
 from analyzers.common.errors import TracevizError
 from traceviz import __version__
-from traceviz.output.fitting import as_line
-from traceviz.server.allowed import Allowed
-from traceviz.server.listing import captures_in
+from traceviz.options.again import flag_of
+from traceviz.output.brief import as_line
+from traceviz.server.allowed import Allowed, captures_in
 
 ANSWERED = (0, 1, 3)  # exit codes; with 2 there is an error instead
 MOST_LETTERS = 16_000  # of an answer, whatever is asked
@@ -65,7 +65,7 @@ def server_of(allowed: Allowed, more: Sequence[str] = ()) -> MCPServer:
             words = [allowed.path(one) for one in _texts(captures)] + ([id] if id else [])
         except TracevizError as error:
             raise ToolError(str(error)) from error
-        options = [word for name, given in part.items() for text in _texts(given) for word in (_flag(name), text)]
+        options = [word for name, given in part.items() for text in _texts(given) for word in (flag_of(name), text)]
         brief = [] if command == "show" else ["--brief"]
         arguments = [command, *options, *more, *brief, "--format", "json", "--", *words]
         async with one_by_one:
@@ -162,10 +162,6 @@ def _texts(given: str | Sequence[str]) -> Sequence[str]:
     if isinstance(given, str):
         return [given] if given else []
     return given
-
-
-def _flag(name: str) -> str:
-    return f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
 
 
 def _told(ran: subprocess.CompletedProcess[bytes]) -> str:

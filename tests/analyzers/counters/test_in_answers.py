@@ -21,8 +21,8 @@ from tests.support import counters as raw
 from tests.support.builder import Builder
 from tests.support.command_lines import invoked, run_json, run_text
 from traceviz.output import contract
+from traceviz.output.brief import MOST_TOKENS, tokens
 from traceviz.output.document import markdown
-from traceviz.output.fitting import MOST_TOKENS, tokens
 from traceviz.output.views import compare as view
 from traceviz.output.views import info as info_view
 

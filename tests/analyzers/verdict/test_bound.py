@@ -108,20 +108,6 @@ def test_each_instant_counts_once_compute_before_transfer_before_waiting_before_
     )
 
 
-def test_the_profilers_work_holds_what_is_not_submitted_and_not_what_is() -> None:
-    run, rank = one_rank()
-    us(rank, GEMM, 7, 0, 10, (-9, -5))
-    us(rank, GEMM, 7, 60, 70, (50, 55))  # idle 10–60, the profiler works 20–40
-    us(rank, GEMM, 8, 100, 120, (61, 65))  # idle 70–100, submitted all the while, the profiler works 80–90
-    for start, end in ((20, 40), (80, 90)):
-        run.add("overhead", process=0, start_ns=start * US, end_ns=end * US)
-    found = bound(run.trace())
-    assert (found.idle_host_ns, found.idle_wait_ns, found.idle_profiler_ns) == (30 * US, 30 * US, 20 * US)
-    assert found.compute_ns == 40 * US
-    assert found.idle_ns == 80 * US
-    assert found.tells_profiler
-
-
 def test_of_several_ranks_the_one_that_waits_least_in_a_step_speaks_for_it() -> None:
     """The example of the module's docstring: steps of 10, 12, 15 and of 11, 13, 14."""
     run = Builder()
@@ -212,15 +198,6 @@ def test_fused_kernels_compute_and_barriers_are_communication() -> None:
         "compute": 30,
         "exposed_transfer": 15,
     }
-
-
-def test_with_all_steps_asked_for_the_step_is_the_median_of_all() -> None:
-    trace = run_of("trec_base")
-    everything = check_overlap(trace, narrowing=Narrowing(everything=True)).bound
-    assert everything is not None
-    assert (bound(trace, (1, 2, 3, 4, 5)).steps, everything.steps) == (5, 6)
-    assert everything.step is not None
-    assert everything.ceiling_ns is not None
 
 
 def test_waits_for_ranks_that_were_not_captured_are_in_the_transfer_and_said() -> None:
@@ -536,23 +513,3 @@ def test_long_names_keep_a_sentence_short_and_nothing_to_save_is_said() -> None:
     assert found.ceiling_sentence(("A", "B")) == "Perfect overlap of A and B would save nothing."
     assert len(replace(found, ceiling_ns=123_456).ceiling_sentence(("x" * 300, "y" * 300))) < 180
     assert replace(found, ceiling_ns=None).ceiling_sentence(("A", "B")) == ""
-
-
-def test_the_longest_sentence_is_short_enough() -> None:
-    one = RankBound(
-        0,
-        0,
-        3,
-        999_000_000,
-        300_000_000,
-        110_000_000,
-        111_000_000,
-        112_000_000,
-        358_000_000,
-        110_000_000,
-        120_000_000,
-        128_000_000,
-    )
-    longest = replace(one, exposed_copy_ns=103_000_000, idle_ns=366_000_000, idle_profiler_ns=136_000_000)
-    assert len(longest.sentence) < 180, longest.sentence
-    assert len(replace(longest, in_graphs_ns=200_000_000, unseen_ns=100_000_000).sentence) < 220

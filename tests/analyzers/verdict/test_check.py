@@ -142,16 +142,6 @@ def test_a_rank_where_neither_side_ran_is_reported_not_dropped_silently() -> Non
     assert (warning.code, "rank 1" in warning.message) == ("no-side", True)
 
 
-def test_a_device_with_one_side_only_is_named_where_its_rank_has_several() -> None:
-    run, rank = one_rank()
-    rank.kernel(COMM, 9, 0, 10)
-    rank.kernel(GEMM, 7, 0, 10)
-    rank.device = 1
-    rank.kernel(GEMM, 7, 0, 10)
-    _, warning = check_overlap(run.trace()).warnings
-    assert "rank 0 device 1" in warning.message
-
-
 def test_the_frames_hold_whole_nanoseconds_and_the_ranks_of_the_result() -> None:
     frame = check_overlap(run_of(HALF, NONE)).to_frame()
     assert frame.index.tolist() == [(0, 0), (1, 0)]

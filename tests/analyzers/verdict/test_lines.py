@@ -219,12 +219,6 @@ def test_of_several_ranks_it_is_said_whose_time_that_is() -> None:
     assert line(by_hand(bound=both), "bound").startswith("A step of 12.4 ms on rank 0: compute 4.0")
 
 
-def test_an_unknown_ceiling_is_left_out_and_one_of_nothing_is_said() -> None:
-    assert "ceiling" not in kinds(by_hand(bound=replace(BOUND, ceiling_ns=None)))
-    nothing = by_hand(bound=replace(BOUND, ceiling_ns=0))
-    assert line(nothing, "ceiling") == "Perfect overlap of first and second would save nothing."
-
-
 # The profiler's weight.
 
 
@@ -274,12 +268,6 @@ def test_what_is_met_is_not_explained_at_length() -> None:
             assert line(result, "cause").startswith("Still missed: ")
 
 
-def test_what_makes_launches_block_is_told_however_long_the_line() -> None:
-    found = line(checked("settings/blocking.json.gz", "nvtx:left", "nvtx:right"), "cause")
-    assert found.startswith("Cause: launched late: cudaLaunchKernel in 'left' blocked the thread ")
-    assert found.endswith(", as with CUDA_LAUNCH_BLOCKING=1 (all 366 µs missed).")  # of ten, 3.66 ms in all
-
-
 # Hidden syncs.
 
 
@@ -326,11 +314,6 @@ def test_what_the_range_does_not_tell_is_no_promise() -> None:
     )
 
 
-def test_a_conditional_one_is_a_question() -> None:
-    asked = replace(FIX, safety="conditional", advice="remove .item() in x, if the host can do without its value")
-    assert fix_sentence(asked).startswith("Perhaps: remove .item() in x, if the host can do without its value: ")
-
-
 def test_where_nothing_gains_enough_that_is_said_with_what_bounds_the_step() -> None:
     said = "No fix: nothing that the capture suggests saves 2 % of the step."
     assert line(by_hand(was_replayed=True, bound=BOUND), "fix") == f"{said} The step is host-bound."
@@ -347,33 +330,6 @@ def test_a_long_advice_takes_nothing_of_what_a_fix_brings() -> None:
 
 
 # The real program whose two embeddings were to overlap.
-
-
-@pytest.mark.nightly
-def test_of_the_real_program_the_lines_say_what_stands_in_the_way() -> None:
-    """0 of some 18 µs, a host-bound step whose GPU is idle for over half of it, and a copy that blocks the host."""
-    result = checked("real/dpmp_before.sync.rank*", DP, MP)
-    assert line(result, "verdict").startswith("SERIALIZED: DP Embedding overlapped MP Embedding for 0 of 18.5 µs ")
-    assert line(result, "bound").endswith("host-bound.")
-    assert result.bound is not None
-    assert result.bound.idle_ns > result.bound.step_ns / 2
-    assert line(result, "ceiling").endswith("would save at most 0.02 ms a step (0.1 %).")
-    where = r"Hidden sync: \.to\(\) \(96 B DtoH, pageable\) in MP Embedding, ## SplitsAllToAllAwaitable wait\(\) ##"
-    assert re.match(rf"{where} blocks the host \d+ µs a step, GPU idle \d+ µs; 4 more syncs\.", line(result, "sync"))
-    assert "on-time" not in line(result, "fix"), "a diagnosis is no fix"
-    assert result.fix is not None
-    assert result.fix.step_ns < 0.98 * result.fix.now_step_ns
-
-
-def test_of_a_hidden_sync_the_sync_is_the_cause_and_the_fix() -> None:
-    result = checked("torch/dpmp_hidden_sync.rank*", DP, MP)
-    assert line(result, "cause").startswith(
-        "Cause: launched late: cudaStreamSynchronize of aten::item in 'MP Embedding'"
-    )
-    assert line(result, "sync").startswith("Hidden sync: .item() (1 B DtoH, pinned) in MP Embedding blocks ")
-    assert line(result, "fix").startswith(
-        "Perhaps: remove .item() in MP Embedding, if the host can do without its value"
-    )
 
 
 def test_against_a_baseline_the_step_is_told_with_the_verdict() -> None:

@@ -65,14 +65,6 @@ def test_where_nothing_is_on_record_there_is_no_weight() -> None:
     assert profiler_weight([], []) is None
 
 
-@pytest.mark.parametrize("weight", [1.0, 1.2500001, 40.0])
-def test_sentences_are_short(weight: float) -> None:
-    for source in ("manifest", "overhead-events"):
-        one = ProfilerWeight(weight, source, 1, 1)
-        assert len(one.sentence) < 180
-        assert one.is_heavy == (weight > 1.25)
-
-
 def collected(folder: Path, ranks: list[dict[str, Any]]) -> Path:
     """Captures of two ranks with a manifest that says so of them."""
     for rank in (0, 1):

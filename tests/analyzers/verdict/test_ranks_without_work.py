@@ -46,10 +46,6 @@ def run(tmp_path: Path) -> Trace:
 KERNELS = ("kernel:kernel_a", "kernel:kernel_b")
 
 
-def test_all_of_it_is_serialized_by_the_worse_rank(run: Trace) -> None:
-    assert check_overlap(run, *KERNELS).verdict == "serialized"
-
-
 def test_steps_that_leave_a_rank_out_name_it_and_decide_nothing(run: Trace) -> None:
     result = check_overlap(run, *KERNELS, narrowing=Narrowing(steps=(1, 2)))
     assert (result.verdict, result.passed, result.exit_code) == ("inconclusive", None, 3)
@@ -67,10 +63,6 @@ def test_a_window_that_leaves_a_rank_out_decides_nothing(tmp_path: Path) -> None
     result = check_overlap(trace, *KERNELS, narrowing=Narrowing(window=(0, 3 * STEP_NS)))
     assert result.passed is None
     assert "rank 1" in result.reason
-
-
-def test_a_part_of_a_trace_that_leaves_a_rank_out_decides_nothing(run: Trace) -> None:
-    assert check_overlap(Narrowing(steps=(1, 2)).of(run), *KERNELS).passed is None
 
 
 def test_a_rank_that_ranks_leave_out_is_not_asked_about(run: Trace) -> None:
@@ -170,31 +162,6 @@ def test_nothing_is_said_to_be_captured_of_fewer_ranks_than_given(tmp_path: Path
     assert (result.verdict, result.ranks_given, result.ranks_known) == ("inconclusive", 4, 4)
     assert result.reason.startswith("rank 2: launches recorded, no GPU work") and "3 of" not in result.reason
     assert [one.rank for one in result.ranks] == [0, 1, 3]
-
-
-@pytest.mark.nightly
-def test_a_run_without_communication_loses_no_rank_in_silence(tmp_path: Path) -> None:
-    def computing(content: Content) -> Content:
-        gone = {
-            one["args"]["correlation"]
-            for one in content["traceEvents"]
-            if one.get("cat") == "kernel" and "nccl" in one["name"]
-        }
-        kept = [
-            one
-            for one in content["traceEvents"]
-            if one.get("args", {}).get("correlation") not in gone and "nccl" not in str(one.get("name", "")).lower()
-        ]
-        return {**unnamed(content), "traceEvents": kept}
-
-    first, second = map(computing, contents("dpmp_overlap", 2))
-    paths = write(tmp_path, [first, without_gpu_work(second)])
-    line = ["check-overlap", *map(str, paths), "-a", PAIR[0], "-b", PAIR[1], "--min-overlap", "10%"]
-    said = invoked(*line)
-    assert said.exit_code == 3
-    assert LAUNCHES in " ".join(said.output.split("\n\n")[0].split())
-    bounded = invoked(*line, "--memory", "1GB")
-    assert bounded.exit_code == 3 and LAUNCHES in " ".join(bounded.output.split())
 
 
 def test_the_others_can_be_asked_about_alone(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The state of the cache as a document."""
+"""The state of the cache: as a document and as JSON."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ import time
 from analyzers.cache.folder import KINDS, State
 from traceviz.output.document import Block, Paragraph, Table
 from traceviz.output.quantities import size, unshown
+from traceviz.output.records import Json, picked
 
 MOST = 40
 _AGES = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def document(state: State) -> Json:
+    """`traceviz.cache/1`: what the cache holds, least recently used first; sizes in bytes, `used` in s since 1970."""
+    return {"schema": "traceviz.cache/1", **picked(state, "folder=root limit_bytes=limit unusable entries removed")}
 
 
 def blocks(state: State) -> list[Block]:
@@ -21,17 +27,12 @@ def blocks(state: State) -> list[Block]:
     if state.removed:
         freed = sum(entry.size for entry in state.removed)
         shown.append(Paragraph(f"{len(state.removed)} entries, {size(freed)}.", "Removed"))
-    rows = [
-        (entry.path.name, KINDS[entry.kind], size(entry.size), f"{_ago(entry.used)} ago")
-        for entry in reversed(state.entries)
-    ]
+    rows = []
+    for entry in reversed(state.entries):
+        seconds = max(time.time() - entry.used, 0)
+        span, unit = next((each for each in _AGES if seconds >= each[0]), _AGES[-1])
+        rows.append((entry.path.name, KINDS[entry.kind], size(entry.size), f"{int(seconds // span)} {unit} ago"))
     if rows:
         numeric = frozenset(("size", "used"))
         shown.append(Table(("entry", "what", "size", "used"), rows[:MOST], "", numeric, unshown(len(rows) - MOST)))
     return shown
-
-
-def _ago(used: float) -> str:
-    seconds = max(time.time() - used, 0)
-    span, unit = next((each for each in _AGES if seconds >= each[0]), _AGES[-1])
-    return f"{int(seconds // span)} {unit}"

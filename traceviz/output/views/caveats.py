@@ -8,31 +8,10 @@ from collections.abc import Sequence
 from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import count_of, numbers_in_words
 from analyzers.trace.step_table import StepsUsed
+from traceviz.output.brief import MAY_CHANGE_IT
 from traceviz.output.document import Block, Bullets, Headline, Paragraph
 
 MOST = 5
-# Of figures or of order; the others are of how something is told, or of little.
-MAY_CHANGE_IT = (
-    *(
-        "missing-wait",
-        "lost-work",
-        "cut-durations",
-        "dropped-events",
-        "skipped-bad",
-        "absurd-times",
-        "unknown-events",
-        "unread-work",
-        "unreadable-events",
-        "graph-as-one-row",
-    ),
-    *("ranks-missing", "ranks-unstated", "not-one-run", "one-rank", "rank-conflict", "captures-apart", "same-gpu"),
-    *("clocks-not-aligned", "clocks-contradict", "hosts-contradict", "no-common-clock", "pasted-clocks"),
-    *("order-refuted", "unmatched-calls", "partly-matched", "unsure-matches", "cut-off", "few-collectives"),
-    *("host-clocks-apart", "steps-renumbered", "ends-apart", "waiting-is-not-overlap"),
-    *("launched-before", "missing-launch", "uneven-ends", "no-kernels", "no-gpu-work", "outside-steps", "other-thread"),
-    *("unknown-work", "names-lost", "range-names-lost", "unit-differs", "page-migrations", "missing-links"),
-    *("profiler-distorts", "few-instances", "too-few-steps", "unrecorded-work", "smeared", "waits-by-traffic"),
-)
 _OWNER = re.compile(r"(?<=\s)(rank|process) (\d+)\b")  # not as the subject, whose verb is of one
 
 

@@ -1,4 +1,4 @@
-"""The answer of `collectives` as a document."""
+"""The answer of `collectives`: as a document and as JSON, whole and in brief."""
 
 from __future__ import annotations
 
@@ -9,17 +9,77 @@ import pandas as pd
 
 from analyzers.collectives.report import Collective, Collectives
 from analyzers.collectives.summary import Kind
+from analyzers.common.ids import collective_id
 from analyzers.matching.match import MATCHED_BY
 from analyzers.trace.alignment import METHODS, Clocks
 from analyzers.trace.devices import DeviceLabels
+from traceviz.options.again import CommandLine
+from traceviz.output import brief as short
 from traceviz.output.document import Block, Headline, Paragraph, Table
 from traceviz.output.quantities import duration, error, percent, size, unshown
+from traceviz.output.records import Json, picked
 from traceviz.output.tables import Column, table
 from traceviz.output.views.caveats import caveats, steps, unsure
 
 MOST_COLLECTIVES = 24
 MOST_RANKS = 16
 MOST_GROUPS = 16
+
+
+def document(result: Collectives) -> Json:
+    """`traceviz.collectives/1`: times are whole ns, sizes bytes, bandwidths GB/s (10⁹ bytes) or null.
+
+    `reason` says why not all collectives may be on record, "" where they are.
+    """
+    keys = "summary=summary.kinds copies=copies.table copies_by_rank=copies.calls groups clocks warnings"
+    return {
+        "schema": "traceviz.collectives/1",
+        **picked(result, "reason steps"),
+        "collectives": [{"id": collective_id(one.index), **picked(one, "*")} for one in result],
+        **picked(result, keys),
+    }
+
+
+def brief_document(result: Collectives, line: CommandLine) -> Json:
+    """`traceviz.collectives-brief/1`: kinds of collectives, and those in which ranks waited longest."""
+    slowest = _longest_waits(result)
+    answer = {
+        "reason": result.reason,
+        "lines": short.lines(brief(result)),
+        "count": len(result),
+        "summary": [
+            {
+                **short.rounded(picked(one, "operation bytes count median_ns p90_ns wait_share")),
+                "last_mostly": max(one.last_by_rank, key=lambda rank: one.last_by_rank[rank], default=None),
+                **short.rounded(picked(one, "bus_gb_s=median_bus_gb_s unsure")),
+            }
+            for one in result.summary
+        ],
+        "longest_waits": slowest,
+        "clocks": None if result.clocks is None else picked(result.clocks, "method residual_ns"),
+    }
+    following = [*(line.again("show", one["id"]) for one in slowest[:1]), line.again("check-overlap")]
+    most = {"summary": 6, "longest_waits": 5}
+    return short.brief("traceviz.collectives-brief/1", answer, result.warnings, following, most)
+
+
+def _longest_waits(result: Collectives) -> list[Json]:
+    """The collectives that most was waited in, over all ranks."""
+    waits = result.calls.groupby("collective")["wait_ns"].agg(["sum", "max"])
+    worst = waits[waits["sum"] > 0].sort_values(["sum"], ascending=False, kind="stable").head(8)
+    rows = result.table.set_index("index").loc[worst.index]
+    return [
+        {
+            "id": collective_id(index),
+            "operation": str(row["operation"]),
+            "bytes": None if row["bytes"] < 0 else int(row["bytes"]),
+            "fastest_ns": int(row["fastest_ns"]),
+            "last_arrival_rank": None if row["last_arrival_rank"] < 0 else int(row["last_arrival_rank"]),
+            "longest_wait_ns": int(longest),
+            "sure": bool(row["sure"]),
+        }
+        for index, (_, row), longest in zip(worst.index.tolist(), rows.iterrows(), worst["max"], strict=True)
+    ]
 
 
 def blocks(result: Collectives) -> list[Block]:

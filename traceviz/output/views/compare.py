@@ -1,12 +1,13 @@
-"""The answer of `compare` as a document."""
+"""The answer of `compare`: as a document and as JSON, whole and in brief."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from analyzers.common.wording import Times, ranks_in_words
 from analyzers.compare.against import DIFFERENT_PROFILERS
-from analyzers.compare.noise import EQUAL, LESS, MORE, NOISE, RUNS_APART, TOO_FEW, FigureChange, Spread
+from analyzers.compare.noise import EQUAL, LESS, MORE, NOISE, RUNS_APART, TOO_FEW, FigureChange
 from analyzers.compare.results import ComparedRun, Comparison, LaneFigures, PairGain, Region
 from analyzers.compare.steps import FIGURES
 from analyzers.contention.growth import Growth
@@ -15,12 +16,15 @@ from analyzers.counters.vocabulary import COUNTERS
 from analyzers.trace.memory import MemoryPeak
 from analyzers.trace.step_table import in_spans
 from analyzers.verdict.against import CHANGED, SAME
+from traceviz.options.again import CommandLine
+from traceviz.output import brief as short
 from traceviz.output.document import Block, Headline, Paragraph, Table
 from traceviz.output.quantities import count_of, duration, from_to, gained_share, listing, percent, size, span, unshown
+from traceviz.output.records import Json, picked, to_json
 from traceviz.output.tables import Column, table
 from traceviz.output.views import claim
 from traceviz.output.views.caveats import caveats, unsure
-from traceviz.output.views.counters import contended, mean
+from traceviz.output.views.counters import contended, in_states, mean
 
 MOST_RANKS = 32
 MOST_REGIONS = 12
@@ -37,6 +41,75 @@ MEMORY_NOTES = {
     "driver-change": "Memory peak with +: the most taken from the driver since the capture began, on any one device; "
     "what may have been taken before is not in it.",
 }
+
+
+def document(result: Comparison) -> Json:
+    """`traceviz.compare/3`: figures per step in whole ns; changes are against the first run.
+
+    `verdict` is the step's word, as in `against`. `effective_gain` and `speedup` count what overlaps in the first run
+    already. A claim without a pair is `about` the step.
+    """
+    return {
+        "schema": "traceviz.compare/3",
+        **picked(result, "reason pair=a+b steps ranks"),
+        "runs": [_run(run) for run in result.runs],
+        "claim": claim.document(result.claim, result.claim_reason),
+        **picked(result, "claim_reason warnings"),
+    }
+
+
+def _run(run: ComparedRun) -> Json:
+    job = run.overlap.job if run.overlap else None
+    return {
+        **picked(run, "label captures"),
+        "verdict": run.verdict if run.changes else None,
+        "against": claim.against(run.against),
+        "speedup": run.speedup,
+        "counters": in_states(pooled(run.counters)) if run.counters else None,
+        **picked(run, "contended figures changes"),
+        "real_overlap_ratio": job.real_overlap_ratio if job else None,
+        "apparent": job.apparent if job else False,
+        **picked(run, "calls_recorded late_start steps"),
+        "memory": "recorded" if run.memory_peaks else "not recorded",
+        **picked(run, "memory_peaks ranks=lanes regions"),
+        "growth": dict(zip("ab", to_json(run.growth), strict=True)) if run.growth else None,
+        **picked(run, "gain"),
+    }
+
+
+def brief_document(result: Comparison, line: CommandLine) -> Json:
+    """`traceviz.compare-brief/1`: each run against the first: step time, overlap, gain, and regions that changed."""
+    paths = {run.label: path for run, path in zip(result.runs, line.given["traces"], strict=True)}
+    full = short.rounded(document(result))
+    answer = {
+        "reason": result.reason,
+        "lines": short.lines(brief(result)),
+        "pair": full["pair"],
+        "steps": short.spans(result.steps),
+        "ranks": short.spans(result.ranks),
+        "runs": [_run_in_brief(run, each) for run, each in zip(result.runs, full["runs"], strict=True)],
+        "claim": claim.in_brief(full["claim"]),
+        "claim_reason": result.claim_reason,
+    }
+    following = [line.again("check-overlap", traces=[path]) for path in reversed(paths.values())]
+    return short.brief("traceviz.compare-brief/1", answer, result.warnings, following, {"runs": 6})
+
+
+def _run_in_brief(run: ComparedRun, full: Json) -> Json:
+    gain, step = full["gain"] or {}, full["figures"].get("step_ns") or {}
+    regions = run.regions_that_differ[:3] if run.changes else []
+    return {
+        "label": short.name(run.label),
+        **picked(full, "verdict speedup real_overlap_ratio apparent"),
+        "step_ns": step.get("median_ns"),
+        "changes": {
+            name: picked(one, "before_ns after_ns low_ns high_ns call") for name, one in full["changes"].items()
+        },
+        "effective_gain": gain.get("effective_gain"),
+        "pair_speedup": gain.get("speedup"),
+        "pair_speedup_bound": gain.get("speedup_bound"),
+        "regions": [{"name": short.name(one.name), **picked(one, "rank delta_ns")} for one in regions],
+    }
 
 
 def blocks(result: Comparison) -> list[Block]:
@@ -66,7 +139,13 @@ def brief(result: Comparison) -> list[Block]:
 def _first(result: Comparison) -> list[Block]:
     if result.reason and _has_no_figures(result):
         return unsure(result.reason)
-    steps = [_untold(result, run) if run.untrusted else _verdict(result, run) for run in result.runs[1:]]
+    steps: list[Block] = []
+    for run in result.runs[1:]:
+        if run.untrusted:  # what is on record of its step time can't be trusted
+            text = f"{_moved('step time', run.changes['step_ns'])} by what is on record, over {_over(result)}."
+            steps.append(Paragraph(text, f"{run.label} against {result.runs[0].label}"))
+        else:
+            steps.append(_verdict(result, run))
     return [*unsure(result.reason), *claim.blocks(result.claim, result.claim_reason), *steps]
 
 
@@ -92,12 +171,6 @@ def _verdict(result: Comparison, run: ComparedRun) -> Headline:
     if step.word == CHANGED:
         text += f" Captures of one program differ by {percent(RUNS_APART)} as well: repeat both."
     return Headline(step.word, text, step.mood)
-
-
-def _untold(result: Comparison, run: ComparedRun) -> Paragraph:
-    """What is on record of a run's step time, where it can't be trusted."""
-    text = f"{_moved('step time', run.changes['step_ns'])} by what is on record, over {_over(result)}."
-    return Paragraph(text, f"{run.label} against {result.runs[0].label}")
 
 
 def _gained(result: Comparison, run: ComparedRun) -> list[Block]:
@@ -177,11 +250,13 @@ def _figures(result: Comparison) -> Table:
     rows += [[_named(result, name), *(_figure(run, name) for run in runs)] for name in FIGURES if name != "step_ns"]
     rows += [
         ["real overlap / min(A, B)", *(run.overlap_ratio_text for run in runs)],
-        ["memory peak", *(_highest(run, first) for run in runs)],
+        ["memory peak", *(_memory(run.highest_memory, run is not first and first.highest_memory) for run in runs)],
         [f"effective gain over {first.label}", *(_effective_gain(run.gain) for run in runs)],
     ]
     headers = ("per step", *(run.label for run in runs))
-    note = "\n".join([NOTE.format(first=first.label), *_about_apparent(runs), *_about_memory(runs)])
+    sources = sorted({one.source for run in runs for one in run.memory_peaks})
+    about_memory = [MEMORY_NOTES[source] for source in sources]
+    note = "\n".join([NOTE.format(first=first.label), *_about_apparent(runs), *about_memory])
     return Table(headers, rows, _pair(result), frozenset(headers[1:]), note)
 
 
@@ -190,7 +265,8 @@ def _figure(run: ComparedRun, name: str, lane: LaneFigures | None = None) -> str
     if name == "sync_ns" and not run.calls_recorded:
         return "not recorded"
     of = lane or run
-    return _cell(of.figures[name], of.changes.get(name))
+    change = of.changes.get(name)
+    return Times("{} {unit}" + (f" ({_signed(change)})" if change else ""), of.figures[name].median_ns)
 
 
 def _effective_gain(gain: PairGain | None) -> str:
@@ -202,15 +278,12 @@ def _effective_gain(gain: PairGain | None) -> str:
     return gained_share(gain.effective_gain) + (" ?" if gain.together.call == TOO_FEW else "")
 
 
-def _highest(run: ComparedRun, first: ComparedRun) -> str:
-    """The highest peak of a run's devices, and how it compares."""
-    peak, before = run.highest_memory, first.highest_memory
-    return "not recorded" if peak is None else _memory(peak, None if run is first else before)
-
-
-def _memory(peak: MemoryPeak, before: MemoryPeak | None) -> str:
+def _memory(peak: MemoryPeak | None, before: MemoryPeak | Literal[False] | None) -> str:
+    """A peak, and how it compares with one before it, if there is one."""
+    if peak is None:
+        return "not recorded"
     text = ("+" if peak.source == "driver-change" else "") + size(peak.peak_bytes)
-    if before is None or before.source != peak.source:
+    if not before or before.source != peak.source:
         return text
     if before.peak_bytes == peak.peak_bytes:
         return f"{text} (=)"
@@ -231,11 +304,6 @@ def _about_apparent(runs: Sequence[ComparedRun]) -> list[str]:
     return [f"Of {listing(apparent)} overlap is apparent: {why}, and waiting for them counts in it."]
 
 
-def _about_memory(runs: Sequence[ComparedRun]) -> list[str]:
-    sources = {one.source for run in runs for one in run.memory_peaks}
-    return [MEMORY_NOTES[source] for source in sorted(sources)]
-
-
 def _pair(result: Comparison) -> str:
     return f"A is {result.a}, B is {result.b}"
 
@@ -243,10 +311,6 @@ def _pair(result: Comparison) -> str:
 def _named(result: Comparison, name: str) -> str:
     more = {"exposed_ns": " (not behind compute)", "sync_ns": " (GPU idle)", "overlap_ns": " of A and B"}
     return FIGURES[name] + more.get(name, "")
-
-
-def _cell(spread: Spread, change: FigureChange | None) -> str:
-    return Times("{} {unit}" + (f" ({_signed(change)})" if change else ""), spread.median_ns)
 
 
 def _signed(change: FigureChange) -> str:
@@ -360,8 +424,13 @@ def _lanes(result: Comparison) -> Table:
         "sync cost": _of_lane("sync_ns"),
     }
     if any(run.memory_peaks for run in result.runs):
-        columns["memory peak"] = lambda row: _lane_peak(row[0], row[1], first)
-        columns["reserved"] = lambda row: _lane_reserved(row[0], row[1])
+
+        def reserved(row: tuple[ComparedRun, LaneFigures]) -> str:
+            peak = _peak_of(*row)
+            return "–" if peak is None or peak.reserved_peak_bytes is None else size(peak.reserved_peak_bytes)
+
+        columns["memory peak"] = lambda row: _memory(_peak_of(*row), row[0] is not first and _peak_of(first, row[1]))
+        columns["reserved"] = reserved
     note = unshown(count - MOST_RANKS, "more devices")
     return table("Per rank, medians per step", shown, columns, words=["run"], note=note)
 
@@ -373,13 +442,3 @@ def _of_lane(name: str) -> Column:
 
 def _peak_of(run: ComparedRun, lane: LaneFigures) -> MemoryPeak | None:
     return next((one for one in run.memory_peaks if (one.rank, one.device) == (lane.rank, lane.device)), None)
-
-
-def _lane_peak(run: ComparedRun, lane: LaneFigures, first: ComparedRun) -> str:
-    peak = _peak_of(run, lane)
-    return "not recorded" if peak is None else _memory(peak, None if run is first else _peak_of(first, lane))
-
-
-def _lane_reserved(run: ComparedRun, lane: LaneFigures) -> str:
-    peak = _peak_of(run, lane)
-    return "–" if peak is None or peak.reserved_peak_bytes is None else size(peak.reserved_peak_bytes)

@@ -1,12 +1,26 @@
-"""The answer of `contract` as a document."""
+"""The answer of `contract`: as a document and as JSON."""
 
 from __future__ import annotations
 
 from analyzers.contracts.result import HELD, INCONCLUSIVE, MOODS, ContractResult, RuleResult
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table
+from traceviz.output.records import Json, picked
 from traceviz.output.views.caveats import caveats
 
 MOST_FINDINGS = 8
+
+
+def document(result: ContractResult) -> Json:
+    """`traceviz.contract/1`: what became of each rule of a contract, in its order; instants are whole ns.
+
+    `outcome` is "held", "broken" or "inconclusive", of a rule and of all of them. `checked` and `failed` count what
+    `counted` says, over all ranks. A finding's `path` leads from what comes first to what has to wait for it; `exact`
+    is false where a step of it is inferred.
+    """
+    return {
+        "schema": "traceviz.contract/1",
+        **picked(result, "outcome sentence contract=contract.path ranks rules warnings"),
+    }
 
 
 def blocks(result: ContractResult) -> list[Block]:

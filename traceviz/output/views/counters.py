@@ -1,4 +1,4 @@
-"""The answer of `counters` as a document, and what GPU counters say in the answers of other commands."""
+"""The answer of `counters`: as a document and as JSON; what GPU counters say in the answers of other commands."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from analyzers.counters.vocabulary import COUNTERS
 from analyzers.trace.devices import DeviceLabels
 from traceviz.output.document import Block, Headline, Paragraph, Table
 from traceviz.output.quantities import duration
+from traceviz.output.records import Json, picked, to_json
 from traceviz.output.views.caveats import caveats, steps
 
 STATES = {"a": "A alone", "b": "B alone", "both": "both", "waiting": "waiting", "neither": "neither"}
@@ -19,6 +20,32 @@ MAIN = (
     *("sm_active", "tensor_active", "dram_read", "dram_write", "nvlink_in", "nvlink_out", "nic_in", "nic_out"),
     "gpc_clock",
 )
+
+
+def document(result: CountersResult) -> Json:
+    """`traceviz.counters/1`: per rank, device and state; times are whole ns, counters % or MHz.
+
+    `likely` is told of all ranks together; `unknown` says why nothing can be, "" where it can.
+    """
+    ranks = [{**picked(one, "rank device period_ns samples"), "states": in_states(one.states)} for one in result.ranks]
+    return {
+        "schema": "traceviz.counters/1",
+        **picked(result, "steps pair=a+b"),
+        **(to_json(result.contended) or {}),
+        "ranks": ranks,
+        **picked(result, "warnings"),
+    }
+
+
+def in_states(states: Mapping[str, State]) -> Json:
+    """Of each state how long it took, how much of that was sampled, and the counters in it."""
+    return {
+        state: {
+            **picked(one, "time_ns sampled_ns whole_ns"),
+            "counters": {name: {"mean": one.mean(name), "p90": one.p90(name)} for name in one.weights},
+        }
+        for state, one in states.items()
+    }
 
 
 def blocks(result: CountersResult) -> list[Block]:

@@ -1,4 +1,4 @@
-"""The answer of `history` as a document."""
+"""The answer of `history`: as a document and as JSON."""
 
 from __future__ import annotations
 
@@ -8,10 +8,20 @@ from analyzers.compare.noise import LEAST_RUNS, Trend
 from traceviz.history.trends import PairTrend
 from traceviz.output.document import Block, Headline, Table
 from traceviz.output.quantities import duration, percent
+from traceviz.output.records import Json, to_json
 from traceviz.output.tables import Column, table
 
 MOODS = {"regression": "bad", "improvement": "good", "steady": "good", "too-few": "middle"}
 MOST_RUNS = 30
+
+
+def document(found: Sequence[PairTrend]) -> Json:
+    """`traceviz.history/2`: a pair's runs, oldest first, and how the newest stands against those before.
+
+    Runs by another `rule` than the newest's are left out, as are apparent figures where the newest's is real, and real
+    ones where it is apparent.
+    """
+    return {"schema": "traceviz.history/2", "pairs": to_json(found)}
 
 
 def blocks(found: Sequence[PairTrend]) -> list[Block]:

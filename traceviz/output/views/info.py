@@ -1,4 +1,4 @@
-"""The answer of `info` as a document."""
+"""The answer of `info`: as a document and as JSON, whole and in brief."""
 
 from __future__ import annotations
 
@@ -9,13 +9,46 @@ from analyzers.common.wording import ranks_in_words
 from analyzers.info import RangeInfo, RankInfo, TraceInfo
 from analyzers.trace.counted import Counted, Suggested
 from analyzers.trace.tables import QUEUED, Capture
+from traceviz.options.again import CommandLine
+from traceviz.output import brief as short
 from traceviz.output.document import Block, Bullets, Paragraph, Table, worded
 from traceviz.output.quantities import count_of, duration, listing
+from traceviz.output.records import Json, picked
 from traceviz.output.tables import Column, table
 from traceviz.output.views.caveats import caveats
 
 _COUNTS_AS = {"fused": "neither side: computes, too", "bookkeeping": "neither side: bookkeeping"}
 _PERHAPS = "Perhaps communication: kernels of no known kind that only ran beside the main stream"
+
+
+def document(result: TraceInfo) -> Json:
+    """`traceviz.info/2`: what is in the trace; times are whole ns."""
+    keys = "captures ranks ranges more_ranges steps step_numbers cannot communication suggested warnings"
+    return {"schema": "traceviz.info/2", **picked(result, keys)}
+
+
+def brief_document(result: TraceInfo, line: CommandLine) -> Json:
+    """`traceviz.info-brief/1`: ranks, ranges to select by, steps, and what the captures can't answer."""
+    captures, ranks = result.captures, result.ranks
+    answer = {
+        "lines": short.lines(brief(result)),
+        "captures": len(captures),
+        "formats": sorted({one.format for one in captures}),
+        "producers": sorted({short.name(one.producer) for one in captures})[:3],
+        "world_size": max((one.world_size or 0 for one in captures), default=0) or None,
+        "ranks": short.spans([one.rank for one in ranks]),
+        "ranks_known_by": sorted({one.rule for one in ranks}),
+        "gpus": sorted({one.gpu for one in ranks if one.gpu})[:3],
+        **{name: sum(getattr(one, name) for one in ranks) for name in ("kernels", "communication", "copies")},
+        "first_ns": min(one.first_ns for one in captures),
+        "last_ns": max(one.last_ns for one in captures),
+        "steps": short.steps_in_brief(result.steps),
+        "ranges": [picked(one, "name occurrences launches") for one in result.ranges],
+        "cannot": list(result.cannot),
+    }
+    following = [line.again(command) for command in ("check-overlap", "syncs", "collectives")]
+    most, more = {"ranges": 16, "cannot": 8}, {"ranges": result.more_ranges} if result.more_ranges else {}
+    return short.brief("traceviz.info-brief/1", answer, result.warnings, following, most, more)
 
 
 def blocks(result: TraceInfo) -> list[Block]:

@@ -1,12 +1,17 @@
-"""The answer of `check-overlap` as a document."""
+"""The answer of `check-overlap`: as a document and as JSON, whole and in brief."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
 
+from analyzers.causes.free_to_run import PEER_WAIT
+from analyzers.causes.not_launched import HOST_SYNC
 from analyzers.causes.own_work import OwnWork
 from analyzers.causes.table import CAUSES
+from analyzers.common.ids import gap_id, instance_id
 from analyzers.compare.against import DIFFERENT_PROFILERS
 from analyzers.overlap.job import LastArrival
 from analyzers.overlap.measure import Missed, RankOverlap
@@ -16,6 +21,8 @@ from analyzers.verdict.findings import Finding, findings
 from analyzers.verdict.gain import BOTH, LATE_RANKS, TRANSFER, Gain, Stake
 from analyzers.verdict.lines import costliest_syncs
 from analyzers.verdict.result import OverlapResult
+from traceviz.options.again import CommandLine
+from traceviz.output import brief as short
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table, worded
 from traceviz.output.quantities import (
     count_of,
@@ -28,6 +35,7 @@ from traceviz.output.quantities import (
     percent_span,
     span,
 )
+from traceviz.output.records import Json, picked
 from traceviz.output.tables import Column, rank_column, table
 from traceviz.output.views import claim
 from traceviz.output.views.caveats import caveats, steps
@@ -45,12 +53,157 @@ _EXPOSED_MOSTLY = {
     LATE_RANKS: "late ranks dominate",
     BOTH: "transfer and late ranks both count",
 }
+_RECOVERABLE = "recoverable_ns recoverable_low_ns recoverable_high_ns"
+_REMEDY = (
+    f"change rank device {_RECOVERABLE} now_ratio ratio now_step_ns step_ns step_low_ns step_high_ns assumes advice"
+)
+_MISSED = (
+    "cause ns after_sync_ns finding evidence next_behind sooner_ns next_cause "
+    f"{_RECOVERABLE} instance start_ns end_ns inferred"
+)
+_INSTANCE = "label start_ns end_ns a_busy_ns b_busy_ns real_overlap_ns achievable_ns"
+_WINDOW = "window capture a b overlap_ns real_overlap_ns real_overlap_ratio achievable_ns=could_overlap_ns"
+
+
+def document(result: OverlapResult) -> Json:
+    """`traceviz.overlap/3`: times are whole ns, ratios floats or null.
+
+    Figures are of the whole steps that count (`steps`), where there are any and `--all` is not given, and `job` is the
+    median step's: `job.step`, of `job.steps`; null and 0 where figures are of all that was looked at. So is
+    `median_step` of each rank, whose other figures are sums over those steps.
+    `remedy` is null where no change is worth naming, `recoverable_ns` where nothing is predicted: `worth_unknown` says
+    why, "" where something is. `id` is what `traceviz show` expands, null where no gap tells a cause.
+    `bound` is where the median step's time goes on the rank that waits least, and on all: parts that add up to
+    `step_ns`. Its `idle_host_ns`, `idle_wait_ns` and `idle_profiler_ns` are parts of `idle_ns`; the first two null
+    where launches are not on record. Its `step` is null where all that is looked at is one. `bytes` of a host sync is
+    null where no copy, or not the same one, was waited for; `residual_ns` of `clocks` where nothing tells.
+    Null where there is none, or it can't be told: `bound`, `profiler`, `last_arrival`, `fix`, `against` and `gain`
+    (without a baseline), `contention` (the sides never met), `counters` (none were captured).
+    """
+    fix = result.fix
+    return {
+        "schema": "traceviz.overlap/3",
+        **picked(result, "verdict passed reason pair=a+b+paired_by bar steps bound profiler host_syncs own_work"),
+        "ranks": [_rank(rank) for rank in result.ranks],
+        **picked(result, "device_times=times ranks_given ranks_known ranks_met=job.ranks_met job last_arrival lines"),
+        **picked(result, "fix cause_fix"),
+        "remedy": picked(fix, _REMEDY) if fix is not None and fix.recoverable_ns is not None else None,
+        **picked(result, "worth_unknown communication stake"),
+        "against": claim.against(result.against),
+        **picked(result, "gain"),
+        "claim": claim.document(result.claim, result.claim_reason),
+        **picked(result, "claim_reason contention=cost counters=contended clocks warnings"),
+    }
+
+
+def _rank(rank: RankOverlap) -> Json:
+    low, high = rank.ratio_range if rank.real_overlap_ratio is not None else (None, None)
+    return {
+        **picked(rank, "rank device a b overlap_ns overlap_ratio real_overlap_ns real_overlap_ratio"),
+        **picked(rank, "real_overlap_error_ns real_overlap_bounds_ns"),
+        "real_overlap_ratio_low": low,
+        "real_overlap_ratio_high": high,
+        **picked(rank, "apparent_ns achievable_ns missed_ns unaccounted_ns launched_before lost spoiled"),
+        "median_step": _median_step(rank),
+        "windows": [{**picked(one, _WINDOW), "median_step": _median_step(one)} for one in rank.windows],
+        "waiting_share_estimate": rank.unseen.waiting if rank.unseen else None,
+        "missed": [
+            {"id": gap_id(rank.rank, rank.device, one.start_ns) if one.op >= 0 else None, **picked(one, _MISSED)}
+            for one in rank.missed
+        ],
+        "instances": [
+            {"id": instance_id(rank.rank, rank.device, one.start_ns), **picked(one, _INSTANCE)}
+            for one in rank.instances
+        ],
+    }
+
+
+def _median_step(rank: RankOverlap) -> Json | None:
+    return None if rank.typical.step is None else picked(rank.typical, "*")
+
+
+def brief_document(result: OverlapResult, line: CommandLine) -> Json:
+    """`traceviz.overlap-brief/1`: verdict, first lines, the rank that decides, the worst ranks, what to run next.
+
+    `claim` is what was `--claimed`, None where nothing was or that can't be told, as `claim_reason` then says.
+    `causes` and `worst_instances` are of the rank that decides (`job`); `causes_of_all_ranks_ns` adds up all ranks'.
+    """
+    full = short.rounded(document(result))
+
+    def how_bad(rank: Json) -> tuple[bool, bool, float, int]:  # the rank that decides first, then the least overlap
+        ratio = rank["real_overlap_ratio"]
+        return (rank["rank"], rank["device"]) != result.job.deciding, ratio is None, ratio or 0.0, rank["rank"]
+
+    worst = sorted(full["ranks"], key=how_bad)
+    deciding: Json = worst[0] if worst else {"missed": [], "instances": []}
+    every_rank: Counter[str] = Counter()
+    for one in full["ranks"]:
+        every_rank.update({cause["cause"]: cause["ns"] for cause in one["missed"]})
+    for instance in deciding["instances"]:
+        instance["missed_ns"] = instance["achievable_ns"] - instance["real_overlap_ns"]
+    instances = sorted(deciding["instances"], key=lambda one: (-one["missed_ns"], one["start_ns"]))
+    gaps = [cause["id"] for cause in deciding["missed"] if cause["id"]]
+    found = result.contended
+    answer = {
+        **picked(full, "verdict passed reason"),
+        "lines": [*(one["text"] for one in full["lines"]), *short.lines(steps(result.steps))],
+        **picked(full, "pair bar"),
+        "steps": short.steps_in_brief(result.steps),
+        "job": {
+            **{name: value for name, value in full["job"].items() if name not in ("rule", "window")},
+            **picked(full, "ranks_met ranks_given ranks_known"),
+        },
+        "stake": full["stake"],
+        "bound": full["bound"] and picked(full["bound"], _BOUND),
+        "profiler": full["profiler"],
+        "worst_ranks": [
+            {**picked(one, "rank device"), "a_busy_ns": one["a"]["busy_ns"], "b_busy_ns": one["b"]["busy_ns"]}
+            | picked(one, "overlap_ns real_overlap_ns achievable_ns real_overlap_ratio missed_ns")
+            for one in worst
+        ],
+        "causes": [{**picked(cause, _CAUSE), "rank": deciding["rank"]} for cause in deciding["missed"]],
+        "causes_of_all_ranks_ns": dict(every_rank.most_common()),
+        "worst_instances": [
+            {**picked(one, "id missed_ns"), "label": short.name(one["label"])}
+            for one in instances
+            if one["missed_ns"] > 0
+        ],
+        "counters": found and {"sentence": found.sentence, "likely": [one.contention for one in found.likely]},
+        "fix": full["fix"],
+        "against": full["against"] and picked(full["against"], "word before_ns after_ns steps could_ns reason"),
+        "claim": claim.in_brief(full["claim"]),
+        "claim_reason": full["claim_reason"],
+    }
+    most = {"worst_ranks": 3, "causes": 5, "worst_instances": 3}
+    return short.brief("traceviz.overlap-brief/1", answer, result.warnings, _next(result, line, gaps), most)
+
+
+_BOUND = "kind rank device step_ns compute_ns exposed_transfer_ns exposed_wait_ns idle_ns idle_host_ns ceiling_ns"
+_CAUSE = "id cause ns sooner_ns next_cause recoverable_ns evidence"
+
+
+def _next(result: OverlapResult, line: CommandLine, gaps: Sequence[str]) -> list[str]:
+    """What to run: the largest gap; what a fix is worth, where none was predicted; what the capture lacks."""
+    if not result.ranks or (result.passed is None and not gaps):
+        return [line.again("info")]
+    following = [line.again("show", gaps[0])] if gaps else []
+    causes = {one.cause for rank in result.ranks for one in rank.missed[:1]}
+    if not result.passed and gaps:
+        following.append(line.again("what-if"))
+    if HOST_SYNC.name in causes:
+        following.append(line.again("syncs"))
+    elif PEER_WAIT.name in causes or any(rank.a.wait_ns or rank.b.wait_ns for rank in result.ranks):
+        following.append(line.again("collectives"))
+    if result.passed is None:
+        following.append(line.again("info"))
+    if result.contended is not None and not result.contended.unknown:
+        following.append(line.again("counters"))
+    return following
 
 
 def brief(result: OverlapResult) -> list[Block]:
     """The first lines alone, what a claim comes to, and what the sides contend for."""
-    first = ("window-decides", DIFFERENT_PROFILERS)
-    decides = [Paragraph(one.message) for one in result.warnings if one.code in first]
+    decides = [Paragraph(one.message) for one in result.warnings if one.code in FIRST[1:]]
     return [*head(result), *steps(result.steps), *decides, *contended(result.contended)]
 
 
@@ -85,8 +238,7 @@ def figures(result: OverlapResult, *, verbose: bool = False) -> list[Block]:
     ]
     most = MOST_RANKS if verbose else FEW_RANKS
     if result.ranks:
-        shown.append(_real(result, most))
-        shown += _windows(result, most)
+        shown += [_real(result, most), *_windows(result, most)]
         shown += [_busy(result), *_other_tools(result)] if verbose else []
     if stake := _at_stake(result):
         shown.append(Paragraph(stake, "At stake"))
@@ -99,14 +251,12 @@ def figures(result: OverlapResult, *, verbose: bool = False) -> list[Block]:
     if any(rank.missed for rank in result.ranks):
         shown += _causes(result, verbose=verbose)
     shown += _of_hosts(result, verbose=verbose)
-    shown += communication(result.communication) if verbose else []
-    if verbose and any(rank.instances for rank in result.ranks):
-        shown.append(_instances(result))
-    shown += _far_steps(result) if verbose else []
-    shown += caveats(
-        [one for one in result.warnings if one.code not in FIRST], verbose=verbose, rest="--verbose has all"
-    )
-    return worded(shown, result.runtime)
+    if verbose:
+        shown += communication(result.communication)
+        shown += [_instances(result)] if any(rank.instances for rank in result.ranks) else []
+        shown += _far_steps(result)
+    rest = [one for one in result.warnings if one.code not in FIRST]
+    return worded([*shown, *caveats(rest, verbose=verbose, rest="--verbose has all")], result.runtime)
 
 
 def _far_steps(result: OverlapResult) -> list[Block]:
@@ -138,13 +288,14 @@ def _real(result: OverlapResult, most: int) -> Table:
 
     columns: dict[str, Column] = {"rank": rank_column(result.device_labels)}
     if times:
-        columns |= {
-            "A only": time("a_only_ns"),
-            "B only": time("b_only_ns"),
-            "both": time("both_ns"),
-            "other": time("other_ns"),
-            "idle": time("idle_ns"),
+        kinds = {
+            "A only": "a_only_ns",
+            "B only": "b_only_ns",
+            "both": "both_ns",
+            "other": "other_ns",
+            "idle": "idle_ns",
         }
+        columns |= {header: time(field) for header, field in kinds.items()}
     columns["real overlap"] = "real_overlap_ns"
     if any(rank.real_overlap_bounds_ns[0] != rank.real_overlap_bounds_ns[1] for rank in result.ranks):
         columns["range"] = lambda rank: span(*rank.real_overlap_bounds_ns)
@@ -157,8 +308,6 @@ def _real(result: OverlapResult, most: int) -> Table:
 def _windows(result: OverlapResult, most: int) -> list[Block]:
     """Of ranks with several windows, what each capture comes to by itself."""
     windows = [one for rank in result.ranks[:most] for one in rank.windows]
-    if not windows:
-        return []
     columns: dict[str, Column] = {
         "rank": rank_column(result.device_labels),
         "capture": lambda one: Path(one.capture).name,
@@ -167,7 +316,7 @@ def _windows(result: OverlapResult, most: int) -> list[Block]:
         "achievable": "could_overlap_ns",
         "real / achievable": lambda one: percent(one.real_overlap_ratio, apparent=one.is_apparent),
     }
-    return [table("Per window: the worst one decides", windows, columns, words=["capture"])]
+    return [table("Per window: the worst one decides", windows, columns, words=["capture"])] if windows else []
 
 
 def _busy(result: OverlapResult) -> Table:
@@ -216,10 +365,7 @@ def _other_tools(result: OverlapResult) -> list[Block]:
     }
     note = "Waits count as communication. HTA leaves out the last step and rounds to µs by default; these are exact."
     title = f"As HTA has it, {per}: of all communication, overlapped with computation"
-    return [
-        table(title, times, of_hta, note=note),
-        table(f"As TraceLens has it, {per}", times, of_lens),
-    ]
+    return [table(title, times, of_hta, note=note), table(f"As TraceLens has it, {per}", times, of_lens)]
 
 
 def _at_stake(result: OverlapResult) -> str:
@@ -227,11 +373,10 @@ def _at_stake(result: OverlapResult) -> str:
     one = result.stake
     if one is None or not (one.missed_ns or one.exposed_wait_ns):
         return ""
+    text = f"{duration(one.missed_ns)} in all"
     if one.steps:
         average = " on average" if one.steps > 1 else ""
         text = f"{duration(round(one.missed_ns / one.steps))} a step{average} ({count_of(one.steps, 'step')})"
-    else:
-        text = f"{duration(one.missed_ns)} in all"
     return f"{text}{_dominates(result, one)}."
 
 
@@ -249,17 +394,12 @@ def _dominates(result: OverlapResult, one: Stake) -> str:
     waiting = f"{duration(wait)} waiting for {result.device_labels.late(result.waited_for)}"
     if one.is_communication and not wait:
         return f". Exposed {name}: {duration(transfer)}, all transfer"
+    mostly = _EXPOSED_MOSTLY[one.dominates]
     if one.is_communication:
-        return f". Exposed {name}: {duration(transfer)} transfer, {waiting}: {_most(one)}"
-    return f". Besides, {name} has {waiting}: {_most(one)}" if one.dominates != TRANSFER else ""
-
-
-def _most(one: Stake) -> str:
-    return (
-        _EXPOSED_MOSTLY[one.dominates]
-        if one.is_communication
-        else _EXPOSED_MOSTLY[one.dominates].replace("transfer", "its own work")
-    )
+        return f". Exposed {name}: {duration(transfer)} transfer, {waiting}: {mostly}"
+    if one.dominates == TRANSFER:
+        return ""
+    return f". Besides, {name} has {waiting}: {mostly.replace('transfer', 'its own work')}"
 
 
 def _last_arrival(result: OverlapResult, one: LastArrival) -> Paragraph:
@@ -300,21 +440,24 @@ def _pair(gain: Gain) -> str:
 
 def _causes(result: OverlapResult, *, verbose: bool) -> list[Block]:
     """What each cause held and is worth on the rank that decides; verbose, on each rank, then the evidence."""
-    rank = _deciding_rank(result)
-    shown: list[Block] = [_worth(result, rank), *_without_the_cause(result)]
+    rank, fix = result.deciding_rank or result.ranks[0], result.cause_fix
+    shown: list[Block] = [_worth(result, rank)]
+    if fix is not None:
+        text = f"{fix.advice}: predicted {fix.step_in_words}, {fix.safety}."
+        shown.append(Paragraph(text, "What takes the first cause out"))
     if not verbose:
         return shown
-    present = [cause for cause in CAUSES if any(one.cause == cause for rank in result.ranks for one in rank.missed)]
 
     def blocked(cause: str) -> Column:
         return lambda rank: next((duration(one.ns) for one in rank.missed if one.cause == cause), "–")
 
+    present = {one.cause for rank in result.ranks for one in rank.missed}
     columns: dict[str, Column] = {
         "rank": rank_column(result.device_labels),
         "achievable": "achievable_ns",
         "missed": "missed_ns",
+        **{cause: blocked(cause) for cause in CAUSES if cause in present},
     }
-    columns |= {cause: blocked(cause) for cause in present}
     title = "Missed overlap by cause: what each blocked (sums to missed)"
     name = result.device_labels.name(rank.rank, rank.device)
     return [
@@ -322,27 +465,6 @@ def _causes(result: OverlapResult, *, verbose: bool) -> list[Block]:
         table(title, result.ranks[:MOST_RANKS], columns),
         Bullets(f"Why, on {name}, worst first; the longest gap of each cause", [_why(one) for one in findings(rank)]),
     ]
-
-
-def _without_the_cause(result: OverlapResult) -> list[Block]:
-    """The change that takes the first cause out, with what a step takes then, whatever that is."""
-    one = result.cause_fix
-    if one is None:
-        return []
-    text = f"{one.advice}: predicted {one.step_in_words}, {one.safety}."
-    return [Paragraph(text, "What takes the first cause out")]
-
-
-def _of_hosts(result: OverlapResult, *, verbose: bool) -> list[Block]:
-    """Host syncs in the steps, and what makes a rank late, whatever overlap they cost; the costliest first."""
-    most = None if verbose else MOST_OF_HOSTS
-    found = (("Host syncs in the steps", costliest_syncs(result)), ("Late by work of its own", result.own_work))
-    return [Bullets(title, [_of_host(one) for one in some[:most]]) for title, some in found if some]
-
-
-def _of_host(one: StepSync | OwnWork) -> str:
-    words = one.words.removeprefix("rank")  # a call's name keeps its letters
-    return f"{'Rank' if words != one.words else ''}{words}. What takes it out: {one.change}."
 
 
 def _worth(result: OverlapResult, rank: RankOverlap) -> Block:
@@ -353,8 +475,8 @@ def _worth(result: OverlapResult, rank: RankOverlap) -> Block:
     columns: dict[str, Column] = {"cause": "cause.cause", "blocked": "ns"}
     if told:
         columns |= {"worth": lambda one: _gain_without(one.cause)[0], "range": lambda one: _gain_without(one.cause)[1]}
-    if told and others:
-        columns["then"] = lambda one: _then(one.cause)
+    if told and others:  # what comes next where a cause held much and is worth little: at its longest gap, if known
+        columns["then"] = lambda one: (one.cause.next_cause or "others") if one.cause.is_not_alone else ""
     note = "Worth: more real overlap if the cause were gone everywhere, on all ranks; predicted by replay."
     note += " Then: the next bottleneck." if others else ""
     if not told:
@@ -364,19 +486,12 @@ def _worth(result: OverlapResult, rank: RankOverlap) -> Block:
     return table(f"What stopped overlap on {name}", found, columns, words=["cause"], note=note)
 
 
-def _then(one: Missed) -> str:
-    """What comes next where a cause held much and is worth little: at its longest gap, if that is known."""
-    return (one.next_cause or "others") if one.is_not_alone else ""
-
-
 def _gain_without(one: Missed) -> tuple[str, str]:
     """What a cause is worth, and the range; what removing it would lose is no gain."""
     if one.recoverable_ns is None:
         return "–", "–"
     likely, low, high = one.recoverable_ns, one.recoverable_low_ns or 0, one.recoverable_high_ns or 0
-    if high <= 0:
-        return "nothing", "–"
-    return duration(max(likely, 0)), span(max(low, 0), high)
+    return ("nothing", "–") if high <= 0 else (duration(max(likely, 0)), span(max(low, 0), high))
 
 
 def _why(finding: Finding) -> str:
@@ -390,12 +505,23 @@ def _why(finding: Finding) -> str:
     return f"{one.cause}, {duration(finding.ns)}{follows}: {one.evidence} {where}.{behind}"
 
 
-def _deciding_rank(result: OverlapResult) -> RankOverlap:
-    return result.deciding_rank or result.ranks[0]
+def _of_hosts(result: OverlapResult, *, verbose: bool) -> list[Block]:
+    """Host syncs in the steps, and what makes a rank late, whatever overlap they cost; the costliest first."""
+    most = None if verbose else MOST_OF_HOSTS
+    found: tuple[tuple[str, Sequence[StepSync | OwnWork]], ...] = (
+        ("Host syncs in the steps", costliest_syncs(result)),
+        ("Late by work of its own", result.own_work),
+    )
+    return [Bullets(title, [_of_host(one) for one in some[:most]]) for title, some in found if some]
+
+
+def _of_host(one: StepSync | OwnWork) -> str:
+    words = one.words.removeprefix("rank")  # a call's name keeps its letters
+    return f"{'Rank' if words != one.words else ''}{words}. What takes it out: {one.change}."
 
 
 def _instances(result: OverlapResult) -> Block:
-    rank = _deciding_rank(result)
+    rank = result.deciding_rank or result.ranks[0]
     name = result.device_labels.name(rank.rank, rank.device)
     if not rank.instances:
         return Paragraph(f"{name} has no instance with both sides", "Instances")

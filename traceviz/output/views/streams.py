@@ -1,4 +1,4 @@
-"""The answer of `streams` as a document."""
+"""The answer of `streams`: as a document and as JSON."""
 
 from __future__ import annotations
 
@@ -9,12 +9,26 @@ from analyzers.streams import RankStreams, StreamsResult
 from analyzers.trace.kernels import function as kernel
 from traceviz.output.document import Block, Paragraph, Table, worded
 from traceviz.output.quantities import duration, percent, unshown
+from traceviz.output.records import Json, picked, to_json
 from traceviz.output.tables import Column, table
 from traceviz.output.views.caveats import caveats, steps
 
 MOST_STREAMS = 24
 MOST_PAIRS = 12
 MOST_KERNELS = 12
+
+
+def document(result: StreamsResult, costs: StreamContention | None = None) -> Json:
+    """`traceviz.streams/1`: per rank and device, whole ns.
+
+    `contention` has the kernels that ran slower beside other streams, and beside which; null unless asked for.
+    """
+    return {
+        "schema": "traceviz.streams/1",
+        **picked(result, "steps ranks"),
+        "contention": to_json(costs),
+        **picked(result, "warnings"),
+    }
 
 
 def blocks(result: StreamsResult, costs: StreamContention | None = None) -> list[Block]:

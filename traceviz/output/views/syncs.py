@@ -1,9 +1,10 @@
-"""The answer of `syncs` as a document."""
+"""The answer of `syncs`: as a document and as JSON, whole and in brief."""
 
 from __future__ import annotations
 
 from itertools import islice
 
+from analyzers.common.ids import sync_id
 from analyzers.common.wording import ranks_in_words, stream_word
 from analyzers.syncs.crossings import Crossing
 from analyzers.syncs.groups import SyncGroup, sync_groups
@@ -12,13 +13,74 @@ from analyzers.syncs.points import SyncPoint
 from analyzers.syncs.report import OrderReport
 from analyzers.syncs.rests import in_sentences
 from analyzers.trace.kernels import function
+from traceviz.options.again import CommandLine
+from traceviz.output import brief as short
 from traceviz.output.document import Block, Bullets, Headline, Table, worded
 from traceviz.output.quantities import count_of, duration, instant, size, unshown
+from traceviz.output.records import Json, picked, rows, to_json
 from traceviz.output.tables import Column, table, without_columns
 from traceviz.output.views.caveats import caveats
 
 MOST = 20
 MOST_VERBOSE = 500
+IDLE_UNKNOWN: Json = {"gpu_idle_ns": None, "after_ns": None}  # where no GPU work is on record
+
+
+def document(result: OrderReport) -> Json:
+    """`traceviz.syncs/2`: host sync points, costliest first, and what else the order of the work tells; whole ns.
+
+    `groups` are sync points alike, in sums. `gpu_idle_ns` is from the drain to the call's return, `after_ns` from there
+    to the next launch. Where `unrecorded_ns` is more than 0, a CUDA graph ran what was not recorded for so long, and
+    `gpu_idle_ns` is 0 and says nothing. `reason` says where no CUDA calls, or launches alone, were recorded, or calls
+    lost their names, so that no sync point could be found. Where GPU work was lost, or none recorded, how long GPUs
+    were idle is null.
+    """
+    unknown = IDLE_UNKNOWN if result.idle_unknown else {}
+    points = rows(result.syncs.table, "process", "device", "waited_op", "call")
+    return {
+        "schema": "traceviz.syncs/2",
+        "reason": result.reason,
+        "syncs": [{"id": sync_id(one["rank"], one["start_ns"]), **one, **unknown} for one in points],
+        "groups": [{**picked(one, "*"), **unknown} for one in sync_groups(result.syncs)],
+        "unwaited_copies": rows(result.copies.table, "process", "op"),
+        "missing_waits": to_json(result.crossings.missing),
+        "resting_on_host_syncs": rows(result.resting.table, "process", "op", "behind", "call"),
+        "stream_plan": rows(result.plan.table, "process"),
+        "warnings": to_json(result.warnings),
+    }
+
+
+def brief_document(result: OrderReport, line: CommandLine) -> Json:
+    """`traceviz.syncs-brief/1`: host syncs, those from one place together, and what else the order of work tells."""
+    table, unknown = result.syncs.table, IDLE_UNKNOWN if result.idle_unknown else {}
+    groups = [
+        {
+            **picked(one, "id api kind hidden"),
+            "op": short.name(one.origin),
+            "range": short.name(one.range),
+            "ranks": short.spans(one.ranks),
+            **picked(one, "count duration_ns gpu_idle_ns after_ns"),
+            **({"unrecorded_ns": one.unrecorded_ns} if one.unrecorded_ns else {}),
+            **unknown,
+        }
+        for one in sync_groups(result.syncs)
+    ]
+    answer = {
+        "reason": result.reason,
+        "lines": short.lines(brief(result)),
+        "count": len(table),
+        "hidden": int(table["hidden"].sum()),
+        **({name: int(table[name].sum()) for name in IDLE_UNKNOWN} | unknown),
+        "syncs": groups,
+        "missing_waits": [picked(one, "rank at_ns message") for one in result.crossings.missing],
+        "resting_on_host_syncs": in_sentences(result.resting),
+        "unwaited_copies": len(result.copies),
+    }
+    following = [*(line.again("show", one["id"]) for one in groups[:1]), line.again("check-overlap")]
+    most = {"syncs": 6, "missing_waits": 4, "resting_on_host_syncs": 4}
+    return short.brief(
+        "traceviz.syncs-brief/1", answer, result.warnings, [] if result.without_work else following, most
+    )
 
 
 def blocks(result: OrderReport, *, verbose: bool = False) -> list[Block]:
@@ -134,6 +196,11 @@ def _cut(name: str) -> str:
 
 def _syncs(result: OrderReport) -> Table:
     word, known = stream_word(result.runtime), not result.idle_unknown
+
+    def waited_for(point: SyncPoint) -> str:
+        stream = f"{word} {point.waited_stream}" if point.waited_stream >= 0 else "–"
+        return _cut(function(point.waited_name) if point.waited_name else stream)
+
     columns: dict[str, Column] = {
         "rank": "rank",
         "at": lambda one: instant(one.start_ns),
@@ -144,17 +211,11 @@ def _syncs(result: OrderReport) -> Table:
         "call": _call,
         "from": lambda one: _origin(one.chain or one.pattern, one) + _frame(one),
         "in": "range",
-        "waited for": lambda one: _cut(_waited_for(one, word)),
+        "waited for": waited_for,
         "delayed": "delayed",
     }
     note = unshown(len(result.syncs) - MOST_VERBOSE)
     return table("One by one", [*islice(result.syncs, MOST_VERBOSE)], columns, words=[*columns][5:], note=note)
-
-
-def _waited_for(point: SyncPoint, stream: str) -> str:
-    if point.waited_name:
-        return function(point.waited_name)
-    return f"{stream} {point.waited_stream}" if point.waited_stream >= 0 else "–"
 
 
 def _copies(result: OrderReport) -> Table:

@@ -1,18 +1,65 @@
-"""The answer of `what-if` as a document."""
+"""The answer of `what-if`: as a document and as JSON, whole and in brief."""
 
 from __future__ import annotations
 
 from analyzers.replay.path import KINDS
 from analyzers.replay.result import LITTLE_MORE, CriticalPath, Prediction, WhatIf, change_in_words
 from analyzers.select.language import names_of
+from traceviz.options.again import CommandLine
+from traceviz.output import brief as short
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table
 from traceviz.output.quantities import duration, percent, span, unshown
+from traceviz.output.records import Json, picked, to_json
 from traceviz.output.tables import Column, rank_column, table
 from traceviz.output.views.caveats import caveats, steps
 
 MOST_RANKS = 32
 FIRST_SUGGESTIONS = 3  # shown whatever they bring
 MOST_SEGMENTS = 12
+
+
+def document(result: WhatIf) -> Json:
+    """`traceviz.what-if/1`: what changes are worth, the largest gain first; whole ns.
+
+    `replay` is null where there was nothing to replay, `changes` is empty where nothing is predicted: `reason` says
+    why. `tells` is false where the range is too wide to say anything. `suggested` is which change to try first, second,
+    …, by the gain times `likely`; null for several together, and for changes that were asked for. `fix` is the first of
+    them, null where it gains too little, or changes were asked for; `class` as in a fix, "" of several that were asked
+    for. `critical_path` and `communication` are null unless asked for: of the steps as captured, segments in order of
+    time, of which communication `blocks`, and per device what of communication is exposed, and what of that is on the
+    path.
+    """
+    path = result.path
+    return {
+        "schema": "traceviz.what-if/1",
+        **picked(result, "steps reason pair=a+b replay fix changes more"),
+        "critical_path": None if path is None else to_json(path.segments),
+        "communication": None if path is None else to_json(path.communication),
+        **picked(result, "warnings"),
+    }
+
+
+def brief_document(result: WhatIf, line: CommandLine) -> Json:
+    """`traceviz.what-if-brief/1`: what changes are worth, in the order to try them; how well the replay does."""
+    full = short.rounded(document(result))
+    answer = {
+        "reason": full["reason"],
+        "lines": short.lines(brief(result)),
+        **picked(full, "pair fix"),
+        "replay": full["replay"] and picked(full["replay"], "step_ns measured_step_ns error unexplained"),
+        "changes": [
+            {
+                **picked(one, "change class=safety gain_ns step_ns step_low_ns step_high_ns tells suggested"),
+                "real_overlap_ratio_now": short.rounded(one.worst_now and one.worst_now.now_ratio),
+                "real_overlap_ratio": short.rounded(one.worst and one.worst.ratio),
+                "next_cause": one.next_cause,
+                "assumes": "; ".join(one.assumptions),
+            }
+            for one in result.to_try
+        ],
+    }
+    following = [line.again("check-overlap")]
+    return short.brief("traceviz.what-if-brief/1", answer, result.warnings, following, {"changes": 6})
 
 
 def blocks(result: WhatIf) -> list[Block]:
@@ -22,7 +69,8 @@ def blocks(result: WhatIf) -> list[Block]:
         shown.append(Paragraph(f"{result.replay.sentence}.", "Replay"))
     best, named = result.best, result.given or result.fix is not None
     if best is not None and named:
-        shown.append(Paragraph(_next(best), "Next bottleneck"))
+        text = f"{best.next_cause}, {percent(best.next_share)} of the critical path that the steps then have."
+        shown.append(Paragraph(text, "Next bottleneck"))
         if best.assumptions:
             shown.append(Paragraph(f"{'; '.join(best.assumptions)}.", "Assumed"))
     if best is not None:
@@ -38,10 +86,6 @@ def blocks(result: WhatIf) -> list[Block]:
 def brief(result: WhatIf) -> list[Block]:
     """The best change in a line, and of which steps that is."""
     return [Headline(result.word.upper(), result.sentence, result.mood), *steps(result.steps)]
-
-
-def _next(best: Prediction) -> str:
-    return f"{best.next_cause}, {percent(best.next_share)} of the critical path that the steps then have."
 
 
 def _changes(result: WhatIf) -> Table:
