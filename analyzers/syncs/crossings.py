@@ -31,7 +31,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from analyzers.arrays.groups import group_numbers, rows_by_key, run_heads
 from analyzers.arrays.types import Ints, Mask
@@ -40,7 +39,7 @@ from analyzers.ordering.calls import calls_of_kind
 from analyzers.ordering.columns import Columns
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.context import Findings, Texts, launched_at, ranges_around, ranks_of, table_of, text_of
+from analyzers.syncs.context import Findings, launched_at, ranges_around, ranks_of, text_of
 from analyzers.syncs.left_out import left_out
 from analyzers.trace.columns import as_int64, ints_at
 from analyzers.trace.kernels import function
@@ -96,24 +95,27 @@ def _short(name: str) -> str:
 
 
 class Crossings(Findings, frozen=True):
-    """Forks and joins in order of time; a table with the columns of `Crossing`."""
+    """Forks and joins in order of time."""
+
+    row = Crossing
+    at = "at_ns"
+    order = ("at_ns", "what")
 
     @property
     def missing(self) -> list[Crossing]:
         """The missing waits."""
-        rows = self.table[self.table["status"] == "unordered"]
-        return [Crossing(*row) for row in rows.itertuples(index=False)]
+        return [*Crossings(self.table[self.table["status"] == "unordered"])]
 
 
 def crossings(trace: Trace) -> Crossings:
     """Check every fork to a side stream and every join from one; see this module's text."""
-    return Crossings(_table(trace, trace.once(_found)))
+    return _described(trace, trace.once(_found))
 
 
 def missing_crossings(trace: Trace) -> Crossings:
     """The missing waits alone, which takes less than to describe them all."""
     found = trace.once(_found)
-    return Crossings(_table(trace, found.take(found.status == UNORDERED)))
+    return _described(trace, found.take(found.status == UNORDERED))
 
 
 class _Found(Columns, frozen=True):
@@ -258,7 +260,7 @@ def _forgotten(trace: Trace, ordering: Ordering, visits: Visits, status: Ints) -
     return computing & ((status == LATER) | (status == OPEN)) & joined[turn]
 
 
-def _table(trace: Trace, found: _Found) -> pd.DataFrame:
+def _described(trace: Trace, found: _Found) -> Crossings:
     ordering = trace.once(Ordering)
     lanes, host, unit, behind = ordering.lanes, found.host, found.unit, found.behind
     lane, op, last = lanes.lane_of_unit(), *(take_or(lanes.op, each).astype(np.int64) for each in (unit, behind))
@@ -278,9 +280,10 @@ def _table(trace: Trace, found: _Found) -> pd.DataFrame:
         "made": found.made,
         "turns": found.turns,
     }
-    for rows, name, range_column in ((op, "name", "range"), (last, "behind_name", "behind_range")):
-        columns[name], columns[range_column] = _described(trace, rows)
-    return table_of(Crossing, columns)
+    for side, rows in (("", op), ("behind_", last)):
+        columns[f"{side}name"] = text_of(trace.ops, "name", rows)
+        columns[f"{side}range"] = ranges_around(trace, *launched_at(trace, rows))
+    return Crossings.of(columns)
 
 
 def _exact(ordering: Ordering, found: _Found) -> Mask:
@@ -293,11 +296,6 @@ def _exact(ordering: Ordering, found: _Found) -> Mask:
     complete = ordering.complete(source, lane, unit - lanes.first[lane], exact=True) if rows.size else rows
     exact[rows] = complete > behind - lanes.first[source]
     return exact
-
-
-def _described(trace: Trace, op: Ints) -> tuple[Texts, Texts]:
-    """Names of ops, and the innermost ranges around their launches."""
-    return text_of(trace.ops, "name", op), ranges_around(trace, *launched_at(trace, op))
 
 
 # Visits: a host thread launches on one stream for a while, then on another.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 
 import msgspec
 import numpy as np
@@ -16,7 +15,7 @@ from analyzers.ordering.calls import communication_around, match_calls
 from analyzers.ordering.lanes import take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
-from analyzers.syncs.context import Findings, Texts, around, launched_at, ranges_around, ranks_of, table_of, text_of
+from analyzers.syncs.context import Findings, Texts, around, launched_at, ranges_around, ranks_of, text_of
 from analyzers.syncs.idle import OUTLASTS_NS, behind_graphs, cost, idle_within
 from analyzers.trace.advice import torch_seen
 from analyzers.trace.columns import as_int64, ints_at, is_one_of
@@ -78,11 +77,11 @@ class SyncPoint(Record, frozen=True):
 
 
 class HostSyncs(Findings, frozen=True):
-    """Sync points, the costliest first; a table with the columns of `SyncPoint`."""
+    """Sync points, the costliest first."""
 
-    def __iter__(self) -> Iterator[SyncPoint]:
-        for row in self.table.itertuples(index=False):
-            yield SyncPoint(*row)
+    row = SyncPoint
+    at = "start_ns"
+    order = ("-gpu_idle_ns", "-duration_ns", "start_ns")
 
 
 class Joined(msgspec.Struct, frozen=True):
@@ -179,8 +178,7 @@ def host_syncs(trace: Trace) -> HostSyncs:
         "memory": _host_memory(trace, copy),
         "ranges": where.ranges,
     }
-    order = np.lexsort((start, start - end, -idle))
-    return HostSyncs(table_of(SyncPoint, {name: values[order] for name, values in columns.items()}))
+    return HostSyncs.of(columns)
 
 
 def _host_memory(trace: Trace, copy: Ints) -> Texts:
