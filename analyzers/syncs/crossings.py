@@ -7,8 +7,7 @@ parent stream had been given and not finished by then. The fork is
 - "ordered": all of that work is complete before the fork's first op may start;
 - "chosen": not all of it, but what is not runs beside it on purpose, or so it seems: the stream does wait elsewhere, or
   is behind host synchronizations each time, or begins with a copy from the host, or runs ahead of work of an earlier
-  turn (see `Places`), or what it runs is of a CUDA graph, which orders its nodes itself, or its process makes streams
-  wait for values in memory;
+  turn (see `Places`), or its process makes streams wait for values in memory;
 - "unordered": the side stream never waits for anything. A missing wait.
 
 A *join* is the first op that the thread launches on the parent afterwards, compared with the side stream's work. It is
@@ -16,8 +15,7 @@ A *join* is the first op that the thread launches on the parent afterwards, comp
 - "done" or "ordered", as above;
 - "later": the work is ordered before something that a stream or a host thread does later, but still before the thread
   comes back to the side stream in a later step;
-- "unordered": it is not, or it is one of several like streams that the thread visited in a row, and others of them are
-  ordered here. A missing wait;
+- "unordered": it is not. A missing wait;
 - "open": the capture ends before that can be told.
 
 Whatever else it is, a fork or join is "unordered" where the program makes a wait at this place in other turns (see
@@ -32,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from analyzers.arrays.groups import group_numbers, rows_by_key, run_heads
+from analyzers.arrays.groups import rows_by_key, run_heads
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.ordering.calls import calls_of_kind
@@ -159,7 +157,6 @@ def _forks(trace: Trace, ordering: Ordering, visits: Visits) -> _Found:
     turn = take_or(ordering.linked.places.turn, behind)
     chosen |= (visits.step >= 0) & (turn >= 0) & (turn < visits.step)
     chosen |= waits_for_memory(trace, lanes.process[visits.lane])
-    chosen |= in_graph(trace, ordering, visits.first) | in_graph(trace, ordering, behind)
     status = np.select([~running, ordered, chosen], [DONE, ORDERED, CHOSEN], UNORDERED)
     for (lane,), rows in rows_by_key(np.where(status == UNORDERED, visits.lane, -1)).items():
         if lane >= 0 and _learns(ordering, lane, visits.first[visits.lane == lane]):
@@ -176,9 +173,7 @@ def _joins(trace: Trace, ordering: Ordering, visits: Visits) -> _Found:
     joined, deadline = _joined(ordering, visits, count), _deadline(ordering, visits)
     too_late = (joined >= deadline) & (deadline < MAX_NS)
     too_late &= lanes.communication[visits.lane] & ordering.exact_waits[visits.host]
-    too_late &= ~in_graph(trace, ordering, visits.last) & ~in_graph(trace, ordering, visits.after)
     status = np.select([~running, ordered, too_late, joined < MAX_NS], [DONE, ORDERED, UNORDERED, LATER], OPEN)
-    status[_forgotten(trace, ordering, visits, status)] = UNORDERED
     none = np.zeros(visits.size, np.int64)
     found = _Found(visits.host, none + 1, after, visits.last, status, ordered, none, none)
     return found.take(np.flatnonzero(visits.after >= 0))
@@ -233,31 +228,17 @@ def _joined(ordering: Ordering, visits: Visits, count: Ints) -> Ints:
 
 
 def _deadline(ordering: Ordering, visits: Visits) -> Ints:
-    """When a thread launches on a side stream again in a later step; two steps later for communication streams.
+    """When a thread launches on a side stream again two steps later.
 
     Libraries share one communication stream among many calls: the next call there need not come after a join.
     """
     lanes, deadline = ordering.lanes, np.full(visits.size, MAX_NS)
-    for (_, lane), rows in rows_by_key(visits.host, visits.lane).items():
+    for rows in rows_by_key(visits.host, visits.lane).values():
         step = visits.step[rows]
-        ahead = 2 if lanes.communication[lane] else 1
-        again = np.searchsorted(step, step + ahead)
+        again = np.searchsorted(step, step + 2)
         starts = np.append(lanes.enqueue_ns[visits.first[rows]], MAX_NS)
         deadline[rows] = starts[again]
     return deadline
-
-
-def _forgotten(trace: Trace, ordering: Ordering, visits: Visits, status: Ints) -> Mask:
-    """Joins that are missing where those of like streams, visited in the same turn, are there.
-
-    Like streams run the same kernel first; a turn lasts from one launch on the parent to the next.
-    """
-    code, _ = trace.ops.name.codes, trace.ops.name.texts
-    name = code[ordering.lanes.op[visits.first]].astype(np.int64)
-    computing = ~ordering.lanes.communication[visits.lane] & (visits.after >= 0)
-    turn = group_numbers(visits.host, visits.after, name)
-    joined = np.bincount(turn[computing & (status == ORDERED)], minlength=int(turn.max(initial=-1)) + 1) > 0
-    return computing & ((status == LATER) | (status == OPEN)) & joined[turn]
 
 
 def _described(trace: Trace, found: _Found) -> Crossings:

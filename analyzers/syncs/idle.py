@@ -62,7 +62,7 @@ def cost(ordering: Ordering, process: Ints, device: Ints, host: Ints, start: Int
         launched = np.append(np.minimum(enqueue, lanes.start_ns[units]), MIN_NS)  # clocks may differ by a little
         since = np.maximum(drain, end[rows])
         after[rows] = np.where(waited, np.maximum(launched[queued], since) - since, 0)
-    return Cost(idle, after, ordering.linked.calls.launches.after(host, end))
+    return Cost(idle, after, ordering.linked.calls.launches.neighbours(host, end)[1])
 
 
 def idle_within(lanes: Lanes, process: Ints, device: Ints, start: Ints, end: Ints) -> Ints:

@@ -223,7 +223,7 @@ def _of_unknown_stream(trace: Trace, calls: Ints) -> Mask:
 
 def _last_copy(trace: Trace, ordering: Ordering, host: Ints, instant: Ints) -> Ints:
     """The copy that a host lane launched last before an instant, if that was its last launch; a row of `Trace.ops`."""
-    op = take_or(ordering.lanes.op, ordering.linked.calls.launches.before(host, instant))
+    op = take_or(ordering.lanes.op, ordering.linked.calls.launches.neighbours(host, instant)[0])
     kind, kinds = trace.ops.kind.codes, trace.ops.kind.texts
     return np.where(take_or(kind, op) == kinds.index("memcpy"), op, -1)
 

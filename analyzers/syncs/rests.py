@@ -264,7 +264,7 @@ def _described(trace: Trace, pairs: _Pairs, call: Ints, more: Ints) -> RestingOr
     lanes, lane = ordering.lanes, ordering.lanes.lane_of_unit()
     process = lanes.process[pairs.host]
     sync = around(trace, *made_at(trace, call))
-    just_before = ordering.linked.calls.launches.before(pairs.host, lanes.enqueue_ns[pairs.later])
+    just_before = ordering.linked.calls.launches.neighbours(pairs.host, lanes.enqueue_ns[pairs.later])[0]
     columns: dict[str, Any] = {
         "rank": ranks_of(trace, process),
         "process": process,

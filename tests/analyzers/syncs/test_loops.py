@@ -93,10 +93,6 @@ def test_a_worker_joined_through_another_is_joined_indirectly() -> None:
     assert [chunk.joined for chunk in stream_plan(run.trace())] == ["indirect", "direct"]
 
 
-def test_steps_that_use_several_streams_are_no_chunks() -> None:
-    assert len(stream_plan(one_capture("torch/dpmp_overlap.rank0.json.gz"))) == 0
-
-
 @pytest.mark.parametrize(
     ("name", "ranks", "exact"), [("nsys/rowpar_s4.4gpu.sqlite", 4, True), ("torch/rowpar_s4.rank0.json.gz", 1, False)]
 )
@@ -111,10 +107,3 @@ def test_each_chunk_of_rowpar_runs_on_its_own_stream_forked_and_joined(name: str
         assert (turn["joined"] == "direct").all()
         assert (turn["exact"] == exact).all()
         assert turn["communication_joined"].isin(["indirect", ""]).all()
-
-
-@pytest.mark.parametrize("name", ["nsys/rowpar_s1.rank0.nsys2025.sqlite", "torch/rowpar_s1.rank0.json.gz"])
-def test_a_loop_of_one_chunk_is_a_loop_too(name: str) -> None:
-    plan = stream_plan(one_capture(name))
-    assert plan.holds
-    assert [(chunk.turn, chunk.chunk) for chunk in plan] == [(turn, "chunk 0") for turn in range(3)]
