@@ -9,6 +9,9 @@ What depends on timing alone does not count: first loads of kernels, and allocat
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
@@ -138,8 +141,12 @@ def _excepted(whole: Trace, texts: tuple[str, ...], call: Ints, point: Ints, aro
         named = kind in ("api", "op", "nvtx") and not name.startswith(":")
         fits = Atom("nvtx", name if named else text).matcher(whole=True)
         if not named or kind == "api":
-            found |= whole.api.name.matching(lambda each, fits=fits: fits(each) or fits(each.rsplit("_v", 1)[0]))[call]
+            found |= whole.api.name.matching(partial(_is_call, fits))[call]
         if not named or kind != "api":
             of_kind = is_op | is_range if not named else is_op if kind == "op" else is_range
             found[point[within & (of_kind & whole.ranges.name.matching(fits))[around]]] = True
     return found
+
+
+def _is_call(fits: Callable[[str], bool], name: str) -> bool:
+    return fits(name) or fits(name.rsplit("_v", 1)[0])

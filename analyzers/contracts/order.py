@@ -26,8 +26,7 @@ import numpy as np
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.calls import calls_of_kind
-from analyzers.ordering.columns import Columns
-from analyzers.ordering.lanes import MIN_NS, take_or
+from analyzers.ordering.lanes import MIN_NS, Columns, take_or
 from analyzers.ordering.links import Links
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.calls import KINDS, blocking_calls

@@ -13,8 +13,7 @@ from analyzers.arrays.groups import as_slice, first_row_of, ordered, rows_by_key
 from analyzers.arrays.names import at_codes
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.ordering.columns import Columns
-from analyzers.ordering.lanes import UNSEEN, Lanes, find_lanes, take_or
+from analyzers.ordering.lanes import UNSEEN, Columns, Lanes, find_lanes, take_or
 from analyzers.trace.columns import ints, ints_at, stored
 from analyzers.trace.schemas import Records, Syncs
 from analyzers.trace.tables import Trace

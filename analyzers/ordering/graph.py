@@ -23,8 +23,7 @@ from analyzers.arrays.groups import distinct, ordered, rows_by_key, run_heads
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.calls import Calls, Launches
-from analyzers.ordering.columns import Columns
-from analyzers.ordering.lanes import Lanes, take_or
+from analyzers.ordering.lanes import Columns, Lanes, take_or
 from analyzers.ordering.links import LinkedCalls, Links
 from analyzers.trace.columns import as_int64, ints_at
 from analyzers.trace.schemas import Streams

@@ -6,9 +6,10 @@ Units of a stream are numbered by *position*, in the order they started; `enqueu
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -24,6 +25,7 @@ from analyzers.trace.schemas import Streams
 from analyzers.trace.tables import Trace
 
 MAX_NS, MIN_NS = np.iinfo(np.int64).max, np.iinfo(np.int64).min  # instants that never come, and that always were
+Table = TypeVar("Table", bound="Columns")
 UNSEEN = -2  # stands for the streams that a thread makes wait, but which run nothing in the capture
 
 
@@ -43,6 +45,26 @@ def take_or(values: npt.NDArray[Any], index: Ints, missing: Any = -1) -> npt.NDA
         found = values.take(index, mode="clip")  # which is quicker by far than to make each index 0 at least
     np.putmask(found, index < 0, values.dtype.type(missing))  # twice as quick as an assignment
     return found
+
+
+class Columns(msgspec.Struct, frozen=True):
+    """A table whose columns are arrays of one length, in the fields of a class."""
+
+    @property
+    def size(self) -> int:
+        """How many rows."""
+        column: Any = getattr(self, self.__struct_fields__[0])
+        return int(column.size)
+
+    def take(self: Table, rows: Ints | Mask) -> Table:
+        """Some of the rows."""
+        return type(self)(*(getattr(self, name)[rows] for name in self.__struct_fields__))
+
+    @classmethod
+    def stack(cls: type[Table], parts: Iterable[Table]) -> Table:
+        """The rows of several tables, one after the other."""
+        every = [*parts]
+        return cls(*(np.concatenate([getattr(part, name) for part in every]) for name in cls.__struct_fields__))
 
 
 class Lanes(msgspec.Struct, frozen=True, dict=True):

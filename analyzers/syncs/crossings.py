@@ -34,8 +34,7 @@ from analyzers.arrays.groups import rows_by_key, run_heads
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.ordering.calls import calls_of_kind
-from analyzers.ordering.columns import Columns
-from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
+from analyzers.ordering.lanes import MAX_NS, MIN_NS, Columns, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import Findings, launched_at, ranges_around, ranks_of, text_of
 from analyzers.syncs.left_out import left_out

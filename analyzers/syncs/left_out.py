@@ -17,8 +17,7 @@ import numpy as np
 
 from analyzers.arrays.groups import first_of_each, group_numbers, ordered, run_heads, runs
 from analyzers.arrays.types import Ints
-from analyzers.ordering.columns import Columns
-from analyzers.ordering.lanes import MAX_NS, take_or
+from analyzers.ordering.lanes import MAX_NS, Columns, take_or
 from analyzers.ordering.ordering import Ordering
 
 
@@ -110,6 +109,7 @@ def _habits(ordering: Ordering, known: Ints, anchor: Ints, records: Ints) -> _Ha
         return found
 
     made = np.bincount(habit[first_of_each(group_numbers(habit, anchor[rows]))], minlength=count)
-    columns = (column[first_of_each(habit)] for column in key)
+    at, lane, source, by, later = (column[first_of_each(habit)] for column in key)
     began, recorded = least(places.turn[anchor[rows]]), least(records[anchor[rows]])
-    return _Habits(*columns, made, began, least(taken), recorded, least(linked.for_waits[known][rows].astype(np.int64)))
+    for_waits = least(linked.for_waits[known][rows].astype(np.int64))
+    return _Habits(at, lane, source, by, later, made, began, least(taken), recorded, for_waits)

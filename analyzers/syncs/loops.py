@@ -15,9 +15,8 @@ import pandas as pd
 from analyzers.arrays.groups import group_numbers, rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
-from analyzers.ordering.columns import Columns
 from analyzers.ordering.graph import EDGE_KINDS
-from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
+from analyzers.ordering.lanes import MAX_NS, MIN_NS, Columns, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import Findings, enclosing, ranks_of, text_of
 from analyzers.trace.columns import ints

@@ -20,9 +20,8 @@ from analyzers.ordering.calls import call_kind
 from analyzers.syncs.context import Findings
 from analyzers.syncs.copies import UnwaitedCopies, unwaited_copies
 from analyzers.syncs.crossings import Crossings, crossings, missing_crossings
-from analyzers.syncs.idle import about_unrecorded
 from analyzers.syncs.loops import StreamPlan, stream_plan
-from analyzers.syncs.points import HostSyncs, host_syncs
+from analyzers.syncs.points import HostSyncs, about_unrecorded, host_syncs
 from analyzers.syncs.rests import RestingOrders, in_sentences, resting_orders
 from analyzers.trace.advice import NO_ROWS
 from analyzers.trace.columns import as_int64, ints

@@ -26,8 +26,7 @@ from analyzers.arrays.intervals import union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.common.wording import count_of, ranks_in_words
-from analyzers.ordering.columns import Columns
-from analyzers.ordering.lanes import take_or
+from analyzers.ordering.lanes import Columns, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import Findings, around, enclosing, launched_at, made_at, ranks_of, text_of
 from analyzers.syncs.crossings import Visits, find_visits, from_host, in_graph, waits_for_memory
