@@ -54,26 +54,10 @@ def test_what_is_launched_before_the_first_step_has_no_place() -> None:
     assert by_launch(launched("a7", "a7", "b7", "a7", "b7", marks=(1, 3)))[0] == (-1, -1)
 
 
-def test_threads_whose_launches_repeat_together_share_turns() -> None:
-    # forward a7 b7, then a thread of its own: c7 d9 c7 d9. By itself that thread turns twice a step.
-    found = by_launch(launched(*["a7", "b7", "c7'", "d9'", "c7'", "d9'"] * 2))
-    assert [turn for _, turn in found] == [0] * 6 + [1] * 6
-    assert found[2][0] != found[4][0]
-
-
 def test_threads_that_interleave_by_chance_are_cut_each_by_its_own_period() -> None:
     #  thread 1: a7 b7 | a7 b7      thread 2: c9 | c9 | c9
     found = by_launch(launched("c9'", "a7", "b7", "c9'", "a7", "c9'", "b7"))
     assert [turn for _, turn in found] == [0, 0, 0, 1, 1, 2, 1]
-
-
-def test_a_copy_is_one_launch_however_its_memory_is_called() -> None:
-    run, rank = one_rank()
-    for number, memory in enumerate(("pageable", "pinned", "pageable", "pinned")):
-        now = 20 * number
-        rank.kernel("a", 7, 1000 + now, 1005 + now, launch=(now, now + 1))
-        rank.copy("DtoH", 7, 1010 + now, 1012 + now, launch=(now + 10, now + 11), target_memory=memory)
-    assert [turn for _, turn in by_launch(run)] == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 def test_a_unit_is_found_by_its_place_and_turn_and_else_none() -> None:
