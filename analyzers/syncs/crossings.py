@@ -7,7 +7,8 @@ parent stream had been given and not finished by then. The fork is
 - "ordered": all of that work is complete before the fork's first op may start;
 - "chosen": not all of it, but what is not runs beside it on purpose, or so it seems: the stream does wait elsewhere, or
   is behind host synchronizations each time, or begins with a copy from the host, or runs ahead of work of an earlier
-  turn (see `Places`), or its process makes streams wait for values in memory;
+  turn (see `Places`), or what it runs is of a CUDA graph, which orders its nodes itself, or its process makes streams
+  wait for values in memory;
 - "unordered": the side stream never waits for anything. A missing wait.
 
 A *join* is the first op that the thread launches on the parent afterwards, compared with the side stream's work. It is
@@ -156,6 +157,7 @@ def _forks(trace: Trace, ordering: Ordering, visits: Visits) -> _Found:
     turn = take_or(ordering.linked.places.turn, behind)
     chosen |= (visits.step >= 0) & (turn >= 0) & (turn < visits.step)
     chosen |= waits_for_memory(trace, lanes.process[visits.lane])
+    chosen |= in_graph(trace, ordering, visits.first) | in_graph(trace, ordering, behind)
     status = np.select([~running, ordered, chosen], [DONE, ORDERED, CHOSEN], UNORDERED)
     for (lane,), rows in rows_by_key(np.where(status == UNORDERED, visits.lane, -1)).items():
         if lane >= 0 and _learns(ordering, lane, visits.first[visits.lane == lane]):
@@ -172,6 +174,7 @@ def _joins(trace: Trace, ordering: Ordering, visits: Visits) -> _Found:
     joined, deadline = _joined(ordering, visits, count), _deadline(ordering, visits)
     too_late = (joined >= deadline) & (deadline < MAX_NS)
     too_late &= lanes.communication[visits.lane] & ordering.exact_waits[visits.host]
+    too_late &= ~in_graph(trace, ordering, visits.last) & ~in_graph(trace, ordering, visits.after)
     status = np.select([~running, ordered, too_late, joined < MAX_NS], [DONE, ORDERED, UNORDERED, LATER], OPEN)
     none = np.zeros(visits.size, np.int64)
     found = _Found(visits.host, none + 1, after, visits.last, status, ordered, none, none)
