@@ -155,7 +155,7 @@ def message(result: ContractResult, files: Sequence[Path] = (), again: str = "")
         lines.append(f"Path: {' → '.join(first.path)} (rank {first.rank}, {first.where})")
     lines += [f"Remedy: {decisive.remedy}"] if decisive.remedy else []
     if decisive.reason:
-        lines.append(f"This rule needs {decisive.rule.needs}.")
+        lines.append(f"This rule needs {decisive.rule.kind.needs}.")
     if files:
         lines.append(f"Report in {files[0].parent}: {', '.join(path.name for path in files)}")
     return "\n".join([*lines, f"Again: {again}"] if again else lines)
@@ -179,8 +179,4 @@ def _report(trace: Run, result: ContractResult, folder: Path) -> tuple[list[Path
 
 def _sides(rule: Rule) -> tuple[str, str]:
     """The pair that a picture of a rule shows."""
-    from analyzers.contracts.rules import MayRunBeside, NoRace, RealOverlap, WaitEarly
-
-    return (
-        (rule.a, rule.b) if isinstance(rule, MayRunBeside | NoRace | RealOverlap | WaitEarly) else ("comm", "compute")
-    )
+    return (rule.a, rule.b) if rule.b else ("comm", "compute")

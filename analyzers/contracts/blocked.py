@@ -9,18 +9,22 @@ What depends on timing alone does not count: first loads of kernels, and allocat
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.common.wording import ranks_in_words
-from analyzers.contracts.rules import NoHostSync, range_atom
+from analyzers.contracts.rules import Rule, range_atom
+from analyzers.ordering.lanes import MIN_NS, take_or
 from analyzers.select.language import Atom
 from analyzers.select.picking import named_ranges
-from analyzers.syncs.context import enclosing
+from analyzers.syncs.context import enclosing, ranks_of, text_of
 from analyzers.syncs.points import host_syncs
-from analyzers.trace.columns import as_int64, ints
+from analyzers.trace.columns import ints
 from analyzers.trace.ranges import launched_in, launches, range_classes
 from analyzers.trace.tables import Trace
 from analyzers.trace.untrusted import names_lost
@@ -40,36 +44,32 @@ class Blocked(Record, frozen=True):
 class BlockedIn(Record, frozen=True):
     """What blocked the host in `occurrences` of a range, `broken` of which have a call that is not excepted.
 
-    `open` says what may have, `reason` why nothing can be told; "" where there is none.
+    `open` says what may have, or why nothing can be told; "" where there is none.
     """
 
     occurrences: int = 0
     broken: int = 0
     syncs: tuple[Blocked, ...] = ()
     open: str = ""
-    reason: str = ""
 
 
-def blocked_in(trace: Trace, rule: NoHostSync) -> BlockedIn:
+def blocked_in(trace: Trace, rule: Rule) -> BlockedIn:
     """Look for the calls that a rule forbids in a trace, or a part of one."""
     whole = trace.whole or trace
-    atom = range_atom(rule.inside)
+    atom = range_atom(rule.a)
     assert atom is not None
     named = _of_part(trace, whole, named_ranges(whole, atom))
     if not named.any():
-        return BlockedIn(reason=f"the capture has no range '{atom}'")
+        return BlockedIn(open=f"the capture has no range '{atom}'")
     rows = np.flatnonzero(named)
-    owner = as_int64(whole.ranges.process)
-    unknown = np.setdiff1d(owner[rows], as_int64(whole.api.process))
+    owner, start_ns = whole.ranges.process, whole.ranges.start_ns
+    unknown = np.setdiff1d(owner[rows], whole.api.process)
     if unknown.size:
         ranks = ranks_in_words(whole.processes[process].rank for process in unknown.tolist())
         calls = f"no {whole.runtime} calls of {ranks} were recorded"
-        return BlockedIn(reason=f"{calls}, so nothing tells what blocked the host")
-    lost = names_lost(trace, least=0.0)
+        return BlockedIn(open=f"{calls}, so nothing tells what blocked the host")
     syncs = host_syncs(whole).table
-    syncs = syncs[~syncs["kind"].isin(BY_CHANCE)]
-    call = ints(syncs, "call")
-    call = np.sort(call)
+    call = np.sort(ints(syncs[~syncs["kind"].isin(BY_CHANCE)], "call"))
     process, thread, start = (ints(whole.api, column)[call] for column in ("process", "thread", "start_ns"))
     point, around = enclosing(whole.ranges, process, thread, start)
     inside = np.full(call.size, -1, np.int64)  # the row of the range that each is in
@@ -79,33 +79,32 @@ def blocked_in(trace: Trace, rule: NoHostSync) -> BlockedIn:
     inside = np.where(inside >= 0, inside, tied)
     excepted = _excepted(whole, rule.excepted, call, point, around, inside)
     found = np.flatnonzero((inside >= 0) & ~excepted)
-    code, names = whole.ranges.name.codes, whole.ranges.name.texts
     number = np.full(len(whole.ranges), -1, np.int64)
     for of_process in rows_by_key(owner[rows]).values():
         mine = rows[of_process]
-        number[mine[np.argsort(whole.ranges.start_ns[mine], kind="stable")]] = np.arange(mine.size)
+        number[mine[np.argsort(start_ns[mine], kind="stable")]] = np.arange(mine.size)
+    names = text_of(whole.ranges, "name", inside[found])
     blocked = tuple(
         Blocked(
             whole.processes[int(process[at])].rank,
             int(call[at]),
             int(start[at]),
-            f"{names[code[inside[at]]]}, occurrence {number[inside[at]]}",
+            f"{name}, occurrence {number[inside[at]]}",
         )
-        for at in found.tolist()
+        for at, name in zip(found.tolist(), names, strict=True)
     )
     is_open = (inside < 0) & (elsewhere >= 0) & ~_excepted(whole, rule.excepted, call, point, around, elsewhere)
-    open_text = lost
+    open_text = names_lost(trace, least=0.0)
     if is_open.any():
         threads = ", ".join(map(str, np.unique(thread[is_open]).tolist()[:4]))
-        open_text = f"thread {threads} blocked while '{rule.inside}' was open elsewhere, and nothing tells for whom"
+        open_text = f"thread {threads} blocked while '{rule.a}' was open elsewhere, and nothing tells for whom"
     return BlockedIn(rows.size, np.unique(inside[found]).size, blocked, open_text)
 
 
 def _of_part(trace: Trace, whole: Trace, named: Mask) -> Mask:
     """Ranges of the part's ranks, from its first launch to its last."""
-    ranks = np.array([one.rank for one in whole.processes])
-    kept = named & np.isin(ranks[as_int64(whole.ranges.process)], trace.rank_ids)
-    launched = launches(trace)[1][as_int64(trace.ops.launch) >= 0]
+    kept = named & np.isin(ranks_of(whole, whole.ranges.process), trace.rank_ids)
+    launched = launches(trace)[1][trace.ops.launch >= 0]
     if trace.whole is not None and launched.size:
         kept &= (whole.ranges.end_ns >= launched.min()) & (whole.ranges.start_ns <= launched.max())
     return kept
@@ -115,33 +114,25 @@ def _other_threads(whole: Trace, rows: Ints, process: Ints, thread: Ints, start:
     """The range open while another thread made a call: one that launches for it, or one that launches at all."""
     wanted = np.zeros(len(whole.ranges), dtype=bool)
     wanted[rows] = True
-    occurrence, _ = launched_in(whole, wanted)
-    op_thread, op_process = launches(whole)[0], as_int64(whole.ops.process)
-    launched = as_int64(whole.ops.launch) >= 0
-    low, high, owner, own = (ints(whole.ranges, c) for c in ("start_ns", "end_ns", "process", "thread"))
-    tied, elsewhere = np.full(process.size, -1, np.int64), np.full(process.size, -1, np.int64)
-    of_call = rows_by_key(process, thread)
-    for (one, its_thread), calls in of_call.items():
-        mine = launched & (op_process == one) & (op_thread == its_thread)
-        if not mine.any():
-            continue
+    occurrence, op_thread = launched_in(whole, wanted)[0], launches(whole)[0]
+    ranges, launched = whole.ranges, whole.ops.launch >= 0
+    tied, elsewhere = np.full((2, process.size), -1, np.int64)
+    for (one, its_thread), calls in rows_by_key(process, thread).items():
+        mine = launched & (whole.ops.process == one) & (op_thread == its_thread)
         launched_for = np.unique(occurrence[mine])
-        for which, candidates in ((tied, launched_for[launched_for >= 0]), (elsewhere, rows[owner[rows] == one])):
-            candidates = candidates[own[candidates] != its_thread]
-            candidates = candidates[np.argsort(low[candidates], kind="stable")]
-            if candidates.size:
-                reach = np.maximum.accumulate(high[candidates])
-                at = np.searchsorted(low[candidates], start[calls], side="right") - 1
-                open_then = (at >= 0) & (start[calls] <= reach[np.maximum(at, 0)])
-                which[calls] = np.where(open_then, candidates[np.maximum(at, 0)], which[calls])
+        of_process = rows[(ranges.process[rows] == one) & mine.any()]
+        for which, candidates in ((tied, launched_for[launched_for >= 0]), (elsewhere, of_process)):
+            candidates = candidates[ranges.thread[candidates] != its_thread]
+            candidates = candidates[np.argsort(ranges.start_ns[candidates], kind="stable")]
+            reach = np.maximum.accumulate(ranges.end_ns[candidates])
+            at = np.searchsorted(ranges.start_ns[candidates], start[calls], side="right") - 1
+            which[calls] = np.where(start[calls] <= take_or(reach, at, MIN_NS), take_or(candidates, at), -1)
     return tied, elsewhere
 
 
 def _excepted(whole: Trace, texts: tuple[str, ...], call: Ints, point: Ints, around: Ints, inside: Ints) -> Mask:
     """Which calls a text excepts: by their own name, or by an operator or a range around them within the range."""
     found = np.zeros(call.size, dtype=bool)
-    api_code, api_names = whole.api.name.codes, whole.api.name.texts
-    range_code, range_names = whole.ranges.name.codes, whole.ranges.name.texts
     is_op, is_range, _ = whole.once(range_classes)
     start = whole.ranges.start_ns
     within = (inside[point] >= 0) & (around != inside[point]) & (start[around] >= start[inside[point]])
@@ -150,10 +141,12 @@ def _excepted(whole: Trace, texts: tuple[str, ...], call: Ints, point: Ints, aro
         named = kind in ("api", "op", "nvtx") and not name.startswith(":")
         fits = Atom("nvtx", name if named else text).matcher(whole=True)
         if not named or kind == "api":
-            plain = np.array([fits(each) or fits(each.rsplit("_v", 1)[0]) for each in api_names] + [False])
-            found |= plain[api_code[call]]
+            found |= whole.api.name.matching(partial(_is_call, fits))[call]
         if not named or kind != "api":
-            fitting = np.array([fits(each) for each in range_names] + [False])[range_code[around]] & within
-            fitting &= (is_op | is_range)[around] if not named else (is_op if kind == "op" else is_range)[around]
-            found[point[fitting]] = True
+            of_kind = is_op | is_range if not named else is_op if kind == "op" else is_range
+            found[point[within & (of_kind & whole.ranges.name.matching(fits))[around]]] = True
     return found
+
+
+def _is_call(fits: Callable[[str], bool], name: str) -> bool:
+    return fits(name) or fits(name.rsplit("_v", 1)[0])

@@ -19,23 +19,22 @@ Times take possibilities away: what still ran when an op began on the same devic
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
-from analyzers.common.records import Record
 from analyzers.ordering.calls import calls_of_kind
-from analyzers.ordering.lanes import MIN_NS, take_or
+from analyzers.ordering.lanes import MIN_NS, Columns, take_or
 from analyzers.ordering.links import Links
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.calls import KINDS, blocking_calls
-from analyzers.trace.columns import as_int64
 from analyzers.trace.lost import cut_off_at
 from analyzers.trace.tables import Trace
 
 
-class PlacedOps(Record, frozen=True):
+class PlacedOps(Columns, frozen=True):
     """Some ops with their instance, and the lane and position of each one's unit; by instance, lane and position."""
 
     op: Ints
@@ -47,12 +46,7 @@ class PlacedOps(Record, frozen=True):
     def of(ordering: Ordering, op: Ints, instance: Ints) -> PlacedOps:
         """Put ops in order."""
         lane, position = ordering.lane_and_position(op)
-        order = np.lexsort((op, position, lane, instance))
-        return PlacedOps(op[order], instance[order], lane[order], position[order])
-
-    def take(self, rows: Ints | Mask) -> PlacedOps:
-        """Some of it, in the same order."""
-        return PlacedOps(self.op[rows], self.instance[rows], self.lane[rows], self.position[rows])
+        return PlacedOps(op, instance, lane, position).take(np.lexsort((op, position, lane, instance)))
 
 
 class Order:
@@ -62,6 +56,10 @@ class Order:
         self.trace, self.ordering = trace, trace.once(Ordering)
         self.lanes = self.ordering.lanes
         self._sizes = np.bincount(self.lanes.unit_of_op, minlength=self.lanes.op.size)
+
+    def enqueued(self, op: Ints | int) -> Any:
+        """When the host queued ops."""
+        return self.lanes.enqueue_ns[self.lanes.unit_of_op[op]]
 
     def before(self, first: PlacedOps, second: PlacedOps, *, possibly: bool = False) -> Ints:
         """How many ops of `first` in its instance come before each op of `second`.
@@ -73,9 +71,8 @@ class Order:
         for lane in np.unique(first.lane).tolist():
             on_lane = first.take(first.lane == lane)
             key = on_lane.instance * span + on_lane.position
-            complete = self._complete(lane, second, possibly=possibly)
-            low, high = second.instance * span, second.instance * span + complete
-            count += np.searchsorted(key, high) - np.searchsorted(key, low)
+            low, complete = second.instance * span, self._complete(lane, second, possibly=possibly)
+            count += np.searchsorted(key, low + complete) - np.searchsorted(key, low)
         return count
 
     def last_before(self, first: PlacedOps, op: PlacedOps) -> Ints:
@@ -92,28 +89,22 @@ class Order:
         graph = self.ordering.graph if self.ordering.waits_recorded[lane] else self.ordering.stated
         here, now = np.array([lane]), np.array([instant])
         node, opened = graph.last_before(here, now + 1)[0], self._open_before(here, now)
-        sure, possible = np.zeros((2, work.op.size), dtype=bool)
-        for source in np.unique(work.lane).tolist():
+        sure = self.lanes.enqueue_ns[self.lanes.first[work.lane] + work.position] <= instant  # of its own work
+        possible = sure.copy()
+        for source in np.unique(work.lane[work.lane != lane]).tolist():
             at = np.flatnonzero(work.lane == source)
-            position = work.position[at]
-            if source == lane:
-                sure[at] = self.lanes.enqueue_ns[self.lanes.first[source] + position] <= instant
-                possible[at] = sure[at]
-            else:
-                complete = graph.known(source).at(node)
-                queued = self.lanes.queued_before(np.array([source]), opened)
-                sure[at] = position < complete
-                possible[at] = position < max(complete, queued[0], self._known_to_hosts(source, now)[0])
+            complete = graph.known(source).at(node)
+            queued = self.lanes.queued_before(np.array([source]), opened)
+            sure[at] = work.position[at] < complete
+            possible[at] = work.position[at] < max(complete, queued[0], self._known_to_hosts(source, now)[0])
         return sure, possible
 
     def known_since(self, lane: int, work: PlacedOps) -> tuple[int, int]:
         """When a stream first was behind all of the work, and by which call: host instant (MIN_NS never), row."""
         graph, latest, call = self.ordering.graph, int(MIN_NS), -1
         for source in np.unique(work.lane[work.lane != lane]).tolist():
-            low, high = graph.first[lane], graph.first[lane + 1]
-            last = work.position[work.lane == source].max()
-            node = low + int(np.searchsorted(graph.known(source).of_lane(low, high), last, side="right"))
-            if node == high:
+            node = int(graph.first_knowing(lane, source, work.position[work.lane == source].max() + 1))
+            if node < 0:
                 return int(MIN_NS), -1
             if graph.instant_ns[node] > latest:
                 latest, call = int(graph.instant_ns[node]), int(graph.edges.call[graph.edge_first[node]])
@@ -121,30 +112,23 @@ class Order:
 
     def _complete(self, lane: int, second: PlacedOps, *, possibly: bool) -> Ints:
         """How many of a lane's first units come before each op."""
-        source = np.full(second.op.size, lane)
-        recorded = self.ordering.waits_recorded[second.lane]
-        sure = self.ordering.complete(source, second.lane, second.position)
-        if not recorded.all():  # whose waits they are is a guess then
-            sure = np.where(recorded, sure, self.ordering.complete(source, second.lane, second.position, exact=True))
-        own = second.lane == lane
-        sure = np.where(own, second.position, sure)
+        lanes, source, own = self.lanes, np.full(second.op.size, lane), second.lane == lane
+        # Whose waits they are is a guess where that is not recorded.
+        known, stated = (
+            self.ordering.complete(source, second.lane, second.position, exact=exact) for exact in (False, True)
+        )
+        sure = np.where(own, second.position, np.where(self.ordering.waits_recorded[second.lane], known, stated))
         if not possibly:
             return sure
-        in_graph = self._sizes[self.lanes.unit_of_op[second.op]] > 1
-        other = (self.lanes.process[second.lane] == self.lanes.process[lane]) & ~own
-        enqueued = self.lanes.enqueue_ns[self.lanes.unit_of_op[second.op]]
-        queued = self.lanes.queued_before(source, self._open_before(second.lane, enqueued))
-        may = np.maximum(queued, self._known_to_hosts(lane, enqueued))
-        may = np.where(self._same_device(lane, second), np.minimum(may, self._ended(lane, second)), may)
+        enqueued = self.enqueued(second.op)
+        may = lanes.queued_before(source, self._open_before(second.lane, enqueued))
+        may = np.maximum(may, self._known_to_hosts(lane, enqueued))
+        ends = np.maximum.accumulate(lanes.end_ns[lanes.first[lane] : lanes.first[lane + 1]])
+        had_ended = np.searchsorted(ends, self.trace.ops.start_ns[second.op], side="right")
+        may = np.where(lanes.device[second.lane] == lanes.device[lane], np.minimum(may, had_ended), may)
+        in_graph = self._sizes[lanes.unit_of_op[second.op]] > 1
+        other = (lanes.process[second.lane] == lanes.process[lane]) & ~own
         return np.where(own, sure + in_graph, np.where(other, np.maximum(may, sure), sure))
-
-    def _same_device(self, lane: int, second: PlacedOps) -> Mask:
-        return self.lanes.device[second.lane] == self.lanes.device[lane]
-
-    def _ended(self, lane: int, second: PlacedOps) -> Ints:
-        """How many of a lane's first units had ended when each op began."""
-        ends = np.maximum.accumulate(self.lanes.end_ns[self.lanes.first[lane] : self.lanes.first[lane + 1]])
-        return np.searchsorted(ends, self.trace.ops.start_ns[second.op], side="right")
 
     def _known_to_hosts(self, lane: int, instant: Ints) -> Ints:
         """How many of a lane's first units any thread of its process knew to be complete at host instants."""
@@ -191,14 +175,14 @@ class Order:
         open_syncs = np.flatnonzero(~told & (syncs.call >= 0))
         blocking = self.trace.once(blocking_calls)
         unclear = np.isin(blocking.kind, [KINDS.index("spin"), KINDS.index("memory")])
-        start, end = self.trace.api.start_ns, self.trace.api.end_ns
+        process_of, start, end = self.trace.api.process, self.trace.api.start_ns, self.trace.api.end_ns
         call, last = blocking.call[unclear], blocking.last[unclear]
         on_values = calls_of_kind(self.trace, "memory")
         parts = [
             (waits.process[open_waits], waits.start_ns[open_waits], waits.start_ns[open_waits]),
             (syncs.process[open_syncs], syncs.end_ns[open_syncs], syncs.start_ns[open_syncs]),
-            (as_int64(self.trace.api.process)[call], end[last], start[last]),
-            (as_int64(self.trace.api.process)[on_values], start[on_values], start[on_values]),
+            (process_of[call], end[last], start[last]),
+            (process_of[on_values], start[on_values], start[on_values]),
         ]
         process, until, since = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         return process, until, since

@@ -59,7 +59,7 @@ class RuleResult(Record, frozen=True):
     @property
     def sentence(self) -> str:
         """What was found, in a sentence."""
-        counted = self.rule.counted if self.checked != 1 else SINGULAR[self.rule.counted]
+        counted = self.rule.kind.counted if self.checked != 1 else SINGULAR[self.rule.kind.counted]
         if self.reason:
             return f"{self.reason}."
         if self.outcome == HELD:
@@ -111,7 +111,7 @@ class ContractResult(Record, frozen=True):
 
     def to_frame(self) -> pd.DataFrame:
         """One row a rule, by name: kind, outcome, checked, failed, sentence."""
-        rows = [(one.name, one.rule.key, one.outcome, one.checked, one.failed, one.sentence) for one in self.rules]
+        rows = [(one.name, one.rule.kind.key, one.outcome, one.checked, one.failed, one.sentence) for one in self.rules]
         return pd.DataFrame(rows, columns=["name", "kind", "outcome", "checked", "failed", "sentence"]).set_index(
             "name"
         )

@@ -42,6 +42,12 @@ class RuleSides(Record, frozen=True):
         """Instances that have work of both sides."""
         return np.intersect1d(self.a.instance, self.b.instance)
 
+    @property
+    def pairs(self) -> Ints:
+        """How many pairs of an op of A and one of B each of `both` has."""
+        a, b = (np.bincount(side.instance, minlength=len(self.label)) for side in (self.a, self.b))
+        return (a * b)[self.both]
+
 
 def sides(trace: Trace, order: Order, a: str, b: str, *, by_step: bool = False) -> RuleSides:
     """Find both sides of a rule in a trace or a part of one.
@@ -71,12 +77,12 @@ def sides(trace: Trace, order: Order, a: str, b: str, *, by_step: bool = False) 
         whole = _whole_instances(order, mine, other)
         cut_off = np.setdiff1d(np.append(mine.instance, other.instance), whole).size
         mine, other = (one.take(np.isin(one.instance, whole)) for one in (mine, other))
-    untied = untied_of(first) or untied_of(second)
-    found = RuleSides(mine, other, pairing.label, rank, method != "capture", cut_off, untied)
+    found = RuleSides(
+        mine, other, pairing.label, rank, method != "capture", cut_off, untied_of(first) or untied_of(second)
+    )
     if not found.both.size:
-        return RuleSides(
-            nothing, nothing, reason=f"no {'step' if method == 'step' else 'instance'} has work of both sides"
-        )
+        what = "step" if method == "step" else "instance"
+        return RuleSides(nothing, nothing, reason=f"no {what} has work of both sides")
     return found
 
 

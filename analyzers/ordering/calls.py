@@ -13,8 +13,7 @@ from analyzers.arrays.groups import as_slice, first_row_of, ordered, rows_by_key
 from analyzers.arrays.names import at_codes
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.ordering.columns import Columns
-from analyzers.ordering.lanes import UNSEEN, Lanes, find_lanes, take_or
+from analyzers.ordering.lanes import UNSEEN, Columns, Lanes, find_lanes, take_or
 from analyzers.trace.columns import ints, ints_at, stored
 from analyzers.trace.schemas import Records, Syncs
 from analyzers.trace.tables import Trace
@@ -109,16 +108,12 @@ class HostCalls(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def launches_by_wait(self) -> tuple[Ids, Ids]:
         """The unit that each wait's thread launched last before it, and first after it; -1 where there is none."""
-        return self._launches_by(self.waits)
+        return self.launches.neighbours(self.waits.host, self.waits.start_ns)
 
     @cached_property
     def launches_by_record(self) -> tuple[Ids, Ids]:
         """The same for each record."""
-        return self._launches_by(self.records)
-
-    def _launches_by(self, calls: Calls) -> tuple[Ids, Ids]:
-        before, after = self.launches.neighbours(calls.host, calls.start_ns)
-        return narrowed(before, "id"), narrowed(after, "id")
+        return self.launches.neighbours(self.records.host, self.records.start_ns)
 
 
 def host_calls(trace: Trace) -> HostCalls:
@@ -221,23 +216,15 @@ class Launches:
         low, high = self._first[host], self._first[host + 1]
         return self._unit[low:high], self._start[low:high]
 
-    def neighbours(self, host: Ints, instant: Ints) -> tuple[Ints, Ints]:
-        """The units each host lane launched last before each instant, and first after it; -1 where there is none."""
-        before, after = np.full((2, host.size), -1, np.int64)
+    def neighbours(self, host: Ints, instant: Ints) -> tuple[Ids, Ids]:
+        """The units each host lane launched last before each instant, and first from it on; -1 where there is none."""
+        before, after = np.full((2, host.size), -1, np.int32)
         for (host_lane,), rows in rows_by_key(host).items():
             if host_lane >= 0:
                 (units, start), here = self.of(host_lane), as_slice(rows)
                 units, at = np.pad(units, 1, constant_values=-1), search(start, instant[here])
                 before[here], after[here] = units.take(at), units.take(at + 1)
         return before, after
-
-    def before(self, host: Ints, instant: Ints) -> Ints:
-        """The unit each host lane launched last before each instant; -1 where there is none."""
-        return self.neighbours(host, instant)[0]
-
-    def after(self, host: Ints, instant: Ints) -> Ints:
-        """The unit each host lane launched first at or after each instant; -1 where there is none."""
-        return self.neighbours(host, instant)[1]
 
     @cached_property
     def computed_on(self) -> Ids:
@@ -255,7 +242,7 @@ def home_streams(trace: Trace, calls: HostCalls, wait_lane: Ints, own: Mask) -> 
 
     That is a stream which runs nothing itself, if the thread makes one wait; else the context's default stream, if the
     thread uses it; else the computing stream with the lowest number it launches on: CUDA numbers the default stream
-    first. A thread that launches nothing has the home of its process's first.
+    first.
 
     Parameters
     ----------
@@ -264,7 +251,6 @@ def home_streams(trace: Trace, calls: HostCalls, wait_lane: Ints, own: Mask) -> 
     """
     lanes, home = calls.lanes, np.full(calls.lanes.size, -1, np.int32)
     default = lanes.of_rows(trace.streams, trace.streams.default == 1)
-    by_process: dict[int, int] = {}
     for host in np.flatnonzero(lanes.is_host()):
         launched_on, waits = np.zeros((2, lanes.size), dtype=bool)
         launched_on[lanes.lane_of_unit()[calls.launches.of(int(host))[0]]] = True
@@ -278,8 +264,4 @@ def home_streams(trace: Trace, calls: HostCalls, wait_lane: Ints, own: Mask) -> 
             home[host] = defaults[0]
         elif launched_on.any():
             home[host] = min(np.flatnonzero(launched_on), key=lambda lane: int(lanes.stream[lane]))
-        if home[host] >= 0:
-            by_process.setdefault(int(lanes.process[host]), int(home[host]))
-    for host in np.flatnonzero(lanes.is_host() & (home < 0)):
-        home[host] = by_process.get(int(lanes.process[host]), -1)
     return home

@@ -23,8 +23,7 @@ from analyzers.arrays.groups import distinct, ordered, rows_by_key, run_heads
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.calls import Calls, Launches
-from analyzers.ordering.columns import Columns
-from analyzers.ordering.lanes import Lanes, take_or
+from analyzers.ordering.lanes import Columns, Lanes, take_or
 from analyzers.ordering.links import LinkedCalls, Links
 from analyzers.trace.columns import as_int64, ints_at
 from analyzers.trace.schemas import Streams
@@ -97,10 +96,6 @@ class Graph:
         starts = np.searchsorted(lanes.process, distinct(lanes.process))
         self._bounds = np.append(starts, lanes.size)
 
-    def stated(self) -> Graph:
-        """The same nodes and edges, but nothing is learned over inferred ones."""
-        return self.over(self.edges.exact)
-
     def over(self, tells: Mask) -> Graph:
         """The same nodes and edges, but something is learned over some edges only."""
         graph = copy(self)
@@ -113,19 +108,19 @@ class Graph:
 
     def last_before(self, lane: Ints, instant: Ints) -> Ints:
         """The last node of each lane before a host instant, -1 where there is none."""
-        return self._last(lane, instant, self.instant_ns, "left")
+        return self._last(lane, instant, self.instant_ns)
 
     def last_at(self, lane: Ints, position: Ints) -> Ints:
         """The last node of each lane before the unit at a position, -1 where there is none."""
-        return self._last(lane, position, self.position, "right")
+        return self._last(lane, position + 1, self.position)
 
-    def _last(self, lane: Ints, value: Ints, values: Ints, side: str) -> Ints:
+    def _last(self, lane: Ints, value: Ints, values: Ints) -> Ints:
         found = np.full(lane.size, -1, np.int64)
         value = value.astype(values.dtype, copy=False)  # else all that it is looked up among would be converted
         for (which,), rows in rows_by_key(lane).items():
             if which >= 0:
                 low, high = self.first[which], self.first[which + 1]
-                at = search(values[low:high], value[rows], "left" if side == "left" else "right")
+                at = search(values[low:high], value[rows])
                 found[rows] = np.where(at > 0, low + at - 1, -1)
         return found
 
@@ -237,15 +232,14 @@ def _event_syncs(linked: LinkedCalls) -> Edges:
 def _stream_syncs(linked: LinkedCalls) -> Edges:
     syncs = linked.calls.syncs
     rows = np.flatnonzero(linked.calls.is_kind("stream") & (syncs.lane >= 0) & (syncs.host >= 0))
-    return _host(linked.calls.lanes, syncs, rows, syncs.lane[rows])
+    return _host(linked, rows, syncs.lane[rows])
 
 
 def _device_syncs(linked: LinkedCalls) -> Edges:
     """A device synchronization waits for every stream of its context (of its process, where the context is unknown)."""
     syncs, lanes = linked.calls.syncs, linked.calls.lanes
     is_device_sync = linked.calls.is_kind("device") & (syncs.host >= 0)
-    rows: list[Ints] = []
-    sources: list[Ints] = []
+    rows, sources = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     streams = np.flatnonzero(lanes.worked())
     for (process, context), of_context in rows_by_key(syncs.process, syncs.context).items():
         of_context = of_context[is_device_sync[of_context]]
@@ -254,13 +248,13 @@ def _device_syncs(linked: LinkedCalls) -> Edges:
             context_streams = context_streams[np.isin(lanes.context[context_streams], [context, -1])]
         rows.append(np.repeat(of_context, context_streams.size))
         sources.append(np.tile(context_streams, of_context.size))
-    empty = [np.empty(0, np.int64)]
-    return _host(lanes, syncs, np.concatenate(rows or empty), np.concatenate(sources or empty))
+    return _host(linked, np.concatenate(rows), np.concatenate(sources))
 
 
-def _host(lanes: Lanes, syncs: Calls, rows: Ints, source: Ints) -> Edges:
+def _host(linked: LinkedCalls, rows: Ints, source: Ints) -> Edges:
+    syncs = linked.calls.syncs
     start_ns = syncs.start_ns[rows]
-    count = lanes.queued_before(source, start_ns)
+    count = linked.calls.lanes.queued_before(source, start_ns)
     return _edges(
         "host", syncs.host[rows], syncs.end_ns[rows], source, start_ns, source_position=count, call=syncs.call[rows]
     )
@@ -268,16 +262,15 @@ def _host(lanes: Lanes, syncs: Calls, rows: Ints, source: Ints) -> Edges:
 
 def _blocking_copies(trace: Trace, lanes: Lanes) -> Edges:
     """Copies that are done when their call returns: to the host, unless asynchronous and pinned; from pinned memory."""
-    code, names = trace.api.name.codes, trace.api.name.texts
-    is_synchronous = np.array(
-        ["Memcpy" in name and "Async" not in name and not name.startswith("ur") for name in names] + [False], dtype=bool
+    is_synchronous = trace.api.name.matching(
+        lambda name: "Memcpy" in name and "Async" not in name and not name.startswith("ur")
     )
     to_host = trace.ops.copy.is_one_of(["DtoH", "HtoH"])
     pageable = trace.ops.target_memory.is_one_of(["pageable"])
     pinned = trace.ops.source_memory.is_one_of(["pinned"])
     launch = as_int64(trace.ops.launch)
     copies = np.flatnonzero(trace.ops.kind.is_one_of(["memcpy"]) & (launch >= 0))
-    done_on_return = is_synchronous[code[launch[copies]]] & (to_host | pinned)[copies] | (to_host & pageable)[copies]
+    done_on_return = is_synchronous[launch[copies]] & (to_host | pinned)[copies] | (to_host & pageable)[copies]
     copies = copies[done_on_return]
     call = launch[copies]
     unit = lanes.unit_of_op[copies]
@@ -336,7 +329,7 @@ def _default_stream(trace: Trace, linked: LinkedCalls) -> Edges:
 def _behind(linked: LinkedCalls, lane: int, source: int) -> Edges:
     """Edges to the first thing queued on `lane` after anything was queued on `source`."""
     lanes = linked.calls.lanes
-    queued_here, queued_there = _queued(linked, lane), _queued(linked, source)
+    queued_here, queued_there = (_queued(linked, each) for each in (lane, source))
     ahead_of_each = np.searchsorted(queued_there, queued_here)
     queued_here = queued_here[np.diff(ahead_of_each, prepend=0) > 0]
     row = np.full(queued_here.size, lane)

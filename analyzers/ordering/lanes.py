@@ -6,9 +6,10 @@ Units of a stream are numbered by *position*, in the order they started; `enqueu
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -18,12 +19,13 @@ from analyzers.arrays.columns import squeezed
 from analyzers.arrays.groups import group_numbers, is_repeated, ordered, rows_by_key, run_heads
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.trace.columns import ints, ints_at, stored
+from analyzers.trace.columns import ints, ints_at
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.schemas import Streams
 from analyzers.trace.tables import Trace
 
 MAX_NS, MIN_NS = np.iinfo(np.int64).max, np.iinfo(np.int64).min  # instants that never come, and that always were
+Table = TypeVar("Table", bound="Columns")
 UNSEEN = -2  # stands for the streams that a thread makes wait, but which run nothing in the capture
 
 
@@ -43,6 +45,26 @@ def take_or(values: npt.NDArray[Any], index: Ints, missing: Any = -1) -> npt.NDA
         found = values.take(index, mode="clip")  # which is quicker by far than to make each index 0 at least
     np.putmask(found, index < 0, values.dtype.type(missing))  # twice as quick as an assignment
     return found
+
+
+class Columns(msgspec.Struct, frozen=True):
+    """A table whose columns are arrays of one length, in the fields of a class."""
+
+    @property
+    def size(self) -> int:
+        """How many rows."""
+        column: Any = getattr(self, self.__struct_fields__[0])
+        return int(column.size)
+
+    def take(self: Table, rows: Ints | Mask) -> Table:
+        """Some of the rows."""
+        return type(self)(*(getattr(self, name)[rows] for name in self.__struct_fields__))
+
+    @classmethod
+    def stack(cls: type[Table], parts: Iterable[Table]) -> Table:
+        """The rows of several tables, one after the other."""
+        every = [*parts]
+        return cls(*(np.concatenate([getattr(part, name) for part in every]) for name in cls.__struct_fields__))
 
 
 class Lanes(msgspec.Struct, frozen=True, dict=True):
@@ -126,18 +148,17 @@ class Lanes(msgspec.Struct, frozen=True, dict=True):
 
     def of_threads(self, process: Ints, thread: Ints) -> Ints:
         """The host lane of each (process, thread); -1 where there is none."""
-        hosts = np.flatnonzero(self.is_host())
-        table: dict[tuple[int, ...], int] = {
-            (int(self.process[lane]), int(self.thread[lane])): int(lane) for lane in hosts
-        }
-        number, keys = _numbered(process, thread)
-        return np.array([table.get(key, -1) for key in keys], np.int64)[number]
+        return self._of_threads(self.is_host(), process, thread)
 
     def unseen(self, host: Ints) -> Ints:
         """The lane that stands for the unseen stream of each host lane."""
-        unseen_lanes = np.flatnonzero(self.stream == UNSEEN)
-        table = {(int(self.process[lane]), int(self.thread[lane])): int(lane) for lane in unseen_lanes}
-        return np.array([table.get((int(self.process[one]), int(self.thread[one])), -1) for one in host], np.int64)
+        return self._of_threads(self.stream == UNSEEN, self.process[host], self.thread[host])
+
+    def _of_threads(self, lanes: Mask, process: Ints, thread: Ints) -> Ints:
+        of_thread = zip(self.process[lanes].tolist(), self.thread[lanes].tolist(), strict=True)
+        table: dict[tuple[int, ...], int] = dict(zip(of_thread, np.flatnonzero(lanes).tolist(), strict=True))
+        number, keys = _numbered(process, thread)
+        return np.array([table.get(key, -1) for key in keys], np.int64)[number]
 
 
 def find_lanes(trace: Trace, process: Ints, thread: Ints) -> Lanes:
@@ -148,9 +169,9 @@ def find_lanes(trace: Trace, process: Ints, thread: Ints) -> Lanes:
     process, thread : of calls that get a host lane whether or not their thread launches anything.
     """
     ops = trace.ops
-    lane_key, keys = _op_lanes(trace)
+    lane_key, keys = _with_context(*_numbered(ops.process, ops.device, ops.context, ops.stream))
     launch = ints(ops, "launch")
-    caller, callers = _numbered(stored(ops, "process"), take_or(trace.api.thread, launch))
+    caller, callers = _numbered(ops.process, take_or(trace.api.thread, launch))
     hosts = {(p, t) for p, t in {*callers, *_numbered(process, thread)[1]} if t != -1}
     every = sorted(
         {(p, 0, c, s, d, -1) for p, d, c, s in keys}
@@ -162,8 +183,7 @@ def find_lanes(trace: Trace, process: Ints, thread: Ints) -> Lanes:
     columns = np.array(every, np.int64).reshape(-1, 6)
     lane = np.array([number[p, 0, c, s, d, -1] for p, d, c, s in keys], np.int64)[lane_key]
     host = np.array([number.get((p, 2, -1, -1, -1, t), -1) for p, t in callers], np.int64)[caller]
-    queued = np.where(launch >= 0, take_or(trace.api.start_ns, launch), ints(ops, "start_ns"))
-    units = _units(trace, lane, queued, host, len(every))
+    queued = np.where(launch >= 0, take_or(trace.api.start_ns, launch), ops.start_ns)
     return Lanes(
         process=columns[:, 0],
         context=columns[:, 2],
@@ -171,14 +191,8 @@ def find_lanes(trace: Trace, process: Ints, thread: Ints) -> Lanes:
         device=columns[:, 4],
         thread=columns[:, 5],
         communication=_communication(trace, lane, len(every)),
-        **units,
+        **_units(trace, lane, queued, host, len(every)),
     )
-
-
-def _op_lanes(trace: Trace) -> tuple[Ints, list[tuple[int, ...]]]:
-    """For each op the number of its (process, device, context, stream), and those, by number."""
-    columns = (stored(trace.ops, column) for column in ("process", "device", "context", "stream"))
-    return _with_context(*_numbered(*columns))
 
 
 def _numbered(*keys: Ints) -> tuple[Ints, list[tuple[int, ...]]]:
@@ -208,7 +222,7 @@ def _streams_without_work(trace: Trace, keys: list[tuple[int, ...]]) -> set[tupl
     worked = {(p, c, s) for p, _, c, s in keys}
     named: set[tuple[int, ...]] = set()
     for frame in (trace.syncs, trace.records):
-        for p, c, s in _numbered(*(stored(frame, column) for column in ("process", "context", "stream")))[1]:
+        for p, c, s in _numbered(frame.process, frame.context, frame.stream)[1]:
             if s >= 0 and (p, c, s) not in worked and not (c == -1 and any((p, s) == (w[0], w[2]) for w in worked)):
                 named.add((p, 0, c, s, -1, -1))
     return named
@@ -228,7 +242,9 @@ def _units(trace: Trace, lane: Ints, queued: Ints, host: Ints, count: int) -> di
     if head is not None:
         unit_of_op = unit_of_op[head]
     enqueue_ns = queued[ops]
-    is_launched, first_call = trace.ops.launch[ops] >= 0, _first_calls(trace)
+    is_launched = trace.ops.launch[ops] >= 0
+    first_call = np.full(int(trace.api.process.max(initial=-1)) + 1, MAX_NS)  # of each process on record
+    np.minimum.at(first_call, trace.api.process, trace.api.start_ns)
     for low, high in pairwise(first):
         if is_launched[low:high].any():  # what runs before all that the capture launched was queued before the capture
             ahead = low + int(is_launched[low:high].argmax())
@@ -245,14 +261,6 @@ def _units(trace: Trace, lane: Ints, queued: Ints, host: Ints, count: int) -> di
         "op": ops.astype(np.int32),
         "unit_of_op": unit_of_op,
     }
-
-
-def _first_calls(trace: Trace) -> Ints:
-    """When each process made its first call on record; MAX_NS where it made none."""
-    process = trace.api.process
-    first = np.full(int(process.max(initial=-1)) + 1, MAX_NS)
-    np.minimum.at(first, process, trace.api.start_ns)
-    return first
 
 
 def _graph_heads(trace: Trace, lane: Ints, start: Ints, end: Ints) -> tuple[Ints | None, Ints, Ints]:
@@ -280,9 +288,7 @@ def _graph_heads(trace: Trace, lane: Ints, start: Ints, end: Ints) -> tuple[Ints
 
 def _named(trace: Trace, ops: Ints) -> Mask:
     """Whether a record, a wait or a synchronization names the stream of an op."""
-    named: set[tuple[int, ...]] = set()
-    for frame in (trace.syncs, trace.records):
-        named |= set(_numbered(frame.process, frame.stream)[1])
+    named = {key for frame in (trace.syncs, trace.records) for key in _numbered(frame.process, frame.stream)[1]}
     number, keys = _numbered(*(ints_at(trace.ops, column, ops) for column in ("process", "stream")))
     return np.array([key in named for key in keys], dtype=bool)[number]
 

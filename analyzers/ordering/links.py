@@ -35,7 +35,8 @@ class LinkedCalls(msgspec.Struct, frozen=True, dict=True):
 
     `wait_lane` is the stream made to wait, with unseen streams given a lane, and `wait_position` how many units it had
     been given by then; `own` are the waits that a communication library made for itself; `places` are those of the
-    program; `home` is the stream that each host lane comes back to (see `home_streams`).
+    program; `home` is the stream that each host lane comes back to (see `home_streams`); `for_waits` are the waits in
+    whose process records are made for waits: as the capture says, or nearly each for one right behind it.
     """
 
     calls: HostCalls
@@ -44,6 +45,7 @@ class LinkedCalls(msgspec.Struct, frozen=True, dict=True):
     wait_position: Ids
     own: Mask
     home: Ids
+    for_waits: Mask
     waits: Links
     syncs: Links
 
@@ -61,38 +63,32 @@ def link(trace: Trace, calls: HostCalls) -> LinkedCalls:
     inferred everywhere else, from event ids, the order of calls on a thread and the times of the work (see
     `Inference`).
     """
-    lanes = calls.lanes
+    lanes, waits = calls.lanes, calls.waits
     places = find_places(trace, lanes, calls.launches)
-    around = communication_around(trace, lanes, calls.waits.host, calls.waits.start_ns)
-    wait_lane = _waiting_lanes(calls)
-    unseen_stream = (wait_lane < 0) & (calls.waits.host >= 0) & (around < 0)
-    wait_lane[unseen_stream] = lanes.unseen(calls.waits.host[unseen_stream])
-    wait_position = narrowed(lanes.queued_before(wait_lane, calls.waits.start_ns), "id")
-    home = home_streams(trace, calls, wait_lane, around >= 0)
-    waits, syncs = _stated(trace, calls, calls.waits), _stated(trace, calls, calls.syncs)
-    events = calls.is_kind("event")
-    if np.any(~waits.exact) or np.any(events & ~syncs.exact):
-        inference = Inference(trace, calls, places, (wait_lane, wait_position), around, home, waits.exact, waits.record)
-        waits = _or(waits, inference.waits())
-        syncs = _or(syncs, inference.syncs(events & ~syncs.exact))
-    wait_lane = narrowed(wait_lane, "id")
-    return LinkedCalls(calls, places, wait_lane, wait_position, around >= 0, home, _narrow(waits), _narrow(syncs))
-
-
-def _narrow(links: Links) -> Links:
-    return Links(narrowed(links.record, "id"), narrowed(links.source, "id"), links.exact)
-
-
-def _waiting_lanes(calls: HostCalls) -> Ints:
-    """The lane that each wait makes wait; where a capture says so of none, that of its thread's next launch."""
-    waits, lanes = calls.waits, calls.lanes
+    around = communication_around(trace, lanes, waits.host, waits.start_ns)
+    # Where a capture says of no wait which lane it makes wait, that of its thread's next launch.
     recorded = np.isin(waits.process, waits.process[waits.lane >= 0])
-    return np.where(recorded, waits.lane, take_or(lanes.lane_of_unit(), calls.launches_by_wait[1]))
+    wait_lane = np.where(recorded, waits.lane, take_or(lanes.lane_of_unit(), calls.launches_by_wait[1]))
+    unseen_stream = (wait_lane < 0) & (waits.host >= 0) & (around < 0)
+    wait_lane[unseen_stream] = lanes.unseen(waits.host[unseen_stream])
+    wait_position = narrowed(lanes.queued_before(wait_lane, waits.start_ns), "id")
+    home = home_streams(trace, calls, wait_lane, around >= 0)
+    of_waits, of_syncs = _stated(trace, calls, waits), _stated(trace, calls, calls.syncs)
+    asked, for_waits = calls.is_kind("event") & ~of_syncs.exact, of_waits.exact
+    if not of_waits.exact.all() or asked.any():
+        waiting = wait_lane, wait_position
+        inference = Inference(trace, calls, places, waiting, around, home, of_waits.exact, of_waits.record)
+        of_waits, of_syncs = _or(of_waits, inference.waits()), _or(of_syncs, inference.syncs(asked))
+        for_waits = for_waits | inference.in_pairs
+    wait_lane, own = narrowed(wait_lane, "id"), around >= 0
+    return LinkedCalls(calls, places, wait_lane, wait_position, own, home, for_waits, of_waits, of_syncs)
 
 
 def _or(stated: Links, inferred: tuple[Ints, Ints]) -> Links:
-    known, (record, source) = stated.exact, inferred
-    return Links(np.where(known, stated.record, record), np.where(known, stated.source, source), known)
+    record, source = (
+        np.where(stated.exact, *each) for each in zip((stated.record, stated.source), inferred, strict=True)
+    )
+    return Links(narrowed(record, "id"), narrowed(source, "id"), stated.exact)
 
 
 def _stated(trace: Trace, calls: HostCalls, waits: Calls) -> Links:
@@ -109,7 +105,8 @@ def _stated(trace: Trace, calls: HostCalls, waits: Calls) -> Links:
     source = np.where((record >= 0) & (source < 0), stated_lane, source)
     known = source >= 0
     recorded_before_capture = (waits.event_sync > 0) & (record < 0) & bool(np.any(records.event_sync > 0))
-    return Links(np.where(known, record, -1), source, known | recorded_before_capture)
+    record, source = (narrowed(each, "id") for each in (np.where(known, record, -1), source))
+    return Links(record, source, known | recorded_before_capture)
 
 
 def _lookup(process: Ints, key: Ints, in_process: Ints, in_key: Ints) -> Ints:

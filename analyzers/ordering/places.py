@@ -19,10 +19,10 @@ import numpy as np
 
 from analyzers.arrays.groups import group_numbers, ordered, rows_by_key, run_heads
 from analyzers.arrays.search import search
-from analyzers.arrays.types import Ids, Ints, Mask
+from analyzers.arrays.types import Ids, Ints
 from analyzers.ordering.calls import Launches
-from analyzers.ordering.lanes import Lanes, take_or
-from analyzers.trace.columns import codes, ints_at
+from analyzers.ordering.lanes import Lanes
+from analyzers.trace.columns import ints_at
 from analyzers.trace.ranges import range_classes
 from analyzers.trace.tables import Trace
 
@@ -60,44 +60,23 @@ class Places(msgspec.Struct, frozen=True, dict=True):
 def find_places(trace: Trace, lanes: Lanes, launches: Launches) -> Places:
     """Find the places of a trace."""
     ranged = np.flatnonzero(trace.once(range_classes)[1])
-    (code, _), (kind, kinds) = codes(trace.ops, "name"), codes(trace.ops, "kind")
-    what = np.where(kind == kinds.index("kernel"), code, -1 - kind)  # how a copy's memory is called does not matter
-    token = group_numbers(lanes.lane_of_unit(), what[lanes.op].astype(np.int64))
+    token = group_numbers(lanes.lane_of_unit(), trace.ops.name.codes[lanes.op].astype(np.int64))
     place, turn = np.full(token.size, -1, np.int32), np.full(token.size, -1, np.int32)
-    marks = {key[0]: step_starts(trace, ranged[rows]) for key, rows in _by_process(trace, ranged).items()}
-    marks = {process: starts for process, starts in marks.items() if starts.size > 1}
-    repeating = _turns_of_processes(lanes, token, np.isin(lanes.process, list(marks)))
+    by_process = rows_by_key(trace.ranges.process[ranged])
+    marks = {process: step_starts(trace, ranged[rows]) for (process,), rows in by_process.items()}
     count = 0
     for host in np.flatnonzero(lanes.is_host()).tolist():
         (units, _), starts = launches.of(host), marks.get(int(lanes.process[host]))
-        if starts is not None:
+        if starts is not None and starts.size > 1:
             of_turn = search(starts, lanes.enqueue_ns[units], "right") - 1
         else:
-            of_turn = repeating[units] if (repeating[units] >= 0).any() else _turns_by_period(token[units])
+            of_turn = _turns_by_period(token[units])
         kept = of_turn >= 0
         units, of_turn = units[kept], of_turn[kept]
         number = _numbered(token[units], of_turn)
         place[units], turn[units] = number + count, of_turn
         count += int(number.max(initial=-1)) + 1
     return Places(place, turn)
-
-
-def _by_process(trace: Trace, rows: Ints) -> dict[tuple[int, ...], Ints]:
-    return rows_by_key(ints_at(trace.ranges, "process", rows))
-
-
-def _turns_of_processes(lanes: Lanes, token: Ints, marked: Mask) -> Ints:
-    """The turn of each launch of a process whose threads' launches repeat together, as those of a step do.
-
-    None on lanes that are marked: ranges say theirs.
-    """
-    turn = np.full(token.size, -1, np.int64)
-    rows = np.flatnonzero(take_or(~marked, lanes.launcher, False))
-    for of_process in rows_by_key(lanes.process[lanes.launcher[rows]]).values():
-        units = rows[of_process]
-        units = units[ordered(lanes.enqueue_ns[units])]
-        turn[units] = _turns_by_period(group_numbers(lanes.launcher[units], token[units]))
-    return turn
 
 
 def _numbered(token: Ints, turn: Ints) -> Ints:

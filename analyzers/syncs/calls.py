@@ -10,8 +10,7 @@ from analyzers.arrays.columns import narrowed
 from analyzers.arrays.groups import first_row_of, ordered, rows_by_key
 from analyzers.arrays.types import Ids, Ints
 from analyzers.ordering.calls import BLOCKING, calls_of_kind
-from analyzers.ordering.columns import Columns
-from analyzers.ordering.lanes import MAX_NS, MIN_NS, Lanes, take_or
+from analyzers.ordering.lanes import MAX_NS, MIN_NS, Columns, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import around
 from analyzers.trace.columns import as_int64, ints_at, stored

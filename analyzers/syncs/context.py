@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 import numpy as np
@@ -21,17 +21,9 @@ from analyzers.trace.schemas import Calls, Ops, Ranges
 from analyzers.trace.tables import Trace
 
 Texts = npt.NDArray[np.object_]
-
-
-def table_of(row: type[Any], columns: Mapping[str, Any]) -> pd.DataFrame:
-    """A table with a column for each field of a dataclass.
-
-    Its texts are objects, which rows share: pandas' own `str` would hold a kernel's whole name once a row.
-    """
-    values = {field.name: columns[field.name] for field in fields(row)}
-    index = pd.RangeIndex(len(next(iter(values.values()))))  # one for all columns, or pandas works out what they share
-    objects = {name: pd.Series(each, index, object) for name, each in values.items() if each.dtype == object}
-    return pd.DataFrame(values | objects, index)
+Found = TypeVar("Found", bound="Findings")
+# Columns that name rows, and of which table.
+ROWS = {"process": "processes", "op": "ops", "behind": "ops", "waited_op": "ops", "call": "api"}
 
 
 def text_of(frame: Ops | Calls | Ranges, column: str, row: Ints) -> Texts:
@@ -57,12 +49,52 @@ def launched_at(trace: Trace, op: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 class Findings(Record, frozen=True):
-    """What was found, as a table with a row each."""
+    """What was found, as a table with a row each and a column for each field of `row`.
+
+    at : the column that says when. order : the columns by which rows are sorted, "-" for descending.
+    """
 
     table: pd.DataFrame
+    row: ClassVar[type[Any]]
+    at: ClassVar[str]
+    order: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def of(cls: type[Found], columns: Mapping[str, Any], rows: Ints | slice = slice(None)) -> Found:
+        """A table of some rows of columns, sorted.
+
+        Its texts are objects, which rows share: pandas' own `str` would hold a kernel's whole name once a row.
+        """
+        keys = [-columns[name[1:]][rows] if name[0] == "-" else columns[name][rows] for name in reversed(cls.order)]
+        order = np.lexsort(keys)
+        values = {field.name: columns[field.name][rows][order] for field in fields(cls.row)}
+        index = pd.RangeIndex(order.size)  # one for all columns, or pandas works out what they share
+        objects = {name: pd.Series(each, index, object) for name, each in values.items() if each.dtype == object}
+        return cls(pd.DataFrame(values | objects, index))
+
+    @classmethod
+    def stacked(cls: type[Found], parts: Sequence[Found], rows_in: Sequence[Callable[[str, Ints], Ints]]) -> Found:
+        """Those of the parts of a run; `rows_in` says of each part where rows of its tables are in the run's."""
+        columns = {}
+        for field in fields(cls.row):
+            values = [one.table[field.name].to_numpy() for one in parts]
+            if field.name in ROWS and values[0].dtype.kind == "i":  # a sync's "op" is a text
+                values = [in_run(ROWS[field.name], each) for in_run, each in zip(rows_in, values, strict=True)]
+            columns[field.name] = np.concatenate(values)
+        return cls.of(columns)
+
+    def within(self: Found, ranks: Sequence[int], span: tuple[int, int]) -> Found:
+        """Those of some ranks in a span of time, both ends included."""
+        kept = self.table["rank"].isin(ranks) & self.table[self.at].between(*span)
+        return type(self)(self.table[kept].reset_index(drop=True))
 
     def __len__(self) -> int:
         return len(self.table)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Each row as an object."""
+        for row in self.table.itertuples(index=False):
+            yield self.row(*row)
 
     def to_frame(self) -> pd.DataFrame:
         """A copy of the table."""
@@ -92,7 +124,7 @@ def around(trace: Trace, process: Ints, thread: Ints, instant: Ints) -> Around:
         none = np.empty(0, object)
         return Around(none, none, none, none, np.empty(0, np.int64), none)
     point, row = enclosing(trace.ranges, process, thread, instant, trace.once(_by_thread))
-    code, texts = trace.once(_names)
+    code, texts = trace.ranges.name.codes, trace.once(_names)
     is_op, is_range, is_user_frame = trace.once(range_classes)
     start = trace.ranges.start_ns
     innermost = _last(point, row, is_range, instant.size)
@@ -100,10 +132,10 @@ def around(trace: Trace, process: Ints, thread: Ints, instant: Ints) -> Around:
     callers = is_op[row] & (start[row] >= since[point])
     op = _first(point, row, callers, instant.size)
     return Around(
-        range=_texts(texts, code, innermost),
-        op=_texts(texts, code, op),
+        range=texts[take_or(code, innermost)],
+        op=texts[take_or(code, op)],
         chain=_chains(point[callers], texts[code[row[callers]]], instant.size),
-        frame=_texts(texts, code, _last(point, row, is_user_frame, instant.size)),
+        frame=texts[take_or(code, _last(point, row, is_user_frame, instant.size))],
         caller=_last(point[callers], row[callers], is_op, instant.size),
         ranges=_chains(point[is_range[row]], texts[code[row[is_range[row]]]], instant.size),
     )
@@ -114,18 +146,13 @@ def ranges_around(trace: Trace, process: Ints, thread: Ints, instant: Ints) -> T
     if not instant.size:
         return np.empty(0, object)
     point, row = enclosing(trace.ranges, process, thread, instant, trace.once(_ranges_by_thread))
-    code, texts = trace.once(_names)
-    return _texts(texts, code, _last(point, row, trace.once(range_classes)[1], instant.size))
+    innermost = _last(point, row, trace.once(range_classes)[1], instant.size)
+    return trace.once(_names)[take_or(trace.ranges.name.codes, innermost)]
 
 
-def _texts(texts: Texts, code: npt.NDArray[np.signedinteger[Any]], row: Ints) -> Texts:
-    return texts[take_or(code, row)]
-
-
-def _names(trace: Trace) -> tuple[npt.NDArray[np.signedinteger[Any]], Texts]:
-    """A code for each range, and a text for each code and for -1."""
-    code, names = trace.ranges.name.codes, trace.ranges.name.texts
-    return code, np.array([*names, ""], object)
+def _names(trace: Trace) -> Texts:
+    """The name of each code of a range's name, and of -1."""
+    return np.array([*trace.ranges.name.texts, ""], object)
 
 
 def _by_thread(trace: Trace) -> dict[tuple[int, ...], Ints]:

@@ -17,7 +17,7 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.ordering.lanes import MAX_NS
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.context import Findings, ranges_around, table_of
+from analyzers.syncs.context import Findings, ranges_around
 from analyzers.trace.columns import as_int64, ints_at
 from analyzers.trace.steps import step_index
 from analyzers.trace.tables import Trace
@@ -53,11 +53,11 @@ class UnwaitedCopy(Record, frozen=True):
 
 
 class UnwaitedCopies(Findings, frozen=True):
-    """Unwaited copies in order of time; a table with the columns of `UnwaitedCopy`."""
+    """Unwaited copies in order of time."""
 
-    def copies(self) -> list[UnwaitedCopy]:
-        """The rows as objects."""
-        return [UnwaitedCopy(*row) for row in self.table.itertuples(index=False)]
+    row = UnwaitedCopy
+    at = "launched_ns"
+    order = ("launched_ns",)
 
 
 def unwaited_copies(trace: Trace) -> UnwaitedCopies:
@@ -96,9 +96,7 @@ def unwaited_copies(trace: Trace) -> UnwaitedCopies:
         "exact": exact,
         "op": op,
     }
-    rows = np.flatnonzero(late)
-    rows = rows[np.argsort(launched[rows], kind="stable")]
-    return UnwaitedCopies(table_of(UnwaitedCopy, {name: values[rows] for name, values in columns.items()}))
+    return UnwaitedCopies.of(columns, np.flatnonzero(late))
 
 
 def _within_its_step(trace: Trace, process: Ints, launched: Ints, known: Ints) -> Mask:

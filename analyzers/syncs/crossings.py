@@ -16,8 +16,7 @@ A *join* is the first op that the thread launches on the parent afterwards, comp
 - "done" or "ordered", as above;
 - "later": the work is ordered before something that a stream or a host thread does later, but still before the thread
   comes back to the side stream in a later step;
-- "unordered": it is not, or it is one of several like streams that the thread visited in a row, and others of them are
-  ordered here. A missing wait;
+- "unordered": it is not. A missing wait;
 - "open": the capture ends before that can be told.
 
 Whatever else it is, a fork or join is "unordered" where the program makes a wait at this place in other turns (see
@@ -31,16 +30,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from analyzers.arrays.groups import group_numbers, rows_by_key, run_heads
+from analyzers.arrays.groups import rows_by_key, run_heads
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.ordering.calls import calls_of_kind
-from analyzers.ordering.columns import Columns
-from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
+from analyzers.ordering.lanes import MAX_NS, MIN_NS, Columns, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.context import Findings, Texts, launched_at, ranges_around, ranks_of, table_of, text_of
+from analyzers.syncs.context import Findings, launched_at, ranges_around, ranks_of, text_of
 from analyzers.syncs.left_out import left_out
 from analyzers.trace.columns import as_int64, ints_at
 from analyzers.trace.kernels import function
@@ -96,24 +93,27 @@ def _short(name: str) -> str:
 
 
 class Crossings(Findings, frozen=True):
-    """Forks and joins in order of time; a table with the columns of `Crossing`."""
+    """Forks and joins in order of time."""
+
+    row = Crossing
+    at = "at_ns"
+    order = ("at_ns", "what")
 
     @property
     def missing(self) -> list[Crossing]:
         """The missing waits."""
-        rows = self.table[self.table["status"] == "unordered"]
-        return [Crossing(*row) for row in rows.itertuples(index=False)]
+        return [*Crossings(self.table[self.table["status"] == "unordered"])]
 
 
 def crossings(trace: Trace) -> Crossings:
     """Check every fork to a side stream and every join from one; see this module's text."""
-    return Crossings(_table(trace, trace.once(_found)))
+    return _described(trace, trace.once(_found))
 
 
 def missing_crossings(trace: Trace) -> Crossings:
     """The missing waits alone, which takes less than to describe them all."""
     found = trace.once(_found)
-    return Crossings(_table(trace, found.take(found.status == UNORDERED)))
+    return _described(trace, found.take(found.status == UNORDERED))
 
 
 class _Found(Columns, frozen=True):
@@ -176,7 +176,6 @@ def _joins(trace: Trace, ordering: Ordering, visits: Visits) -> _Found:
     too_late &= lanes.communication[visits.lane] & ordering.exact_waits[visits.host]
     too_late &= ~in_graph(trace, ordering, visits.last) & ~in_graph(trace, ordering, visits.after)
     status = np.select([~running, ordered, too_late, joined < MAX_NS], [DONE, ORDERED, UNORDERED, LATER], OPEN)
-    status[_forgotten(trace, ordering, visits, status)] = UNORDERED
     none = np.zeros(visits.size, np.int64)
     found = _Found(visits.host, none + 1, after, visits.last, status, ordered, none, none)
     return found.take(np.flatnonzero(visits.after >= 0))
@@ -231,34 +230,20 @@ def _joined(ordering: Ordering, visits: Visits, count: Ints) -> Ints:
 
 
 def _deadline(ordering: Ordering, visits: Visits) -> Ints:
-    """When a thread launches on a side stream again in a later step; two steps later for communication streams.
+    """When a thread launches on a side stream again two steps later.
 
     Libraries share one communication stream among many calls: the next call there need not come after a join.
     """
     lanes, deadline = ordering.lanes, np.full(visits.size, MAX_NS)
-    for (_, lane), rows in rows_by_key(visits.host, visits.lane).items():
+    for rows in rows_by_key(visits.host, visits.lane).values():
         step = visits.step[rows]
-        ahead = 2 if lanes.communication[lane] else 1
-        again = np.searchsorted(step, step + ahead)
+        again = np.searchsorted(step, step + 2)
         starts = np.append(lanes.enqueue_ns[visits.first[rows]], MAX_NS)
         deadline[rows] = starts[again]
     return deadline
 
 
-def _forgotten(trace: Trace, ordering: Ordering, visits: Visits, status: Ints) -> Mask:
-    """Joins that are missing where those of like streams, visited in the same turn, are there.
-
-    Like streams run the same kernel first; a turn lasts from one launch on the parent to the next.
-    """
-    code, _ = trace.ops.name.codes, trace.ops.name.texts
-    name = code[ordering.lanes.op[visits.first]].astype(np.int64)
-    computing = ~ordering.lanes.communication[visits.lane] & (visits.after >= 0)
-    turn = group_numbers(visits.host, visits.after, name)
-    joined = np.bincount(turn[computing & (status == ORDERED)], minlength=int(turn.max(initial=-1)) + 1) > 0
-    return computing & ((status == LATER) | (status == OPEN)) & joined[turn]
-
-
-def _table(trace: Trace, found: _Found) -> pd.DataFrame:
+def _described(trace: Trace, found: _Found) -> Crossings:
     ordering = trace.once(Ordering)
     lanes, host, unit, behind = ordering.lanes, found.host, found.unit, found.behind
     lane, op, last = lanes.lane_of_unit(), *(take_or(lanes.op, each).astype(np.int64) for each in (unit, behind))
@@ -278,9 +263,10 @@ def _table(trace: Trace, found: _Found) -> pd.DataFrame:
         "made": found.made,
         "turns": found.turns,
     }
-    for rows, name, range_column in ((op, "name", "range"), (last, "behind_name", "behind_range")):
-        columns[name], columns[range_column] = _described(trace, rows)
-    return table_of(Crossing, columns)
+    for side, rows in (("", op), ("behind_", last)):
+        columns[f"{side}name"] = text_of(trace.ops, "name", rows)
+        columns[f"{side}range"] = ranges_around(trace, *launched_at(trace, rows))
+    return Crossings.of(columns)
 
 
 def _exact(ordering: Ordering, found: _Found) -> Mask:
@@ -293,11 +279,6 @@ def _exact(ordering: Ordering, found: _Found) -> Mask:
     complete = ordering.complete(source, lane, unit - lanes.first[lane], exact=True) if rows.size else rows
     exact[rows] = complete > behind - lanes.first[source]
     return exact
-
-
-def _described(trace: Trace, op: Ints) -> tuple[Texts, Texts]:
-    """Names of ops, and the innermost ranges around their launches."""
-    return text_of(trace.ops, "name", op), ranges_around(trace, *launched_at(trace, op))
 
 
 # Visits: a host thread launches on one stream for a while, then on another.

@@ -15,11 +15,10 @@ import pandas as pd
 from analyzers.arrays.groups import group_numbers, rows_by_key, runs
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
-from analyzers.ordering.columns import Columns
 from analyzers.ordering.graph import EDGE_KINDS
-from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
+from analyzers.ordering.lanes import MAX_NS, MIN_NS, Columns, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.context import Findings, enclosing, ranks_of, table_of, text_of
+from analyzers.syncs.context import Findings, enclosing, ranks_of, text_of
 from analyzers.trace.columns import ints
 from analyzers.trace.ranges import range_classes
 from analyzers.trace.tables import Trace
@@ -57,11 +56,11 @@ class Chunk(Record, frozen=True):
 
 
 class StreamPlan(Findings, frozen=True):
-    """Chunks by rank, thread and time; a table with the columns of `Chunk`."""
+    """Chunks by rank, thread and time."""
 
-    def chunks(self) -> list[Chunk]:
-        """The rows as objects."""
-        return [Chunk(*row) for row in self.table.itertuples(index=False)]
+    row = Chunk
+    at = "start_ns"
+    order = ("rank", "thread", "start_ns")
 
     @property
     def holds(self) -> bool:
@@ -105,8 +104,7 @@ def stream_plan(trace: Trace) -> StreamPlan:
         "communication_joined": np.array(HOW, object)[communication_joined[0]],
         "exact": waits[1] & joined[1] & communication_joined[1],
     }
-    order = np.lexsort((columns["start_ns"], columns["thread"], columns["rank"]))
-    return StreamPlan(table_of(Chunk, {name: values[order] for name, values in columns.items()}))
+    return StreamPlan.of(columns)
 
 
 # Whether each chunk's worker waits for main, and main for each worker.

@@ -1,29 +1,38 @@
-"""Host sync points: what blocked the host, for how long, on what, who asked for it, and what it cost the GPU."""
+"""Host sync points: what blocked the host, for how long, on what, who asked for it, and what it cost the GPU.
+
+How long GPUs were idle in one can't always be told: a profiler may record one turn of a CUDA graph's loop (a while
+node), or of its nodes those of the first launch. The stream then works on where the capture shows nothing, and a host
+sync behind the graph outlasts all work on record.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import re
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import first_of_each, label, rows_by_key, run_heads
+from analyzers.arrays.groups import first_of_each, label, ordered, rows_by_key, run_heads
+from analyzers.arrays.intervals import coverage, union
 from analyzers.arrays.types import Ints, Mask
+from analyzers.common.errors import TraceWarning
 from analyzers.common.records import Record
+from analyzers.common.wording import count_of, duration, ranks_in_words
 from analyzers.ordering.calls import communication_around, match_calls
-from analyzers.ordering.lanes import take_or
+from analyzers.ordering.lanes import MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
-from analyzers.syncs.context import Findings, Texts, around, launched_at, ranges_around, ranks_of, table_of, text_of
-from analyzers.syncs.idle import OUTLASTS_NS, behind_graphs, cost, idle_within
+from analyzers.syncs.calls import KINDS, Blocking, blocking_calls, units_of
+from analyzers.syncs.context import Findings, Texts, around, launched_at, ranges_around, ranks_of, text_of
 from analyzers.trace.advice import torch_seen
 from analyzers.trace.columns import as_int64, ints_at, is_one_of
 from analyzers.trace.tables import Trace
 
 BACK_TO_BACK_NS = 5_000  # from the end of a copy's call to the start of a synchronize written in the same C++ function
 SCALAR_BYTES = 16
+OUTLASTS_NS = 1_000_000  # a call returns within some 0.1 ms of what it waited for, but where the host stalls
+_GRAPH_LAUNCH = re.compile(r"(cuda|cu|hip)GraphLaunch")
 _BARRIERS = ("c10d::barrier", "c10d::monitored_barrier_")  # written to wait
 _ALWAYS_HIDDEN = ("copy", "pageable", "memory", "module", "launch", "nccl")
 
@@ -78,11 +87,11 @@ class SyncPoint(Record, frozen=True):
 
 
 class HostSyncs(Findings, frozen=True):
-    """Sync points, the costliest first; a table with the columns of `SyncPoint`."""
+    """Sync points, the costliest first."""
 
-    def __iter__(self) -> Iterator[SyncPoint]:
-        for row in self.table.itertuples(index=False):
-            yield SyncPoint(*row)
+    row = SyncPoint
+    at = "start_ns"
+    order = ("-gpu_idle_ns", "-duration_ns", "start_ns")
 
 
 class Joined(msgspec.Struct, frozen=True):
@@ -139,15 +148,16 @@ def host_syncs(trace: Trace) -> HostSyncs:
     lane, op, kind = points.blocking.lane, points.blocking.op, points.blocking.kind
     device = _devices(trace, process, op)
     host = lanes.of_threads(process, thread)
-    cost_of = cost(ordering, process, device, host, start, end)
-    idle, module = cost_of.idle_ns.copy(), np.flatnonzero(kind == KINDS.index("module"))
-    idle[module] = idle_within(lanes, *(column[module] for column in (process, device, start, end)))
+    idle, after = _cost(lanes, process, device, start, end)
+    module = np.flatnonzero(kind == KINDS.index("module"))
+    idle[module] = _idle_within(lanes, *(column[module] for column in (process, device, start, end)))
     waits = np.flatnonzero((kind <= KINDS.index("spin")) & (idle >= OUTLASTS_NS))
-    waits = waits[behind_graphs(trace, ordering, process[waits], lane[waits], start[waits])]
+    waits = waits[_behind_graphs(trace, ordering, process[waits], lane[waits], start[waits])]
     unrecorded = np.zeros(idle.size, np.int64)
     unrecorded[waits], idle[waits] = idle[waits], 0
     where = around(trace, process, thread, ints_at(trace.api, "start_ns", call))
-    next_range = ranges_around(trace, *launched_at(trace, take_or(lanes.op, cost_of.next_unit)))
+    next_unit = ordering.linked.calls.launches.neighbours(host, end)[1]
+    next_range = ranges_around(trace, *launched_at(trace, take_or(lanes.op, next_unit)))
     library = communication_around(trace, lanes, host, ints_at(trace.api, "start_ns", call)) >= 0
     kinds = np.where(library & (kind <= KINDS.index("spin")), "nccl", np.array(KINDS, object)[kind])
     columns = {
@@ -172,15 +182,14 @@ def host_syncs(trace: Trace) -> HostSyncs:
         "waited_op": op.astype(np.int64),
         "waited_name": text_of(trace.ops, "name", op),
         "gpu_idle_ns": idle,
-        "after_ns": cost_of.after_ns,
-        "delayed": np.where(idle + cost_of.after_ns > 0, next_range, ""),
+        "after_ns": after,
+        "delayed": np.where(idle + after > 0, next_range, ""),
         "call": call.astype(np.int64),
         "unrecorded_ns": unrecorded,
         "memory": _host_memory(trace, copy),
         "ranges": where.ranges,
     }
-    order = np.lexsort((start, start - end, -idle))
-    return HostSyncs(table_of(SyncPoint, {name: values[order] for name, values in columns.items()}))
+    return HostSyncs.of(columns)
 
 
 def _host_memory(trace: Trace, copy: Ints) -> Texts:
@@ -225,7 +234,7 @@ def _of_unknown_stream(trace: Trace, calls: Ints) -> Mask:
 
 def _last_copy(trace: Trace, ordering: Ordering, host: Ints, instant: Ints) -> Ints:
     """The copy that a host lane launched last before an instant, if that was its last launch; a row of `Trace.ops`."""
-    op = take_or(ordering.lanes.op, ordering.linked.calls.launches.before(host, instant))
+    op = take_or(ordering.lanes.op, ordering.linked.calls.launches.neighbours(host, instant)[0])
     kind, kinds = trace.ops.kind.codes, trace.ops.kind.texts
     return np.where(take_or(kind, op) == kinds.index("memcpy"), op, -1)
 
@@ -275,3 +284,85 @@ def written_as(direction: str, size_bytes: int, by_torch: bool) -> str:
     if direction != "DtoH":
         return ".to() or .cuda()"
     return ".item() or nonzero()" if 0 <= size_bytes <= SCALAR_BYTES else ".cpu() or .to('cpu')"
+
+
+# How long GPUs were idle.
+
+
+def _cost(lanes: Lanes, process: Ints, device: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """GPU idle time on a call's own device: from the drain to the call's return, and from there to the next launch.
+
+    The drain is the instant when all that had been queued on the device, when the call returned, was done. If that was
+    before the call began, nothing waited, and both are 0. If what was launched next was queued before the drain, the
+    host kept its lead, and nothing was idle after it; nor where nothing was launched any more.
+
+    Work ends at 100, the call returns at 110 and the next kernel is launched at 150: 10 within the call, 40 after it.
+    """
+    idle, after = np.zeros((2, start.size), np.int64)
+    for (one_process, gpu), rows in rows_by_key(process, device).items():
+        units = _units_on(lanes, one_process, gpu)
+        units = units[ordered(lanes.enqueue_ns[units])]
+        if units.size == 0:
+            continue
+        done_by, enqueue = np.maximum.accumulate(lanes.end_ns[units]), lanes.enqueue_ns[units]
+        queued = np.searchsorted(enqueue, end[rows])
+        drain = np.where(queued > 0, done_by[np.maximum(queued - 1, 0)], MIN_NS)
+        waited = drain > start[rows]
+        idle[rows] = np.where(waited, np.maximum(end[rows] - drain, 0), 0)
+        launched = np.append(np.minimum(enqueue, lanes.start_ns[units]), MIN_NS)  # clocks may differ by a little
+        since = np.maximum(drain, end[rows])
+        after[rows] = np.where(waited, np.maximum(launched[queued], since) - since, 0)
+    return idle, after
+
+
+def _units_on(lanes: Lanes, process: int, device: int) -> Ints:
+    """What a process ran on a device."""
+    lane = lanes.lane_of_unit()
+    return np.flatnonzero((lanes.process[lane] == process) & (lanes.device[lane] == device))
+
+
+def _idle_within(lanes: Lanes, process: Ints, device: Ints, start: Ints, end: Ints) -> Ints:
+    """How long each device ran nothing between two instants."""
+    idle = end - start
+    for (one_process, gpu), rows in rows_by_key(process, device).items():
+        units = _units_on(lanes, one_process, gpu)
+        idle[rows] -= coverage(start[rows], end[rows], union(lanes.start_ns[units], lanes.end_ns[units]))
+    return idle
+
+
+def _behind_graphs(trace: Trace, ordering: Ordering, process: Ints, lane: Ints, start: Ints) -> Mask:
+    """Whether the last that was queued before each call, on the stream it waits for, is a graph seen node by node.
+
+    Parameters
+    ----------
+    lane : the stream that each call waits for; -1 for several or an unknown one: then the last of its process counts.
+    """
+    lanes = ordering.lanes
+    # A graph's launch that is not one row, which would end when all in it ends; and False for -1.
+    launches = np.append(trace.api.name.matching(_GRAPH_LAUNCH.match), False)
+    one_row = trace.ops.kind.is_one_of(["graph"])
+    graph = np.append(launches[take_or(trace.ops.launch, lanes.op)] & ~one_row[lanes.op], False)
+    found = np.zeros(start.size, dtype=bool)
+    if not graph.any():
+        return found
+    found |= graph[lanes.unit(lane, lanes.queued_before(lane, start) - 1)]
+    unknown = np.flatnonzero(lane < 0)
+    for (one_process,), rows in rows_by_key(process[unknown]).items():
+        units = units_of(lanes, one_process)
+        last = np.searchsorted(lanes.enqueue_ns[units], start[unknown[rows]]) - 1
+        found[unknown[rows]] = graph[np.append(units, -1)[last]]
+    return found
+
+
+def about_unrecorded(rank: Ints, unrecorded_ns: Ints) -> list[TraceWarning]:
+    """What to say of host syncs that waited for work which is not on record, by how long each did."""
+    rows = np.flatnonzero(unrecorded_ns > 0)
+    if not rows.size:
+        return []
+    longest = duration(int(unrecorded_ns[rows].max()))
+    text = (
+        f"On {ranks_in_words(np.unique(rank[rows]).tolist())} {count_of(rows.size, 'host sync')} behind a CUDA graph "
+        f"return up to {longest} after the last op on record: the graph ran more than was recorded (of a loop in it, "
+        "perhaps one turn). How long GPUs were idle in them can't be told, and busy times are too short."
+    )
+    return [TraceWarning("unrecorded-work", text)]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from msgspec.structs import replace
 
@@ -19,13 +17,12 @@ from analyzers.common.notebook import card
 from analyzers.common.records import Record
 from analyzers.common.wording import count_of, duration, instant
 from analyzers.ordering.calls import call_kind
-from analyzers.syncs.context import table_of
-from analyzers.syncs.copies import UnwaitedCopies, UnwaitedCopy, unwaited_copies
-from analyzers.syncs.crossings import Crossing, Crossings, crossings, missing_crossings
-from analyzers.syncs.idle import about_unrecorded
-from analyzers.syncs.loops import Chunk, StreamPlan, stream_plan
-from analyzers.syncs.points import HostSyncs, SyncPoint, host_syncs
-from analyzers.syncs.rests import RestingOrder, RestingOrders, in_sentences, resting_orders
+from analyzers.syncs.context import Findings
+from analyzers.syncs.copies import UnwaitedCopies, unwaited_copies
+from analyzers.syncs.crossings import Crossings, crossings, missing_crossings
+from analyzers.syncs.loops import StreamPlan, stream_plan
+from analyzers.syncs.points import HostSyncs, about_unrecorded, host_syncs
+from analyzers.syncs.rests import RestingOrders, in_sentences, resting_orders
 from analyzers.trace.advice import NO_ROWS
 from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.narrow import Narrowing
@@ -147,8 +144,13 @@ class OrderReport(Record, frozen=True):
 
 
 Span = tuple[int, int]
-# Columns that name rows, and of which table.
-ROWS = {"process": "processes", "op": "ops", "behind": "ops", "waited_op": "ops", "call": "api"}
+FOUND: dict[str, type[Findings]] = {
+    "syncs": HostSyncs,
+    "copies": UnwaitedCopies,
+    "crossings": Crossings,
+    "plan": StreamPlan,
+    "resting": RestingOrders,
+}
 
 
 def order_report(trace: Trace, span: Span | None = None, *, missing_only: bool = False) -> OrderReport:
@@ -163,18 +165,21 @@ def order_report(trace: Trace, span: Span | None = None, *, missing_only: bool =
     """
     whole = trace.whole or trace
     # What takes most room comes first, while nothing else is kept.
-    found, plan = whole.once(missing_crossings if missing_only else crossings), stream_plan(whole)
-    syncs, copies, resting = whole.once(host_syncs), unwaited_copies(whole), resting_orders(whole)
+    found: dict[str, Any] = {"crossings": whole.once(missing_crossings if missing_only else crossings)}
+    found |= {"plan": stream_plan(whole), "syncs": whole.once(host_syncs), "copies": unwaited_copies(whole)}
+    found["resting"] = resting_orders(whole)
     if trace.whole is not None:
-        span = span or launch_span(trace)
-        syncs = HostSyncs(_part(trace, syncs.table, "start_ns", span))
-        copies = UnwaitedCopies(_part(trace, copies.table, "launched_ns", span))
-        found = Crossings(_part(trace, found.table, "at_ns", span))
-        plan = StreamPlan(_part(trace, plan.table, "start_ns", span))
-        resting = RestingOrders(_part(trace, resting.table, "at_ns", span))
+        found = {name: each.within(trace.rank_ids, span or launch_span(trace)) for name, each in found.items()}
     recorded, launches = calls_recorded(trace)
     unnamed = {rank: counts for rank, counts in calls_without_names(trace).items() if rank in recorded}
-    return OrderReport(syncs, copies, found, plan, resting, trace.warnings, recorded, whole.runtime, launches, unnamed)
+    return OrderReport(
+        **found,
+        warnings=trace.warnings,
+        calls_recorded=recorded,
+        runtime=whole.runtime,
+        only_launches=launches,
+        unnamed=unnamed,
+    )
 
 
 def order_of(run: Run, narrowing: Narrowing = ALL, *, missing_only: bool = False) -> OrderReport:
@@ -204,7 +209,7 @@ def order_from(run: Run, reports: Mapping[int, OrderReport], narrowing: Narrowin
     if len(parts.handles) == 1:
         joined = replace(reports[0], warnings=run.trace.warnings)
     else:
-        joined = _joined([*reports.values()], run.trace.warnings, [parts.handles[part].rows for part in reports])
+        joined = _joined(run, reports, [parts.handles[part].rows for part in reports])
     unrecorded = about_unrecorded(*(ints(joined.syncs.table, column) for column in ("rank", "unrecorded_ns")))
     return replace(joined, warnings=(*joined.warnings, *unrecorded), untrusted=untrusted(run, narrowing))
 
@@ -226,45 +231,17 @@ def calls_recorded(trace: Trace) -> tuple[dict[int, bool], frozenset[int]]:
     return recorded, frozenset(launches.difference(rank for rank, known in recorded.items() if known))
 
 
-def _joined(
-    reports: Sequence[OrderReport], warnings: tuple[TraceWarning, ...], named: Sequence[Callable[[str, Ints], Ints]]
-) -> OrderReport:
-    """Reports of parts of one run as that of the run.
-
-    Parameters
-    ----------
-    named : of each part, what rows of one of its tables are in the run.
-    """
-
-    def stacked(row: type[Any], tables: Iterable[pd.DataFrame], *by: str) -> pd.DataFrame:
-        every = [*tables]
-
-        def column(name: str) -> npt.NDArray[Any]:
-            columns = [table[name].to_numpy() for table in every]
-            if name in ROWS and columns[0].dtype.kind == "i":  # a sync's "op" is a text
-                columns = [of_part(ROWS[name], values) for of_part, values in zip(named, columns, strict=True)]
-            return np.concatenate(columns)
-
-        keys = [-column(name[1:]) if name.startswith("-") else column(name) for name in reversed(by)]
-        order = np.lexsort(keys)
-        # Column by column: all of them together, and then sorted, would be in memory twice.
-        return table_of(row, {each.name: column(each.name)[order] for each in fields(row)})
-
+def _joined(run: Run, parts: Mapping[int, OrderReport], rows_in: Sequence[Callable[[str, Ints], Ints]]) -> OrderReport:
+    """Reports of parts of one run as that of the run."""
+    reports = [*parts.values()]
+    found: dict[str, Any] = {
+        name: kind.stacked([getattr(one, name) for one in reports], rows_in) for name, kind in FOUND.items()
+    }
     return OrderReport(
-        HostSyncs(stacked(SyncPoint, (one.syncs.table for one in reports), "-gpu_idle_ns", "-duration_ns", "start_ns")),
-        UnwaitedCopies(stacked(UnwaitedCopy, (one.copies.table for one in reports), "launched_ns")),
-        Crossings(stacked(Crossing, (one.crossings.table for one in reports), "at_ns", "what")),
-        StreamPlan(stacked(Chunk, (one.plan.table for one in reports), "rank", "thread", "start_ns")),
-        RestingOrders(stacked(RestingOrder, (one.resting.table for one in reports), "at_ns")),
-        warnings,
-        {rank: recorded for one in reports for rank, recorded in one.calls_recorded.items()},
-        " or ".join(dict.fromkeys(one.runtime for one in reports)) or "CUDA",
-        frozenset[int]().union(*(one.only_launches for one in reports)),
-        {rank: counts for one in reports for rank, counts in one.unnamed.items()},
+        **found,
+        warnings=run.trace.warnings,
+        calls_recorded={rank: recorded for one in reports for rank, recorded in one.calls_recorded.items()},
+        runtime=" or ".join(dict.fromkeys(one.runtime for one in reports)) or "CUDA",
+        only_launches=frozenset[int]().union(*(one.only_launches for one in reports)),
+        unnamed={rank: counts for one in reports for rank, counts in one.unnamed.items()},
     )
-
-
-def _part(trace: Trace, table: pd.DataFrame, column: str, span: Span) -> pd.DataFrame:
-    """Rows of the part's ranks within its launches."""
-    kept = table["rank"].isin(trace.rank_ids) & table[column].between(*span)
-    return table[kept].reset_index(drop=True)

@@ -16,21 +16,19 @@ stream wait elsewhere (see `crossings`) are excluded; so are processes whose wai
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from analyzers.arrays.groups import first_row_of, rows_by_key, run_heads, runs
 from analyzers.arrays.intervals import union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.common.wording import count_of, ranks_in_words
-from analyzers.ordering.columns import Columns
-from analyzers.ordering.lanes import take_or
+from analyzers.ordering.lanes import Columns, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.context import Findings, around, enclosing, launched_at, made_at, ranks_of, table_of, text_of
+from analyzers.syncs.context import Findings, around, enclosing, launched_at, made_at, ranks_of, text_of
 from analyzers.syncs.crossings import Visits, find_visits, from_host, in_graph, waits_for_memory
 from analyzers.syncs.points import host_syncs
 from analyzers.trace.columns import ints, ints_at
@@ -82,11 +80,11 @@ class RestingOrder(Record, frozen=True):
 
 
 class RestingOrders(Findings, frozen=True):
-    """Such ops in order of time; a table with the columns of `RestingOrder`."""
+    """Such ops in order of time."""
 
-    def __iter__(self) -> Iterator[RestingOrder]:
-        for row in self.table.itertuples(index=False):
-            yield RestingOrder(*row)
+    row = RestingOrder
+    at = "at_ns"
+    order = ("at_ns",)
 
 
 def in_sentences(orders: Iterable[RestingOrder]) -> list[str]:
@@ -164,7 +162,7 @@ def _by_calls(trace: Trace, calls: Ints) -> tuple[RestingOrders, _Pairs]:
     joins = joins.take(joins.ordered(ordering) & ~joins.ordered(ordering, calls))
     pairs = _Pairs.stack([pairs, joins])
     pairs = pairs.take(np.lexsort((pairs.earlier, lanes.enqueue_ns[pairs.later])))
-    return RestingOrders(_table(trace, pairs, *_syncs(ordering, pairs, calls))), pairs
+    return _described(trace, pairs, *_syncs(ordering, pairs, calls)), pairs
 
 
 def _could_wait(trace: Trace, ordering: Ordering, visits: Visits) -> Mask:
@@ -260,12 +258,12 @@ def _outermost(trace: Trace, ordering: Ordering, units: Ints, without: Ints | No
     return found
 
 
-def _table(trace: Trace, pairs: _Pairs, call: Ints, more: Ints) -> pd.DataFrame:
+def _described(trace: Trace, pairs: _Pairs, call: Ints, more: Ints) -> RestingOrders:
     ordering = trace.once(Ordering)
     lanes, lane = ordering.lanes, ordering.lanes.lane_of_unit()
     process = lanes.process[pairs.host]
     sync = around(trace, *made_at(trace, call))
-    just_before = ordering.linked.calls.launches.before(pairs.host, lanes.enqueue_ns[pairs.later])
+    just_before = ordering.linked.calls.launches.neighbours(pairs.host, lanes.enqueue_ns[pairs.later])[0]
     columns: dict[str, Any] = {
         "rank": ranks_of(trace, process),
         "process": process,
@@ -287,4 +285,4 @@ def _table(trace: Trace, pairs: _Pairs, call: Ints, more: Ints) -> pd.DataFrame:
             f"{prefix}name": text_of(trace.ops, "name", op),
             f"{prefix}range": text_of(trace.ranges, "name", _outermost(trace, ordering, units, without)),
         }
-    return table_of(RestingOrder, columns)
+    return RestingOrders.of(columns)

@@ -47,8 +47,8 @@ KEYS = {
     "ProfilerWeight": "weight from=source captured_step_ns real_step_ns",
     "RankBound": "kind *",
     "RankStreams": "rank device span_ns busy_ns concurrent_ns busy_streams_ns streams overlap_ns",
-    "RuleResult": "name outcome sentence asked=rule.asked needs=rule.needs counted=rule.counted kind=rule.key"
-    " checked failed cut_off reason remedy findings",
+    "RuleResult": "name outcome sentence asked=rule.asked needs=rule.kind.needs counted=rule.kind.counted"
+    " kind=rule.kind.key checked failed cut_off reason remedy findings",
     "Segment": "* blocks",
     "Side": "busy_ns wait_ns ops streams",
     "Stake": "* dominates",

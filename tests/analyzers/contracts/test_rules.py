@@ -9,13 +9,14 @@ import pytest
 
 from analyzers.common.errors import TracevizError
 from analyzers.contracts.rules import (
-    HostWaits,
-    MayRunBeside,
-    NoHostSync,
-    NoRace,
-    RealOverlap,
-    RunsOnOwnStream,
-    WaitEarly,
+    HOST_WAITS,
+    MAY_RUN_BESIDE,
+    NO_HOST_SYNC,
+    NO_RACE,
+    OWN_STREAM,
+    REAL_OVERLAP,
+    WAIT_EARLY,
+    Rule,
     read_contract,
 )
 
@@ -62,22 +63,22 @@ def test_each_kind_of_rule_is_read(tmp_path: Path) -> None:
     contract = read_contract(path)
     assert contract.path == str(path)
     assert contract.rules == (
-        MayRunBeside("lookup beside all-to-all", "nvtx:lookup", "collective:all_to_all"),
-        MayRunBeside("some of it", "comm", "compute", "some", "step"),
-        NoHostSync("no sync", "nvtx:forward", ("aten::item", "api:cudaEventSynchronize")),
-        WaitEarly("wait early", "nvtx:inputs", "nvtx:MP", last=True, by="nvtx:DP"),
-        WaitEarly("wait at all", "nvtx:inputs", "nvtx:DP", last=False),
-        RunsOnOwnStream("own stream", "comm"),
-        HostWaits("copies", "memcpy:DtoH"),
-        NoRace("no race", "nvtx:a", "nvtx:b"),
-        RealOverlap("hides enough", "comm", "compute", 0.625),
+        Rule("lookup beside all-to-all", MAY_RUN_BESIDE, "nvtx:lookup", "collective:all_to_all"),
+        Rule("some of it", MAY_RUN_BESIDE, "comm", "compute", pairs="some", within="step"),
+        Rule("no sync", NO_HOST_SYNC, "nvtx:forward", excepted=("aten::item", "api:cudaEventSynchronize")),
+        Rule("wait early", WAIT_EARLY, "nvtx:inputs", "nvtx:MP", last=True, by="nvtx:DP"),
+        Rule("wait at all", WAIT_EARLY, "nvtx:inputs", "nvtx:DP"),
+        Rule("own stream", OWN_STREAM, "comm"),
+        Rule("copies", HOST_WAITS, "memcpy:DtoH"),
+        Rule("no race", NO_RACE, "nvtx:a", "nvtx:b"),
+        Rule("hides enough", REAL_OVERLAP, "comm", "compute", bar=0.625),
     )
 
 
 @pytest.mark.parametrize("bar", ["60%", "60 %", "0.6", 0.6])
 def test_a_bar_is_read_as_people_write_it(bar: Any) -> None:
     [rule] = read_contract({"x": {"real_overlap": ["comm", "compute"], "at_least": bar}}).rules
-    assert rule == RealOverlap("x", "comm", "compute", 0.6)
+    assert rule == Rule("x", REAL_OVERLAP, "comm", "compute", bar=0.6)
 
 
 @pytest.mark.parametrize(

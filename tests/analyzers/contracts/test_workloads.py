@@ -63,17 +63,13 @@ def test_good_variants_hold_and_bad_ones_break_for_their_reason(run: str) -> Non
     assert all(one.outcome == "broken" for one in result.rules if one.name in broken)
 
 
-def test_every_bad_variant_has_a_capture() -> None:
-    assert {".".join(run.split(".")[:2]) for run in RUNS} >= BAD.keys()
-
-
 @pytest.mark.parametrize("run", [run for run in RUNS if run.endswith("2gpu.torch")])
 def test_without_synchronization_records_an_answer_may_be_open_but_never_flips(run: str) -> None:
     """As torch.profiler captures by default: which stream waits is not recorded."""
     rules = read_contract(ROOT / "docs" / "contracts" / f"{run.split('.')[0]}.toml")
     trace = load([CAPTURES / run])
     full = check_contract(trace, rules)
-    less = check_contract(replace(trace, syncs=trace.syncs.to_frame().iloc[:0]), rules)
+    less = check_contract(replace(trace, syncs=trace.syncs.take(slice(0, 0))), rules)
     for before, after in zip(full.rules, less.rules, strict=True):
         assert after.outcome in (before.outcome, "inconclusive"), before.name
     if run == "dpmp.overlapped.2gpu.torch":

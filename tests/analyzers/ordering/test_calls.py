@@ -121,36 +121,6 @@ def test_each_call_has_its_thread_its_stream_and_its_event() -> None:
         assert column_of(which, "context") == [1] * size
 
 
-def test_an_event_is_not_a_number_of_its_event_synchronization() -> None:
-    run, rank = one_rank()
-    record = rank.record(7, 0)
-    rank.wait(8, record, 5)
-    trace = run.trace()
-    trace = replace(trace, records=trace.records.having(event=40), syncs=trace.syncs.having(event=41, event_sync=42))
-    calls = host_calls(trace)
-    assert (calls.records.event.tolist(), calls.records.event_sync.tolist()) == ([40], [record])
-    assert (calls.waits.event.tolist(), calls.waits.event_sync.tolist()) == ([41], [42])
-
-
-def test_a_call_of_which_no_table_says_more_has_a_thread_and_a_time() -> None:
-    run, rank = one_rank()
-    correlation = rank.call("cudaStreamWaitEvent", 5, 6, thread=3)
-    waits = host_calls(run.trace()).waits
-    assert (waits.call.tolist(), waits.start_ns.tolist(), waits.end_ns.tolist()) == ([0], [5], [6])
-    assert (waits.process.tolist(), waits.correlation.tolist()) == ([0], [correlation])
-    assert waits.host.tolist() == [named(host_calls(run.trace()).lanes, "t3")]
-    assert [getattr(waits, each).tolist() for each in ("sync", "context", "lane", "event", "event_sync")] == [[-1]] * 5
-
-
-def test_a_synchronization_on_record_without_its_call_is_none() -> None:
-    run, rank = one_rank()
-    known = rank.wait(8, rank.record(7, 5), 30)
-    for kind in ("stream_wait", "stream"):
-        run.add("syncs", process=0, context=1, stream=9, kind=kind, start_ns=20, end_ns=24, correlation=known + 9)
-    calls = host_calls(run.trace())
-    assert (calls.waits.call.tolist(), calls.syncs.size) == ([1], 0)
-
-
 def captures(*calls: tuple[str, int, int, int]) -> Trace:
     """Calls of (name, process, thread, start)."""
     run = Builder()
@@ -172,16 +142,6 @@ def test_records_are_left_out_while_their_thread_captures_a_graph() -> None:
         ("record", 1, 1, 13),
     )
     assert host_calls(trace).records.start_ns.tolist() == [5, 12, 13, 25, 46, 55]
-
-
-def test_a_capture_that_began_before_the_trace_ends_and_leaves_what_follows() -> None:
-    trace = captures(("end", 0, 1, 20), ("begin", 0, 2, 0), *(("record", 0, 1, at) for at in (10, 30)))
-    assert host_calls(trace).records.start_ns.tolist() == [10, 30]
-
-
-def test_a_capture_that_never_ends_leaves_out_all_that_follows() -> None:
-    trace = captures(("begin", 0, 1, 20), ("begin", 0, 1, 40), ("end", 0, 1, 50), ("record", 0, 1, 60))
-    assert host_calls(trace).records.size == 0
 
 
 def groups(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -228,17 +188,3 @@ def test_an_instant_lies_inside_a_communication_call_of_its_own_thread(calls: li
         assert {instant: mark != -1 for instant, mark in found.items()} == {k: v is not None for k, v in inside.items()}
         assert len({(found[k], span) for k, span in inside.items() if span}) == len(own)
         assert len({found[k] for k, span in inside.items() if span}) == len(own)
-
-
-def test_an_unknown_thread_is_inside_no_communication_call() -> None:
-    run, rank = one_rank()
-    run.add("comms", process=0, thread=-1, start_ns=0, end_ns=9)
-    rank.call("cudaEventRecord", 5, 6)
-    trace = run.trace()
-    lanes = lanes_of(trace, (0, 1))
-    assert communication_around(trace, lanes, array(-1, 1), array(5, 5)).tolist() == [-1, -1]
-
-
-def test_the_calls_of_an_empty_trace_are_none() -> None:
-    calls = host_calls(one_rank()[0].trace())
-    assert (calls.records.size, calls.waits.size, calls.syncs.size, calls.kind.size) == (0, 0, 0, 0)

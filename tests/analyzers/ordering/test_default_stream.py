@@ -10,7 +10,7 @@ import pytest
 from analyzers.ordering.graph import known_streams
 from analyzers.ordering.lanes import Lanes
 from tests.support.builder import Builder, Rank, one_rank
-from tests.support.order_of import Edge, edges_of, lanes_of, name_of, named
+from tests.support.order_of import edges_of, lanes_of, name_of
 
 
 def default_and_others(**kinds: int) -> tuple[Builder, Rank]:
@@ -22,17 +22,6 @@ def default_and_others(**kinds: int) -> tuple[Builder, Rank]:
     return run, rank
 
 
-def test_the_default_stream_and_a_blocking_one_wait_for_each_other() -> None:
-    run, rank = default_and_others(s8=1)
-    for at, stream in ((0, 8), (10, 8), (20, 7), (30, 7), (40, 8), (50, 7)):
-        rank.kernel("k", stream, 100 + at, 105 + at, launch=(at, at + 1))
-    assert edges_of(run.trace()) == [
-        Edge("default", "s7", 20, 0, "s8", 20, 2),
-        Edge("default", "s7", 50, 2, "s8", 50, 3),
-        Edge("default", "s8", 40, 2, "s7", 40, 2),
-    ]
-
-
 def test_streams_of_another_context_or_process_do_not_wait_for_the_default_stream() -> None:
     run, rank = default_and_others(s8=1, s9=0, s11=-1)
     elsewhere, neighbour = replace(rank, context=2), run.rank(1)
@@ -42,17 +31,6 @@ def test_streams_of_another_context_or_process_do_not_wait_for_the_default_strea
     for at, (of, stream) in enumerate(streams):
         of.kernel("k", stream, 100, 101, launch=(at, at + 1))
     assert [(edge.lane, edge.source) for edge in edges_of(run.trace())] == [("s7", "s8")]
-
-
-def test_what_is_queued_at_one_instant_waits_for_what_was_queued_before() -> None:
-    run, rank = default_and_others(s8=1)
-    for at, stream in ((0, 8), (10, 8), (10, 7)):
-        rank.kernel("k", stream, 100 + at, 105 + at, launch=(at, at + 1))
-    rank.kernel("k", 7, 120, 125, launch=(11, 12))
-    assert edges_of(run.trace()) == [
-        Edge("default", "s7", 10, 0, "s8", 10, 1),
-        Edge("default", "s7", 11, 1, "s8", 11, 2),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -81,12 +59,3 @@ def test_a_stream_is_known_that_is_called_blocking_or_not_or_default(stated: dic
 
 def known(lanes: Lanes, flags: np.ndarray) -> list[str]:
     return [name_of(lanes, lane) for lane in np.flatnonzero(flags)]
-
-
-def test_stream_kinds_of_a_stream_that_is_not_there_change_no_other() -> None:
-    run, rank = default_and_others(s8=1)
-    for at, stream in ((0, 5), (10, 6)):  # neither is named
-        rank.kernel("k", stream, 100 + at, 105 + at, launch=(at, at + 1))
-    trace = run.trace()
-    assert edges_of(trace) == []
-    assert named(lanes_of(trace), "s6") == lanes_of(trace).size - 3  # and its launching thread's two

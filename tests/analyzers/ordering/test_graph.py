@@ -128,18 +128,6 @@ def test_order_is_reachability_in_the_program(seed: int, blocking: tuple[int, ..
     np.testing.assert_array_equal(ordering.before(first, second, exact=True).reshape(count, count), truth)
 
 
-@times(1 / 2)
-@given(seed=SEEDS, blocking=st.sampled_from([(), (2, 3)]))
-def test_what_comes_before_one_op_is_what_leads_to_it(seed: int, blocking: tuple[int, ...]) -> None:
-    program = Program(seed, streams=2 + seed % 4, threads=1 + seed % 3)
-    ordering = Ordering(program.run(blocking))
-    truth, everything = program.reachable(), np.arange(len(program.ops))
-    for op in everything.tolist():
-        for exact in (False, True):
-            before = ordering.before(everything, np.full(everything.size, op), exact=exact)
-            np.testing.assert_array_equal(before, truth[:, op])
-
-
 @times(1 / 3)
 @given(seed=SEEDS)
 def test_a_path_leads_from_op_to_op_through_ordered_steps(seed: int) -> None:

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from analyzers.arrays.groups import run_heads
 from analyzers.ordering.lanes import UNSEEN, take_or
 from tests.support.builder import Builder, one_rank
 from tests.support.order_of import array, lanes_of, named, names_of
@@ -29,12 +28,6 @@ def test_pick_takes_what_stands_at_a_position_and_the_missing_value_where_that_i
     assert take_or(array(), array(-1, -2)).tolist() == [-1, -1]
     flags = take_or(np.array([False, True]), array(-1, 0, 1), True)
     assert (flags.tolist(), flags.dtype) == ([True, False, True], np.bool_)
-
-
-def test_a_run_ends_where_any_of_its_keys_changes() -> None:
-    assert run_heads(array(7, 7, 8, 8, 8), array(1, 1, 1, 2, 2)).tolist() == [True, False, True, True, False]
-    assert run_heads(array(4)).tolist() == [True]
-    assert run_heads(array()).tolist() == []
 
 
 @given(table=rows)
@@ -70,24 +63,6 @@ def test_each_op_lies_on_the_lane_of_its_process_device_context_and_stream(
     assert np.diff(lanes.first).tolist() == [int(np.count_nonzero(lane == each)) for each in range(lanes.size)]
     assert lanes.start_ns.tolist() == [row[4] * 2 for row in (table[op] for op in lanes.op)]
     assert lanes.end_ns.tolist() == [row[4] * 2 + 1 for row in (table[op] for op in lanes.op)]
-
-
-def test_more_streams_than_two_bytes_number_keep_their_work_in_order() -> None:
-    run, rank = one_rank()
-    count = 2**15 + 2
-    for stream in range(count):
-        rank.kernel("k", stream, stream, stream + 1)
-    lanes = lanes_of(run.trace())
-    assert lanes.stream.tolist() == list(range(count))
-    assert lanes.op.tolist() == list(range(count))
-    assert lanes.first.tolist() == list(range(count + 1))
-
-
-def test_streams_that_take_turns_keep_the_order_of_their_work() -> None:
-    run, rank = one_rank()
-    for at in range(60):
-        rank.kernel("k", at % 3, at, at + 1)
-    assert lanes_of(run.trace()).op.tolist() == [*range(0, 60, 3), *range(1, 60, 3), *range(2, 60, 3)]
 
 
 def test_a_thread_that_only_calls_has_a_lane_and_one_that_is_not_known_has_none() -> None:
@@ -251,14 +226,6 @@ def test_a_stream_is_for_communication_if_all_its_kernels_are(
     trace = run.trace()
     lanes = lanes_of(replace(trace, ops=trace.ops.having(name=names)), (0, 1))
     assert lanes.communication.tolist() == [False, expected, False, True, False, False]
-
-
-def test_a_trace_without_work_has_the_lanes_of_its_callers() -> None:
-    run, _ = one_rank()
-    lanes = lanes_of(run.trace(), (0, 5))
-    assert names_of(lanes, np.arange(lanes.size)) == ["unseen by t5", "t5"]
-    assert (lanes.first.tolist(), lanes.op.size, lanes.unit_of_op.size) == ([0, 0, 0], 0, 0)
-    assert lanes_of(run.trace()).size == 0
 
 
 def test_a_graph_is_of_the_stream_that_it_was_launched_on_though_another_branch_begins_first() -> None:

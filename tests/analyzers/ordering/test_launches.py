@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -35,22 +33,6 @@ def launching(seed: int) -> tuple[Trace, list[tuple[int, int, int, int]]]:
 RUNS = [launching(seed) for seed in range(30)]
 
 
-def test_launches_of_a_thread_come_in_order_of_time() -> None:
-    for trace, launched in RUNS:
-        lanes = lanes_of(trace, (0, 1), (0, 2), (1, 1))
-        launches = Launches(lanes)
-        for host in np.flatnonzero(lanes.is_host()).tolist():
-            key = (int(lanes.process[host]), int(lanes.thread[host]))
-            own = [(start, stream) for *each, start, stream in launched if tuple(each) == key]
-            units, start = launches.of(host)
-            lane = lanes.lane_of_unit()[units]
-            # A stream's enqueue is put right where it was given work in another order, so instants come from its units.
-            assert sorted(lanes.stream[lane].tolist()) == sorted(stream for _, stream in own)
-            assert all(early <= late for early, late in pairwise(start.tolist()))
-            assert lanes.enqueue_ns[units].tolist() == start.tolist()
-            assert set(lanes.launcher[units].tolist()) <= {host}
-
-
 def test_a_thread_computed_last_on_the_stream_of_its_last_launch_that_does_not_communicate() -> None:
     for trace, _ in RUNS:
         lanes = lanes_of(trace, (0, 1), (0, 2), (1, 1))
@@ -79,8 +61,6 @@ def test_neighbours_are_the_last_launch_before_an_instant_and_the_first_after_it
         host, instant = (array(*column) for column in zip(*asked, strict=True))
         before, after = launches.neighbours(host, instant)
         assert list(zip(before.tolist(), after.tolist(), strict=True)) == expected
-        assert launches.before(host, instant).tolist() == before.tolist()
-        assert launches.after(host, instant).tolist() == after.tolist()
 
 
 def home_of(trace: Trace, thread: str = "t1") -> str:
@@ -97,13 +77,6 @@ def test_home_is_the_computing_stream_with_the_lowest_number() -> None:
     rank.kernel("k", 6, 100, 101, launch=(50, 51), thread=2)
     assert home_of(run.trace()) == "s8"
     assert home_of(run.trace(), "t2") == "s6"
-
-
-def test_home_has_the_lowest_number_whatever_context_it_is_of() -> None:
-    run, rank = one_rank()
-    rank.kernel("k", 9, 100, 101, launch=(0, 1))
-    replace(rank, context=2).kernel("k", 8, 100, 101, launch=(10, 11))
-    assert home_of(run.trace()) == "s8"
 
 
 def test_a_default_stream_that_a_thread_uses_is_its_home() -> None:
@@ -147,45 +120,3 @@ def test_a_stream_that_runs_nothing_but_is_made_to_wait_is_home() -> None:
     rank.call("cudaStreamWaitEvent", 12, 13, thread=2)
     assert home_of(run.trace()) == "unseen by t1"
     assert home_of(run.trace(), "t2") == "unseen by t2"
-
-
-def test_of_another_thread_the_waits_say_nothing() -> None:
-    run, rank = one_rank()
-    rank.kernel("k", 8, 100, 101, launch=(0, 1))
-    rank.call("cudaStreamWaitEvent", 12, 13, thread=2)
-    assert home_of(run.trace()) == "s8"
-
-
-def test_a_thread_that_launches_nothing_has_the_home_of_its_process() -> None:
-    run = Builder()
-    first, second, third = (run.rank(number) for number in range(3))
-    first.kernel("k", 9, 100, 101, launch=(0, 1), thread=3)
-    first.kernel("k", 8, 100, 101, launch=(2, 3), thread=4)
-    second.kernel("k", 7, 100, 101, launch=(0, 1))
-    first.synchronize("device", 10, 20, thread=1)
-    second.synchronize("device", 10, 20, thread=5)
-    third.synchronize("device", 10, 20)
-    trace = run.trace()
-    assert home_of(trace) == "s9", "of the process's first thread that has one"
-    assert home_of(trace, "1:t5") == "1:s7"
-    assert home_of(trace, "2:t1") == ""
-
-
-def test_a_thread_that_launches_nothing_is_at_home_where_its_process_s_only_stream_is() -> None:
-    run, rank = one_rank()
-    rank.kernel("k", 7, 100, 101, launch=(0, 1), thread=2)
-    rank.synchronize("device", 10, 20)
-    assert home_of(run.trace()) == home_of(run.trace(), "t2") == "s7"
-
-
-def test_default_streams_are_told_by_process_and_context() -> None:
-    run = Builder()
-    rank, neighbour = run.rank(0), run.rank(1)
-    run.stream(neighbour, 9, default=1)
-    run.stream(replace(rank, context=2), 9, default=1)
-    run.stream(rank, 10, default=1)  # of which nothing else is known
-    for at, stream in ((0, 8), (10, 9)):
-        rank.kernel("k", stream, 100 + at, 101 + at, launch=(at, at + 1))
-        neighbour.kernel("k", stream, 100 + at, 101 + at, launch=(at, at + 1))
-    assert home_of(run.trace()) == "s8"
-    assert home_of(run.trace(), "1:t1") == "1:s9"

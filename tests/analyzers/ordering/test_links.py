@@ -59,29 +59,11 @@ def test_an_event_that_nobody_recorded_in_the_capture_was_recorded_before() -> N
     assert links_of(least) == [Link(-1, "", True)]
 
 
-def test_a_numbered_record_of_an_unknown_stream_is_not_stated() -> None:
-    run, rank = working(7, 8)
-    rank.wait(8, rank.record(7, 0), 10)
-    trace = run.trace()
-    trace = replace(trace, records=trace.records.having(stream=-1))
-    assert links_of(trace) == [Link(0, "s7", False)]
-
-
 @pytest.mark.parametrize("known", [{"event_sync": -1}, {"event_sync": 0}])
 def test_a_wait_without_a_number_is_not_stated(known: dict[str, int]) -> None:
     run, rank = working(7, 8)
     rank.wait(8, rank.record(7, 5), 10)
     assert links_of(claims(run.trace(), **known)) == [Link(5, "s7", False)]
-
-
-def test_numbers_of_waits_tell_nothing_where_records_have_none() -> None:
-    run, rank = working(7, 8)
-    rank.wait(8, rank.record(7, 5), 10)
-    trace = run.trace()
-    trace = replace(trace, records=trace.records.having(event_sync=-1, event=-1))
-    assert links_of(trace) == [Link(5, "s7", False)]
-    trace = replace(trace, records=trace.records.having(event_sync=0))
-    assert links_of(trace) == [Link(5, "s7", False)]
 
 
 @pytest.mark.parametrize(("recorded", "exact"), [(9, True), (10, False), (11, False)])
@@ -104,21 +86,6 @@ def test_a_claim_names_record_and_stream() -> None:
     assert links_of(claims(run.trace(), record_correlation=-1, record_stream=7)) == [Link(6, "s6", False)]
 
 
-def test_a_claim_may_name_call_nought() -> None:
-    run, rank = working(7, 8)
-    run.add("records", process=0, correlation=rank.call("cudaEventRecord", 5, 6, correlation=0))
-    rank.wait(8, -1, 10, stated=False)
-    assert links_of(claims(run.trace(), record_correlation=0, record_stream=7)) == [Link(5, "s7", True)]
-
-
-def test_the_stream_that_recorded_is_the_one_the_record_tells() -> None:
-    run, rank = working(7, 6, 8)
-    record = rank.record(6, 5)
-    rank.wait(8, record, 10, stated=False)
-    trace = claims(run.trace(), record_correlation=record, record_stream=7)
-    assert links_of(trace) == [Link(5, "s6", True)]
-
-
 def test_a_claimed_stream_is_one_of_the_wait_s_context() -> None:
     run, rank = one_rank()
     other = replace(rank, context=2)
@@ -130,26 +97,6 @@ def test_a_claimed_stream_is_one_of_the_wait_s_context() -> None:
     trace = claims(run.trace(), record_correlation=record, record_stream=7)
     found = linked(trace)
     assert found.calls.lanes.context[found.waits.source].tolist() == [1, 2]
-
-
-def test_a_number_goes_before_a_claim() -> None:
-    run, rank = working(7, 6, 8)
-    first, second = rank.record(7, 0), rank.record(6, 5)
-    rank.wait(8, first, 10)
-    trace = claims(run.trace(), record_correlation=second, record_stream=6)
-    assert links_of(trace) == [Link(0, "s7", True)]
-
-
-def test_claims_are_each_process_s_own() -> None:
-    run = Builder()
-    ranks = [run.rank(0), run.rank(1)]
-    for at, rank in enumerate(ranks):
-        rank.kernel("k", 7, 1000, 1001, launch=(-5, -4))
-        rank.call("cudaEventRecord", at, at + 1, correlation=40)
-        run.add("records", process=rank.process, correlation=40)
-        rank.wait(8, -1, 10 + at, stated=False)
-    trace = claims(run.trace(), record_correlation=40, record_stream=7)
-    assert links_of(trace) == [Link(0, "s7", True), Link(1, "1:s7", True)]
 
 
 def test_of_records_with_one_number_the_last_is_meant() -> None:
@@ -180,19 +127,6 @@ def test_a_stream_without_work_that_waits_gets_a_lane_of_its_thread() -> None:
     assert [name_of(found.calls.lanes, lane) for lane in found.wait_lane] == ["unseen by t3", "s8", "", "s8"]
     assert found.own.tolist() == [False, False, True, True]
     assert found.calls.waits.lane[0] == -1, "what the capture says stays as it is"
-
-
-def test_what_is_told_stays_beside_what_is_inferred() -> None:
-    run, rank = working(6, 7, 8)
-    first, second = rank.record(6, 0), rank.record(7, 5)
-    rank.synchronize("event", 11, 15, record=first)
-    rank.wait(8, first, 20)
-    rank.wait(9, -1, 30, stated=False)
-    rank.wait(9, 99, 40)
-    trace = run.trace()
-    assert second > first
-    assert links_of(trace) == [Link(0, "s6", True), Link(5, "s7", False), Link(-1, "", True)]
-    assert links_of(trace, "syncs") == [Link(0, "s6", True)]
 
 
 def test_an_event_synchronization_is_inferred_beside_waits_that_are_stated() -> None:

@@ -6,11 +6,9 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from analyzers.ordering.ordering import Ordering
-from analyzers.ordering.places import Places, _numbered
+from analyzers.ordering.places import Places
 from tests.support.builder import Builder, one_rank
 
 
@@ -38,30 +36,6 @@ def launched(*what: str, marks: tuple[int, ...] = ()) -> Builder:
     return run
 
 
-def test_launches_that_repeat_are_turns_and_the_nth_of_each_is_one_place() -> None:
-    # p7 s9 m7 | p7 s9 m7 | p7 s9 m7
-    found = by_launch(launched(*["p7", "s9", "m7"] * 3))
-    assert [turn for _, turn in found] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-    assert len({place for place, _ in found[:3]}) == 3
-    assert [place for place, _ in found] == [place for place, _ in found[:3]] * 3
-
-
-def test_a_kernel_on_another_stream_is_another_launch() -> None:
-    # a7 a9 | a7 a9, not a a | a a
-    assert [turn for _, turn in by_launch(launched("a7", "a9", "a7", "a9"))] == [0, 0, 1, 1]
-
-
-def test_what_comes_before_the_launches_repeat_has_no_place() -> None:
-    # w7 w7 (a7 b9) (a7 b9) (a7 b9): a warm-up, then three turns
-    found = by_launch(launched("w7", "x7", *["a7", "b9"] * 3))
-    assert found[:2] == [(-1, -1), (-1, -1)]
-    assert [turn for _, turn in found[2:]] == [0, 0, 1, 1, 2, 2]
-
-
-def test_launches_that_do_not_repeat_have_no_place() -> None:
-    assert by_launch(launched("a7", "b7", "c9", "d9")) == [(-1, -1)] * 4
-
-
 def test_steps_cut_turns_where_the_program_marks_them() -> None:
     # |a7 a7 |a7 a7: by their period each launch were a turn
     found = by_launch(launched("a7", "a7", "a7", "a7", marks=(0, 2)))
@@ -80,26 +54,10 @@ def test_what_is_launched_before_the_first_step_has_no_place() -> None:
     assert by_launch(launched("a7", "a7", "b7", "a7", "b7", marks=(1, 3)))[0] == (-1, -1)
 
 
-def test_threads_whose_launches_repeat_together_share_turns() -> None:
-    # forward a7 b7, then a thread of its own: c7 d9 c7 d9. By itself that thread turns twice a step.
-    found = by_launch(launched(*["a7", "b7", "c7'", "d9'", "c7'", "d9'"] * 2))
-    assert [turn for _, turn in found] == [0] * 6 + [1] * 6
-    assert found[2][0] != found[4][0]
-
-
 def test_threads_that_interleave_by_chance_are_cut_each_by_its_own_period() -> None:
     #  thread 1: a7 b7 | a7 b7      thread 2: c9 | c9 | c9
     found = by_launch(launched("c9'", "a7", "b7", "c9'", "a7", "c9'", "b7"))
     assert [turn for _, turn in found] == [0, 0, 0, 1, 1, 2, 1]
-
-
-def test_a_copy_is_one_launch_however_its_memory_is_called() -> None:
-    run, rank = one_rank()
-    for number, memory in enumerate(("pageable", "pinned", "pageable", "pinned")):
-        now = 20 * number
-        rank.kernel("a", 7, 1000 + now, 1005 + now, launch=(now, now + 1))
-        rank.copy("DtoH", 7, 1010 + now, 1012 + now, launch=(now + 10, now + 11), target_memory=memory)
-    assert [turn for _, turn in by_launch(run)] == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 def test_a_unit_is_found_by_its_place_and_turn_and_else_none() -> None:
@@ -143,14 +101,3 @@ def test_places_are_those_of_the_slow_calculation(seed: int) -> None:
     for one, (place, _) in zip(kinds, found, strict=True):
         assert [other == one for other in kinds] == [other == place for other, _ in found]
         assert (one is None) == (place == -1)
-
-
-@given(st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=3), max_size=8))
-def test_launches_of_turns_that_are_alike_have_one_number_each(turns: list[list[int]]) -> None:
-    token = np.array([one for what in turns for one in what], np.int64)
-    of_turn = np.array([turn for turn, what in enumerate(turns) for _ in what], np.int64)
-    found = _numbered(token, of_turn).tolist()
-    places = [(what, k) for what in turns for k in range(len(what))]
-    for one, number in zip(places, found, strict=True):
-        assert [other == one for other in places] == [other == number for other in found]
-    assert sorted(set(found)) == list(range(len(set(found))))

@@ -27,38 +27,6 @@ def test_a_wait_covers_what_was_queued_before_the_record_and_nothing_after() -> 
     assert not ordered(trace, before, early)
 
 
-def test_a_path_names_record_and_wait() -> None:
-    run, rank = one_rank()
-    first = rank.kernel("a", 7, 100, 120, launch=(0, 2))
-    rank.wait_stream(8, 7, 5)
-    rank.wait_stream(9, 8, 15)
-    second = rank.kernel("b", 9, 130, 140, launch=(25, 27))
-    path = Ordering(run.trace()).path(first, second)
-    assert [(step.kind, step.stream) for step in path] == [
-        ("op", 7),
-        ("record", 7),
-        ("wait", 8),
-        ("record", 8),
-        ("wait", 9),
-        ("op", 9),
-    ]
-    assert str(path[2]) == "wait on stream 8"
-
-
-def test_a_path_leads_over_the_wait_that_covers_the_op_and_not_over_an_earlier_one() -> None:
-    run, rank = one_rank()
-    rank.kernel("before", 7, 100, 110, launch=(0, 2))
-    rank.wait_stream(8, 7, 5)
-    first = rank.kernel("a", 7, 110, 120, launch=(10, 12))
-    rank.wait_stream(8, 7, 15)
-    second = rank.kernel("b", 8, 130, 140, launch=(25, 27))
-    path = Ordering(run.trace()).path(first, second)
-    assert [(step.kind, step.stream, step.instant_ns) for step in path][1:3] == [
-        ("record", 7, 15),
-        ("wait", 8, 17),
-    ]
-
-
 def test_each_step_of_a_path_says_where_and_when_the_host_asked_for_it() -> None:
     run, rank = one_rank()
     rank.kernel("before", 9, 0, 1)
@@ -78,17 +46,6 @@ def test_each_step_of_a_path_says_where_and_when_the_host_asked_for_it() -> None
     ]
     assert [str(step) for step in path[2:4]] == ["wait on stream 8", "synchronize on thread 4"]
     assert Ordering(run.trace()).path(third, first) == Ordering(run.trace()).path(second, first) == ()
-
-
-def test_another_process_knows_nothing_of_an_op() -> None:
-    run, rank = one_rank()
-    op = rank.kernel("a", 7, 10, 20, launch=(0, 2))
-    other = run.rank(1)
-    other.kernel("a", 7, 10, 20, launch=(0, 2))
-    other.synchronize("device", 5, 25)
-    rank.synchronize("device", 5, 40)
-    instant, call = Ordering(run.trace()).host_knows(np.array([op]))
-    assert (instant.tolist(), run.rows["api"][int(call[0])]["end_ns"]) == ([40], 40)
 
 
 def test_inferred_links_count_unless_only_stated_ones_are_asked_for() -> None:

@@ -39,14 +39,6 @@ def test_queries_with_nothing_to_wait_for_are_no_wait() -> None:
     assert len(host_syncs(run.trace())) == 0
 
 
-def test_a_loop_of_queries_while_the_gpu_works_is_a_wait() -> None:
-    run, rank = one_rank()
-    rank.kernel("work", 7, 10, 220, launch=(0, 5))
-    queries(rank, 100)
-    (point,) = host_syncs(run.trace())
-    assert (point.kind, point.start_ns, point.gpu_idle_ns) == ("spin", 100, 295 - 220)
-
-
 def test_queries_before_and_behind_the_allocators_do_not_join_over_it() -> None:
     run, rank = one_rank()
     rank.kernel("work", 7, 10, 5000, launch=(0, 5))
@@ -99,11 +91,3 @@ def test_torch_in_one_process_says_nothing_of_another() -> None:
         copies_back(run.rank(number), kernel)
     patterns = {one.rank: one.pattern.partition(":")[0] for one in host_syncs(run.trace())}
     assert patterns == {0: ".item() or nonzero()", 1: "a copy to the host that blocks"}
-
-
-def test_frames_of_python_alone_are_no_torch() -> None:
-    run, rank = one_rank()
-    rank.range("solver.py(12): step", 0, 300, kind="python")
-    copies_back(rank, "cupy_multiply__float64")
-    (point,) = host_syncs(run.trace())
-    assert point.pattern.startswith("a copy to the host")

@@ -60,8 +60,3 @@ def test_ranges_around_instants(seed: int) -> None:
     texts = [each[-1] if each else "" for each in innermost]
     assert ranges_around(trace, process, thread, instant).tolist() == texts
     assert around(trace, process, thread, instant).range.tolist() == texts
-
-
-def test_nothing_is_around_no_instants() -> None:
-    none = np.empty(0, np.int64)
-    assert ranges_around(some_trace(0), none, none, none).size == 0

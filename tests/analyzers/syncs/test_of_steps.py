@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analyzers.syncs.of_steps import StepSync, groups_by_rank, of_weight, step_syncs
+from analyzers.syncs.of_steps import StepSync, groups_by_rank, step_syncs
 from analyzers.trace.narrow import EVERYTHING, Narrowing
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
@@ -57,17 +57,6 @@ def test_only_steps_that_count_count() -> None:
     assert {group.count for group in groups_by_rank(trace)[1]} == {3}
     assert {group.count for group in groups_by_rank(trace, [0, 2])[1]} == {2}
     assert [one.ranks for one in step_syncs([groups_by_rank(trace, [1])], 1)] == [(0, 1)]
-
-
-def test_parts_give_what_the_whole_does() -> None:
-    groups = groups_by_rank(program())
-    assert step_syncs([{0: groups[0]}, {1: groups[1]}], 3) == found(program())
-
-
-def test_what_costs_little_of_a_step_is_none_to_look_for() -> None:
-    """40 µs of 10 ms."""
-    assert of_weight(found(program((2, 4))), 10 * MS)
-    assert not of_weight(found(program((2, 4))), 1_000 * MS)
 
 
 def test_check_overlap_names_them_whatever_overlap_they_cost() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.syncs.calls import MODULE_LOAD_NS, SMALL_COPY_BYTES, SPIN_QUERIES, blocking_calls
-from analyzers.syncs.points import HostSyncs, SyncPoint, copies_of, host_syncs, joined_calls
+from analyzers.syncs.points import SyncPoint, copies_of, host_syncs, joined_calls
 from analyzers.syncs.report import order_report
 from tests.support.builder import Builder, Rank, one_rank
 from traceviz.output import contract
@@ -78,51 +78,12 @@ def test_a_written_synchronize_is_explicit(what: str) -> None:
     assert (point.gpu_idle_ns, point.after_ns) == (110 - 100, 120 - 110)
 
 
-def test_sleep_after_a_synchronize_is_not_its_cost() -> None:
-    run, rank = one_rank()
-    rank.kernel("work", 7, 10, 500_000, launch=(0, 5))
-    rank.synchronize("device", 20, 500_008)
-    rank.kernel("after a sleep of 2 s", 7, 2_000_510_000, 2_000_520_000, launch=(2_000_500_008, 2_000_500_013))
-    point = only(run)
-    assert (point.duration_ns, point.gpu_idle_ns, point.after_ns) == (499_988, 8, 2_000_000_000)
-
-
-def test_the_last_synchronize_costs_its_return_and_nothing_after_it() -> None:
-    run, rank = one_rank()
-    rank.kernel("work", 7, 10, 100, launch=(0, 5))
-    rank.synchronize("stream", 20, 110, stream=7)
-    point = only(run)
-    assert (point.gpu_idle_ns, point.after_ns, point.delayed) == (10, 0, "")
-
-
 def test_a_barrier_is_written_to_wait() -> None:
     run, rank = one_rank()
     rank.range("c10d::barrier", 0, 200, kind="op")
     rank.kernel("work", 7, 10, 100, launch=(2, 5))
     rank.synchronize("stream", 20, 110, stream=7)
     assert not only(run).hidden
-
-
-def test_an_event_synchronize_that_leaves_work_queued_costs_nothing() -> None:
-    run, rank = one_rank()
-    rank.copy("DtoH", 7, 10, 100, launch=(0, 5), target_memory="pinned")
-    record = rank.record(7, 6)
-    rank.kernel("post compute", 7, 104, 1000, launch=(10, 15))
-    rank.synchronize("event", 20, 105, record=record)
-    rank.kernel("next step", 7, 1003, 1100, launch=(200, 205))
-    point = only(run)
-    assert (point.waited_name, point.gpu_idle_ns, point.after_ns, point.delayed) == ("Memcpy DtoH", 0, 0, "")
-
-
-def test_another_threads_launch_ends_the_idle_time() -> None:
-    run, rank = one_rank()
-    rank.kernel("work", 7, 10, 100, launch=(0, 5))
-    rank.synchronize("stream", 20, 110, stream=7)
-    rank.kernel("other thread's", 9, 150, 180, launch=(120, 125), thread=2)
-    rank.kernel("next", 7, 210, 250, launch=(130, 135))
-    rank.kernel("last", 7, 260, 270, launch=(140, 145))
-    point = only(run)
-    assert (point.gpu_idle_ns, point.after_ns) == (10, 10)  # to 120, another thread's launch
 
 
 def test_waiting_for_a_stream_means_waiting_for_what_it_waits_for() -> None:
@@ -166,14 +127,6 @@ def test_the_copies_of_one_call_are_those_of_the_points_in_which_it_blocked_long
     for call in blocking_calls(trace).call.tolist():
         expected = [copy for each, copy in zip(points.call.tolist(), points.copy.tolist(), strict=True) if each == call]
         assert copies_of(trace, call).tolist() == [copy for copy in expected if copy >= 0]
-
-
-def test_a_copy_and_a_synchronize_of_two_operators_are_two_points() -> None:
-    run, rank = one_rank()
-    rank.range("aten::to", 0, 112, kind="op")
-    rank.copy("DtoH", 7, 20, 100, launch=(5, 110), bytes=4096, target_memory="pageable")
-    rank.synchronize("stream", 113, 116, stream=7)
-    assert [point.kind for point in host_syncs(run.trace())] == ["pageable", "stream"]
 
 
 @pytest.mark.parametrize(
@@ -250,18 +203,6 @@ def test_a_runtime_call_and_the_driver_call_inside_it_are_one() -> None:
     assert only(run).api == "cudaStreamSynchronize"
 
 
-def test_points_belong_to_the_process_whose_call_it_was_though_both_are_device_0() -> None:
-    run = Builder()
-    for number in range(2):
-        rank = run.rank(number)
-        end = 100 + 100 * number
-        rank.kernel("work", 7, 10, end, launch=(0, 5))
-        rank.synchronize("stream", 20, end + 10, stream=7)
-        rank.kernel("next", 7, end + 50, end + 60, launch=(end + 20, end + 25))
-    points = {point.rank: point for point in host_syncs(run.trace())}
-    assert {rank: (point.gpu_idle_ns, point.waited_op) for rank, point in points.items()} == {0: (10, 0), 1: (10, 2)}
-
-
 def test_the_users_python_line_is_named_not_torchs() -> None:
     run, rank = one_rank()
     rank.range("train.py(88): step", 0, 300, kind="python")
@@ -269,20 +210,6 @@ def test_the_users_python_line_is_named_not_torchs() -> None:
     rank.range("<built-in method item of Tensor object at 0x7f>", 20, 280, kind="python")
     rank.synchronize("stream", 100, 200, stream=7)
     assert only(run).frame == "train.py(88): step"
-
-
-def test_points_are_ranked_by_cost_then_by_duration() -> None:
-    run, rank = one_rank()
-    at = 0
-    for idle, worked, slept in ((10, 50, 900), (400, 60, 0), (10, 90, 100)):
-        rank.kernel("work", 7, at + 5, at + 5 + worked, launch=(at, at + 2))
-        rank.synchronize("stream", at + 5, at + 5 + worked + idle, stream=7)
-        at += 5 + worked + idle + slept
-        rank.kernel("next", 7, at + 5, at + 20, launch=(at, at + 2))
-        at += 1000
-    found = host_syncs(run.trace())
-    points = [(point.gpu_idle_ns, point.duration_ns, point.after_ns) for point in found]
-    assert points == [(400, 460, 0), (10, 100, 100), (10, 60, 900)]
 
 
 @given(
@@ -341,10 +268,3 @@ def test_the_json_contract() -> None:
         "delayed",
     ]
     assert set(wanted) <= set(answer["syncs"][0])
-
-
-def test_a_trace_without_calls_has_no_points() -> None:
-    run, rank = one_rank()
-    rank.kernel("work", 7, 10, 100)
-    found: HostSyncs = host_syncs(run.trace())
-    assert (len(found), list(found)) == (0, [])

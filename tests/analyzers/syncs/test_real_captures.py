@@ -164,12 +164,6 @@ def test_item_in_nsys_is_named_by_what_it_looks_like_and_costed() -> None:
         assert point.pattern.startswith(".item()")
 
 
-def test_steps_of_the_overlap_have_no_sync_in_nsys() -> None:
-    points = nsys_points(DATA / "nsys" / "dpmp_overlap.4gpu.sqlite")
-    assert all(point.range == "" and not point.hidden for point in points)
-    assert {point.api for point in points} == {"cudaStreamSynchronize", "cudaDeviceSynchronize"}
-
-
 def rule(name: str, path: Path, folder: Path) -> list[dict[str, str]]:
     """Rows of one of nsys's own expert-system rules, run by hand on a copy of an export."""
     program = next(find_nsys()).path

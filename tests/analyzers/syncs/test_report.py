@@ -32,10 +32,6 @@ def rank_and_start(trace: Trace) -> list[tuple[int, int]]:
     return sorted((point.rank, point.start_ns) for point in order_report(trace).syncs)
 
 
-def test_the_whole_reports_every_sync() -> None:
-    assert rank_and_start(two_ranks_of_two_steps()) == [(0, 30), (0, 10_030), (1, 30), (1, 10_030)]
-
-
 def test_a_part_reports_what_lies_in_it_with_the_figures_of_the_whole() -> None:
     trace = two_ranks_of_two_steps()
     assert rank_and_start(only_ranks(trace, (1,))) == [(1, 30), (1, 10_030)]
@@ -45,13 +41,6 @@ def test_a_part_reports_what_lies_in_it_with_the_figures_of_the_whole() -> None:
     (part,) = order_report(only_steps(only_ranks(trace, (0,)), 0, 1)).syncs
     for one in (part, whole):  # the work ends at 4000, the call returns at 4100, the next kernel is launched at 4200
         assert (one.gpu_idle_ns, one.after_ns, one.duration_ns) == (100, 100, 4070)
-
-
-def test_its_repr_counts() -> None:
-    assert (
-        repr(order_report(two_ranks_of_two_steps()))
-        == "<order: 4 host sync points, 0 unwaited copies, 0 missing waits>"
-    )
 
 
 def test_a_capture_without_cuda_calls_does_not_say_that_nothing_blocked() -> None:

@@ -120,17 +120,6 @@ def test_a_synchronize_right_behind_a_copy_may_be_written_where_no_operator_is_o
     assert not len(resting_orders(run.trace()))
 
 
-def test_a_wait_of_which_no_stream_is_on_record_tells_nothing() -> None:
-    run, rank = one_rank()
-    rank.kernel("adam", 7, 10, 50, launch=(2, 4))
-    rank.copy("DtoH", 7, 70, 75, launch=(60, 78), source_memory="device", target_memory="pageable")
-    rank.call("cudaStreamWaitEvent", 90, 91)
-    rank.kernel("gather", 9, 220, 250, launch=(202, 204))
-    rank.wait_stream(7, 9, 212)
-    rank.kernel("gemm", 7, 260, 300, launch=(216, 218))
-    assert not len(resting_orders(run.trace()))
-
-
 def without_the_wait(folder: Path) -> list[Path]:
     """`dpmp_after` with its side stream's waits for the main stream taken out, as in `after_race`."""
     paths = []

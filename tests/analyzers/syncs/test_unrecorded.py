@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from analyzers.load import load
-from analyzers.syncs.idle import OUTLASTS_NS
-from analyzers.syncs.points import SyncPoint, host_syncs
+from analyzers.syncs.points import OUTLASTS_NS, SyncPoint, host_syncs
 from analyzers.syncs.report import order_of
 from analyzers.trace.run import Run
 from tests.support.builder import Rank, one_rank

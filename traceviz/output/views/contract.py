@@ -50,7 +50,7 @@ def _about(rule: RuleResult) -> list[Block]:
     if rule.remedy:
         shown.append(Paragraph(rule.remedy, "Remedy"))
     if rule.outcome == INCONCLUSIVE:
-        shown.append(Paragraph(f"{rule.rule.needs}.", "This rule needs"))
+        shown.append(Paragraph(f"{rule.rule.kind.needs}.", "This rule needs"))
     return shown
 
 

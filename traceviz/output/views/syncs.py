@@ -232,7 +232,7 @@ def _copies(result: OrderReport) -> Table:
     title = "Copies to pinned memory that nothing waits for before the next like them"
     note = "Whether they share memory can't be known: a trace holds no addresses. Where they do, a read before the "
     note += "copy is done, or behind the next one, finds other data."
-    return table(title, result.copies.copies(), columns, words=["in", "then"], most=MOST, note=note)
+    return table(title, [*result.copies], columns, words=["in", "then"], most=MOST, note=note)
 
 
 def _races(missing: list[Crossing]) -> list[str]:
@@ -248,7 +248,7 @@ def _races(missing: list[Crossing]) -> list[str]:
 
 
 def _plan(result: OrderReport) -> Table:
-    chunks = result.plan.chunks()
+    chunks = [*result.plan]
     columns: dict[str, Column] = {
         "rank": "rank",
         "loop": lambda one: one.loop,
