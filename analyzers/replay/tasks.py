@@ -139,7 +139,7 @@ def _stream_waits(graph: Graph) -> tuple[Lists, int]:
     group = np.flatnonzero(np.append(True, (np.diff(graph.lane) != 0) | (np.diff(graph.position) != 0)))
     head = group[np.searchsorted(group, np.arange(graph.lane.size), side="right") - 1] if graph.lane.size else group
     edge_ends = np.append(graph.edge_first, edges.size)
-    found = [np.empty((2, 0), np.int64)]
+    found, followed = [np.empty((2, 0), np.int64)], np.empty(0, np.int64)
     while rows.size and len(found) <= lanes.size + 1:
         source = lanes.unit(edges.source[rows], edges.source_position[rows] - 1)
         found.append(np.stack([unit, source]))
@@ -147,6 +147,11 @@ def _stream_waits(graph: Graph) -> tuple[Lists, int]:
         chained = (node >= 0) & (unit >= 0)
         chained[chained] = graph.position[node[chained]] == edges.source_position[rows][chained]
         node, unit = node[chained], unit[chained]
+        # Streams that wait for each other again and again lead to the same place in many ways: each is followed once.
+        keys, once = np.unique(unit.astype(np.int64) * graph.lane.size + node, return_index=True)
+        is_new = ~np.isin(keys, followed)
+        followed, once = np.append(followed, keys[is_new]), once[is_new]
+        node, unit = node[once], unit[once]
         first = graph.edge_first[head[node]]
         rows, owner = runs(first, edge_ends[node + 1] - first)
         rows, unit = rows[is_wait[rows]], unit[owner][is_wait[rows]]

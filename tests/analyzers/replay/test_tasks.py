@@ -41,6 +41,17 @@ def test_a_stream_that_waits_for_another() -> None:
     assert [found.units.dispatch_ns[0, 0], found.units.dispatch_ns[1, 2]] == [2 * US, 2 * US]
 
 
+def test_streams_that_run_nothing_are_followed_once_however_often_they_wait() -> None:
+    """Streams 9 and 11 only wait, for 7 and for each other: there are billions of ways from the last kernel back."""
+    rounds = [
+        f"K 7 @{at} {at + 7}-{at + 12}; 9<7 @{at + 6}; {'11<9 @{0}; 9<11 @{0}; '.format(at + 6) * 2}7<9 @{at + 7}"
+        for at in range(0, 1200, 20)
+    ]
+    waits = tasks(written("; ".join(rounds))).units.waits
+    assert all((waits[unit] < unit).all() for unit in range(60))
+    assert 0 in waits[59]
+
+
 def test_what_another_release_takes_is_what_it_takes_others() -> None:
     """L, held by a wait, starts 8 µs after it; kernels behind others on their stream 1 and 3 µs after those: 2."""
     text = "K 7 @0 7-107; K 7 @10 108-120; K 7 @20 123-140; 9<7 @26; L 9 @30 148-160"

@@ -81,6 +81,26 @@ def test_a_merged_file_answers_as_the_files_it_was_made_of(tmp_path: Path, label
     assert figures([path]) == figures(FILES)
 
 
+def test_a_rank_in_the_offset_of_pids_is_told_by_it(tmp_path: Path) -> None:
+    path = merged(tmp_path / "merged.json", lambda rank, pid: 1_000_000 * rank + pid if isinstance(pid, int) else pid)
+    assert figures([path]) == figures(FILES)
+
+
+def test_names_of_processes_tell_ranks(tmp_path: Path) -> None:
+    """Of 626 and 70626 no offset tells anything, as both GPUs' rows are of other pids."""
+    pids: dict[tuple[int, Any], int] = {}
+
+    def pid_of(rank: int, pid: Any) -> Any:
+        return pids.setdefault((rank, pid), 100 + 7 * len(pids)) if isinstance(pid, int) else pid
+
+    merged(tmp_path / "merged.json", pid_of)
+    named = [
+        {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "ts": 0, "args": {"name": f"rank {rank} python"}}
+        for (rank, _), pid in pids.items()
+    ]
+    assert figures([merged(tmp_path / "merged.json", pid_of, named)]) == figures(FILES)
+
+
 def test_several_ranks_without_labels_are_refused_by_name(tmp_path: Path) -> None:
     """Each calls its GPU device 0, as ranks pinned by CUDA_VISIBLE_DEVICES do."""
 
