@@ -190,7 +190,7 @@ def trace_of(path: Path, events: FileEvents) -> Trace:
     warnings = oddities.leave_out_absurd(events)
     rows = events.batch.rows
     zero = min((int(each.start.min()) for group, each in rows.items() if len(each) and group != "memory"), default=0)
-    owned = merged.split(path, events.batch)
+    owned = merged.split(path, events.batch, lambda: merged.names_in(path))
     for one in owned:
         merged.refuse_mixed(path, one.rows["range"])
     of_ranks = [_of_rank(path, events, one, warnings, zero) for one in owned]
