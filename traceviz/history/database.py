@@ -12,13 +12,15 @@ import platform
 import sqlite3
 import subprocess
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import datetime, timezone
 from functools import reduce
-from operator import add, attrgetter
+from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from sqlite_utils import Database
 
 from analyzers.common.errors import TracevizError
 from analyzers.common.records import Record
@@ -34,30 +36,67 @@ VERSION = 1  # of the file; tables that this traceviz could not read bring the n
 PATIENCE = 60.0  # seconds to wait for another run that saves
 COMMITS = ("GITHUB_SHA", "CI_COMMIT_SHA", "GIT_COMMIT")  # where CI systems say it
 
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS pairs (id INTEGER PRIMARY KEY, a TEXT, b TEXT);
-CREATE UNIQUE INDEX IF NOT EXISTS idx_pairs_a_b ON pairs (a, b);
-CREATE TABLE IF NOT EXISTS runs (
-    id INTEGER PRIMARY KEY, pair_id INTEGER NOT NULL REFERENCES pairs (id), saved_utc TEXT, commit_id TEXT NOT NULL,
-    host TEXT, gpus TEXT, captures TEXT, verdict TEXT, reason TEXT, bar REAL, rule TEXT, apparent INTEGER,
-    critical_rank INTEGER, real_overlap_ns INTEGER, achievable_ns INTEGER, real_overlap_ratio REAL,
-    step_ns INTEGER, step_low_ns INTEGER, step_high_ns INTEGER, steps INTEGER
-);
-CREATE INDEX IF NOT EXISTS idx_runs_pair_id_id ON runs (pair_id, id);
-CREATE INDEX IF NOT EXISTS idx_runs_commit_id ON runs (commit_id);
-CREATE TABLE IF NOT EXISTS ranks (
-    run_id INTEGER NOT NULL REFERENCES runs (id), rank INTEGER, device INTEGER, a_busy_ns INTEGER, a_wait_ns INTEGER,
-    b_busy_ns INTEGER, b_wait_ns INTEGER, overlap_ns INTEGER, real_overlap_ns INTEGER, real_overlap_error_ns INTEGER,
-    missed_ns INTEGER, PRIMARY KEY (run_id, rank, device)
-);
-CREATE TABLE IF NOT EXISTS versions (
-    run_id INTEGER NOT NULL REFERENCES runs (id), name TEXT, version TEXT, PRIMARY KEY (run_id, name)
-);
-"""
-_OF_RANK = (
-    *("rank", "device", "a.busy_ns", "a.wait_ns", "b.busy_ns", "b.wait_ns", "overlap_ns", "real_overlap_ns"),
-    *("real_overlap_error_ns", "missed_ns"),
-)
+TABLES: dict[str, dict[str, type]] = {
+    "pairs": {"id": int, "a": str, "b": str},
+    "runs": {
+        "id": int,
+        "pair_id": int,
+        "saved_utc": str,
+        "commit_id": str,
+        "host": str,
+        "gpus": str,
+        "captures": str,
+        "verdict": str,
+        "reason": str,
+        "bar": float,
+        "rule": str,
+        "apparent": int,
+        "critical_rank": int,
+        "real_overlap_ns": int,
+        "achievable_ns": int,
+        "real_overlap_ratio": float,
+        "step_ns": int,
+        "step_low_ns": int,
+        "step_high_ns": int,
+        "steps": int,
+    },
+    "ranks": {
+        "run_id": int,
+        "rank": int,
+        "device": int,
+        "a_busy_ns": int,
+        "a_wait_ns": int,
+        "b_busy_ns": int,
+        "b_wait_ns": int,
+        "overlap_ns": int,
+        "real_overlap_ns": int,
+        "real_overlap_error_ns": int,
+        "missed_ns": int,
+    },
+    "versions": {"run_id": int, "name": str, "version": str},
+}
+_KEYS: dict[str, str | tuple[str, ...]] = {
+    "pairs": "id",
+    "runs": "id",
+    "ranks": ("run_id", "rank", "device"),
+    "versions": ("run_id", "name"),
+}
+_FOREIGN = {
+    "runs": [("pair_id", "pairs", "id")],
+    "ranks": [("run_id", "runs", "id")],
+    "versions": [("run_id", "runs", "id")],
+}
+_INDEXES = {"pairs": [["a", "b"]], "runs": [["pair_id", "id"], ["commit_id"]]}
+
+
+def _create_tables(database: Database) -> None:
+    """Make what is not there."""
+    for name, columns in TABLES.items():
+        known = {column for column in columns if column.endswith("_id")}
+        keys = {"pk": _KEYS[name], "foreign_keys": _FOREIGN.get(name, [])}
+        database[name].create(columns, not_null=known, if_not_exists=True, **keys)
+        for index in _INDEXES.get(name, []):
+            database[name].create_index(index, unique=name == "pairs", if_not_exists=True)
 
 
 class SavedRun(Record, frozen=True):
@@ -147,31 +186,37 @@ def append(path: Path, run: Kept) -> int:
     ------
     TracevizError : the file can't be written, is damaged, or no history of traceviz.
     """
-    figures = attrgetter(*_OF_RANK)
     with _opened(path) as database:
-        database.execute("BEGIN IMMEDIATE")
-        if _tables(database):
+        database.conn.execute("BEGIN IMMEDIATE")
+        if database.table_names():
             _check(path, database)
-        database.execute(f"PRAGMA application_id = {APPLICATION}")
-        database.execute(f"PRAGMA user_version = {VERSION}")
-        for statement in SCHEMA.split(";")[:-1]:
-            database.execute(statement)
-        pair = (run.result.a, run.result.b)
-        database.execute("INSERT OR IGNORE INTO pairs (a, b) VALUES (?, ?)", pair)
-        (number_of_pair,) = database.execute("SELECT id FROM pairs WHERE a = ? AND b = ?", pair).fetchone()
-        row = {"pair_id": number_of_pair, **run.row}
-        added = database.execute(f"INSERT INTO runs ({', '.join(row)}) VALUES ({_marks(row)})", [*row.values()])
-        number = int(added.lastrowid or 0)
-        ranks = [(number, *figures(rank)) for rank in run.result.ranks]
-        database.executemany(f"INSERT INTO ranks VALUES (?, {_marks(_OF_RANK)})", ranks)
-        versions = [(number, *named) for named in run.versions.items()]
-        database.executemany("INSERT INTO versions VALUES (?, ?, ?)", versions)
-        database.execute("COMMIT")
+        database.conn.execute(f"PRAGMA application_id = {APPLICATION}")
+        database.conn.execute(f"PRAGMA user_version = {VERSION}")
+        _create_tables(database)
+        number = _append(database, run)
+        database.conn.execute("COMMIT")
     return number
 
 
-def _marks(columns: Collection[str]) -> str:
-    return ", ".join("?" * len(columns))
+def _append(database: Database, kept: Kept) -> int:
+    pair = database["pairs"].lookup({"a": kept.result.a, "b": kept.result.b})
+    run = int(database["runs"].insert({**kept.row, "pair_id": pair}).last_pk)
+    figures = [name for name in TABLES["ranks"] if name not in ("run_id", *_OF_SIDES)]
+    database["ranks"].insert_all(
+        {
+            "run_id": run,
+            **{name: getattr(rank, name) for name in figures},
+            **{name: getattr(rank.a if name[0] == "a" else rank.b, name[2:]) for name in _OF_SIDES},
+        }
+        for rank in kept.result.ranks
+    )
+    database["versions"].insert_all(
+        {"run_id": run, "name": name, "version": version} for name, version in kept.versions.items()
+    )
+    return run
+
+
+_OF_SIDES = ("a_busy_ns", "a_wait_ns", "b_busy_ns", "b_wait_ns")
 
 
 def saved_runs(path: Path) -> list[SavedRun]:
@@ -184,12 +229,11 @@ def saved_runs(path: Path) -> list[SavedRun]:
     if not path.is_file():
         raise TracevizError("There is no such file.", path=path, hint="check-overlap --save makes one.")
     wanted = [name for name in SavedRun.__dataclass_fields__ if name not in ("id", "a", "b")]
-    named = ["id", "a", "b", *wanted]
     columns = ", ".join(("runs.id", "pairs.a", "pairs.b", *wanted))
     with _opened(path) as database:
         _check(path, database)
-        rows = database.execute(f"SELECT {columns} FROM runs JOIN pairs ON pairs.id = pair_id ORDER BY runs.id")
-        return [SavedRun(**dict(zip(named, row, strict=True))) for row in rows]
+        rows = database.query(f"SELECT {columns} FROM runs JOIN pairs ON pairs.id = pair_id ORDER BY runs.id")
+        return [SavedRun(**row) for row in rows]
 
 
 def current_commit() -> str:
@@ -228,34 +272,34 @@ def versions_of(trace: Trace) -> dict[str, str]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+def _opened(path: Path) -> Iterator[Database]:
     """A history, or a new file; what is not committed at the end of the block is undone."""
     try:
         with closing(sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)) as connection:
-            yield connection
+            yield Database(connection)
     except sqlite3.Error as error:
-        text = str(error)
-        says, hint = f"This is damaged, or no SQLite file ({text}).", "Take a copy of it, or another name."
-        if "unable to open" in text or "readonly" in text:
-            says, hint = f"This can't be opened ({text}).", "Is its folder there, and writable?"
-        elif "full" in text:
-            says, hint = "The disk is full.", "Make room, or name another place."
-        elif "locked" in text:
-            says, hint = "Another run holds this history.", "Try again."
-        raise TracevizError(says, path=path, hint=hint) from error
+        raise _refused(path, error) from error
 
 
-def _tables(database: sqlite3.Connection) -> bool:
-    return database.execute("SELECT 1 FROM sqlite_master WHERE type = 'table'").fetchone() is not None
-
-
-def _check(path: Path, database: sqlite3.Connection) -> None:
+def _check(path: Path, database: Database) -> None:
     """Refuse a file that is not ours, or newer."""
     (application,), (version,) = (
         database.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
     )
     if application != APPLICATION:
-        what = "This is a database of something else" if _tables(database) else "This holds no history yet"
+        what = "This is a database of something else" if database.table_names() else "This holds no history yet"
         raise TracevizError(f"{what}.", path=path, hint="check-overlap --save makes one.")
     if version > VERSION:
         raise TracevizError("A newer traceviz wrote this history.", path=path, hint="Update traceviz.")
+
+
+def _refused(path: Path, error: sqlite3.Error) -> TracevizError:
+    if "unable to open" in str(error) or "readonly" in str(error):
+        return TracevizError(f"This can't be opened ({error}).", path=path, hint="Is its folder there, and writable?")
+    if "full" in str(error):
+        return TracevizError("The disk is full.", path=path, hint="Make room, or name another place.")
+    if "locked" in str(error):
+        return TracevizError("Another run holds this history.", path=path, hint="Try again.")
+    return TracevizError(
+        f"This is damaged, or no SQLite file ({error}).", path=path, hint="Take a copy of it, or another name."
+    )
