@@ -10,6 +10,7 @@ import ast
 import contextlib
 import inspect
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.support.command_lines import run_json
-from traceviz.output import contract, records
+from traceviz.output import records
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "keys.md"
@@ -77,7 +78,10 @@ class Origins:
                 self.written.append((type(record), attributes, found))
             return found
 
-        with patch.object(records, "picked", picked), patch.object(contract, "picked", picked):
+        with contextlib.ExitStack() as patched:
+            for module in [one for name, one in sys.modules.items() if name.startswith("traceviz.output")]:
+                if vars(module).get("picked") is plain:
+                    patched.enter_context(patch.object(module, "picked", picked))
             yield
 
     def of(self, answer: Any, path: str = "") -> Iterator[tuple[str, Origin | None]]:
@@ -102,8 +106,8 @@ class Origins:
 
 
 def named(record: type, keys: str) -> list[tuple[str, str]]:
-    """Each key with the field or property that its value is read from."""
-    return [(key, re.findall(r"'(.*)'", repr(read))[0]) for key, read in records._attributes(record, keys)]
+    """Each key with the field or property that its value is read from, itself where it is made of several."""
+    return [(key, (re.findall(r"'(.*)'", repr(read)) or [key])[0]) for key, read in records._attributes(record, keys)]
 
 
 def origins(schema: str) -> dict[str, Origin | None]:

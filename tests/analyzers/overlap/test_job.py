@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import example, given
@@ -55,7 +56,7 @@ def job_run(
     for rank, overlap_ns in (beside or {}).items():
         start = compute[rank][0][1] - overlap_ns
         ranks[rank].kernel("lookup", 11, start, start + 100)
-    frame = pd.DataFrame(calls, columns=["collective", "op", "member", "rank", "start_ns", "end_ns"])
+    frame = pd.DataFrame(calls, columns=["collective", "op", "member", "rank", "start_ns", "end_ns"], dtype=np.int64)
     members = pd.DataFrame({"rank": [*ranks], "device": 0})
     matches = Matches(members, frame, pd.DataFrame({"sure": [True] * len(collectives)}))
     return with_collectives(replace(run.trace(), matches=matches))
