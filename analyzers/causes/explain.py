@@ -105,6 +105,10 @@ class Explainer:
 
     def _queue_order(self) -> QueueOrder:
         """Which ops a hardware queue held that several streams share."""
+        process, devices = self.trace.ops.process, {}
+        for (_, device), rows in ops_of_devices(self.trace).items():
+            for (number,), own in rows_by_key(process[rows]).items():  # mostly one
+                devices[number, device] = rows if own.size == rows.size else rows[own]
         released = self.queues.last_released_ns()
 
         def otherwise_held(ops: Ints) -> Mask:
@@ -116,7 +120,7 @@ class Explainer:
             return held
 
         launches = self.hosts.launch_start_ns, self.hosts.launch_end_ns
-        return queue_order(self.trace, launches, released, otherwise_held)
+        return queue_order(self.trace, dict(sorted(devices.items())), launches, released, otherwise_held)
 
     def _parts(self, gaps: Gaps, releases: LaunchBounds) -> Parts:
         bound = np.clip(releases.released_ns.max(axis=0), gaps.start_ns, gaps.end_ns)

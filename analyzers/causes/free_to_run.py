@@ -28,6 +28,7 @@ def _free_since_ns(gap: ToldGap) -> int:
 
 
 def _gpu_full_evidence(gap: ToldGap) -> str:
+    """What took the GPU's room."""
     room, writer, free_ns = gap.explainer.room, gap.writer, _free_since_ns(gap)
     process, device = (writer.op_column(column, gap.op) for column in ("process", "device"))
     limits = room.limits(process, device)
@@ -87,6 +88,7 @@ def _waits_for(gap: ToldGap) -> tuple[str, str]:
 
 
 def _peer_wait_evidence(gap: ToldGap) -> str:
+    """Which collective waited, and for which rank."""
     collective, late_rank = _waits_for(gap)
     hidden = duration(gap.peer_ns)
     return (
@@ -111,6 +113,7 @@ PEER_WAIT = Cause(
 
 
 def _unknown_evidence(gap: ToldGap) -> str:
+    """What the capture does not show."""
     trace, free_ns = gap.writer.trace, _free_since_ns(gap)
     if gap.released_ns == NEVER:
         return f"the capture does not show what launched {gap.op_name} or what it waited for"

@@ -1,27 +1,44 @@
-"""Causes on the host: the idle side's next op was not launched yet, for its thread was blocked or busy."""
+"""Causes on the host: the idle side's next op was not launched yet, for its thread was blocked or busy.
+
+Busy threads are late for the op; but where the other side is itself bound by its launches, short ops each launched
+after the last, these are what is slow: a thread that launches copies of 7 µs, one every 12 µs, keeps its stream busy
+for 58 % at best, whatever runs beside it.
+"""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
 from analyzers.arrays.intervals import measure, union
+from analyzers.arrays.types import Ints
 from analyzers.causes.cause import Cause, in_state
 from analyzers.causes.evidence import ToldGap
 from analyzers.causes.explain import FREE, HOST_BLOCKED, NOT_LAUNCHED
+from analyzers.causes.hosts import DISPATCH_NS
 from analyzers.common.wording import duration
+from analyzers.ordering.lanes import MIN_NS
 from analyzers.syncs.calls import KINDS
 from analyzers.syncs.context import around
 from analyzers.syncs.points import copies_of, written_as
 from analyzers.trace.advice import torch_seen
+from analyzers.trace.columns import codes, ints_at, stored
 from analyzers.trace.op_rows import call_rows, op_rows
 from analyzers.trace.settings import BLOCKING_LAUNCHES, setting_of
 
+MIN_BOUND_OPS = 16  # ops in a gap, below which their intervals tell nothing
+MOSTLY = 0.8  # of them are launched by one thread, and begin as they are launched
+MIN_BUSY, MAX_BUSY = 0.2, 0.85  # of its stream's time: below, its thread does other things; above, it keeps up
+MAX_BLOCKED = 0.1  # of the time its thread may be blocked: else it waits for the GPU
+
 
 def _late(gap: ToldGap) -> str:
+    late = duration(gap.submitted_ns - gap.start_ns)
     text = gap.side_op
     if gap.late_op != gap.op:
         text = f"{gap.writer.op_name(gap.late_op)}, which {text} was queued behind,"
-    return f"{text} was submitted {duration(gap.submitted_ns - gap.start_ns)} late"
+    return f"{text} was submitted {late} late"
 
 
 def _blocked_in(gap: ToldGap) -> tuple[int, int]:
@@ -31,65 +48,81 @@ def _blocked_in(gap: ToldGap) -> tuple[int, int]:
     """
     calls, starts, ends = gap.explainer.hosts.blocking_of(gap.op)
     inside_ns = np.minimum(ends, gap.submitted_ns) - np.maximum(starts, gap.start_ns)
-    longest = int(inside_ns.argmax()) if inside_ns.max(initial=0) > 0 else -1
-    return (int(calls[longest]), int(inside_ns[longest])) if longest >= 0 else (-1, 0)
+    if not np.any(inside_ns > 0):
+        return -1, 0
+    return int(calls[inside_ns.argmax()]), int(inside_ns.max())
 
 
 def _last_sync(gap: ToldGap) -> tuple[int, int]:
     """The last call that blocked the thread before a launch that never got ahead of the GPU again, as `_blocked_in`."""
-    calls, starts, ends = gap.explainer.hosts.blocking_of(gap.late_op)
-    before = np.flatnonzero(ends <= gap.submitted_ns)
-    if not gap.after_sync or not before.size:
+    if not gap.after_sync:
         return -1, 0
-    last = int(before[ends[before].argmax()])
+    calls, starts, ends = gap.explainer.hosts.blocking_of(gap.late_op)
+    before = ends <= gap.submitted_ns
+    if not before.any():
+        return -1, 0
+    last = int(np.where(before, ends, MIN_NS).argmax())
     return int(calls[last]), int(ends[last] - starts[last])
 
 
 def _why_launch_blocks(gap: ToldGap, call: int) -> str:
     """What makes a launch that blocked wait for its own kernel; "" of other calls."""
-    trace, hosts = gap.writer.trace, gap.explainer.hosts
-    if call < 0 or hosts.blocks_as[call] != KINDS.index("launch"):
+    if gap.explainer.hosts.blocks_as[call] != KINDS.index("launch"):
         return ""
+    trace = gap.writer.trace
     setting = setting_of(trace, int(trace.api.process[call]), BLOCKING_LAUNCHES)
-    setting = setting or f"as with {BLOCKING_LAUNCHES[trace.runtime == 'HIP']}=1"
-    return f": launches return only once their kernels are done ({setting})"
+    name = BLOCKING_LAUNCHES[trace.runtime == "HIP"]
+    return f": launches return only once their kernels are done ({setting or f'as with {name}=1'})"
 
 
 def _call_in_range(gap: ToldGap, call: int) -> str:
     """A call with the operator and the range that it was made in, as people say it."""
-    if call < 0:
-        return "a call that the capture does not show"
     where = gap.writer.around(call)
     name = gap.writer.call_name(call) + (f" of {where.op[0]}" if where.op[0] else "")
     return name + (f" in '{where.range[0]}'" if where.range[0] else "")
 
 
-def _call_from(gap: ToldGap, call: int) -> str:
-    """A call with the operator that made it, or what it looks like where none is on record, its range and its line."""
-    if call < 0:
-        return "a call that the capture does not show"
-    trace, where = gap.writer.trace, gap.writer.around(call)
-    text, copies = gap.writer.api_name(call), copies_of(trace, call)
-    if where.op[0]:
-        text += f", from {where.op[0]}"
-    elif copies.size:
-        direction, size_bytes = trace.ops.copy[int(copies[0])], gap.writer.op_column("bytes", int(copies[0]))
-        by_torch = bool(trace.once(torch_seen)[int(trace.api.process[call])])
-        text += f", as {written_as(direction, size_bytes, by_torch)} does ({direction}, {size_bytes:,} B),"
+def _origin(gap: ToldGap, call: int) -> str:
+    where = gap.writer.around(call)
+    text = f", from {where.op[0]}" if where.op[0] else _pattern(gap, call)
     text += f" in '{where.range[0]}'" if where.range[0] else ""
     return text + (f" ({where.frame[0]})" if where.frame[0] else "")
 
 
+def _pattern(gap: ToldGap, call: int) -> str:
+    """What the calls look like where no operator is on record."""
+    trace = gap.writer.trace
+    copies = copies_of(trace, call)
+    if not copies.size:
+        return ""
+    (code, names), copy = codes(trace.ops, "copy"), int(copies[0])
+    direction, size_bytes = [*names, ""][code[copy]], gap.writer.op_column("bytes", copy)
+    by_torch = bool(trace.once(torch_seen)[int(trace.api.process[call])])
+    return f", as {written_as(direction, size_bytes, by_torch)} does ({direction}, {size_bytes:,} B),"
+
+
 def _host_sync_evidence(gap: ToldGap) -> str:
+    """The call that blocked the launching thread longest, and where it came from."""
     call, blocked_ns = _blocked_in(gap)
-    blocked = f"{duration(blocked_ns)} of it in {_call_from(gap, call)}{_why_launch_blocks(gap, call)}"
-    return f"{_late(gap)}: the host was blocked {blocked}"
+    if call < 0:
+        return f"{_late(gap)}: the host was blocked, in which call the capture does not show"
+    blocked = f"{duration(blocked_ns)} of it in {gap.writer.api_name(call)}{_origin(gap, call)}"
+    return f"{_late(gap)}: the host was blocked {blocked}{_why_launch_blocks(gap, call)}"
 
 
 def _host_sync_finding(gap: ToldGap) -> str:
+    """Which call blocked the thread that launches, and for how long."""
     call, blocked_ns = _blocked_in(gap)
+    if call < 0:
+        return f"launched late: the host was blocked for {duration(gap.ns)}, in which call the capture does not show"
     blocked = f"{_call_in_range(gap, call)} blocked the thread {duration(blocked_ns)}"
     return f"launched late: {blocked} before it launched {gap.side}{_why_launch_blocks(gap, call)}"
+
+
+def _host_sync_alike(gap: ToldGap) -> str:
+    """The call that blocked, and where."""
+    call, _ = _blocked_in(gap)
+    return _call_in_range(gap, call) if call >= 0 else ""
 
 
 HOST_SYNC = Cause(
@@ -101,18 +134,50 @@ HOST_SYNC = Cause(
     claims=lambda parts: (parts.state == HOST_BLOCKED) | ((parts.state == FREE) & parts.copies_itself),
     evidence=_host_sync_evidence,
     finding=_host_sync_finding,
-    alike=lambda gap: _call_in_range(gap, _blocked_in(gap)[0]),
+    alike=_host_sync_alike,
     removed=HOST_BLOCKED,
     hue="host blocked",
 )
 
 
+class LaunchRate(NamedTuple):
+    """Ops of about `op_ns` each, one every `every_ns`, all launched by one `thread`."""
+
+    thread: int
+    op_ns: int
+    every_ns: int
+
+
+def _launch_bound(gap: ToldGap) -> LaunchRate | None:
+    """How the other side's ops in a gap are launched, if their thread, another than the late op's, can't keep up."""
+    explainer, ops = gap.explainer, gap.writer.trace.ops
+    of_other = (explainer.b, explainer.a)[gap.idle_side]
+    thread = explainer.hosts.thread
+    rows = explainer.room.started_beside(gap.op, gap.start_ns, gap.end_ns)
+    rows = np.sort(rows[of_other[rows] & (ints_at(ops, "launch", rows) >= 0)])
+    threads, count = np.unique(thread[rows], return_counts=True)
+    if not rows.size or count.max() < max(MIN_BOUND_OPS, MOSTLY * rows.size):
+        return None
+    launcher = int(threads[np.argmax(count)])
+    if launcher == thread[gap.late_op]:
+        return None
+    rows = rows[thread[rows] == launcher]
+    began, returned = explainer.hosts.launch_start_ns[rows], explainer.hosts.launch_end_ns[rows]
+    start, end = (ints_at(ops, column, rows) for column in ("start_ns", "end_ns"))
+    length, every = int(np.median(end - start)), int(np.median(np.diff(np.sort(began))))
+    is_prompt = np.mean(start - returned <= DISPATCH_NS) >= MOSTLY
+    blocked_ns = explainer.hosts.blocked_ns(int(rows[0]), int(began.min()), int(began.max()))
+    is_blocked = blocked_ns > MAX_BLOCKED * (began.max() - began.min())
+    is_bound = is_prompt and MIN_BUSY <= length / max(every, 1) <= MAX_BUSY and not is_blocked
+    return LaunchRate(launcher, length, every) if is_bound else None
+
+
 def _thread_was_in(gap: ToldGap) -> str:
     """Where the launching thread was at the middle of a gap, "" where the capture does not say."""
     row = np.array([gap.writer.op_column("launch", gap.late_op)])
+    process, thread = (ints_at(gap.writer.trace.api, column, row) for column in ("process", "thread"))
     middle = gap.start_ns + (gap.submitted_ns - gap.start_ns) // 2
-    calls = gap.writer.trace.api
-    where = around(gap.writer.trace, calls.process[row], calls.thread[row], np.array([middle]))
+    where = around(gap.writer.trace, process, thread, np.array([middle]))
     if not where.range[0]:
         return str(where.op[0])
     return f"{where.op[0] or 'host code'} of '{where.range[0]}'"
@@ -127,32 +192,40 @@ def _full_queue_ns(gap: ToldGap) -> int:
     )
 
 
-def _in_calls(gap: ToldGap) -> str:
-    """In which calls that don't block the launching thread was in a gap; "" for none."""
-    trace, hosts, writer = gap.writer.trace, gap.explainer.hosts, gap.writer
-    process, api = writer.op_column("process", gap.late_op), trace.api
-    near = call_rows(trace, process)
-    calls = near.start + np.flatnonzero((api.end_ns[near] > gap.start_ns) & (api.start_ns[near] < gap.submitted_ns))
-    of_thread = (api.process[calls] == process) & (api.thread[calls] == hosts.thread[gap.late_op])
-    calls = calls[of_thread & (hosts.blocks_as[calls] < 0)]
-    if not calls.size:
-        return ""
-    starts, ends = np.maximum(api.start_ns[calls], gap.start_ns), np.minimum(api.end_ns[calls], gap.submitted_ns)
-    longest = int(np.argmax(ends - starts))
-    name, ops = writer.api_name(int(calls[longest])), op_rows(trace, process)
-    launched = np.flatnonzero(trace.ops.launch[ops] == calls[longest])
-    name += f" of {writer.op_name(ops.start + int(launched[0]))}" if launched.size else ""
-    named = f"{calls.size} {trace.runtime} call{'s' if calls.size > 1 else ''}"
-    return (
-        f", {duration(measure(union(starts, ends)))} of it in {named} (longest "
-        f"{duration(int(ends[longest] - starts[longest]))}: {name})"
-    )
+def _calls_in(gap: ToldGap) -> Ints:
+    """Calls of the launching thread between the gap's begin and the launch that did not block it."""
+    api, number = gap.writer.trace.api, gap.writer.op_column("process", gap.late_op)
+    start, end, process, thread = (stored(api, name) for name in ("start_ns", "end_ns", "process", "thread"))
+    near = call_rows(gap.writer.trace, number)
+    rows = near.start + np.flatnonzero((end[near] > gap.start_ns) & (start[near] < gap.submitted_ns))
+    of_thread = (process[rows] == number) & (thread[rows] == gap.explainer.hosts.thread[gap.late_op])
+    return rows[of_thread & (gap.explainer.hosts.blocks_as[rows] < 0)]
+
+
+def _launching_call(gap: ToldGap, call: int) -> str:
+    trace = gap.writer.trace
+    near = op_rows(trace, int(trace.api.process[call]))
+    launched = np.flatnonzero(trace.ops.launch[near] == call)
+    name = gap.writer.api_name(call)
+    return f"{name} of {gap.writer.op_name(near.start + int(launched[0]))}" if launched.size else name
 
 
 def _late_launch_evidence(gap: ToldGap) -> str:
-    busy = f"its thread {int(gap.explainer.hosts.thread[gap.late_op])} was busy{_in_calls(gap)}"
+    """What the launching thread did meanwhile."""
+    busy = f"its thread {int(gap.explainer.hosts.thread[gap.late_op])} was busy"
+    calls = _calls_in(gap)
+    if calls.size:
+        starts, ends = (ints_at(gap.writer.trace.api, column, calls) for column in ("start_ns", "end_ns"))
+        starts, ends = np.maximum(starts, gap.start_ns), np.minimum(ends, gap.submitted_ns)
+        longest = int(np.argmax(ends - starts))
+        named = f"{calls.size} {gap.writer.trace.runtime} call{'s' if calls.size > 1 else ''}"
+        busy += f", {duration(measure(union(starts, ends)))} of it in {named} (longest "
+        busy += f"{duration(int(ends[longest] - starts[longest]))}: {_launching_call(gap, int(calls[longest]))})"
     if where := _thread_was_in(gap):
         busy += f"; at the middle of the gap the thread was in {where}"
+    if bound := _launch_bound(gap):
+        busy += f"; meanwhile thread {bound.thread} launched {gap.other} of {duration(bound.op_ns)}, "
+        busy += f"one every {duration(bound.every_ns)}"
     if full := _full_queue_ns(gap):
         busy += f"; {duration(full)} of it its launch queue was full, so a faster host would gain nothing there"
     if gap.after_sync:
@@ -161,21 +234,31 @@ def _late_launch_evidence(gap: ToldGap) -> str:
 
 
 def _late_launch_finding(gap: ToldGap) -> str:
+    """How late, and where the thread was; after a host sync, that sync."""
     call, blocked_ns = _last_sync(gap)
     if call >= 0:
         blocked = f"{_call_in_range(gap, call)} blocked the thread {duration(blocked_ns)}"
         return f"launched late: {blocked}; the host was still behind the GPU when it launched {gap.side}"
-    submitted = f"launched late: {gap.side} was submitted up to {duration(gap.submitted_ns - gap.start_ns)} late"
+    where, late = _thread_was_in(gap), duration(gap.submitted_ns - gap.start_ns)
+    if bound := _launch_bound(gap):
+        launches = f"thread {bound.thread} launches {gap.other} of {duration(bound.op_ns)}"
+        meanwhile = (
+            f"meanwhile {gap.side}'s thread was in {where}" if where else f"{gap.side} was submitted {late} later"
+        )
+        return f"launch-bound: {launches}, one every {duration(bound.every_ns)}; {meanwhile}"
+    submitted = f"launched late: {gap.side} was submitted up to {late} late"
     if _full_queue_ns(gap):
         return f"{submitted}, behind a full launch queue"
-    where = _thread_was_in(gap)
     return f"{submitted}; its thread was in {where}" if where else submitted
 
 
 def _late_launch_alike(gap: ToldGap) -> str:
     """The sync that it follows, or where the thread was."""
     call, _ = _last_sync(gap)
-    return _call_in_range(gap, call) if call >= 0 else _thread_was_in(gap)
+    if call >= 0:
+        return _call_in_range(gap, call)
+    bound = _launch_bound(gap)
+    return f"{'' if bound is None else bound.thread} {_thread_was_in(gap)}"
 
 
 LATE_LAUNCH = Cause(

@@ -22,7 +22,7 @@ from analyzers.ordering.inference import AT_ONCE_NS
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.ordering import Ordering, Step
 from analyzers.overlap.measure import Inferred
-from analyzers.trace.settings import ONE_QUEUE, setting_of
+from analyzers.trace.settings import ONE_QUEUE
 
 MOST_NAMES = 3  # kinds of ops in a sentence
 
@@ -34,14 +34,14 @@ def inferred_link(gap: ToldGap, removed: int | None) -> Inferred | None:
     """
     if removed not in (BEHIND_OTHER, BEHIND_NEITHER):
         return None
-    return _least_sure(gap, gap.holder if removed == BEHIND_OTHER else gap.last)
+    return _least_sure(gap.explainer.ordering, gap.path(gap.holder if removed == BEHIND_OTHER else gap.last))
 
 
-def _least_sure(gap: ToldGap, blocker: int) -> Inferred | None:
-    """The least sure of the inferred links by which a gap's op came behind another one; None where there is none."""
+def _least_sure(ordering: Ordering, path: tuple[Step, ...]) -> Inferred | None:
+    """The least sure of the inferred links of a path; None where there is none."""
     found = [
-        _follows(gap.explainer.ordering, record, wait)
-        for record, wait in pairwise(gap.path(blocker))
+        _follows(ordering, record, wait)
+        for record, wait in pairwise(path)
         if record.kind == "record" and not wait.exact
     ]
     return min(found, key=lambda link: (link.followed / max(link.starts, 1), link.starts), default=None)
@@ -80,19 +80,23 @@ def _ends_that_hold(ordering: Ordering, rows: Ints) -> Ints:
     return np.where(ended_last & (ended >= free), ended, MIN_NS)
 
 
-def _path(gap: ToldGap, blocker: int) -> str:
-    """Where a gap's op met what it was behind: "on stream 7 (inferred: 6 of 6 starts followed within 4.1 µs)"."""
-    writer, link = gap.writer, _least_sure(gap, blocker)
-    steps = gap.path(blocker)[1:-1]
-    through = " → ".join(f"{step.kind} on {writer.stream} {step.stream}" for step in steps if step.stream >= 0)
-    text = f"on {writer.stream} {writer.op_column('stream', blocker)}" + (f", through {through}" if through else "")
+def _how_sure(link: Inferred | None) -> str:
+    """Such as " (inferred: 6 of 6 starts followed within 4.1 µs)"; "" where the capture states the link."""
     if link is None:
-        return text
+        return ""
     if not link.starts:
-        return f"{text} (inferred from the order of calls alone)"
+        return " (inferred from the order of calls alone)"
     starts = f"{link.followed} of {link.starts} start{'s' if link.starts > 1 else ''} followed"
     within = duration(AT_ONCE_NS if link.within_ns is None else link.within_ns)
-    return f"{text} (inferred: {starts} within {within})"
+    return f" (inferred: {starts} within {within})"
+
+
+def _path(gap: ToldGap, blocker: int) -> str:
+    writer, path = gap.writer, gap.path(blocker)
+    through = " → ".join(f"{step.kind} on {writer.stream} {step.stream}" for step in path[1:-1] if step.stream >= 0)
+    through = f", through {through}" if through else ""
+    sure = _how_sure(_least_sure(gap.explainer.ordering, path))
+    return f"on {writer.stream} {writer.op_column('stream', blocker)}{through}{sure}"
 
 
 def _same_stream(parts: Parts) -> Mask:
@@ -100,11 +104,13 @@ def _same_stream(parts: Parts) -> Mask:
 
 
 def _same_stream_evidence(gap: ToldGap) -> str:
+    """Which op of the other side was queued before it."""
     behind = f"{gap.holder_name} of {gap.other} on the same {gap.writer.stream}"
     return f"{gap.side_op_on_stream} was queued behind {behind}, {duration(gap.ns)}"
 
 
 def _same_stream_finding(gap: ToldGap) -> str:
+    """That both share a stream, and which."""
     return f"same {gap.writer.stream}: {gap.side} and {gap.other} both run on {gap.on_stream}"
 
 
@@ -125,6 +131,7 @@ SAME_STREAM = Cause(
 
 
 def _dependent_launch_evidence(gap: ToldGap) -> str:
+    """Behind which op of the other side it was launched to begin, and how long before that one's end it did."""
     early = gap.writer.op_column("end_ns", gap.holder) - gap.writer.op_column("start_ns", gap.op)
     return (
         f"{gap.side_op_on_stream} waited {duration(gap.ns)} until {gap.holder_name} of {gap.other} on the same "
@@ -133,6 +140,7 @@ def _dependent_launch_evidence(gap: ToldGap) -> str:
 
 
 def _dependent_launch_finding(gap: ToldGap) -> str:
+    """That one side's op depends on the other's by its launch, and is meant to begin at the other's tail."""
     return (
         f"dependent launch: {gap.side} begins once {gap.other}'s {gap.holder_name}, before it on its "
         f"{gap.writer.stream}, lets it"
@@ -173,12 +181,14 @@ def wait_issued(gap: ToldGap) -> str:
 
 
 def _event_dependency_evidence(gap: ToldGap) -> str:
+    """Which op of the other side it waited for, and by which path."""
     issued = f"; its wait was {text}" if (text := wait_issued(gap)) else ""
     blocker = f"{gap.holder_name} of {gap.other} {_path(gap, gap.holder)}"
     return f"{gap.side_op_on_stream} waited {duration(gap.ns)} for {blocker}{issued}"
 
 
 def _event_dependency_finding(gap: ToldGap) -> str:
+    """For which op of the other side the stream waited, and how much of that side was queued before the wait."""
     (lane,), _ = gap.explainer.ordering.lane_and_position(np.array([gap.op]))
     other_ops, queued_before = gap.queued_before
     if np.any(gap.explainer.ordering.lane_and_position(other_ops[queued_before])[0] == lane):
@@ -227,11 +237,13 @@ def _whose(gap: ToldGap) -> str:
 
 
 def _stream_busy_evidence(gap: ToldGap) -> str:
+    """Whose work it waited for, what most of it was, and by which path."""
     most = f"most of it {_most_queued(gap)} {_path(gap, gap.last)}"
     return f"{gap.side_op_on_stream} waited {duration(gap.ns)} for {_whose(gap)}, {most}"
 
 
 def _stream_busy_finding(gap: ToldGap) -> str:
+    """Behind what the op was queued that is of neither side."""
     behind = f"{_most_queued(gap)}, {_whose(gap)}"
     return f"{gap.writer.stream} busy: {gap.side} ({gap.on_stream}) waited {duration(gap.ns)} behind {behind}"
 
@@ -253,29 +265,38 @@ STREAM_BUSY = Cause(
 
 
 def _in_queue_behind(gap: ToldGap) -> tuple[str, int]:
-    """The op that had to begin before a gap's op in their hardware queue, and its stream."""
+    """The op that had to begin, or end, before a gap's op in their hardware queue, and its stream."""
     behind = int(gap.explainer.queue_order.behind[gap.op])
     return gap.writer.op_name(behind), gap.writer.op_column("stream", behind)
 
 
+def _why_shared(gap: ToldGap) -> str:
+    """What says that streams share a hardware queue, "" where times alone do."""
+    order = gap.explainer.queue_order
+    return order.why[int(order.queue[gap.op])]
+
+
 def _shared_queue_evidence(gap: ToldGap) -> str:
+    """Behind which op of another stream it was, and why these share a hardware queue."""
+    order, why = gap.explainer.queue_order, _why_shared(gap)
     name, stream = _in_queue_behind(gap)
-    setting = setting_of(gap.writer.trace, gap.writer.op_column("process", gap.op), ONE_QUEUE)
-    shared = f"here kernels begin in the order of their launches, as with {ONE_QUEUE[0]}=1, which is not on record"
-    after = gap.writer.op_column("start_ns", gap.op) - int(gap.explainer.queue_order.until_ns[gap.op])
+    setting = ONE_QUEUE[gap.writer.trace.runtime == "HIP"]
+    shared = f"here kernels begin in the order of their launches, as with {setting}=1, which is not on record"
+    after = gap.writer.op_column("start_ns", gap.op) - int(order.until_ns[gap.op])
     return (
         f"{gap.side_op_on_stream} was free to run, and began {duration(max(after, 0))} after {name} "
-        f"({gap.writer.stream} {stream}), launched before it, had begun; "
-        f"{f'{setting}: both are in one hardware queue' if setting else shared}"
+        f"({gap.writer.stream} {stream}), launched before it, had {'ended' if order.ends[gap.op] else 'begun'}; "
+        f"{f'{why}: both are in one hardware queue' if why else shared}"
     )
 
 
 def _shared_queue_finding(gap: ToldGap) -> str:
+    """Behind which op of another stream, and which setting has them share a queue."""
     behind, stream = _in_queue_behind(gap)
-    setting = setting_of(gap.writer.trace, gap.writer.op_column("process", gap.op), ONE_QUEUE)
+    until = "end" if gap.explainer.queue_order.ends[gap.op] else "begin"
     return (
         f"shared hardware queue: {gap.side} waited {duration(gap.ns)} for {behind} on {gap.writer.stream} {stream}, "
-        f"launched before it, to begin ({setting or 'told by the order in which kernels began'})"
+        f"launched before it, to {until} ({_why_shared(gap) or 'told by the order in which kernels began'})"
     )
 
 

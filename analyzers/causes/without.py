@@ -37,6 +37,7 @@ from analyzers.causes.not_launched import HOST_SYNC, LATE_LAUNCH
 from analyzers.causes.queued import EVENT_DEPENDENCY, SAME_STREAM, SHARED_QUEUE, STREAM_BUSY, wait_issued
 from analyzers.causes.queues import EVENT, LAUNCH, NEVER, NODE, STREAM
 from analyzers.common.wording import duration
+from analyzers.trace.columns import stored
 
 LEAST_DISPATCH_NS = 1_000  # the way to the GPU of an op of which only its wait for room is seen
 MOST_OPS = 20_000  # a gap's op with more ops before it within the gap gets no number
@@ -59,10 +60,11 @@ class EarlierStart(msgspec.Struct, frozen=True):
 def gain_without(gap: ToldGap, removed: int) -> EarlierStart | None:
     """What a gap's op would gain without what it waits for in one state, HOST_BLOCKED to NO_ROOM.
 
-    None where that would take too long, or where a wait that the capture does not record may have held the op then.
+    None where that would take too long, or where a wait that the capture does not record may have held the op then; or
+    where it is only inferred that one did, and a full GPU may have.
     """
     replay, ordering = _Replay(gap, removed), gap.explainer.ordering
-    if len(replay.ops) > MOST_OPS:
+    if len(replay.ops) > MOST_OPS or replay.may_be_full():
         return None
     gain = replay.gain()
     if gain.next_cause == GPU_FULL.name and ordering.after_unrecorded_wait(np.array([gap.op]))[0]:
@@ -111,10 +113,26 @@ class _Replay:
             ops += self.hosts.awaiting_place(self.late, self.low, self.launched).tolist()
         self.ops = self._before(ops)
         self.moved: dict[int, tuple[int, int]] = {}  # start and end of ops replayed so far
-        self.moved |= dict.fromkeys(self.idle, (self.low, self.low))
+        for op in self.idle:
+            self.moved[op] = (self.low, self.low)
+        self.times = [stored(gap.writer.trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns")]
         self.now = self.low  # how far the thread has come whose own work takes no time
         self.held_ns = 0  # for how long the thread that no call blocks has waited for a place in a launch queue
         self.queue_was_full = False
+
+    def may_be_full(self) -> bool:
+        """Whether what is removed held the op by an unrecorded wait, or the GPU did, which had no room for it.
+
+        Had it found room for as long as a dispatch takes, by its launch and its stream, it would have begun then.
+        """
+        released = self._released(self.op)
+        waited = self.removed in (BEHIND_OTHER, BEHIND_NEITHER) and released[EVENT] > max(released[:EVENT])
+        if not waited or not self.explainer.ordering.after_unrecorded_wait(np.array([self.op]))[0]:
+            return False
+        pieces = self.room.of_op(self.op, self.low, self.high)
+        room = ~pieces.full & (pieces.high_ns < self.high)
+        last_room = int(pieces.high_ns[room].max(initial=self.low))
+        return bool(pieces.full.any()) and max(released[:EVENT]) + DISPATCH_NS > last_room
 
     def gain(self) -> EarlierStart:
         """Replay, and compare."""
@@ -230,8 +248,7 @@ class _Replay:
             waits = behind.size and (op, which) != self.dropped
             released.append(max(map(self._end, behind.tolist())) if waits else NEVER)
             bound = max(bound, int(queues.ended(behind).max(initial=NEVER)))
-        ops = self.explainer.trace.ops
-        start, end, wait = int(ops.start_ns[op]), int(ops.end_ns[op]), int(ops.wait_ns[op])
+        start, end, wait = (int(column[op]) for column in self.times)
         release = max(released) if max(released) > NEVER else self.low
         begins = min(release + start - bound, start) if bound > NEVER else start
         if begins < start and op in self.between and op not in self.idle:

@@ -540,3 +540,20 @@ def test_a_launch_waits_for_a_place_in_a_full_queue(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("analyzers.causes.hosts.LAUNCH_QUEUE", 4)
     (one,) = missed(run.trace()).values()
     assert "queue" not in one.evidence and one.sooner_ns == 40 * US
+
+
+@pytest.mark.parametrize(("every", "named"), [(12, True), (8, False), (40, False)])
+def test_copies_that_their_thread_can_not_launch_fast_enough_bound_what_runs_alone(every: int, named: bool) -> None:
+    """20 copies of 7 µs by a thread of their own, one every 12 µs, while another thread comes late with compute."""
+    run, rank = one_rank()
+    for k in range(20):
+        begin = every * k * US
+        launch = (begin, begin + 1 * US)
+        rank.copy("HtoD", 8, begin + 2 * US, begin + 9 * US, launch=launch, thread=2)
+    rank.range("wait for the copies", 0, 300 * US)
+    end = 20 * every * US
+    rank.kernel("beta", 7, end + 20 * US, end + 90 * US, launch=(end + 10 * US, end + 12 * US))
+    (one,) = missed(run.trace(), "memcpy").values()
+    assert one.cause == "late-launch"
+    text = "launch-bound: thread 2 launches copies of 7.00 µs, one every 12.0 µs; meanwhile beta's thread was in "
+    assert one.finding.startswith(text + "host code of 'wait for the copies'") == named

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from analyzers.causes import hardware_queues
 from analyzers.load import load
 from analyzers.overlap.measure import Missed
 from analyzers.replay.worth import with_worth
@@ -82,6 +84,45 @@ def test_launches_that_block_are_host_syncs(name: str) -> None:
         assert (", if it is set," in result.fix.advice) == (not name.endswith("sqlite.gz")), "only one is on record"
 
 
+def on_amd(alpha_start: int, queues: tuple[int, int] = (3, 3)) -> Trace:
+    """B runs from 10 to 110 µs on stream 1, A, launched after it, on stream 2."""
+    run, rank = one_rank()
+    rank.kernel("beta", 1, 10 * US, 110 * US, launch=(0, 1 * US), call="hipLaunchKernel")
+    rank.kernel("alpha", 2, alpha_start, alpha_start + 50 * US, launch=(2 * US, 3 * US), call="hipLaunchKernel")
+    for stream, queue in zip((1, 2), queues, strict=True):
+        run.stream(rank, stream, queue=queue)
+    trace = run.trace()
+    return replace(trace, captures=(replace(trace.captures[0], runtime="HIP"),))
+
+
+def test_streams_of_amd_s_that_share_a_hardware_queue_follow_each_other() -> None:
+    (rank,) = check_overlap(on_amd(112 * US), "kernel:alpha", "kernel:beta").ranks
+    (one,) = rank.missed
+    assert one.cause == "shared-queue"
+    assert one.evidence == (
+        "alpha (alpha, stream 2) was free to run, and began 2.00 µs after beta (stream 1), launched before it, had "
+        "ended; hardware queue 3: both are in one hardware queue"
+    )
+
+
+def test_each_hardware_queue_is_named_by_its_own_number() -> None:
+    """Streams 1 and 2 are in queue 3, streams 11 and 12 in queue 5; in each the second stream's kernel is held."""
+    run, rank = one_rank()
+    for queue, stream, at in ((3, 1, 10 * US), (5, 11, 500 * US)):
+        call = at - 10 * US
+        rank.kernel("beta", stream, at, at + 100 * US, launch=(call, call + 1 * US), call="hipLaunchKernel")
+        held = at + 102 * US, at + 152 * US
+        rank.kernel("alpha", stream + 1, *held, launch=(call + 2 * US, call + 3 * US), call="hipLaunchKernel")
+        for one in (stream, stream + 1):
+            run.stream(rank, one, queue=queue)
+    trace = run.trace()
+    trace = replace(trace, captures=(replace(trace.captures[0], runtime="HIP"),))
+    (found,) = check_overlap(trace, "stream:2", "stream:1").ranks
+    assert "hardware queue 3" in found.missed[0].evidence
+    (found,) = check_overlap(trace, "stream:12", "stream:11").ranks
+    assert "hardware queue 5" in found.missed[0].evidence
+
+
 def cause_names(trace: Trace) -> set[str]:
     (rank,) = check_overlap(trace, "kernel:alpha", "kernel:beta").ranks
     return {one.cause for one in rank.missed}
@@ -89,21 +130,23 @@ def cause_names(trace: Trace) -> set[str]:
 
 def test_with_one_connection_no_kernel_waits_for_anothers_end() -> None:
     """B begins at 10 µs, and A, free since 3 µs, only behind B's end: that is not what a shared queue does."""
-    run, rank = one_rank()
-    rank.kernel("beta", 1, 10 * US, 110 * US, launch=(0, 1 * US))
-    rank.kernel("alpha", 2, 112 * US, 162 * US, launch=(2 * US, 3 * US))
-    assert cause_names(with_one_queue(run.trace())) == {"unknown"}
+    of_amd = on_amd(112 * US)
+    cuda = replace(
+        of_amd, captures=(replace(of_amd.captures[0], runtime="CUDA"),), streams=of_amd.streams.to_frame().iloc[:0]
+    )
+    assert cause_names(with_one_queue(cuda)) == {"unknown"}
 
 
 def test_what_a_full_gpu_may_have_held_no_queue_did() -> None:
-    """A begins just behind the second B, which leaves no room beside the first."""
     run, rank = one_rank()
     h200(run)
-    size = {"block": 256, "registers": 32, "shared_bytes": 0}
+    size = {"block": 256, "registers": 32, "shared_bytes": 0, "call": "hipLaunchKernel"}
     rank.kernel("beta", 1, 10 * US, 110 * US, launch=(0, 1 * US), grid=1056, **size)
-    rank.kernel("beta", 1, 110 * US, 130 * US, launch=(1 * US, 2 * US), grid=1, **size)
-    rank.kernel("alpha", 2, 111 * US, 150 * US, launch=(2 * US, 3 * US), grid=1, **size)
-    assert cause_names(with_one_queue(run.trace())) == {"gpu-full"}
+    rank.kernel("alpha", 2, 112 * US, 150 * US, launch=(2 * US, 3 * US), grid=1, **size)
+    for stream in (1, 2):
+        run.stream(rank, stream, queue=3)
+    trace = run.trace()
+    assert cause_names(replace(trace, captures=(replace(trace.captures[0], runtime="HIP"),))) == {"gpu-full"}
 
 
 def in_turn(groups: int, *, stalled: int = 0) -> tuple[Builder, Rank]:
@@ -125,6 +168,12 @@ def test_times_alone_tell_a_queue_by_kernels_that_were_held_by_one_just_let_go()
     assert "shared-queue" not in cause_names(in_turn(3, stalled=30 * US)[0].trace())
 
 
+def test_the_first_kernels_refute_a_shared_queue_only_where_all_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware_queues, "FIRST_KERNELS", 1)
+    assert "shared-queue" in cause_names(in_turn(3)[0].trace())
+    assert "shared-queue" not in cause_names(in_turn(3, stalled=30 * US)[0].trace())
+
+
 def test_a_kernel_that_was_free_hardly_before_another_began_refutes_nothing() -> None:
     """It begins 1.5 µs before the other, 2 µs after it was free: when that was is not known so well."""
     run, rank = in_turn(1)
@@ -141,3 +190,13 @@ def test_kernels_let_go_at_once_may_begin_in_another_order(before: int, held: bo
     rank.kernel("beta", 7, 110 * US, 160 * US, launch=(1 * US, 2 * US))
     rank.kernel("alpha", 8, 110 * US - before, 200 * US, launch=(2 * US, 3 * US))
     assert ("shared-queue" in cause_names(with_one_queue(run.trace()))) is held
+
+
+def test_streams_with_queues_of_their_own_share_none() -> None:
+    (rank,) = check_overlap(on_amd(112 * US, queues=(3, 4)), "kernel:alpha", "kernel:beta").ranks
+    assert [one.cause for one in rank.missed] == ["unknown"]
+
+
+def test_a_kernel_that_ran_beside_another_of_its_queue_was_not_held_by_it() -> None:
+    (rank,) = check_overlap(on_amd(60 * US), "kernel:alpha", "kernel:beta").ranks
+    assert "shared-queue" not in [one.cause for one in rank.missed]
