@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import Field, fields, make_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -48,8 +49,13 @@ Record.__dataclass_fields__ = _Fields()  # type: ignore[assignment]
 
 
 class Addable(msgspec.Struct, frozen=True):
-    """What parts of a run say, which adds up field by field: of sets what either has, else the sum."""
+    """What a part of a run says: parts add up field by field, of truths, sets and mappings to what either has."""
 
     def __add__(self, other: Any) -> Self:
-        fields = zip(astuple(self), astuple(other), strict=True)
-        return type(self)(*(one | more if isinstance(one, frozenset) else one + more for one, more in fields))
+        return type(self)(*map(_added, astuple(self), astuple(other)))
+
+
+def _added(one: Any, more: Any) -> Any:
+    if isinstance(one, bool):
+        return one or more
+    return one | more if isinstance(one, frozenset | dict) and not isinstance(one, Counter) else one + more

@@ -11,20 +11,20 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import pandas as pd
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 from analyzers.arrays.groups import alike, distinct, rows_by_key
+from analyzers.arrays.intervals import measure, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.evidence import EvidenceWriter
 from analyzers.causes.explain import Explainer
 from analyzers.causes.missed import explain_missed
 from analyzers.causes.own_work import host_gaps
-from analyzers.common.records import Record
+from analyzers.common.records import Addable, Record
 from analyzers.contention.timings import Timings, timings
 from analyzers.counters.plateau import told_by_traffic
 from analyzers.counters.states import DeviceStates, device_states
@@ -55,6 +55,7 @@ from analyzers.trace.counted import CommunicationFacts, communication_facts
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.kernels import is_communication, is_peer_copy
 from analyzers.trace.narrow import in_whole, only_ranks, whole_with_cuts
+from analyzers.trace.op_rows import ops_by_start, those
 from analyzers.trace.overhead import ALL_OF_IT
 from analyzers.trace.ranks import devices_of, ops_of_devices
 from analyzers.trace.step_table import Steps
@@ -63,25 +64,10 @@ from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import LAUNCHED_BEFORE, lacks_launch, launched_before
 from analyzers.verdict.bound import DeviceSteps, device_steps, exposed_of_pair
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 BY_LAUNCH = ("nvtx", "op")  # what picks ops by what launched them
 UNDECIDABLE = (SharedOps.SAME, SharedOps.DISAGREEING)
 Masks = tuple[Mask, Mask]
-
-
-class Adding(msgspec.Struct, frozen=True):
-    """Of a part of a run: parts add up, field by field."""
-
-    def __add__(self, other: Self) -> Self:
-        return type(self)(*map(_added, astuple(self), astuple(other)))
-
-
-def _added(one: Any, more: Any) -> Any:
-    if isinstance(one, bool):
-        return one or more
-    return one | more if isinstance(one, frozenset | dict) and not isinstance(one, Counter) else one + more
+BusyAndOutside = tuple[int, int]
 
 
 class PairingDecision(Record, frozen=True):
@@ -133,7 +119,7 @@ class PartSide(msgspec.Struct, frozen=True):
         )
 
 
-class Matched(Adding, frozen=True):
+class Matched(Addable, frozen=True):
     """How communication of both sides is matched with other ranks'.
 
     compared : whether an op is of a collective whose last rank is known. ops : kernels that communicate (copies wait
@@ -145,7 +131,7 @@ class Matched(Adding, frozen=True):
     unmatched: int = 0
 
 
-class Evidence(Adding, frozen=True):
+class Evidence(Addable, frozen=True):
     """What explains a part; empty where causes were not asked for.
 
     missing : work of either side that a fork or join left unordered; resting : order of it that rests on host syncs.
@@ -162,7 +148,7 @@ class Evidence(Adding, frozen=True):
     exposed: Mapping[DeviceKey, int] = msgspec.field(default_factory=dict)
 
 
-class Part(Adding, frozen=True):
+class Part(Addable, frozen=True):
     """One part of a run measured for a pair, or all of it.
 
     possible, moves : what the parts agree by. devices : the (rank, device) that have ops, of either side or not.
@@ -171,6 +157,8 @@ class Part(Adding, frozen=True):
     timings : how long the ops of both sides ran, and counters : what the hardware did, where that was asked for.
     peers_absent : whether some waits are told by traffic, and so other ranks had part in the job.
     waited : how long, ns, the ops of each device's side that waits more waited for each (rank, device) that came last.
+    outside : of each device and either side, how long it was busy, and with what was launched in no step, ns; empty
+        where there are no steps. steps : their numbers.
     worked : the (rank, step) that have work; the step is -1 where none is marked.
     """
 
@@ -190,6 +178,8 @@ class Part(Adding, frozen=True):
     counters: tuple[DeviceStates, ...] = ()
     peers_absent: bool = False
     waited: Counter[tuple[DeviceKey, DeviceKey]] = msgspec.field(default_factory=Counter)
+    outside: Mapping[DeviceKey, tuple[BusyAndOutside, BusyAndOutside]] = msgspec.field(default_factory=dict)
+    steps: frozenset[int] = frozenset()
     worked: frozenset[tuple[int, int]] = frozenset()
     communication: CommunicationFacts = msgspec.field(default_factory=CommunicationFacts)
     evidence: Evidence = msgspec.field(default_factory=Evidence)
@@ -275,6 +265,8 @@ def examine(
         counters=device_states(trace, *masks) if timed else (),
         peers_absent=bool(np.any((masks[0] | masks[1]) & told_by_traffic(trace))),
         waited=waited,
+        outside=_outside_steps(trace, masks),
+        steps=frozenset(find_steps(trace).present),
         worked=worked,
         communication=communication_facts(trace),
         evidence=evidence,
@@ -329,6 +321,21 @@ def _worked_steps(trace: Trace, steps: Steps) -> frozenset[tuple[int, int]]:
     first, _ = alike(rank, position)  # of ops that stand together one is enough
     first = first[position[first] >= 0]
     return frozenset(zip(rank[first].tolist(), steps.numbers[position[first]].tolist(), strict=True))
+
+
+def _outside_steps(trace: Trace, masks: Masks) -> dict[DeviceKey, tuple[BusyAndOutside, BusyAndOutside]]:
+    if not find_steps(trace).size:
+        return {}
+    outside, starts, ends = step_of_ops(trace) < 0, trace.ops.start_ns, trace.ops.end_ns
+
+    def busy_and_outside(rows: Ints) -> BusyAndOutside:
+        whole, part = (measure(union(starts[some], ends[some])) for some in (rows, those(rows, outside)))
+        return whole, part
+
+    return {
+        device: (busy_and_outside(those(rows, masks[0])), busy_and_outside(those(rows, masks[1])))
+        for device, rows in ops_by_start(trace).items()
+    }
 
 
 def _everything(trace: Trace, a: str, b: str, sharing: SharedOps) -> tuple[RankOverlap, ...]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from analyzers.common.errors import TraceWarning
-from analyzers.common.wording import count_of, percent_span, ranks_in_words
+from analyzers.common.wording import count_of, percent, percent_span, ranks_in_words
 from analyzers.overlap.job import Job
 from analyzers.overlap.measure import RankOverlap
 from analyzers.select.language import Selector, atoms, names_of
@@ -30,6 +30,7 @@ OF_CLOCKS = (
     "several-hosts",
 )
 OF_UNMATCHED = ("clocks-not-aligned", "order-refuted", "ranks-unstated")  # where nothing may be compared, for that
+OUTSIDE_MATTERS = 0.05  # share of a side's busy time outside all steps worth a word
 WAITS_MATTER = 0.1  # difference of plain and real ratio worth a word
 FEW_INSTANCES = 3  # below that a median is not one
 BY_COMMUNICATION = {"comm", "compute", "collective", "group"}
@@ -55,6 +56,7 @@ def warnings_of(
         *about_ranks(found.rank_ids, labels, ranks, job),
         *about_waits(names_of(*names), labels, ranks, found.waited),
         *about_unseen_waits(labels, ranks),
+        *about_outside(names, found, labels, job),
     )
 
 
@@ -205,3 +207,16 @@ def about_unseen_waits(labels: DeviceLabels, ranks: Sequence[RankOverlap]) -> li
         "That is an estimate from the fastest of like calls, and no bound."
     )
     return [TraceWarning("waiting-estimate", text)]
+
+
+def about_outside(names: tuple[str, str], found: Part, labels: DeviceLabels, job: Job) -> list[TraceWarning]:
+    """Work outside the step marks counts in busy times; where it is much, say how to leave it out."""
+    outside = found.outside.get(job.deciding) if job.deciding else None
+    for name, (whole, part) in zip(names, outside or (), strict=False):
+        if job.deciding and whole and part / whole > OUTSIDE_MATTERS:
+            text = (
+                f"{percent(part / whole)} of the busy time of '{name}' on {labels.name(*job.deciding)} lies "
+                f"outside the step marks; --steps {min(found.steps)}:{max(found.steps) + 1} leaves it out."
+            )
+            return [TraceWarning("outside-steps", text)]
+    return []

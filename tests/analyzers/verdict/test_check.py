@@ -196,3 +196,18 @@ def test_a_graph_is_of_no_concern_to_sides_that_pick_no_kernels() -> None:
     rank.op("Memset", 7, 50, 150, kind="memset")
     rank.op("graph 1", 7, 200, 300, kind="graph")
     assert check_overlap(run.trace(), "memcpy:DtoH", "memset").verdict == "partial"
+
+
+@pytest.mark.parametrize(("outside", "told"), [(40, "28.6 %"), (5, "")])
+def test_much_work_outside_of_steps_is_told_with_how_to_leave_it_out(outside: int, told: str) -> None:
+    """A ran for 100 ns in steps, and so long before them: 40 of 140 ns are 28.6 %."""
+    run = Builder()
+    rank = run.rank(0)
+    rank.kernel("alpha", 7, 100, 100 + outside, launch=(10, 20))
+    for step, at in enumerate((1_000, 2_000)):
+        rank.range(f"ProfilerStep#{step}", at, at + 900)
+        rank.kernel("alpha", 7, at + 100, at + 150, launch=(at + 10, at + 20))
+        rank.kernel("beta", 9, at + 100, at + 200, launch=(at + 30, at + 40))
+    found = [one.message for one in check_overlap(run.trace(), "kernel:alpha", "kernel:beta").warnings]
+    said = [text for text in found if "outside the step marks; --steps 0:2 leaves it out" in text]
+    assert [text.split(" of ")[0] for text in said] == ([told] if told else [])
