@@ -22,6 +22,7 @@ from analyzers.overlap.measure import Missed, RankOverlap
 
 LATE_COLUMN, PEER_COLUMN, UNKNOWN_COLUMN = (TABLE.index(cause) for cause in (LATE_LAUNCH, PEER_WAIT, UNKNOWN))
 GAPS_LOOKED_AT = 32  # gaps of a cause, the longest, that tell what is most of it
+MIN_NAMED_SHARE = 0.25  # of a cause's time: below, no place stands for it
 NEARLY_ALL = 0.9  # of a cause's time: from here on one place is all of it
 AFTER_SYNC = len(CAUSES)  # late launches that follow a host sync are weighed apart, then added to the others
 
@@ -98,6 +99,8 @@ def _missed_by(held: Sequence[ToldGap], cause: Cause, ns: int, alone_ns: int) ->
     if share < NEARLY_ALL and rest:
         of_it = "it" if looked_at >= NEARLY_ALL * alone_ns else "its longest gaps"
         finding = f"{title}, {percent(share)} of {of_it} this one: {rest}"
+        if share < MIN_NAMED_SHARE:
+            finding = f"{title}, in many places: the most is {percent(share)} of {of_it}, {rest}"
     gain = None if cause.removed is None else gain_without(gap, cause.removed)
     return Missed(
         cause=cause.name,
