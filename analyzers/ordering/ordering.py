@@ -21,6 +21,7 @@ from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.links import link
 from analyzers.trace.tables import Trace
 
+MAX_LONE_RECORDS = 0.1  # share of records without a wait right behind them that leaves a program its habit
 _STEPS = {"event": "wait", "host": "synchronize", "launch": "launch", "default": "default stream"}
 
 
@@ -132,6 +133,24 @@ class Ordering:
         """Lanes of processes of which the capture states whom every stream wait waits for."""
         inferred = ~self.linked.waits.exact
         return ~np.isin(self.lanes.process, self.linked.calls.waits.process[inferred])
+
+    @cached_property
+    def recorded_for_waits(self) -> Mask:
+        """Lanes of processes in which nearly every record is made for the wait right behind it, as wait_stream does.
+
+        Where they are, or where links are stated, it is known which waits are for earlier work.
+        """
+        calls, record = self.linked.calls, self.linked.waits.record
+        first_wait = np.full(calls.records.size, MAX_NS)
+        np.minimum.at(first_wait, record[record >= 0], calls.waits.start_ns[record >= 0])
+        launched = calls.launches.neighbours(calls.records.host, first_wait)[0]
+        at_once = (first_wait < MAX_NS) & (take_or(self.lanes.enqueue_ns, launched, MIN_NS) < calls.records.start_ns)
+        known = np.zeros(self.lanes.size, dtype=bool)
+        for (process,), rows in rows_by_key(calls.records.process).items():
+            one_each = np.count_nonzero(calls.waits.process == process) <= rows.size
+            habit = np.count_nonzero(~at_once[rows]) <= max(1, MAX_LONE_RECORDS * rows.size)
+            known[self.lanes.process == process] = one_each and habit
+        return known | self.exact_waits
 
     @cached_property
     def guessed(self) -> Ints:

@@ -16,7 +16,8 @@ A *join* is the first op that the thread launches on the parent afterwards, comp
 - "done" or "ordered", as above;
 - "later": the work is ordered before something that a stream or a host thread does later, but still before the thread
   comes back to the side stream in a later step;
-- "unordered": it is not. A missing wait;
+- "unordered": it is not, or it is one of several like streams that the thread visited in a row, and others of them are
+  ordered here. A missing wait;
 - "open": the capture ends before that can be told.
 
 Whatever else it is, a fork or join is "unordered" where the program makes a wait at this place in other turns (see
@@ -31,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from analyzers.arrays.groups import rows_by_key, run_heads
+from analyzers.arrays.groups import group_numbers, rows_by_key, run_heads
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.ordering.calls import calls_of_kind
@@ -176,6 +177,7 @@ def _joins(trace: Trace, ordering: Ordering, visits: Visits) -> _Found:
     too_late &= lanes.communication[visits.lane] & ordering.exact_waits[visits.host]
     too_late &= ~in_graph(trace, ordering, visits.last) & ~in_graph(trace, ordering, visits.after)
     status = np.select([~running, ordered, too_late, joined < MAX_NS], [DONE, ORDERED, UNORDERED, LATER], OPEN)
+    status[_forgotten(trace, ordering, visits, status)] = UNORDERED
     none = np.zeros(visits.size, np.int64)
     found = _Found(visits.host, none + 1, after, visits.last, status, ordered, none, none)
     return found.take(np.flatnonzero(visits.after >= 0))
@@ -230,17 +232,31 @@ def _joined(ordering: Ordering, visits: Visits, count: Ints) -> Ints:
 
 
 def _deadline(ordering: Ordering, visits: Visits) -> Ints:
-    """When a thread launches on a side stream again two steps later.
+    """When a thread launches on a side stream again in a later step; two steps later for communication streams.
 
     Libraries share one communication stream among many calls: the next call there need not come after a join.
     """
     lanes, deadline = ordering.lanes, np.full(visits.size, MAX_NS)
-    for rows in rows_by_key(visits.host, visits.lane).values():
+    for (_, lane), rows in rows_by_key(visits.host, visits.lane).items():
         step = visits.step[rows]
-        again = np.searchsorted(step, step + 2)
+        ahead = 2 if lanes.communication[lane] else 1
+        again = np.searchsorted(step, step + ahead)
         starts = np.append(lanes.enqueue_ns[visits.first[rows]], MAX_NS)
         deadline[rows] = starts[again]
     return deadline
+
+
+def _forgotten(trace: Trace, ordering: Ordering, visits: Visits, status: Ints) -> Mask:
+    """Joins that are missing where those of like streams, visited in the same turn, are there.
+
+    Like streams run the same kernel first; a turn lasts from one launch on the parent to the next.
+    """
+    code = trace.ops.name.codes
+    name = code[ordering.lanes.op[visits.first]].astype(np.int64)
+    computing = ~ordering.lanes.communication[visits.lane] & (visits.after >= 0)
+    turn = group_numbers(visits.host, visits.after, name)
+    joined = np.bincount(turn[computing & (status == ORDERED)], minlength=int(turn.max(initial=-1)) + 1) > 0
+    return computing & ((status == LATER) | (status == OPEN)) & joined[turn]
 
 
 def _described(trace: Trace, found: _Found) -> Crossings:

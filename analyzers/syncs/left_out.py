@@ -1,22 +1,29 @@
 """Waits that a program makes in other turns, and leaves out in one.
 
-At each place (see `analyzers.ordering.places`) the launching thread makes the same streams wait in every turn, behind
-the launch: each for all that another stream has been given by then (`wait_stream`). In a turn in which it makes a
-stream take fewer waits there, those that are not there are left out: where there is work that the wait would be for,
-and nothing else orders it.
+At each place (see `analyzers.ordering.places`) the launching thread makes the same streams wait in every turn, before
+the launch or after it: each for all that another stream has been given by then, where the event is recorded there too
+(`wait_stream`), else for the op of some place, of the same turn or of one before. In a turn in which it makes a stream
+take fewer waits, those that are not there are left out: where there is work that the wait would be for, and nothing
+else orders it.
 
     turn 0   produce, wait, side      turn 1   produce, wait, side      turn 2   produce, side: the wait is left out
 
 A loop may begin without a wait, where there is nothing to wait for yet (`if step: stream.wait_stream(...)`). So before
-the first turn that makes it, a wait is left out only if the record that it would wait for is there.
+the first turn that makes it, a wait is left out only if it can't be for what earlier turns did, or if the record that
+it would wait for is there.
+
+    turn 0   side, main      turn 1   side, wait, main      turn 2   side, wait, main: it may be for the turn before
 """
 
 from __future__ import annotations
 
+from functools import cached_property
+
+import msgspec
 import numpy as np
 
-from analyzers.arrays.groups import first_of_each, group_numbers, occurrence, ordered, run_heads, runs
-from analyzers.arrays.types import Ints
+from analyzers.arrays.groups import grouped, occurrence, ordered, rows_by_key, run_heads, runs
+from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, Columns, take_or
 from analyzers.ordering.ordering import Ordering
 
@@ -32,102 +39,254 @@ class LeftOut(Columns, frozen=True):
     turns: Ints
 
 
-class _Habits(Columns, frozen=True):
-    """What a program waits for: at each launch of a place `at`, `lane` waits for all that `source` has been given.
+def left_out(ordering: Ordering) -> LeftOut:
+    """Find the waits that are left out."""
+    waits = _waits(ordering)
+    found = LeftOut.stack(_left_out(_WaitsAtLaunches(ordering, waits, after)) for after in (False, True))
+    lane = ordering.lanes.lane_of_unit()
+    order = np.lexsort((-found.behind, lane[found.behind], found.unit))  # of several of one stream, the last
+    return found.take(order[run_heads(found.unit[order], lane[found.behind[order]])])
 
-    `source` is `ANY` where what a wait is for is inferred only.
 
-    `taker` is the place of the unit that takes the wait, `later` turns later. `made` counts the turns that have it, the
-    first of them `began`; `taken` and `recorded` are the fewest waits of the lane, and records, at one of its launches;
-    `for_waits` is 1 where its records are known to be for waits.
+class _Waits(msgspec.Struct, frozen=True):
+    """Waits of which the capture says which stream waits.
+
+    `lane` waits for `source`, for its unit `awaited` and all before it: what it had been given when the event was
+    recorded (`record`); `for_all` where that was all it had when the wait was made. `taker` is the unit that the lane
+    was given next. `anchor` are the units that the wait's thread launched before it and after it (-1 none), `unclear`
+    those of waits of which nobody knows which lane took them.
+    """
+
+    lane: Ints
+    source: Ints
+    record: Ints
+    awaited: Ints
+    for_all: Mask
+    taker: Ints
+    anchor: tuple[Ints, Ints]
+    unclear: tuple[Ints, Ints]
+
+
+def _waits(ordering: Ordering) -> _Waits:
+    lanes, linked = ordering.lanes, ordering.linked
+    waits, links = linked.calls.waits, linked.waits
+    rows = np.flatnonzero((linked.wait_lane >= 0) & take_or(ordering.waits_recorded, linked.wait_lane, False))
+    before, after = (units.astype(np.int64) for units in linked.calls.launches_by_wait)
+    lane, source = linked.wait_lane[rows], links.source[rows]
+    return _Waits(
+        lane=lane,
+        source=source,
+        record=links.record[rows],
+        awaited=lanes.unit(source, linked.awaited[rows] - 1),
+        for_all=after[rows] == _launch_after(ordering, links.record[rows], waits.host[rows]),
+        taker=lanes.unit(lane, linked.wait_position[rows]),
+        anchor=(before[rows], after[rows]),
+        unclear=(before[waits.lane < 0], after[waits.lane < 0]),
+    )
+
+
+def _launch_after(ordering: Ordering, record: Ints, host: Ints) -> Ints:
+    """The unit that each host lane launched first after a record, -1 where there is none; after all for record -1."""
+    calls = ordering.linked.calls
+    launch = take_or(calls.launches_by_record[1], record).astype(np.int64)
+    others = np.flatnonzero(
+        (record < 0) | (take_or(calls.records.host, record) != host)
+    )  # a thread mostly records, too
+    launch[others] = calls.launches.neighbours(host[others], take_or(calls.records.start_ns, record[others]))[1]
+    return launch
+
+
+class _WaitsAtLaunches(msgspec.Struct, frozen=True, dict=True):
+    """Waits, each at the launch that came before it, or after it."""
+
+    ordering: Ordering
+    waits: _Waits
+    after: bool
+
+    @property
+    def anchor(self) -> Ints:
+        """The unit that each wait is at, -1 where there is none."""
+        return self.waits.anchor[self.after]
+
+    @cached_property
+    def records(self) -> Ints:
+        """How many records there are at each unit."""
+        anchor = self.ordering.linked.calls.launches_by_record[self.after]
+        return np.bincount(anchor[anchor >= 0], minlength=self.ordering.linked.places.place.size)
+
+    def taken(self, lane: Ints, anchor: Ints) -> Ints:
+        """How many waits a lane took at an anchor."""
+        keys, count = self._counted
+        wanted = _key(lane, anchor)
+        at = np.minimum(np.searchsorted(keys, wanted), max(keys.size - 1, 0))
+        return np.where(keys[at] == wanted, count[at], 0) if keys.size else np.zeros(lane.size, np.int64)
+
+    @cached_property
+    def _counted(self) -> tuple[Ints, Ints]:
+        """Keys of (lane, anchor), ascending, and how many waits each counts."""
+        known = self.anchor >= 0
+        return np.unique(_key(self.waits.lane[known], self.anchor[known]), return_counts=True)
+
+    def of_known_place(self) -> tuple[Ints, tuple[Ints, ...]]:
+        """Rows of waits, and for each what tells its habit: the columns of `_Habits` from `at` to `later`."""
+        waits, places, lane, anchor = self.waits, self.ordering.linked.places, self.waits.lane, self.anchor
+        at, turn = take_or(places.place, anchor), take_or(places.turn, anchor)
+        taker, later = take_or(places.place, waits.taker), take_or(places.turn, waits.taker) - turn
+        place = np.where(waits.for_all, -1, take_or(places.place, waits.awaited))
+        ago = np.where(waits.for_all, 0, turn - take_or(places.turn, waits.awaited))
+        placed = (at >= 0) & (taker >= 0)
+        stated = placed & (waits.source >= 0) & (waits.source != lane) & (waits.for_all | (place >= 0))
+        known, some = np.flatnonzero(stated), np.flatnonzero(placed & ~self.ordering.exact_waits[lane])
+        any_source, all_of_it = np.full(some.size, ANY), np.full(some.size, -1)
+        number = occurrence(anchor + 1, lane)[some]  # which of those that the lane takes there
+        rows = np.append(known, some)
+        what = (np.append(waits.source[known], any_source), np.append(place[known], all_of_it))
+        return rows, (at[rows], lane[rows], *what, np.append(ago[known], number), taker[rows], later[rows])
+
+
+def _key(lane: Ints, anchor: Ints) -> Ints:
+    """One number for a lane and a unit."""
+    return (lane.astype(np.int64) << 40) + anchor
+
+
+class _Habits(msgspec.Struct, frozen=True):
+    """What a program waits for: a row for each place at which a lane waits, and what it waits for there.
+
+    `at` is the place of the anchor. `lane` waits for `source`: for the unit of `place` so many turns `ago`, or for all
+    it has (-1); for some stream's work (`ANY`) where that is only inferred; `ago` is then which of the lane's waits
+    there it is. `taker` is the place of the unit that took it, `later` turns later.
+
+    `made` counts the turns that have it. `waits` are rows of its waits, those of the first habit first, `count` how
+    many.
     """
 
     at: Ints
     lane: Ints
     source: Ints
+    place: Ints
+    ago: Ints
     taker: Ints
     later: Ints
     made: Ints
-    began: Ints
-    taken: Ints
-    recorded: Ints
-    for_waits: Ints
+    count: Ints
+    waits: Ints
+
+    def only(self, kept: Mask) -> _Habits:
+        """Some of them."""
+        columns = [getattr(self, name)[kept] for name in self.__struct_fields__[:-1]]
+        return _Habits(*[*columns, self.waits[np.repeat(kept, self.count)]])
+
+    def least(self, values: Ints | Mask) -> Ints:
+        """The least of the values of each habit's waits."""
+        first = np.cumsum(self.count) - self.count
+        return np.minimum.reduceat(values.astype(np.int64), first) if self.count.size else self.count
 
 
-def left_out(ordering: Ordering) -> LeftOut:
-    """Find the waits that are left out."""
-    lanes, linked, places = ordering.lanes, ordering.linked, ordering.linked.places
-    lane, anchor = linked.wait_lane, linked.calls.launches_by_wait[0].astype(np.int64)
-    known = np.flatnonzero((lane >= 0) & (anchor >= 0) & take_or(ordering.waits_recorded, lane, False))
-    recorded_at = linked.calls.launches_by_record[0]
-    records = np.bincount(recorded_at[recorded_at >= 0], minlength=places.place.size)
-    habits = _habits(ordering, known, anchor, records)
-    # Each unit of each habit's place.
-    units = np.flatnonzero(np.isin(places.place, habits.at))
-    units = units[ordered(places.place[units])]
-    low, high = (np.searchsorted(places.place[units], habits.at, side=side) for side in ("left", "right"))
-    row, habit = runs(low, high - low)
-    unit_at = units[row]
-    waits = group_numbers(np.append(lane[known], habits.lane[habit]), np.append(anchor[known], unit_at))
-    taken = np.bincount(waits[: known.size], minlength=int(waits.max(initial=0)) + 1)[waits[known.size :]]
-    absent = taken < habits.taken[habit]
-    asked = np.flatnonzero((np.bincount(habit[absent], minlength=habits.size) > 0)[habit])
-    unit_at, habit, absent = unit_at[asked], habit[asked], absent[asked]
-    turn, source = places.turn[unit_at], habits.source[habit]
-    unit = places.unit_at(habits.taker[habit], turn + habits.later[habit])
-    behind = _given(ordering, source, habits.lane[habit], unit, lanes.enqueue_ns[unit_at] + 1)
+def _habits(at: _WaitsAtLaunches) -> _Habits:
+    """The habits that a place has in some turns, but not in all."""
+    row, key = at.of_known_place()
+    order, heads = grouped(*key)
+    count, anchor = np.diff(np.append(heads, order.size)), at.anchor[row[order]]
+    once = run_heads(np.repeat(heads, count), anchor)  # calls of a thread are in order of time
+    made = np.bincount(np.repeat(np.arange(heads.size), count)[once], minlength=heads.size)
+    habits = _Habits(*[*(column[order[heads]] for column in key), made, count, row[order]])
+    place = at.ordering.linked.places.place
+    launched = np.bincount(place[place >= 0], minlength=1)
+    return habits.only(made < launched[habits.at])
+
+
+def _may_lead(at: _WaitsAtLaunches, habits: _Habits) -> tuple[Ints, Mask, Mask, Ints]:
+    """What tells of each habit whether it may be left out before the first turn that makes it.
+
+    Returns
+    -------
+    began : that turn.
+    fresh : whether each of its records was made for its wait, not for the launch before.
+    later : whether none of its waits may be for what earlier turns launched.
+    recorded : the fewest records at one of its anchors.
+    """
+    waits, row, anchor = at.waits, habits.waits, at.anchor[habits.waits]
+    for_all, inferred = waits.for_all[row], np.repeat(habits.source == ANY, habits.count)
+    fresh = for_all & take_or(_later_records(at.ordering), waits.record[row], False)
+    earlier = inferred | (
+        for_all & _for_earlier_turns(at.ordering, waits.source[row], waits.lane[row], waits.taker[row])
+    )
+    return (
+        habits.least(at.ordering.linked.places.turn[anchor]),
+        habits.least(fresh) > 0,
+        habits.least(~earlier) > 0,
+        habits.least(np.where(for_all, at.records[anchor], MAX_NS)),
+    )
+
+
+def _turn_began(ordering: Ordering, unit: Ints) -> Ints:
+    """When the turn of each unit began, in which it was launched; long ago where that is not known."""
+    launches, turn_of = ordering.linked.calls.launches, ordering.linked.places.turn
+    turn, began = take_or(turn_of, unit), np.full(unit.size, MIN_NS)
+    for (host,), rows in rows_by_key(np.where(turn >= 0, take_or(ordering.lanes.launcher, unit), -1)).items():
+        if host >= 0:  # a thread's turns follow one another
+            units, start = launches.of(host)
+            began[rows] = start[np.searchsorted(turn_of[units], turn[rows])]
+    return began
+
+
+def _for_earlier_turns(ordering: Ordering, source: Ints, lane: Ints, taker: Ints) -> Mask:
+    """Whether by its last op before a wait a lane did not know complete all that earlier turns gave its source."""
+    lanes, complete = ordering.lanes, np.zeros(source.size, np.int64)
+    position = taker - take_or(lanes.first, np.where(taker >= 0, lane, -1))
+    rows = np.flatnonzero((taker >= 0) & (position > 0) & (source >= 0) & (source != lane))
+    complete[rows] = ordering.complete(source[rows], lane[rows], position[rows] - 1)
+    return complete < lanes.queued_before(source, _turn_began(ordering, taker))
+
+
+def _later_records(ordering: Ordering) -> Mask:
+    """Which records are not the first that their thread made since it launched."""
+    records, launched = ordering.linked.calls.records, ordering.linked.calls.launches_by_record[0]
+    order = ordered(records.host)  # of one thread, they are in order of time
+    later = np.zeros(records.size, dtype=bool)
+    later[order] = ~run_heads(records.host[order], launched[order])
+    return later
+
+
+def _left_out(at: _WaitsAtLaunches) -> LeftOut:
+    habits = _habits(at)
+    _, asked, absent = _in_each_turn(at, habits)
+    habits = habits.only(np.bincount(asked[absent], minlength=habits.at.size) > 0)
+    if not habits.at.size:
+        return LeftOut(*np.empty((4, 0), np.int64))
+    ordering, lanes, places = at.ordering, at.ordering.lanes, at.ordering.linked.places
+    anchor, asked, absent = _in_each_turn(at, habits)
+    turn, lane, place = places.turn[anchor], habits.lane[asked], habits.place[asked]
+    unit = places.unit_at(habits.taker[asked], turn + habits.later[asked])
+    given = _given(ordering, habits.source[asked], lane, unit, lanes.enqueue_ns[anchor] + (not at.after))
+    behind = np.where(place < 0, given, places.unit_at(place, turn - habits.ago[asked]))
     there = (unit >= 0) & (take_or(lanes.launcher, behind) >= 0)  # before the capture waits may have been made, too
     # Until the program makes a wait first, there may have been nothing to wait for; a record left over tells otherwise.
-    left_over = (habits.for_waits[habit] > 0) & (records[unit_at] >= habits.recorded[habit])
-    there &= (turn >= habits.began[habit]) | left_over
-    turns = np.bincount(habit[there | ~absent], minlength=habits.size)
-    rows = np.flatnonzero(there & absent & (2 * habits.made[habit] >= turns[habit]))
-    unit, behind, habit = unit[rows], behind[rows], habit[rows]
-    lane, source = habits.lane[habit], lanes.lane_of_unit()[behind].astype(np.int64)
+    began, fresh, later, recorded = _may_lead(at, habits)
+    for_waits = ordering.recorded_for_waits[lane] | fresh[asked]
+    there &= (turn >= began[asked]) | (for_waits & (later[asked] | (at.records[anchor] >= recorded[asked])))
+    turns = np.bincount(asked[there | ~absent], minlength=habits.at.size)
+    fewer = absent & ~np.isin(anchor, at.waits.unclear[at.after])
+    rows = np.flatnonzero(there & fewer & (2 * habits.made[asked] >= turns[asked]))
+    unit, behind, lane, asked = (column[rows] for column in (unit, behind, lane, asked))
+    source = lanes.lane_of_unit()[behind]
     complete = ordering.complete(source, lane, unit - lanes.first[lane])
     rows = np.flatnonzero(complete <= behind - lanes.first[source])
-    found = LeftOut(unit, behind, habits.made[habit], turns[habit] - 1).take(rows)
-    source = source[rows]
-    order = np.lexsort((-found.behind, source, found.unit))  # of several of one stream, the last
-    return found.take(order[run_heads(found.unit[order], source[order])])
+    return LeftOut(unit[rows], behind[rows], habits.made[asked[rows]], turns[asked[rows]] - 1)
 
 
-def _habits(ordering: Ordering, known: Ints, anchor: Ints, records: Ints) -> _Habits:
-    """The habits that the program has of these waits, each made right behind the launch of a unit, its anchor."""
-    lanes, linked, places = ordering.lanes, ordering.linked, ordering.linked.places
-    lane, source, anchor = linked.wait_lane[known], linked.waits.source[known], anchor[known]
-    taker = lanes.unit(lane, linked.wait_position[known])
-    # A record that is not the first since its thread launched was made for the wait, not for the launch.
-    records_of, launched = linked.calls.records, linked.calls.launches_by_record[0]
-    order, later_record = ordered(records_of.host), np.zeros(records_of.size, dtype=bool)
-    later_record[order] = ~run_heads(records_of.host[order], launched[order])
-    for_all = linked.awaited[known] == lanes.queued_before(source, linked.calls.waits.start_ns[known])
-    at, by = take_or(places.place, anchor), take_or(places.place, taker)
-    placed = (at >= 0) & (by >= 0)
-    stated = np.flatnonzero(placed & (source >= 0) & (source != lane) & for_all)
-    some = np.flatnonzero(placed & ~ordering.exact_waits[lane])
-    rows = np.append(stated, some)
-    later = take_or(places.turn, taker) - take_or(places.turn, anchor)
-    key = [column[rows].astype(np.int64) for column in (at, lane, source, by, later)]
-    key[2][stated.size :] = ANY
-    number = occurrence(anchor, lane)  # which of those that the lane takes there
-    key.append(np.append(np.zeros_like(stated), number[some]))
-    habit = group_numbers(*key)
-    count = int(habit.max(initial=-1)) + 1
-    waits = group_numbers(lane, anchor)
-    taken = np.bincount(waits)[waits][rows] if rows.size else rows
+def _in_each_turn(at: _WaitsAtLaunches, habits: _Habits) -> tuple[Ints, Ints, Mask]:
+    """Each unit of each habit's place, whose habit it is, and whether the lane takes fewer waits there than ever else.
 
-    def least(values: Ints) -> Ints:
-        found = np.full(count, MAX_NS)
-        np.minimum.at(found, habit, values)
-        return found
-
-    made = np.bincount(habit[first_of_each(group_numbers(habit, anchor[rows]))], minlength=count)
-    at, lane, source, by, later, _ = (column[first_of_each(habit)] for column in key)
-    began, recorded = least(places.turn[anchor[rows]]), least(np.where(for_all, records[anchor], MAX_NS)[rows])
-    fresh = for_all & take_or(later_record, linked.waits.record[known], False)
-    for_waits = least((linked.for_waits[known] | fresh)[rows].astype(np.int64))
-    return _Habits(at, lane, source, by, later, made, began, least(taken), recorded, for_waits)
+    Those are waits that are not there.
+    """
+    place = at.ordering.linked.places.place
+    units = np.flatnonzero(np.isin(place, habits.at))
+    units = units[ordered(place[units])]
+    low, high = (np.searchsorted(place[units], habits.at, side=side) for side in ("left", "right"))
+    row, asked = runs(low, high - low)
+    taken = habits.least(at.taken(at.waits.lane[habits.waits], at.anchor[habits.waits]))
+    return units[row], asked, at.taken(habits.lane[asked], units[row]) < taken[asked]
 
 
 def _given(ordering: Ordering, source: Ints, lane: Ints, unit: Ints, instant: Ints) -> Ints:
@@ -135,7 +294,8 @@ def _given(ordering: Ordering, source: Ints, lane: Ints, unit: Ints, instant: In
 
     For `ANY`, of what nothing orders before the unit that of the lane which ended last; -1 where there is none.
     """
-    lanes, known = ordering.lanes, np.where(source == ANY, -1, source)
+    lanes = ordering.lanes
+    known = np.where(source == ANY, -1, source)
     given = lanes.unit(known, lanes.queued_before(known, instant) - 1)
     rows = np.flatnonzero((source == ANY) & (unit >= 0))
     for candidate in np.flatnonzero(lanes.worked()).tolist() if rows.size else ():

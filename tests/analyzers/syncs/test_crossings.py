@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 
 from analyzers.load import load
 from analyzers.syncs.crossings import Crossings, crossings
-from tests.support.builder import Rank, one_rank
+from tests.support.builder import Builder, Rank, one_rank
 from tests.support.captures import A_WORKLOAD_OF_EACH, DATA, WORKLOADS, one_capture
 from tests.support.nightly import mostly_nightly
 
@@ -47,6 +50,10 @@ def test_a_fork_without_a_wait_beside_running_work_is_a_missing_wait() -> None:
 
 def test_a_fork_with_a_wait_is_ordered() -> None:
     assert statuses(fork(wait=True)) == [("fork", 9, "ordered")]
+
+
+def test_a_fork_after_the_work_is_done_has_nothing_to_wait_for() -> None:
+    assert statuses(fork(wait=False, busy=15)) == [("fork", 9, "done")]
 
 
 def never_waiting(*, first: str) -> Crossings:
@@ -142,6 +149,27 @@ def test_a_join_before_the_side_stream_is_used_again_comes_later() -> None:
     assert not found.missing
 
 
+def fan_out(*, joined: tuple[int, ...]) -> Crossings:
+    run, rank = one_rank()
+    rank.kernel("produce", 7, 10, 300, launch=(0, 2))
+    for number, worker in enumerate((11, 12, 13, 14)):
+        at = 10 + number * 10
+        rank.wait_stream(worker, 7, at)
+        rank.kernel("matmul", worker, 300, 600 + number, launch=(at + 5, at + 7))
+    for number, worker in enumerate(joined):
+        rank.wait_stream(7, worker, 100 + number * 5)
+    rank.kernel("next", 7, 700, 800, launch=(200, 202))
+    rank.synchronize("device", 300, 900)
+    return crossings(run.trace())
+
+
+def test_of_several_workers_the_one_that_is_not_joined_is_caught() -> None:
+    assert not fan_out(joined=(11, 12, 13, 14)).missing
+    for left_out in (11, 12, 13, 14):
+        (missing,) = fan_out(joined=tuple(each for each in (11, 12, 13, 14) if each != left_out)).missing
+        assert (missing.what, missing.stream, missing.other) == ("join", 7, left_out)
+
+
 def test_a_collective_joined_steps_later_is_no_alarm_and_one_never_joined_is() -> None:
     for joins in (True, False):
         run, rank = one_rank()
@@ -185,9 +213,30 @@ def test_of_all_workloads_only_the_race_raises_an_alarm(name: str) -> None:
         assert not found
 
 
+def test_work_of_its_own_beside_another_stream_lacks_no_wait() -> None:
+    """Stream 24 takes no wait at all, nor does any stream wait for it: it fetches its own result to the host."""
+    path = DATA / "nsys" / "collectives.2gpu.pinned.sqlite"
+    with closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as file:
+        waits = file.execute("SELECT count(*) FROM CUPTI_ACTIVITY_KIND_SYNCHRONIZATION WHERE streamId = 24").fetchone()
+    assert waits == (0,)
+    assert not crossings(one_capture(f"nsys/{path.name}")).missing
+
+
 def test_overlap_is_ordered_exactly_in_nsys() -> None:
     table = crossings(one_capture("nsys/dpmp_overlap.4gpu.sqlite")).table
     side = table[table["range"] == "DP Embedding"]
     assert len(side) == 4 * 3
     assert (side["status"] == "ordered").all()
     assert side["exact"].all()
+
+
+def test_reuse_of_the_buffer_in_delta_tracking_is_ordered() -> None:
+    table = crossings(one_capture("torch/delta_async.rank0.json.gz")).table
+    assert table[table["what"] == "join"]["status"].tolist() == ["later"] * 3
+    assert table[table["what"] == "fork"]["status"].tolist() == ["done", "ordered", "ordered"]
+
+
+def test_a_trace_without_work_has_no_crossings() -> None:
+    run = Builder()
+    run.rank(0)
+    assert len(crossings(run.trace())) == 0

@@ -78,6 +78,10 @@ def turns(*words: str, stated: bool = True) -> Thread:
     return thread
 
 
+def test_a_wait_that_all_turns_make_is_left_out_nowhere() -> None:
+    assert turns(*["p7, 7>9, s9, 9>7, m7"] * 3).found() == []
+
+
 @pytest.mark.parametrize("stated", [True, False])
 def test_a_fork_left_out_in_one_turn_is_found(stated: bool) -> None:
     # p7 7>9 s9 9>7 m7
@@ -108,6 +112,11 @@ def test_where_another_wait_orders_the_work_nothing_is_missing() -> None:
     assert turns(whole, whole.replace(" 9>7,", ""), whole).found() == []
 
 
+def test_where_the_host_waited_nothing_is_missing() -> None:
+    whole = "p7, sync, 7>9, s9, 9>7, m7"
+    assert turns(whole, "p7, sync, s9, 9>7, m7", whole).found() == []
+
+
 def test_a_turn_that_launches_otherwise_is_not_compared() -> None:
     # The last turn has an op more: it may be another branch of the program.
     whole = "p7, 7>9, s9, 9>7, m7"
@@ -134,6 +143,21 @@ def test_a_loop_may_begin_with_several_turns_without_a_wait() -> None:
         waits = f"w9 done{turn - 2}, " if turn >= 2 else ""
         thread.turn(f"{waits}s9, 9>7, p7, r7 done{turn}")
     assert thread.found() == []
+
+
+def test_in_a_ring_a_later_turn_that_leaves_the_wait_out_is_found() -> None:
+    thread = Thread()
+    for turn in range(6):
+        waits = f"w9 done{turn - 2}, " if turn >= 2 and turn != 4 else ""
+        thread.turn(f"{waits}s9, 9>7, p7, r7 done{turn}")
+    assert thread.found() == [((4, "s9"), (2, "p7"), 3, 3)]
+
+
+def test_the_first_turn_needs_a_wait_that_can_only_be_for_its_own_work() -> None:
+    # p7 7>9 s9     m7 9>7 x7    at m7 only this turn's s9 can be waited for: for those before, x7 has waited
+    # p7 7>9 s9 9>7 m7 9>7 x7
+    whole = "p7, 7>9, s9, 9>7, m7, 9>7, x7"
+    assert turns(whole.replace("9>7, m7", "m7"), whole, whole).found() == [((0, "m7"), (0, "s9"), 2, 2)]
 
 
 def test_a_record_left_over_in_the_first_turn_tells_that_its_wait_is_missing() -> None:
