@@ -16,8 +16,7 @@ from analyzers.arrays.types import Ids, Ints
 from analyzers.clocks.align import Aligned
 from analyzers.collectives.checks import capture_warnings
 from analyzers.collectives.copies import PeerCopies, about_copies, peer_copies
-from analyzers.collectives.groups import GroupSum, sum_by_group
-from analyzers.collectives.summary import Summary, summarize
+from analyzers.collectives.summary import GroupSum, Summary, sum_by_group, summarize
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
 from analyzers.common.records import Record

@@ -13,7 +13,7 @@ import pandas as pd
 from pandas.api.types import union_categoricals
 
 from analyzers.arrays.columns import narrowed, repeated
-from analyzers.arrays.groups import WIDEST, alike, ascend, first_row, first_row_of, is_repeated, label, rows_by_key
+from analyzers.arrays.groups import WIDEST, alike, first_row, first_row_of, is_repeated, label, rows_by_key
 from analyzers.arrays.names import Names, at_codes, rows_of_codes
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.trace.columns import codes, framed, ints, ints_at, stored
@@ -227,14 +227,11 @@ def _codes(values: pd.Categorical) -> tuple[npt.NDArray[np.signedinteger[Any]], 
 def _about_calls(ops: pd.DataFrame, comms: pd.DataFrame) -> dict[str, Any]:
     """For each op what the trace says of its call, -1 or a missing text where it says nothing."""
     stated = comms[[*_KEYS, *_CALL_COLUMNS, "in_elements", "out_elements"]]
-    each_beside_its_op = _one_beside_each(stated, ops)
-    row = np.empty(0, np.int64)
-    if not each_beside_its_op:
-        stated = _one_per_call(stated)
-        row = first_row(*_launches(stated, ops))
+    stated = _one_per_call(stated)
+    row = first_row(*_launches(stated, ops))
 
     def of_ops(values: Any) -> Any:
-        return values if each_beside_its_op else np.append(values, -1)[row]
+        return np.append(values, -1)[row]
 
     columns: dict[str, Any] = {}
     for column in (*_CALL_COLUMNS, "in_elements", "out_elements"):
@@ -244,18 +241,6 @@ def _about_calls(ops: pd.DataFrame, comms: pd.DataFrame) -> dict[str, Any]:
         else:
             columns[column] = of_ops(ints(stated, column))
     return columns
-
-
-def _one_beside_each(comms: pd.DataFrame, ops: pd.DataFrame) -> bool:
-    """Whether each row tells of the op in the same place, and no two of one: so they mostly stand where all are calls.
-
-    To see so takes a fraction of looking each op's launch up.
-    """
-    if len(comms) != len(ops):
-        return False
-    (process, of_op), (correlation, launched) = ([stored(frame, key) for frame in (comms, ops)] for key in _KEYS)
-    same = np.array_equal(process, of_op) and np.array_equal(correlation, launched)
-    return same and bool((correlation >= 0).all()) and ascend(process, correlation)
 
 
 def _launches(*frames: pd.DataFrame) -> list[Ints]:

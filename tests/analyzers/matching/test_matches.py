@@ -8,14 +8,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analyzers.arrays.types import Ints
 from analyzers.matching.calls import calls
 from analyzers.matching.match import _Assignment, _matches, match
 from analyzers.trace.alignment import Matches
 from analyzers.trace.columns import ints
 from tests.support.match_calls import KERNEL, MS, SEND_RECV, call, how, matched, together, trace
-from tests.support.sequences import irregular
 
 NAMED = {"group": "0", "group_ranks": "[0, 1]", "group_size": 2}
+
+
+def irregular(count: int, *, gap: int, seed: int = 0) -> Ints:
+    """Ends of calls whose gaps, of half to one and a half times the usual one, are all different."""
+    gaps = np.random.default_rng(seed).permutation(np.linspace(0.5, 1.5, count) * gap)
+    return np.cumsum(gaps).astype(np.int64)
 
 
 def fields(matches: Matches, *names: str) -> list[tuple[Any, ...]]:
@@ -132,7 +138,7 @@ def test_a_collective_is_as_sure_as_the_least_sure_of_its_calls() -> None:
     confidence = np.array([[1.0, 0.9, 0.5], [0.8, 0.49, 1.0], [0.5, 0.5, 0.5], [1.0, 1.0, 1.0]])
     collective = np.repeat(np.arange(4), 3)
     collective[-1] = 4  # seen on one rank only
-    assignment = _Assignment(found.table, found.members, None)
+    assignment = _Assignment(found.table, found.members)
     assignment.put(np.arange(12), collective, confidence.ravel(), "group")
     matches = _matches(found.members, assignment, (0, 1, 2))
     assert matches.collectives["confidence"].tolist() == [0.5, 0.49, 0.5, 1.0, 1.0]
