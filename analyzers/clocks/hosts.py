@@ -12,7 +12,6 @@ from collections import Counter
 
 import msgspec
 import numpy as np
-import pandas as pd
 
 from analyzers.arrays.groups import first_row_of, group_numbers, ordered, rows_by_key, run_heads, slices
 from analyzers.arrays.search import search
@@ -20,7 +19,7 @@ from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.clocks.differences import ROUNDING_NS
 from analyzers.matching.fit import DRIFT
 from analyzers.ordering.calls import calls_of_kind, match_calls
-from analyzers.trace.columns import as_int64, ints, ints_at, stored
+from analyzers.trace.columns import Tabular, as_int64, ints, ints_at, stored
 from analyzers.trace.tables import Trace
 
 MAX_CLOCK_SKEW_NS = 1_000_000  # an op so long before its launch, or after what waited for it, is a broken record
@@ -298,7 +297,7 @@ class AheadByHosts:
     Captures whose bounds cross are left out.
     """
 
-    def __init__(self, hosts: HostBounds, members: pd.DataFrame) -> None:
+    def __init__(self, hosts: HostBounds, members: Tabular) -> None:
         self._capture = ints(members, "capture")
         self._host, self._error = hosts.hosts[self._capture], hosts.host_error_ns[self._capture].astype(np.float64)
         rows = rows_by_key(hosts.process, hosts.device)

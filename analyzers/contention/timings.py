@@ -22,7 +22,7 @@ from analyzers.arrays.columns import narrowed, repeated, squeezed, taken
 from analyzers.arrays.groups import first_of_each, is_repeated, label, ordered, rows_by_key
 from analyzers.arrays.intervals import coverage, union
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.matching.calls import calls
+from analyzers.matching.calls import CallTable, calls
 from analyzers.trace.columns import as_int64, codes, ints, ints_at, lanes, stored
 from analyzers.trace.op_rows import ops_by_start, those
 from analyzers.trace.ranges import launched_in
@@ -123,7 +123,7 @@ def _lanes_of_ops(trace: Trace) -> Ints:
     return lanes(trace.ops)
 
 
-def _of_ops(trace: Trace, rows: Ints, begin: Ints, beside: Ints, crowded: Ints, about: pd.DataFrame) -> Timings:
+def _of_ops(trace: Trace, rows: Ints, begin: Ints, beside: Ints, crowded: Ints, about: CallTable) -> Timings:
     """Timings of some ops; `begin` is `transfer_begin`, and `about` says of communication what it is."""
     taken_ns = ints_at(trace.ops, "end_ns", rows) - begin[rows]
     kinds, kind = _kinds(trace, rows, crowded[rows] > CROWDED * taken_ns, about)
@@ -208,13 +208,13 @@ def _in_first_steps(trace: Trace) -> Mask:
     return (number == first[process]) & (last > first)[process]
 
 
-def _kinds(trace: Trace, rows: Ints, crowded: Mask, about: pd.DataFrame) -> tuple[pd.DataFrame, Ints]:
+def _kinds(trace: Trace, rows: Ints, crowded: Mask, about: CallTable) -> tuple[pd.DataFrame, Ints]:
     """The kinds of some ops, and which each is of."""
     ops = trace.ops
     of_call = np.full(len(ops), -1, np.int32)
     of_call[ints(about, "op")] = np.arange(len(about))
     at_call = np.flatnonzero(of_call[rows] >= 0)
-    called = about.take(of_call[rows[at_call]])
+    called = about.take(of_call[rows[at_call]].astype(np.int64))
     like = trace.once(_like)[rows]
     if at_call.size:
         like[at_call] = int(like.max()) + 1 + _like_calls(trace, rows[at_call], called)
@@ -232,7 +232,7 @@ def _like(trace: Trace) -> Ids:
     return label(*texts, trace.once(_previous), *numbers, trace.once(_sizes)).astype(np.int32)
 
 
-def _like_calls(trace: Trace, rows: Ints, called: pd.DataFrame) -> Ints:
+def _like_calls(trace: Trace, rows: Ints, called: CallTable) -> Ints:
     """The same of communication calls: a transfer begins when the last rank comes, whatever ran before it."""
     texts = [codes(trace.ops, column)[0][rows] for column in ("kind", "copy")]
     texts += [codes(called, column)[0] for column in ("operation", "group_ranks")]
@@ -240,7 +240,7 @@ def _like_calls(trace: Trace, rows: Ints, called: pd.DataFrame) -> Ints:
     return label(*texts, *numbers, ints(called, "bytes"))
 
 
-def _told(trace: Trace, rows: Ints, crowded: Mask, is_call: Mask, called: pd.DataFrame) -> pd.DataFrame:
+def _told(trace: Trace, rows: Ints, crowded: Mask, is_call: Mask, called: CallTable) -> pd.DataFrame:
     """`KIND_COLUMNS` of some ops; `called` is about those that are calls."""
     code = {column: codes(trace.ops, column)[0][rows].astype(np.int64) for column in ("kind", "copy", "name")}
     found = {column: codes(trace.ops, column)[1] for column in code}

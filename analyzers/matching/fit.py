@@ -228,15 +228,23 @@ class EstimatedClocks(msgspec.Struct, frozen=True):
             )
         return cls(island, base, offset, drift, error, first, last)
 
+    def link(self, members: Ints) -> bool:
+        """Whether matches link all of these clocks."""
+        return bool((self.island[members] == self.island[members[0]]).all() and self.island[members[0]] >= 0)
+
     def between(self, one: int, other: int, at: Ints) -> tuple[Floats, Floats]:
         """How far another's clock is ahead of one's at least, and at most, at instants of the other's."""
-        if self.island[one] != self.island[other] or self.island[one] < 0:
+        if not self.link(np.array([one, other])):
             return np.full(at.size, -np.inf), np.full(at.size, np.inf)
-        ahead = self._ahead(other, at)
-        ahead -= self._ahead(one, at - ahead.astype(np.int64))
+        ahead = self.ahead(one, other, at)
         beyond = np.maximum(np.maximum(self.first_ns[other] - at, at - self.last_ns[other]), 0)
         error = self.error_ns[one] + self.error_ns[other] + 2 * JITTER_NS + DRIFT * beyond
         return ahead - error, ahead + error
+
+    def ahead(self, one: int, other: int, at: Ints) -> Floats:
+        """How far another's clock is ahead of one's, that matches link it to, at instants of its own."""
+        ahead = self._ahead(other, at)
+        return ahead - self._ahead(one, at - ahead.astype(np.int64))
 
     def _ahead(self, one: int, at: Ints) -> Floats:
         """How far a clock is ahead of its island's at instants of its own."""

@@ -9,13 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
-from analyzers.arrays.columns import repeated
-from analyzers.arrays.groups import group_numbers, label, occurrence, rows_by_key, slices
+from analyzers.arrays.groups import first_of_each, label, occurrence, rows_by_key
 from analyzers.arrays.types import Floats, Ids, Ints, Mask
-from analyzers.matching.calls import PAIRWISE
-from analyzers.trace.columns import codes, ints, is_one_of, stored
+from analyzers.matching.calls import PAIRWISE, CallTable
 
 UNEVEN = ("all_to_all", "gather", "scatter", "dispatch", "combine", *PAIRWISE)  # sizes may differ between ranks
 # Every rank needs data of every other, so that none can end before all have arrived.
@@ -30,113 +27,79 @@ class Lane(NamedTuple):
     rows: Ints
 
 
-def by_time(table: pd.DataFrame, rows: Ints) -> Ints:
+def by_time(table: CallTable, rows: Ints) -> Ints:
     """Some calls in the order they end, and of those the order they start."""
-    return rows[np.lexsort((ints(table, "start_ns")[rows], ints(table, "end_ns")[rows]))]
+    return rows[np.lexsort((table.start_ns[rows], table.end_ns[rows]))]
 
 
-def is_pairwise(table: pd.DataFrame) -> Mask:
+def is_pairwise(table: CallTable) -> Mask:
     """Calls that send to a peer, receive from one, or both."""
-    return is_one_of(table, "operation", PAIRWISE)
+    return table.operation.is_one_of(PAIRWISE)
 
 
-def has_key(table: pd.DataFrame) -> Mask:
+def has_key(table: CallTable) -> Mask:
     """Calls whose group and sequence number name the collective; a rank's sends and receives are counted by rank."""
-    return (ints(table, "sequence") >= 0) & (codes(table, "group")[0] >= 0) & ~is_pairwise(table)
+    return (table.sequence >= 0) & (table.group.codes >= 0) & ~is_pairwise(table)
 
 
-def by_key(table: pd.DataFrame) -> tuple[Ids, Floats]:
-    """The collective of each call that names one, by when they first end, and the confidence in that."""
-    key = group_numbers(codes(table, "group")[0], codes(table, "group_ranks")[0], ints(table, "sequence"))
-    if (window := stored(table, "window")).any():  # numbers may begin anew in each
-        key = label(window, key)
-    repeat = occurrence(stored(table, "member"), key)
-    if repeat.any():  # calls coalesced under one number
-        in_time = by_time(table, np.arange(key.size))
-        repeat[in_time] = occurrence(ints(table, "member")[in_time], key[in_time])
-        key = label(key, repeat)
-    first_end = np.full(key.max() + 1, np.iinfo(np.int64).max)
-    end = ints(table, "end_ns")
-    np.minimum.at(first_end, key, end)
-    is_first = [end[rows] == first_end[key[rows]] for rows in slices(key.size)]
-    ended_first = by_time(table, np.flatnonzero(np.concatenate(is_first)))
-    number = np.empty(first_end.size, np.int32)
-    number[key[ended_first]] = label(key[ended_first])
-    collective = number[key]
-    operation = categorical(table, "operation").codes
-    of_any_call = np.empty(number.size, operation.dtype)
-    of_any_call[collective] = operation
-    other = collective[operation != of_any_call[collective]]
-    if not other.size:
-        return collective, repeated(1.0, float, collective.size)
-    unlike = np.zeros(number.size, dtype=bool)
-    unlike[other] = True
-    return collective, np.where(unlike[collective], UNLIKE, 1.0)
+def by_key(table: CallTable) -> tuple[Ints, Floats]:
+    """The collective of each call that names one, and the confidence in that."""
+    in_time = by_time(table, np.arange(len(table)))
+    named = table.take(in_time)
+    key = label(named.window, named.group, named.group_ranks, named.sequence)  # numbers may begin anew in each window
+    key = label(key, occurrence(named.member, key))  # calls may be coalesced under one number
+    code, is_unlike = named.operation.codes, np.zeros(int(key.max()) + 1, bool)
+    is_unlike[key[code != code[first_of_each(key)][key]]] = True
+    collective = np.empty(key.size, np.int64)
+    collective[in_time] = key
+    return collective, np.where(is_unlike[collective], UNLIKE, 1.0)
 
 
-def lanes_of(table: pd.DataFrame, rows: Ints) -> list[Lane]:
+def lanes_of(table: CallTable, rows: Ints) -> list[Lane]:
     """Some calls by what tells them apart, the surest there is."""
-    if (window := stored(table, "window")[rows]).any() and np.ptp(window):  # no call of one is a call of another
-        return [lane for own in rows_by_key(window).values() for lane in lanes_of(table, rows[own])]
-    result, table = list[Lane](), table.take(rows)
-    communicator, group = ints(table, "communicator") != -1, codes(table, "group")[0] >= 0
+    table, result = table.take(rows), list[Lane]()
     left = np.ones(rows.size, bool)
     for how, stated, key in (
-        ("communicator", communicator, [ints(table, "communicator")]),
-        ("group", group, [categorical(table, "group"), categorical(table, "group_ranks")]),
+        ("communicator", table.communicator != -1, (table.communicator,)),
+        ("group", table.group.codes >= 0, (table.group, table.group_ranks)),
     ):
-        for lane in _split(left & stated, label(*key)):
+        for lane in _split(left & stated, label(table.window, *key)):
             # What is sent and received among several is no call of all.
-            among_few = np.unique(ints(table, "member")[lane]).size < 3
+            among_few = np.unique(table.member[lane]).size < 3
             of_peers = np.zeros(lane.size, bool) if among_few else is_pairwise(table)[lane]
             result += [Lane(how, rows[part]) for part in (lane[~of_peers], lane[of_peers]) if part.size]
         left &= ~stated
-    return result + [Lane("order", rows[lane]) for lane in _split(left, _streams(table, left))]
+    for window in _split(left, table.window):  # no call of one is a call of another
+        stream, used = table.stream[window], rows_by_key(table.member[window])
+        alike = len({np.unique(stream[own]).tobytes() for own in used.values()}) == 1  # else one sequence a rank
+        lanes = _split(np.ones(window.size, bool), stream if alike else np.zeros_like(stream))
+        result += [Lane("order", rows[window[lane]]) for lane in lanes]
+    return result
 
 
-def categorical(table: pd.DataFrame, column: str) -> pd.Categorical:
-    """A column's texts as codes."""
-    values = table[column].array
-    if not isinstance(values, pd.Categorical):
-        raise TypeError(f"column {column!r} is not categorical")
-    return values
-
-
-def _split(rows: Mask, key: Ints) -> list[Ints]:
+def _split(rows: Mask, key: Ids) -> list[Ints]:
     inside = np.flatnonzero(rows)
     return [inside[part] for part in rows_by_key(key[inside]).values()]
 
 
-def _streams(table: pd.DataFrame, rows: Mask) -> Ints:
-    """Stream ids, where all ranks communicate on the same ones; else one sequence a rank."""
-    stream, member = ints(table, "stream"), ints(table, "member")
-    used = {frozenset(np.unique(stream[rows & (member == one)]).tolist()) for one in np.unique(member[rows])}
-    return stream if len(used) == 1 else np.zeros(len(table), np.int64)
-
-
-def waits_of(lane: pd.DataFrame) -> tuple[Mask, Mask]:
+def waits_of(lane: CallTable) -> tuple[Mask, Mask]:
     """Of each call whether it can't end before others have started, and whether others can't before it has.
 
     Of broadcast, reduce, gather and scatter that depends on the root, which nothing states.
     """
-    by_all = is_one_of(lane, "operation", BY_ALL)
-    exchanges = is_one_of(lane, "operation", ("send_recv",)) & (np.unique(ints(lane, "member")).size == 2)
-    receives, sends = (is_one_of(lane, "operation", (one,)) for one in ("recv", "send"))
-    return by_all | exchanges | receives, by_all | exchanges | sends
+    by_all = lane.operation.is_one_of((*BY_ALL, "send_recv") if np.unique(lane.member).size == 2 else BY_ALL)
+    return by_all | lane.operation.is_one_of(("recv",)), by_all | lane.operation.is_one_of(("send",))
 
 
-def symbols_of(lane: pd.DataFrame, how: str) -> Ints:
+def symbols_of(lane: CallTable, how: str) -> Ints:
     """What must be equal for two calls to be one collective."""
-    size = ints(lane, "bytes")
-    operation = categorical(lane, "operation")
     if how == "order":
-        return label(operation, ints(lane, "kernel"))
-    sends, receives = (is_one_of(lane, "operation", (one,)) for one in ("send", "recv"))
-    either, one_way = is_one_of(lane, "operation", ("send_recv",)), sends | receives
-    kind = np.where(either | one_way, -1, operation.codes)
-    member = ints(lane, "member")
-    if not either.any() and np.unique(member).size == 2:  # what the one sends the other receives
-        kind = np.where(one_way & (sends == (member == member[0])), -2, kind)
+        return label(lane.operation, lane.kernel)
+    sends, one_way = lane.operation.is_one_of(("send",)), lane.operation.is_one_of(("send", "recv"))
+    is_either = lane.operation.is_one_of(("send_recv",))
+    kind = np.where(is_either | one_way, -1, lane.operation.codes)
+    if not is_either.any() and np.unique(lane.member).size == 2:  # what the one sends the other receives
+        kind = np.where(one_way & (sends == (lane.member == lane.member[0])), -2, kind)
     else:
-        one_way[:] = False
-    return label(kind, np.where(is_one_of(lane, "operation", UNEVEN) & ~one_way, -1, size), categorical(lane, "dtype"))
+        one_way = np.zeros_like(one_way)
+    return label(kind, np.where(lane.operation.is_one_of(UNEVEN) & ~one_way, -1, lane.bytes), lane.dtype)

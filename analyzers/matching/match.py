@@ -12,25 +12,19 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.columns import repeated, squeezed, taken
-from analyzers.arrays.groups import (
-    distinct,
-    is_repeated,
-    label,
-    ordered,
-)
+from analyzers.arrays.groups import distinct, label, ordered
+from analyzers.arrays.names import Names
 from analyzers.arrays.types import Floats, Ids, Ints, Mask
-from analyzers.matching.calls import PAIRWISE, calls, listed
+from analyzers.matching.calls import PAIRWISE, CallTable, Members, Transfers, calls, listed
 from analyzers.matching.fit import EstimatedClocks
 from analyzers.matching.lanes import (
     BY_ALL,
     Lane,
     by_key,
     by_time,
-    categorical,
     has_key,
     is_pairwise,
     lanes_of,
@@ -40,7 +34,7 @@ from analyzers.matching.lanes import (
 from analyzers.matching.order import CLEAR, Ahead, CallSequence, Known, Ordered, by_order
 from analyzers.matching.transfers import match_transfers, uneven
 from analyzers.trace.alignment import Matches
-from analyzers.trace.columns import as_int64, codes, framed, ints, is_one_of, stored
+from analyzers.trace.columns import as_int64, framed
 from analyzers.trace.steps import find_steps, steps_of
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before
@@ -56,7 +50,7 @@ MATCHED_BY = {
 _HOW = list(MATCHED_BY)
 
 
-def match(trace: Trace, ahead_of: Callable[[pd.DataFrame], Ahead] | None = None) -> Matches:
+def match(trace: Trace, ahead_of: Callable[[Members], Ahead] | None = None) -> Matches:
     """Match the communication calls of a trace over its ranks; times of the trace may be aligned or not.
 
     What was launched before the capture began states nothing, and stays alone: what it is one with would be a guess.
@@ -70,12 +64,12 @@ def match(trace: Trace, ahead_of: Callable[[pd.DataFrame], Ahead] | None = None)
     assignment = _Assignment(table, members)
     is_named = has_key(table)
     if is_named.any():
-        assignment.put(np.flatnonzero(is_named), *by_key(table.loc[is_named]), "sequence")
+        assignment.put(np.flatnonzero(is_named), *by_key(table.take(is_named)), "sequence")
     if not is_named.all():
         if len(members) > 1:  # what one member alone calls is matched with nothing
-            assignment.step = _named_steps(trace, ints(table, "op"))
+            assignment.step = _named_steps(trace, table.op)
             begun_amid = np.unique(as_int64(trace.ops.process)[launched_before(trace)])
-            assignment.headless = np.isin(ints(members, "process"), begun_amid)
+            assignment.headless = np.isin(members.process, begun_amid)
             assignment.hosts_say = ahead_of(members) if ahead_of is not None else None
         assignment.put_others(is_named, found.transfers)
     return replace(_matches(members, assignment, trace.rank_ids), refuted=int(np.count_nonzero(assignment.refuted)))
@@ -103,11 +97,11 @@ class _Assignment:
         exchange something in it, given or not; -1 where that is not known.
     """
 
-    def __init__(self, table: pd.DataFrame, members: pd.DataFrame) -> None:
+    def __init__(self, table: CallTable, members: Members) -> None:
         self.table, self.next = table, 0
-        self.capture, self.ranks = (ints(members, column) for column in ("capture", "rank"))
+        self.capture, self.ranks = members.capture, members.rank
         self.window = np.zeros(len(members), np.int64)
-        self.window[stored(table, "member")] = stored(table, "window")
+        self.window[table.member] = table.window
         self.step: Ids = repeated(-1, np.int64, len(table))
         self.hosts_say: Ahead | None = None
         self.estimated: EstimatedClocks | None = None
@@ -116,7 +110,7 @@ class _Assignment:
         self.confidence = np.ones(len(table))
         self.by = np.zeros(len(table), np.int8)
         self.refuted = np.zeros(len(table), bool)
-        self.needed: Ids = repeated(1, np.int32, len(table))
+        self.needed: Ids = repeated(0, np.int32, len(table))
         self.peers: Ids = repeated(-1, np.int32, len(table))
 
     def put(self, rows: Ints, collective: Ids, confidence: Floats, how: str) -> None:
@@ -125,30 +119,31 @@ class _Assignment:
         self.by[rows] = _HOW.index(how)
         self.next += int(collective.max()) + 1
 
-    def put_others(self, is_named: Mask, transfers: pd.DataFrame) -> None:
+    def _put_alone(self, rows: Ints) -> None:
+        self.put(rows, np.arange(rows.size), np.ones(rows.size), "alone")
+
+    def put_others(self, is_named: Mask, transfers: Transfers) -> None:
         """Match calls that no key names: what goes from peer to peer, and lane by lane the rest."""
         table, self.needed = self.table, np.ones(len(self.table), np.int32)
-        stated = table["stated"].to_numpy(bool)
-        if not stated.all():
-            unstated = np.flatnonzero(~stated)
-            self.put(unstated, np.arange(unstated.size), np.ones(unstated.size), "alone")
-        self._find_cut(lanes_of(table, np.flatnonzero(stated)), transfers)
+        if not table.stated.all():
+            self._put_alone(np.flatnonzero(~table.stated))
+        self._find_cut(lanes_of(table, np.flatnonzero(table.stated)), transfers)
         of_peers = self._put_transfers(transfers)
-        lanes = lanes_of(table, by_time(table, np.flatnonzero(~is_named & ~of_peers & stated)))
-        by_all = is_one_of(table, "operation", BY_ALL)
+        lanes = lanes_of(table, by_time(table, np.flatnonzero(~is_named & ~of_peers & table.stated)))
+        by_all = table.operation.is_one_of(BY_ALL)
         lanes.sort(key=lambda one: not by_all[one.rows].any())  # first those whose ends tell who is with whom
         for lane in lanes:
             self._merge(*lane)
         if len(lanes) + int(is_named.any()) + int(of_peers.any()) > 1:
             self._rematch_uncertain(lanes, transfers, np.flatnonzero(of_peers))
 
-    def _put_transfers(self, transfers: pd.DataFrame) -> Mask:
+    def _put_transfers(self, transfers: Transfers) -> Mask:
         """Match what is sent with what is received, peer by peer; says which calls these are."""
         of_peers = np.zeros(len(self.table), bool)
-        transfers = transfers[is_pairwise(self.table)[ints(transfers, "call")]]
+        transfers = transfers.take(is_pairwise(self.table)[transfers.call])
         for window, ranks in self._ranks_by_window():
-            of_window = stored(self.table, "window")[ints(transfers, "call")] == window
-            of_peers |= self._put_transfers_of(transfers[of_window], ranks)
+            of_window = self.table.window[transfers.call] == window
+            of_peers |= self._put_transfers_of(transfers.take(of_window), ranks)
         return of_peers
 
     def _ranks_by_window(self) -> list[tuple[int, Ints]]:
@@ -156,7 +151,7 @@ class _Assignment:
         elsewhere = -1 - np.arange(self.ranks.size)
         return [(one, np.where(self.window == one, self.ranks, elsewhere)) for one in distinct(self.window).tolist()]
 
-    def _put_transfers_of(self, transfers: pd.DataFrame, ranks: Ints) -> Mask:
+    def _put_transfers_of(self, transfers: Transfers, ranks: Ints) -> Mask:
         of_peers, table = np.zeros(len(self.table), bool), self.table
         if not len(transfers) or np.unique(ranks).size < ranks.size:  # which device is meant is not known
             return of_peers
@@ -178,10 +173,10 @@ class _Assignment:
     def _merge(self, how: str, rows: Ints) -> None:
         """Match the sequences of a lane's members."""
         lane = self.table.take(rows)
-        of_two, (_, calls_of_each) = is_pairwise(lane), np.unique(ints(lane, "member"), return_counts=True)
+        of_two, (_, calls_of_each) = is_pairwise(lane), np.unique(lane.member, return_counts=True)
         members = calls_of_each.size
         if members > 2 and of_two.all() and np.ptp(calls_of_each) > 0:  # between which two each is, nothing says
-            self.put(rows, np.arange(rows.size), np.ones(rows.size), "alone")
+            self._put_alone(rows)
             return
         one_group = (how != "order" and (members < 3 or not of_two.any())) or self._are_together(lane)
         found = self._ordered(rows, symbols_of(lane, how), *waits_of(lane), one_group=one_group)
@@ -190,32 +185,32 @@ class _Assignment:
         together = members if one_group else found.joined
         self.needed[rows] = np.where(of_two, np.minimum(together, 2), together)
 
-    def _are_together(self, lane: pd.DataFrame) -> bool:
+    def _are_together(self, lane: CallTable) -> bool:
         """Whether all members of a lane are known to be of one group, where the ends of its own calls can't tell.
 
         Some leave a broadcast ms before others. A collective that they all leave together tells who is with whom.
         """
-        if (is_one_of(lane, "operation", (*BY_ALL, *PAIRWISE)) | (codes(lane, "operation")[0] < 0)).any():
+        if (lane.operation.is_one_of((*BY_ALL, *PAIRWISE)) | (lane.operation.codes < 0)).any():
             return False
-        known = (self.collective >= 0) & is_one_of(self.table, "operation", BY_ALL) & (self.confidence >= CLEAR)
-        rows, member = np.flatnonzero(known), ints(self.table, "member")
-        if not rows.size:
+        known = (self.collective >= 0) & self.table.operation.is_one_of(BY_ALL) & (self.confidence >= CLEAR)
+        if not known.any():
             return False
-        wanted, largest = np.unique(ints(lane, "member")), np.bincount(self.collective[rows]).argmax()
-        return bool(np.isin(wanted, member[rows[self.collective[rows] == largest]]).all())
+        largest = np.bincount(self.collective[known]).argmax()
+        return bool(np.isin(lane.member, self.table.member[known & (self.collective == largest)]).all())
 
     def _ordered(self, rows: Ints, symbol: Ints, waits: Mask, waited_for: Mask, *, one_group: bool) -> Ordered:
         """Number a lane's calls by their order, with what is known of clocks by now."""
-        member, start, end = (ints(self.table, column)[rows] for column in ("member", "start_ns", "end_ns"))
+        member = self.table.member[rows].astype(np.int64)
         known = Known(
             self._ahead,
+            self.estimated.ahead if self.estimated is not None and self.estimated.link(member) else None,
             lambda one, other: self.estimated is not None or bool(self.capture[one] == self.capture[other]),
             whole=not self.cut[member].any(),
             headless=bool(self.headless[member].any()),
             one_group=one_group,
         )
-        steps = np.asarray(self.step[rows], np.int64)
-        return by_order(CallSequence(member, symbol, start, end, steps, waits, waited_for), known)
+        times, steps = (self.table.start_ns[rows], self.table.end_ns[rows]), np.asarray(self.step[rows], np.int64)
+        return by_order(CallSequence(member, symbol, *times, steps, waits, waited_for), known)
 
     @property
     def _ahead(self) -> Ahead | None:
@@ -224,13 +219,13 @@ class _Assignment:
             return self.hosts_say if self.estimated is None else self.estimated.between
         return partial(_within_both, self.estimated.between, self.hosts_say)
 
-    def _find_cut(self, lanes: Sequence[Lane], transfers: pd.DataFrame) -> None:
+    def _find_cut(self, lanes: Sequence[Lane], transfers: Transfers) -> None:
         """Find whose captures lack calls: members of a lane of which one has more calls of a kind than another."""
         for how, rows in lanes:
             if how == "order":
                 continue
             lane = self.table.take(rows)
-            own, place = np.unique(ints(lane, "member"), return_inverse=True)
+            own, place = np.unique(lane.member, return_inverse=True)
             if own.size > 2 and is_pairwise(lane).any():  # between which of them each is, is not known
                 continue
             symbol = label(symbols_of(lane, how))
@@ -238,36 +233,33 @@ class _Assignment:
             count = count.reshape(-1, own.size)
             self.cut[own] |= bool((count != count[:, :1]).any())
         for window, ranks in self._ranks_by_window():
-            of_window = stored(self.table, "window")[ints(transfers, "call")] == window
-            self.cut[uneven(transfers[of_window], self.table, ranks)] = True
+            of_window = self.table.window[transfers.call] == window
+            self.cut[uneven(transfers.take(of_window), self.table, ranks)] = True
 
-    def _rematch_uncertain(self, lanes: Sequence[Lane], transfers: pd.DataFrame, of_peers: Ints) -> None:
+    def _rematch_uncertain(self, lanes: Sequence[Lane], transfers: Transfers, of_peers: Ints) -> None:
         """Match what is in doubt again, on clocks estimated from the sure matches, as long as more become sure."""
         count_sure = 0
         while True:
-            doubtful = [one for one in lanes if self._is_doubtful(one.rows)]
+            doubtful = [lane for lane in lanes if self._is_doubtful(lane.rows, each=lane.how == "order")]
             transfers_are = of_peers.size > 0 and self._is_doubtful(of_peers)
             number, count = np.unique(self.collective, return_counts=True)
             sure = np.setdiff1d(number[count > 1], self.collective[self.confidence < CLEAR])
             if not (doubtful or transfers_are) or sure.size <= count_sure:
                 break
             count_sure, rows = sure.size, by_time(self.table, np.flatnonzero(np.isin(self.collective, sure)))
-            member, end = (ints(self.table, column)[rows] for column in ("member", "end_ns"))
+            member, end = self.table.member[rows], self.table.end_ns[rows]
             self.estimated = EstimatedClocks.of(self.collective[rows], member, end, self.ranks.size)
             if transfers_are:
                 self._put_transfers(transfers)
             for lane in doubtful:
                 self._merge(*lane)
 
-    def _is_doubtful(self, rows: Ints) -> bool:
-        """Whether several members' calls were matched without certainty, or some member's with no other's."""
-        member, count = (
-            ints(self.table, "member")[rows],
-            np.bincount(self.collective[rows] - self.collective[rows].min()),
-        )
-        matched = count[self.collective[rows] - self.collective[rows].min()] > 1
-        is_unsure = (self.confidence[rows] < CLEAR).any() or np.setdiff1d(member, member[matched]).size > 0
-        return bool(is_unsure and np.ptp(member) > 0)
+    def _is_doubtful(self, rows: Ints, *, each: bool = False) -> bool:
+        """Whether some calls of several members were matched without certainty, or a member's (`each`: a call) not."""
+        member, collective = self.table.member[rows], self.collective[rows]
+        matched = np.bincount(collective)[collective] > 1
+        is_lost = not matched.all() if each else np.setdiff1d(member, member[matched]).size > 0
+        return bool(((self.confidence[rows] < CLEAR).any() or is_lost) and np.ptp(member) > 0)
 
 
 def _within_both(by_matches: Ahead, by_hosts: Ahead, one: int, other: int, at: Ints) -> tuple[Floats, Floats]:
@@ -277,57 +269,48 @@ def _within_both(by_matches: Ahead, by_hosts: Ahead, one: int, other: int, at: I
     return np.where(agree, np.maximum(least, low), least), np.where(agree, np.minimum(most, high), most)
 
 
-def _ranks_given(ranks: pd.Categorical, size: Ints, given: Collection[int]) -> Ints:
+def _ranks_given(ranks: Names, size: Ids, given: Collection[int]) -> Ints:
     """How many of the ranks that were given are of each call's group; 0 where it does not say which it is among."""
-    groups = [listed(str(text)) for text in ranks.categories]
-    stated: Ints = np.array([len({*own} & {*given}) if own else -1 for own in groups] + [-1], np.int64)[ranks.codes]
+    groups = [listed(name) for name in ranks.texts]
+    stated: Ints = np.array([*(len({*own} & {*given}) if own else -1 for own in groups), -1], np.int64)[ranks.codes]
     return np.where(stated >= 0, stated, np.where(size == len(given), size, 0))
 
 
-def _matches(members: pd.DataFrame, assignment: _Assignment, given: Collection[int]) -> Matches:
+def _matches(members: Members, assignment: _Assignment, given: Collection[int]) -> Matches:
     table, collective = assignment.table, assignment.collective
-    confidence, by = assignment.confidence, assignment.by
     # Numbers ascend with a collective's first end, so that they read in order of time.
     earliest = np.full(int(collective.max(initial=-1)) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(earliest, collective, ints(table, "end_ns"))
+    np.minimum.at(earliest, collective, table.end_ns)
     number = np.empty(earliest.size, np.int32)
     number[np.argsort(earliest, kind="stable")] = np.arange(earliest.size)
     collective = number[collective]
-    order = ordered(collective, stored(table, "rank"))
-    if members["rank"].duplicated().any():
-        order = np.lexsort((ints(table, "start_ns"), ints(table, "end_ns"), ints(table, "rank"), collective))
+    order = ordered(collective, table.rank)
+    if np.unique(members.rank).size < len(members):
+        order = np.lexsort((table.start_ns, table.end_ns, table.rank, collective))
     count = np.bincount(collective)
     first = table.take(head := order[np.cumsum(count) - count])
     pairwise = np.zeros(head.size, dtype=bool)
     pairwise[collective[is_pairwise(table)]] = True
-    operation = categorical(first, "operation")
-    if "send_recv" not in operation.categories:
-        operation = operation.add_categories(["send_recv"])
-    joined = np.where(pairwise & (count > 1), list(operation.categories).index("send_recv"), operation.codes)
+    operations = tuple(dict.fromkeys((*first.operation.texts, "send_recv")))
+    joined = np.where(pairwise & (count > 1), operations.index("send_recv"), first.operation.codes)
     least, largest = np.ones(head.size), np.full(head.size, -1)
-    np.minimum.at(least, collective, confidence)
-    np.maximum.at(largest, collective, ints(table, "bytes"))
-    ranks = np.where(ints(first, "group_size") > 0, ints(first, "group_size"), np.where(count > 1, count, -1))
-    needed = _ranks_given(categorical(first, "group_ranks"), ints(first, "group_size"), given)
-    if not is_repeated(assignment.needed):
-        of_lanes, peers = np.zeros((2, head.size), np.int64)
-        np.maximum.at(of_lanes, collective, assignment.needed)
-        np.maximum.at(peers, collective, assignment.peers)
-        needed = np.where(pairwise, of_lanes, np.maximum(needed, of_lanes))
-    else:
-        peers = np.zeros(head.size, np.int64)
-    share = first["per_rank"].to_numpy(bool)
-    how = np.where(count > 1, by[head], _HOW.index("alone"))
-    collectives = pd.DataFrame(
+    np.minimum.at(least, collective, assignment.confidence)
+    np.maximum.at(largest, collective, table.bytes)
+    ranks = np.where(first.group_size > 0, first.group_size, np.where(count > 1, count, -1))
+    of_lanes, peers = np.zeros((2, head.size), np.int64)
+    np.maximum.at(of_lanes, collective, assignment.needed)
+    np.maximum.at(peers, collective, assignment.peers)
+    needed = np.maximum(_ranks_given(first.group_ranks, first.group_size, given), of_lanes)
+    needed = np.where(pairwise, of_lanes, needed)
+    how = np.where(count > 1, assignment.by[head], _HOW.index("alone"))
+    texts = {name: getattr(first, name) for name in ("dtype", "group", "group_description", "group_ranks")}
+    collectives = framed(
         {
-            "operation": pd.Categorical.from_codes(joined, dtype=operation.dtype),
-            "bytes": np.where(share, np.where(ranks > 0, largest * ranks, -1), largest),
-            "dtype": categorical(first, "dtype"),
-            "group": categorical(first, "group"),
-            "group_description": categorical(first, "group_description"),
-            "group_ranks": categorical(first, "group_ranks"),
-            "group_size": ints(first, "group_size"),
-            "matched_by": pd.Categorical.from_codes(how, categories=pd.Index(_HOW, dtype="str")),
+            "operation": Names(joined, operations),
+            "bytes": np.where(first.per_rank, np.where(ranks > 0, largest * ranks, -1), largest),
+            **texts,
+            "group_size": first.group_size.astype(np.int64),
+            "matched_by": Names(how, _HOW),
             "confidence": least,
             "peers": np.where(peers > 0, peers, -1),
             "given": needed,
@@ -335,9 +318,6 @@ def _matches(members: pd.DataFrame, assignment: _Assignment, given: Collection[i
         }
     )
     calls_of = {"collective": np.repeat(np.arange(count.size, dtype=np.int32), count)}
-    calls_of["confidence"] = taken(squeezed(confidence), order)
-    calls_of |= {column: stored(table, column)[order] for column in ("op", "member")}
-    is_rank = np.array_equal(stored(table, "member"), stored(table, "rank"))  # mostly: rank k has clock k alone
-    calls_of["rank"] = calls_of["member"] if is_rank else stored(table, "rank")[order]
-    calls_of |= {column: stored(table, column)[order] for column in ("start_ns", "end_ns")}
-    return Matches(members, framed(calls_of), collectives)
+    calls_of["confidence"] = taken(squeezed(assignment.confidence), order)
+    calls_of |= {name: taken(getattr(table, name), order) for name in ("op", "member", "rank", "start_ns", "end_ns")}
+    return Matches(members.to_frame(), framed(calls_of), collectives)

@@ -91,7 +91,8 @@ class Ordered(msgspec.Struct, frozen=True):
 class Known(msgspec.Struct, frozen=True):
     """What is known of a lane's members beside their calls.
 
-    ahead_ns : how far their clocks are ahead of each other; None where nothing says.
+    ahead_ns : how far their clocks are ahead of each other; None where nothing says. by_matches : how far they are by
+        other calls' sure matches; None where these do not say so of all of them.
     one_clock : whether one host clock stamped the calls of two members: what hosts say of these is no assumption.
     whole : whether captures with as many calls of each kind hold the same ones: none of them is known to be cut. Two
         that lack as many, one at the head and the other at the tail, have equal numbers, too.
@@ -100,6 +101,7 @@ class Known(msgspec.Struct, frozen=True):
     """
 
     ahead_ns: Ahead | None = None
+    by_matches: Callable[[int, int, Ints], Floats] | None = None
     one_clock: Callable[[int, int], bool] = lambda one, other: False
     whole: bool = True
     headless: bool = False
@@ -176,24 +178,34 @@ def _placed(
     if lag is not None:
         wanted = np.arange(its.size) + lag.lag
         inside = np.clip(wanted, 0, own.size - 1)
-        meets = known.one_group | (wanted != inside) | _meet(reference.take(inside), other, lag.apart_ns)
+        ahead = np.full(its.size, int(lag.apart_ns))
+        if known.by_matches is not None:
+            ahead = np.rint(known.by_matches(first, second, other.end_ns)).astype(np.int64)
+        meets = known.one_group | (wanted != inside) | _meet(reference.take(inside), other, ahead)
         at[its] = np.where(meets, own[inside] + wanted - inside, NOWHERE)
-    if lag is None or not lag.meets_hosts or lag.confidence < CLEAR:
+    in_order = lag is not None and lag.meets_hosts
+    if lag is None or not in_order or lag.confidence < CLEAR or lag.pairs < min(own.size, its.size):
         by_ends, found = _coinciding(reference, other, known.within(first, second))
-        ordered = np.arange(its.size) + lag.lag if lag is not None and lag.meets_hosts else None
-        if by_ends is not None and lag is not None and ordered is not None and (found == ordered)[found >= 0].all():
-            lag = replace(lag, confidence=BY_CLOCKS)  # ends that coincide bear the order out, also of those that don't
-        elif by_ends is not None:
+        pairs = int(np.count_nonzero(found >= 0))
+        ordered = np.arange(its.size) + (lag.lag if lag is not None else 0)
+        is_told = lag is not None and in_order and lag.confidence >= CLEAR and pairs <= lag.pairs
+        if lag is not None and in_order and by_ends is not None and (found == ordered)[found >= 0].all():
+            lag = replace(lag, confidence=max(lag.confidence, BY_CLOCKS))  # ends that coincide bear the order out
+        elif by_ends is not None and not is_told:
             lag, at[its] = by_ends, np.where(found >= 0, own[found], NOWHERE)
+        elif (
+            lag is not None and pairs > lag.pairs
+        ):  # more ends coincide than by the order, as where calls are lost amid
+            lag, at[its] = replace(lag, confidence=IN_DOUBT), np.where(found >= 0, own[found], NOWHERE)
     if lag is None:
         return None, None
-    is_told = known.one_group or lag.pairs > 1
+    is_told = known.one_group or lag.pairs > 1 or (known.by_matches is not None and lag.asked_ns <= MAX_SCATTER_NS)
     return lag, _Placed(rows, at, lag.apart_ns, lag.confidence if is_told else ALONE)
 
 
-def _meet(one: CallSequence, other: CallSequence, ahead_ns: float) -> Mask:
+def _meet(one: CallSequence, other: CallSequence, ahead_ns: Ints) -> Mask:
     """Whether calls ran at one time with their counterparts, by as much as their ends lie apart besides."""
-    start, end = other.start_ns - int(ahead_ns), other.end_ns - int(ahead_ns)
+    start, end = other.start_ns - ahead_ns, other.end_ns - ahead_ns
     slack = 5 * np.clip(np.median(np.abs(end - one.end_ns)), 0.02 * JITTER_NS, 2 * JITTER_NS) + RESOLUTION_NS
     return np.asarray((start <= one.end_ns + slack) & (one.start_ns <= end + slack), bool)
 

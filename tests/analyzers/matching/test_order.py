@@ -233,6 +233,13 @@ def test_a_single_pair_tells_no_group() -> None:
     assert groups(late, matched(late, known, one_group=False, one_clock=True)) == [[0], [1]]
 
 
+def test_calls_lost_amid_a_periodic_run_are_no_shift_of_it_by_a_period() -> None:
+    """A step every 10 ms, its calls at 0 and 4: without one amid three pairs fit two steps off, and five none."""
+    ends = [at + 10 * step for step in range(3) for at in (0, 4)]
+    calls = lane(ends, ends[:1] + ends[2:])
+    assert pairs(calls, matched(calls)) == [(0, 0), (2, 1), (3, 2), (4, 3), (5, 4)]
+
+
 def test_calls_that_nothing_names_are_one_only_where_they_ran_at_one_time() -> None:
     """Rank 1 is 5 ms ahead by the median of all ends; on such clocks the last two, of 1 ms each, do not meet."""
     calls = lane([10, 22, 37, 45, 60], [15, 27, 42, 50, 60], waits=False, lasts=1)
