@@ -13,12 +13,12 @@ import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.columns import narrowed
-from analyzers.arrays.groups import alike, rows_by_key
+from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.clocks.hosts import AheadByHosts, HostBounds, host_bounds
 from analyzers.clocks.moving import move
 from analyzers.clocks.solve import MIN_COLLECTIVES, Solution, solve, unaligned, unknown
-from analyzers.clocks.waits import call_parts, with_collectives, with_waits
+from analyzers.clocks.waits import with_collectives, with_waits
 from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import count_of, duration
 from analyzers.matching.match import match
@@ -92,9 +92,7 @@ def _with_clocks_of(hosts: HostBounds, matches: Matches, trace: Trace) -> Matche
 def _in_order(matches: Matches, clocks: Clocks, end: Ints) -> tuple[Matches, Clocks]:
     """Number the collectives by when they end, now that there is one clock."""
     ends = np.full(len(matches.collectives), np.iinfo(np.int64).max)
-    for _, op, collective in call_parts(matches.calls):
-        first, _ = alike(collective)
-        ends[collective[first]] = np.minimum.reduceat(end[op], first)
+    np.minimum.at(ends, ints(matches.calls, "collective"), end[ints(matches.calls, "op")])
     order = np.argsort(ends, kind="stable")
     number = np.argsort(order, kind="stable")
     doubtful = tuple(int(number[one]) for one in clocks.doubtful)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from analyzers.arrays.groups import alike, label, parts_of, rows_by_key, runs, slices
+from analyzers.arrays.groups import alike, label, rows_by_key, runs
 from analyzers.arrays.types import Floats, Ids, Ints, Mask
 
 ROUNDING_NS = 0.25  # floats may be off by this; whole nanoseconds may not
@@ -57,19 +57,13 @@ class Calls:
         if not self.member.size:
             return np.empty(0, np.int64)
         mark = np.random.default_rng(0).integers(1 << 62, size=self.members)
-        marks = np.empty(self.heads.size, np.int64)
-        for some, rows in parts_of(self.heads, self.member.size):
-            marks[some] = np.add.reduceat(mark[self.member[rows]], self.heads[some] - rows.start)
-        _, clocks = np.unique(marks, return_inverse=True)  # collectives of the same clocks
+        marks = np.add.reduceat(mark[self.member], self.heads)
+        clocks = np.unique(marks, return_inverse=True)[1]  # collectives of the same clocks
         first_end, last_end = (each.reduceat(self.end_ns, self.heads) for each in (np.minimum, np.maximum))
-        lane = label(self.member, clocks[self._number]) if clocks.any() else self.member  # mostly all are of the same
+        lane = label(self.member, clocks[self._number])
         closest = np.full(int(lane.max()) + 1, np.inf)
-        for rows in slices(lane.size):
-            np.minimum.at(closest, lane[rows], last_end[self._number[rows]] - self.start_ns[rows])
-        decisive = np.empty(lane.size, dtype=bool)
-        for rows in slices(lane.size):
-            decisive[rows] = first_end[self._number[rows]] - self.start_ns[rows] <= closest[lane[rows]]
-        return np.flatnonzero(decisive)
+        np.minimum.at(closest, lane, last_end[self._number] - self.start_ns)
+        return np.flatnonzero(first_end[self._number] - self.start_ns <= closest[lane])
 
 
 class Apart(msgspec.Struct, frozen=True):

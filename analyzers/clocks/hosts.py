@@ -13,7 +13,7 @@ from collections import Counter
 import msgspec
 import numpy as np
 
-from analyzers.arrays.groups import first_row_of, group_numbers, ordered, rows_by_key, run_heads, slices
+from analyzers.arrays.groups import first_row_of, group_numbers, ordered, rows_by_key, run_heads
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.clocks.differences import ROUNDING_NS
@@ -120,36 +120,21 @@ def _on_a_gpu_each(trace: Trace) -> bool:
 
 
 def _bounds(trace: Trace, op: Ints, call: Ints, *, at_most: bool) -> tuple[Ints, ...]:
-    """The tightest that ops and calls say: op, call, when, and how far the GPU is ahead.
-
-    A part of them at a time: what is worked out of one takes no memory that the system clears first.
-    """
-    found = [(np.empty(0, np.int64),) * 4]
-    for rows in slices(op.size):
-        ops, calls = op[rows], call[rows]
-        column = "start_ns" if at_most else "end_ns"
-        at = ints_at(trace.ops, column, ops)
-        ahead = at - ints_at(trace.api, column, calls)
-        likely = np.flatnonzero(ahead > -MAX_CLOCK_SKEW_NS if at_most else ahead < MAX_CLOCK_SKEW_NS)
-        kept = likely[_tightest(trace, ops[likely], at[likely], ahead[likely], at_most=at_most)]
-        found.append((ops[kept], calls[kept], at[kept], ahead[kept]))
-    ops, calls, at, ahead = (np.concatenate(column) for column in zip(*found, strict=True))
-    kept = _tightest(trace, ops, at, ahead, at_most=at_most)
-    return ops[kept], calls[kept], at[kept], ahead[kept]
-
-
-def _tightest(trace: Trace, op: Ints, at: Ints, ahead: Ints, *, at_most: bool) -> Ints:
-    """Of each device's bounds of one kind the tightest in every window: their rows."""
-    process, device = (stored(trace.ops, column)[op] for column in ("process", "device"))
+    """The tightest that ops and calls say, of each device and window: op, call, when, and how far the GPU is ahead."""
+    column, sign = ("start_ns", 1) if at_most else ("end_ns", -1)
+    at = ints_at(trace.ops, column, op)
+    tightness = sign * (at - ints_at(trace.api, column, call))
+    likely = np.flatnonzero(tightness > -MAX_CLOCK_SKEW_NS)
+    op, call, at, tightness = (values[likely] for values in (op, call, at, tightness))
     begins = np.array([trace.captures[one.capture].first_ns for one in trace.processes], np.int64)
-    begin = begins[process] if (begins != begins[:1]).any() else begins[:1]  # mostly
-    group = group_numbers(process, device, (at - begin) // WINDOW_NS)
-    tightness = ahead if at_most else -ahead
-    least = np.full(int(group.max(initial=-1)) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(least, group, tightness)
-    rows = np.flatnonzero(tightness == least[group])
-    rows = rows[ordered(group[rows], op[rows])]
-    return rows[run_heads(group[rows])]
+    process, device = trace.ops.process[op], trace.ops.device[op]
+    window = group_numbers(process, device, (at - begins[process]) // WINDOW_NS)
+    least = np.full(int(window.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(least, window, tightness)
+    rows = np.flatnonzero(tightness == least[window])
+    rows = rows[ordered(window[rows], op[rows])]
+    rows = rows[run_heads(window[rows])]
+    return op[rows], call[rows], at[rows], sign * tightness[rows]
 
 
 def _waited(trace: Trace, launched: Ints) -> tuple[Ints, Ints]:
@@ -164,9 +149,7 @@ def _synchronized(trace: Trace, launched: Ints) -> list[tuple[Ints, Ints]]:
     calls = calls_of_kind(trace, "device", "stream", "event")
     if not calls.size:
         return []
-    keys = [stored(trace.ops, column)[launched] for column in ("process", "context", "stream")]
-    on_stream = rows_by_key(*keys)
-    del keys
+    on_stream = rows_by_key(*(getattr(trace.ops, column)[launched] for column in ("process", "context", "stream")))
     asked = _asked(trace, calls, launched, {key[:2] for key in on_stream})
     for key, rows in on_stream.items():
         its = [one for known in (key, key[:2], key[:1]) for one in asked.get(known, ())]

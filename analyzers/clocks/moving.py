@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import rows_by_key, slices, slices_by_key
-from analyzers.arrays.types import Ids, Ints
+from analyzers.arrays.groups import rows_by_key, slices_by_key
+from analyzers.arrays.types import Ints
 from analyzers.clocks.hosts import MAX_CLOCK_SKEW_NS
 from analyzers.clocks.solve import middle
 from analyzers.trace.alignment import Clock, Clocks
@@ -40,11 +40,8 @@ def move(trace: Trace, clocks: Clocks) -> Trace:
     for name in ("api", "ranges", "syncs", "comms", "memory", "overhead") if any(map(_moves, hosts)) else ():
         frame: Table = getattr(trace, name)
         times = {column: ints(frame, column).copy() for column in times_stated(frame)}
-        process = frame.columns["process"]
-        for part in slices(len(frame)):
-            here = {column: values[part] for column, values in times.items()}
-            for one, rows in _by_capture(capture, process[part]).items():
-                _shift(here, rows, hosts[one], clocks.at_ns)
+        for (one,), rows in slices_by_key(capture[frame.columns["process"]]).items():
+            _shift(times, rows, hosts[one], clocks.at_ns)
         frames[name] = frame.having(**times)
     captures = tuple(
         replace(
@@ -82,21 +79,12 @@ def host_clocks(trace: Trace, clocks: Clocks, started: Ints | None = None) -> li
         drift = float(np.median([clock.drift for clock in gpus])) if gpus else 0.0
         hosts.append(Clock(-1, -1, -1, middle(gpus) if gpus else 0, drift))
     late = [0] * len(hosts)  # how much later than an op its launch seems
-    launch, process = trace.ops.launch, trace.ops.process
-    for part in slices(started.size):
-        rows = np.flatnonzero(launch[part] >= 0)
-        called, began = ints_at(trace.api, "start_ns", launch[part][rows]), started[part][rows]
-        for one, own in _by_capture(capture, process[part][rows]).items():
-            early = _shifted(called[own], hosts[one], clocks.at_ns) - began[own]
-            late[one] = max(late[one], int(early[early <= MAX_CLOCK_SKEW_NS].max(initial=0)))
+    rows = np.flatnonzero(trace.ops.launch >= 0)
+    called, began = ints_at(trace.api, "start_ns", trace.ops.launch[rows]), started[rows]
+    for (one,), own in slices_by_key(capture[trace.ops.process[rows]]).items():
+        early = _shifted(called[own], hosts[one], clocks.at_ns) - began[own]
+        late[one] = int(early[early <= MAX_CLOCK_SKEW_NS].max(initial=0))
     return [replace(host, offset_ns=host.offset_ns + by) for host, by in zip(hosts, late, strict=True)]
-
-
-def _by_capture(capture: Ints, process: Ids) -> dict[int, Ints | slice]:
-    """Rows by the capture of their process."""
-    if (capture == capture[0]).all():
-        return {int(capture[0]): slice(None)}
-    return {one: rows for (one,), rows in slices_by_key(capture.astype(np.int32)[process]).items()}
 
 
 def _capture_of(trace: Trace) -> Ints:
@@ -110,15 +98,12 @@ def _gpu_times(frame: Ops | Counters, trace: Trace, clocks: Clocks) -> dict[str,
     for clock in clocks.clocks:
         for key in ((clock.process, clock.device), (clock.process,), int(capture[clock.process])):
             first.setdefault(key, clock)
-    of_process, of_device = frame.process, frame.device
-    for part in slices(len(frame)):
-        here = {column: values[part] for column, values in times.items()}
-        for (process, device), rows in slices_by_key(of_process[part], of_device[part]).items():
-            # A device without collectives goes with its process's other device, or with its capture's.
-            keys = (process, device), (process,), int(capture[process])
-            nearest = next((first[key] for key in keys if key in first), None)
-            if nearest is not None:
-                _shift(here, rows, nearest, clocks.at_ns)
+    for (process, device), rows in slices_by_key(frame.process, frame.device).items():
+        # A device without collectives goes with its process's other device, or with its capture's.
+        keys = (process, device), (process,), int(capture[process])
+        nearest = next((first[key] for key in keys if key in first), None)
+        if nearest is not None:
+            _shift(times, rows, nearest, clocks.at_ns)
     return times
 
 

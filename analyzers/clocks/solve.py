@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import alike, rows_by_key, slices
+from analyzers.arrays.groups import alike, rows_by_key
 from analyzers.arrays.types import Floats, Ids, Ints, Mask
 from analyzers.clocks.differences import ROUNDING_NS, Apart, Calls
 from analyzers.clocks.hosts import HostBounds
@@ -100,7 +100,7 @@ def solve(matches: Matches, hosts: HostBounds) -> Solution:
         "+".join(["collectives"] * bool((evidence.ends | evidence.bounds).any()) + ["host"] * uses_hosts) or "session",
         _adopt(found, matches),
         at,
-        tuple(doubtful),
+        doubtful=tuple(doubtful),
         hosts_agree_ns=agree if uses_hosts else 0,
         hosts_contradict=contradicts,
     )
@@ -190,10 +190,8 @@ def _islands(collective: Ids, member: Ids, members: int, rows: Mask) -> Ints:
     island = np.arange(members)
     while collective.size:
         least, lower = np.full(int(collective.max()) + 1, members), island.copy()
-        for part in slices(collective.size):
-            np.minimum.at(least, collective[part], island[member[part]])
-        for part in slices(collective.size):
-            np.minimum.at(lower, member[part], least[collective[part]])
+        np.minimum.at(least, collective, island[member])
+        np.minimum.at(lower, member, least[collective])
         if np.array_equal(lower, island):
             break
         island = lower
@@ -257,29 +255,22 @@ def _island(
     The other result: the collectives that contradict the others.
     """
     used, count = evidence.ends | evidence.bounds, members.size
-    coincides, bounding = evidence.ends, evidence.bounds
-    if not used.all():
-        calls, coincides, bounding = calls[used], coincides[used], bounding[used]
+    calls, coincides, bounding = calls[used], evidence.ends[used], evidence.bounds[used]
     index_of = np.empty(members[-1] + 1, np.int32)
     index_of[members] = np.arange(count)
     member = index_of[stored(calls, "member")]
     first, behind = alike(stored(calls, "collective"))
     numbers, collective = ints_at(calls, "collective", first), np.repeat(np.arange(first.size, dtype=np.int32), behind)
     base = bases(ints(calls, "end_ns"), member, count, at)
-    starts, ends = ints(calls, "start_ns"), ints(calls, "end_ns")
-    end = np.empty(member.size)
-    for part in slices(member.size):
-        end[part] = ends[part] - base[member[part]]
-    fitted = slice(None) if coincides.all() else coincides
-    fit = estimate(collective[fitted], member[fitted], end[fitted], count, 0)
-    start = np.empty(member.size)  # not before: it takes the memory that the estimate gave up
-    for part in slices(member.size):
-        ahead_at_base = fit.offset_ns[member[part]]
-        ahead = (end[part] - ahead_at_base) * fit.drift[member[part]] + ahead_at_base
-        start[part] = starts[part] - base[member[part]] - ahead
-        end[part] -= ahead
+    start, end = ((ints(calls, column) - base[member]).astype(np.float64) for column in ("start_ns", "end_ns"))
+    fit = estimate(collective[coincides], member[coincides], end[coincides], count, 0)
+    offset = fit.offset_ns[member]
+    ahead = (end - offset) * fit.drift[member] + offset
+    start, end = start - ahead, end - ahead
     since, steady = end - float(at - base[0]), steady[members]
-    drift_error = _drift_error(collective[fitted], steady[member[fitted]], since[fitted], int(steady[0]))[steady]
+    drift_error = _drift_error(collective[coincides], steady[member[coincides]], since[coincides], int(steady[0]))[
+        steady
+    ]
     if drift_error.any():
         slack = drift_error[member] * np.abs(since)
         start -= slack

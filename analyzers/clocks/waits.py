@@ -6,25 +6,20 @@ waits 90 µs, at least 86 and at most 93.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.columns import FilledInParts, narrowed, repeated, squeezed
-from analyzers.arrays.groups import alike, is_repeated, label, ordered
+from analyzers.arrays.groups import alike, label, ordered
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.matching.order import linked
 from analyzers.matching.peers import ranks_known, waits_seen
 from analyzers.trace.alignment import Clocks
-from analyzers.trace.columns import as_int64, ints, ints_at, stored
+from analyzers.trace.columns import as_int64, ints, ints_at
 from analyzers.trace.kernels import is_declared
 from analyzers.trace.schemas import WAIT_RANGE, Ops
 from analyzers.trace.tables import Trace
-
-AT_ONCE = 1 << 17  # calls
 
 
 def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
@@ -36,47 +31,31 @@ def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
     ----------
     apart_ns : as `Solution.apart_ns`, of `Trace.clocks`.
     """
-    size = len(trace.ops)
     if trace.matches is None or not len(trace.matches.calls):
         return replace(trace, ops=trace.ops.having(**dict.fromkeys(("wait_ns", *WAIT_RANGE), 0)))
-    wait, least, most = FilledInParts(size), FilledInParts(size), FilledInParts(size)
     calls, collectives = trace.matches.calls, trace.matches.collectives
-    starts, ends = trace.ops.start_ns, trace.ops.end_ns
-    is_unsure = ~collectives["sure"].to_numpy(bool)  # its calls may be another collective's
-    clock_of_member, apart = _clock_of_members(trace.clocks, trace.matches.members), apart_ns
-    if (clock_of_member == len(apart)).any():
+    op, collective = ints(calls, "op"), ints(calls, "collective")
+    start, length = trace.ops.start_ns[op], (trace.ops.end_ns - trace.ops.start_ns)[op]
+    clock, apart = _clock_of_members(trace.clocks, trace.matches.members)[ints(calls, "member")], apart_ns
+    if (clock == len(apart)).any():
         apart = np.pad(apart_ns, (0, 1), constant_values=np.inf)  # the last stands for devices without a clock
-    arrivals, member = Arrivals(apart), stored(calls, "member")
-    for rows, op, collective in call_parts(calls):
-        start, length = starts[op], ends[op] - starts[op]
-        is_head = np.diff(collective, prepend=-1) != 0
-        heads, number = np.flatnonzero(is_head), np.cumsum(is_head) - 1
-        last = np.maximum.reduceat(start, heads)[number]
-        wait.put(op, np.minimum(last - start, length))
-        since_first = (start - np.minimum.reduceat(start, heads)[number]).astype(np.float64)  # small: floats hold it
-        has_several = np.bincount(number)[number] > 1
-        clock = clock_of_member.take(member[rows])
-        low, high = (last - since_first for last in arrivals.last(number, clock, since_first))
-        unsure = is_unsure[collective]
-        low, high = np.where(unsure, 0, low), np.where(unsure, length, high)
-        least.put(op, np.where(has_several, np.floor(np.clip(low, 0, length)), 0).astype(np.int64))
-        most.put(op, np.where(has_several, np.ceil(np.clip(high, 0, length)), 0).astype(np.int64))
-    waits = {"wait_ns": wait.values, "wait_low_ns": least.values, "wait_high_ns": most.values}
-    return replace(trace, ops=trace.ops.having(**{column: squeezed(values) for column, values in waits.items()}))
-
-
-def call_parts(calls: pd.DataFrame) -> Iterator[tuple[slice, Ints, Ints]]:
-    """Rows of `Matches.calls`, their op and collective, in parts of about `AT_ONCE` rows, each of whole collectives.
-
-    What is worked out of a part stays in the processor's cache, and takes no memory that the system clears first.
-    """
-    op, collective = (stored(calls, column) for column in ("op", "collective"))
-    first = 0
-    while first < collective.size:
-        last = collective[min(first + AT_ONCE, collective.size) - 1]
-        behind = int(np.searchsorted(collective, last, side="right"))  # numbers ascend
-        yield slice(first, behind), op[first:behind].astype(np.int64), collective[first:behind].astype(np.int64)
-        first = behind
+    heads, count = alike(collective)
+    number = np.repeat(np.arange(heads.size), count)
+    last = np.maximum.reduceat(start, heads)[number]
+    since_first = (start - np.minimum.reduceat(start, heads)[number]).astype(np.float64)  # small: floats hold it
+    low, high = (last - since_first for last in Arrivals(apart).last(number, clock, since_first))
+    unsure = ~collectives["sure"].to_numpy(bool)[collective]  # its calls may be another collective's
+    low, high = np.where(unsure, 0, low), np.where(unsure, length, high)
+    has_several = count[number] > 1
+    found = {
+        "wait_ns": np.minimum(last - start, length),
+        "wait_low_ns": np.where(has_several, np.floor(np.clip(low, 0, length)), 0),
+        "wait_high_ns": np.where(has_several, np.ceil(np.clip(high, 0, length)), 0),
+    }
+    waits = {column: np.zeros(len(trace.ops), np.int64) for column in found}
+    for column, values in found.items():
+        waits[column][op] = values
+    return replace(trace, ops=trace.ops.having(**waits))
 
 
 def _clock_of_members(clocks: Clocks | None, members: pd.DataFrame) -> Ints:
@@ -97,18 +76,16 @@ def with_collectives(trace: Trace) -> Trace:
     unmatched = is_declared(trace) & trace.ops.kind.is_one_of(("kernel",))
     if trace.matches is None or not len(trace.matches.calls):
         return _waits_unseen(trace, unmatched)
-    calls, starts = trace.matches.calls, trace.ops.start_ns
-    count = trace.matches.calls_of_each
-    last_rank, last_device = np.full(count.size, -1), np.full(count.size, -1)
-    for _, op, collective in call_parts(calls):
-        unmatched[op] = False
-        start, (first, several) = starts[op], alike(collective)
-        came_last = np.flatnonzero(start == np.repeat(np.maximum.reduceat(start, first), several))
-        rank, device = (ints_at(trace.ops, column, op[came_last]) for column in ("rank", "device"))
-        order = np.lexsort((-device, -rank))
-        came_last = came_last[order]
-        last_rank[collective[came_last]] = rank[order]  # of several the one that is written last
-        last_device[collective[came_last]] = device[order]
+    op, collective = ints(trace.matches.calls, "op"), ints(trace.matches.calls, "collective")
+    unmatched[op] = False
+    count, (first, several), start = trace.matches.calls_of_each, alike(collective), trace.ops.start_ns[op]
+    came_last = np.flatnonzero(start == np.repeat(np.maximum.reduceat(start, first), several))
+    rank, device = (ints_at(trace.ops, column, op[came_last]) for column in ("rank", "device"))
+    order = np.lexsort((-device, -rank))
+    came_last = came_last[order]
+    last_rank, last_device = np.full((2, count.size), -1)
+    last_rank[collective[came_last]] = rank[order]  # of several the one that is written last
+    last_device[collective[came_last]] = device[order]
     found = {
         "collective": np.arange(count.size),
         "collective_calls": count,
@@ -116,20 +93,9 @@ def with_collectives(trace: Trace) -> Trace:
         "last_device": np.where(count > 1, last_device, -1),
         "wait_seen": waits_seen(trace.matches, ranks_known(trace), len(trace.rank_ids)),
     }
-    found = {name: narrowed(values, str(Ops.schema[name].kind)) for name, values in found.items()}
-    found = {name: squeezed(values) for name, values in found.items()}
-    of_all = len(calls) == len(trace.ops)  # then what is the same of all collectives is of all ops
-    same = {name for name, values in found.items() if of_all and is_repeated(values)}
-    columns = {
-        name: repeated(values[0], values.dtype, len(trace.ops))
-        if name in same
-        else np.full(len(trace.ops), Ops.schema[name].default, values.dtype)
-        for name, values in found.items()
-    }
-    for _, op, collective in call_parts(calls):
-        for name in found.keys() - same:
-            columns[name][op] = found[name][collective]
-    columns = {name: squeezed(values) for name, values in columns.items()}
+    columns = {name: np.full(len(trace.ops), Ops.schema[name].default, np.int64) for name in found}
+    for name, values in found.items():
+        columns[name][op] = values[collective]
     return _waits_unseen(replace(trace, ops=trace.ops.having(**columns)), unmatched)
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import alike, distinct, label, parts_of, rows_by_key
+from analyzers.arrays.groups import distinct, label, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.records import Record
 from analyzers.trace.columns import codes, ints, stored
@@ -76,11 +76,8 @@ def summarize(table: pd.DataFrame, calls: pd.DataFrame) -> Summary:
 
 def sum_by_collective(calls: pd.DataFrame, column: str, count: int) -> Ints:
     """A column's sum over the calls of each collective, which stand together."""
-    collective, values = stored(calls, "collective"), stored(calls, column)
-    first, _ = alike(collective)
     total = np.zeros(count, np.int64)
-    for some, rows in parts_of(first, collective.size):
-        total[collective[first[some]]] = np.add.reduceat(values[rows].astype(np.int64), first[some] - rows.start)
+    np.add.at(total, ints(calls, "collective"), ints(calls, column))
     return total
 
 

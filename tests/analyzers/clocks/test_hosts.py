@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from unittest.mock import patch
 
 import msgspec
 import numpy as np
@@ -13,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.arrays import groups
 from analyzers.clocks.align import align
 from analyzers.clocks.hosts import AheadByHosts, HostBounds, _Last, host_bounds, shared_hosts, witnesses
 from analyzers.clocks.solve import _ByHosts, _Estimated, _of_one_host
@@ -167,9 +165,7 @@ def test_bounds_are_those_of_the_definition(program: list[tuple[str, int, int, i
         assert said(trace) == {}
         return
     most = min(start - began for _, start, _, began, _ in ops)
-    for at_once in (groups.AT_ONCE, 2):  # all of them, and two at a time
-        with patch.object(groups, "AT_ONCE", at_once):
-            assert said(trace) == {(0, 0): (max(waits, default=None), most)}
+    assert said(trace) == {(0, 0): (max(waits, default=None), most)}
 
 
 CAPTURES = [
@@ -180,18 +176,6 @@ CAPTURES = [
     "ddp",
     "delta_sync",
 ]
-
-
-@pytest.mark.parametrize("name", CAPTURES)
-def test_bounds_do_not_depend_on_how_many_ops_are_looked_at_at_once(name: str) -> None:
-    """Each row of them, of captures that hold many windows, streams and devices."""
-    trace = whole_run(name)
-    whole = host_bounds(trace)
-    for at_once in (7, 100):
-        with patch.object(groups, "AT_ONCE", at_once):
-            found = host_bounds(trace)
-        for column in HostBounds.__struct_fields__:
-            assert np.array_equal(getattr(found, column), getattr(whole, column)), column
 
 
 @pytest.mark.parametrize("name", CAPTURES)

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzers.arrays import groups
 from analyzers.clocks.align import align
 from analyzers.clocks.hosts import MAX_CLOCK_SKEW_NS
 from analyzers.clocks.moving import host_clocks, move
@@ -23,12 +22,6 @@ from tests.support.collective_runs import MS, Call, run
 
 HOST_TABLES = ("api", "ranges", "syncs", "comms", "memory", "overhead")
 GPU_TABLES = ("ops", "counters")
-
-
-@pytest.fixture(autouse=True, params=["all rows at once", "one row at a time"])
-def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "one row at a time":
-        monkeypatch.setattr(groups, "AT_ONCE", 1)
 
 
 def ahead(process: int, offset: int, device: int = 0, drift: float = 0.0) -> Clock:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,13 +62,6 @@ def test_where_a_clock_is_unknown_all_of_an_op_may_be_a_wait() -> None:
 
 def test_a_device_without_a_clock_is_unknown_as_well() -> None:
     assert waits(three_ranks(0, 5)) == waits(three_ranks(0, 5, None))
-
-
-@pytest.mark.parametrize("rows", [1, 3, 4, 6])
-def test_in_parts_all_is_as_at_once(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = three_ranks(0, 3, None)
-    monkeypatch.setattr("analyzers.clocks.waits.AT_ONCE", rows)
-    pd.testing.assert_frame_equal(three_ranks(0, 3, None).ops.to_frame(), whole.ops.to_frame())
 
 
 def test_what_nobody_matched_has_no_wait() -> None:
