@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.matching.fit import HOUR_NS, Estimate, EstimatedClocks, _fit, _median, bases, estimate
+from analyzers.matching.fit import HOUR_NS, Estimate, EstimatedClocks, _fit, bases, estimate
 from tests.support.collective_runs import MS
 
 # Each collective's calls: member -> its end.
@@ -22,11 +21,6 @@ def fitted(ends: Ends, members: int, reference: int = 0) -> Estimate:
     rows = [(number, member, end) for number, one in enumerate(ends) for member, end in one.items()]
     collective, member, end = (np.array([row[column] for row in rows]) for column in range(3))
     return estimate(collective, member, end.astype(float), members, reference)
-
-
-@given(st.lists(st.floats(-1e15, 1e15), min_size=1))
-def test_the_middle_of_numbers_is_what_sorting_them_gives(values: list[float]) -> None:
-    assert _median(np.array(values)) == statistics.median(values)
 
 
 def test_the_offset_between_two_clocks_is_the_median_difference_of_their_ends() -> None:
