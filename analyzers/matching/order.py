@@ -173,34 +173,44 @@ def _placed(
     if not own.size:
         return None, None
     reference, other = reference.take(own), other.take(its)
-    at = np.full(rows.size, NOWHERE)
-    lag = _lag(reference, other, first, second, known)
-    if lag is not None:
-        wanted = np.arange(its.size) + lag.lag
-        inside = np.clip(wanted, 0, own.size - 1)
-        ahead = np.full(its.size, int(lag.apart_ns))
-        if known.by_matches is not None:
-            ahead = np.rint(known.by_matches(first, second, other.end_ns)).astype(np.int64)
-        meets = known.one_group | (wanted != inside) | _meet(reference.take(inside), other, ahead)
-        at[its] = np.where(meets, own[inside] + wanted - inside, NOWHERE)
-    in_order = lag is not None and lag.meets_hosts
-    if lag is None or not in_order or lag.confidence < CLEAR or lag.pairs < min(own.size, its.size):
-        by_ends, found = _coinciding(reference, other, known.within(first, second))
-        pairs = int(np.count_nonzero(found >= 0))
-        ordered = np.arange(its.size) + (lag.lag if lag is not None else 0)
-        is_told = lag is not None and in_order and lag.confidence >= CLEAR and pairs <= lag.pairs
-        if lag is not None and in_order and by_ends is not None and (found == ordered)[found >= 0].all():
-            lag = replace(lag, confidence=max(lag.confidence, BY_CLOCKS))  # ends that coincide bear the order out
-        elif by_ends is not None and not is_told:
-            lag, at[its] = by_ends, np.where(found >= 0, own[found], NOWHERE)
-        elif (
-            lag is not None and pairs > lag.pairs
-        ):  # more ends coincide than by the order, as where calls are lost amid
-            lag, at[its] = replace(lag, confidence=IN_DOUBT), np.where(found >= 0, own[found], NOWHERE)
+    lag, counterpart = _counterparts(reference, other, first, second, known)
     if lag is None:
         return None, None
+    inside, at = np.clip(counterpart, 0, own.size - 1), np.full(rows.size, NOWHERE)
+    at[its] = np.where(counterpart == NOWHERE, NOWHERE, own[inside] + counterpart - inside)
     is_told = known.one_group or lag.pairs > 1 or (known.by_matches is not None and lag.asked_ns <= MAX_SCATTER_NS)
     return lag, _Placed(rows, at, lag.apart_ns, lag.confidence if is_told else ALONE)
+
+
+def _counterparts(
+    reference: CallSequence, other: CallSequence, first: int, second: int, known: Known
+) -> tuple[_Lag | None, Ints]:
+    """The lag, and by it, or by ends that coincide, which of the reference's calls each is: beyond these, or `NOWHERE`.
+
+    Of a periodic run that lost a call amid, three pairs may fit two periods off; ends of more coincide by none.
+    """
+    lag, by_order, by_lag = _lag(reference, other, first, second, known), np.arange(len(other)), np.empty(0, np.int64)
+    is_clear = lag is not None and lag.meets_hosts and lag.confidence >= CLEAR
+    if lag is not None:
+        by_order = by_order + lag.lag
+        inside, ahead = np.clip(by_order, 0, len(reference) - 1), np.full(len(other), int(lag.apart_ns))
+        if known.by_matches is not None:
+            ahead = np.rint(known.by_matches(first, second, other.end_ns)).astype(np.int64)
+        meets = known.one_group | (by_order != inside) | _meet(reference.take(inside), other, ahead)
+        by_lag = np.where(meets, by_order, NOWHERE)
+        if is_clear and lag.pairs == min(len(reference), len(other)):
+            return lag, by_lag
+    by_ends, found = _coinciding(reference, other, known.within(first, second))
+    paired = found >= 0
+    found = np.where(paired, found, NOWHERE)
+    if lag is None:
+        return by_ends, found
+    if lag.meets_hosts and by_ends is not None and (found == by_order)[paired].all():
+        return replace(lag, confidence=max(lag.confidence, BY_CLOCKS)), by_lag  # ends that coincide bear the order out
+    more_coincide = np.count_nonzero(paired) > lag.pairs
+    if by_ends is not None and (more_coincide or not is_clear):
+        return by_ends, found
+    return (replace(lag, confidence=IN_DOUBT), found) if more_coincide else (lag, by_lag)
 
 
 def _meet(one: CallSequence, other: CallSequence, ahead_ns: Ints) -> Mask:

@@ -232,6 +232,19 @@ def test_what_is_surely_matched_tells_the_clocks_by_which_the_others_are_matched
     assert of_bunches["sure"].tolist() == (of_bunches["matched_by"] == "group").tolist()
 
 
+def test_a_call_that_its_own_lane_loses_is_found_on_clocks_that_others_tell() -> None:
+    """On one stream rank 1 ends all but the first 5 ms late, so that the first seems not to meet; by the other's, 0."""
+    calls = [call(rank, 100 * MS, stream=20) for rank in (0, 1)]
+    calls += [
+        call(rank, end + 5 * MS * rank, stream=20, lasts=8 * MS)
+        for end in irregular(4, gap=90 * MS) + 200 * MS
+        for rank in (0, 1)
+    ]
+    others = [call(rank, end, stream=24) for end in irregular(9, gap=30 * MS) + 50 * MS for rank in (0, 1)]
+    assert len(matched(*calls).collectives) == 6
+    assert len(matched(*calls, *others).collectives) == 5 + 9
+
+
 def test_matches_that_are_not_sure_tell_nothing_of_clocks() -> None:
     """Thirty numbers of two operations, a millisecond off, beside forty that are of one."""
     plain, beside = (helped(40 * MS, 30e-6, lacking={1: {0, 13}}, unlike=unlike) for unlike in (False, True))
