@@ -71,7 +71,8 @@ def match(trace: Trace, ahead_of: Callable[[Members], Ahead] | None = None) -> M
             begun_amid = np.unique(as_int64(trace.ops.process)[launched_before(trace)])
             assignment.headless = np.isin(members.process, begun_amid)
             assignment.hosts_say = ahead_of(members) if ahead_of is not None else None
-        assignment.put_others(is_named, found.transfers)
+        one_origin = len(trace.captures) == 1 or all(one.start_utc_ns is not None for one in trace.captures)
+        assignment.put_others(is_named, found.transfers, one_origin=one_origin)
     return replace(_matches(members, assignment, trace.rank_ids), refuted=int(np.count_nonzero(assignment.refuted)))
 
 
@@ -104,6 +105,7 @@ class _Assignment:
         self.window[table.member] = table.window
         self.step: Ids = repeated(-1, np.int64, len(table))
         self.hosts_say: Ahead | None = None
+        self.one_origin = False
         self.estimated: EstimatedClocks | None = None
         self.cut, self.headless = np.zeros((2, len(members)), bool)
         self.collective = np.full(len(table), -1, np.int32)
@@ -122,8 +124,11 @@ class _Assignment:
     def _put_alone(self, rows: Ints) -> None:
         self.put(rows, np.arange(rows.size), np.ones(rows.size), "alone")
 
-    def put_others(self, is_named: Mask, transfers: Transfers) -> None:
-        """Match calls that no key names: what goes from peer to peer, and lane by lane the rest."""
+    def put_others(self, is_named: Mask, transfers: Transfers, *, one_origin: bool) -> None:
+        """Match calls that no key names: what goes from peer to peer, and lane by lane the rest.
+
+        Where no sure match tells of clocks, these are at last taken to be about as they are, if of `one_origin`.
+        """
         table, self.needed = self.table, np.ones(len(self.table), np.int32)
         if not table.stated.all():
             self._put_alone(np.flatnonzero(~table.stated))
@@ -136,6 +141,10 @@ class _Assignment:
             self._merge(*lane)
         if len(lanes) + int(is_named.any()) + int(of_peers.any()) > 1:
             self._rematch_uncertain(lanes, transfers, np.flatnonzero(of_peers))
+        self.one_origin = one_origin and self.estimated is None
+        for lane in lanes if self.one_origin else ():
+            if self._is_doubtful(lane.rows, each=lane.how == "order"):
+                self._merge(*lane)
 
     def _put_transfers(self, transfers: Transfers) -> Mask:
         """Match what is sent with what is received, peer by peer; says which calls these are."""
@@ -175,10 +184,13 @@ class _Assignment:
         lane = self.table.take(rows)
         of_two, (_, calls_of_each) = is_pairwise(lane), np.unique(lane.member, return_counts=True)
         members = calls_of_each.size
+        among_several = members > 2 and of_two.any()
         if members > 2 and of_two.all() and np.ptp(calls_of_each) > 0:  # between which two each is, nothing says
-            self._put_alone(rows)
-            return
-        one_group = (how != "order" and (members < 3 or not of_two.any())) or self._are_together(lane)
+            if self.estimated is None or how == "order":
+                self._put_alone(rows)
+                return
+            among_several = False
+        one_group = (how != "order" and not among_several) or self._are_together(lane)
         found = self._ordered(rows, symbols_of(lane, how), *waits_of(lane), one_group=one_group)
         self.put(rows, found.collective, found.confidence, how)
         self.refuted[rows] = found.refuted
@@ -205,6 +217,7 @@ class _Assignment:
             self._ahead,
             self.estimated.ahead if self.estimated is not None and self.estimated.link(member) else None,
             lambda one, other: self.estimated is not None or bool(self.capture[one] == self.capture[other]),
+            self.one_origin,
             whole=not self.cut[member].any(),
             headless=bool(self.headless[member].any()),
             one_group=one_group,

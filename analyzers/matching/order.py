@@ -44,7 +44,9 @@ DECISIVE = 4.0  # standard errors between two lags that decide
 BY_CLOCKS = 0.75  # confidence in what only the clocks decide
 CLEAR = 0.5  # a confidence from here on is sure
 IN_DOUBT = 0.25  # confidence where another order fits as well,
-ALONE = 0.3  # and where a single pair has to tell that ranks are of one group
+CLOSE_NS = 200_000.0  # clocks that count from one instant and seem this close to each other decide,
+FARTHER = 4.0  # where the next call of a kind asks for this many times as much
+ALONE = 0.3  # confidence where a single pair has to tell that ranks are of one group
 MAX_SCATTER_NS = 8 * JITTER_NS  # ends of ranks that share no communicator do not coincide this well
 APART = 5.0  # ends of two groups differ this many times as much as those within a group
 NOWHERE = np.iinfo(np.int64).min // 2  # of a call that the first of its group lacks
@@ -94,6 +96,7 @@ class Known(msgspec.Struct, frozen=True):
     ahead_ns : how far their clocks are ahead of each other; None where nothing says. by_matches : how far they are by
         other calls' sure matches; None where these do not say so of all of them.
     one_clock : whether one host clock stamped the calls of two members: what hosts say of these is no assumption.
+    one_origin : whether the times of all members count from one instant, so that their clocks are likely close.
     whole : whether captures with as many calls of each kind hold the same ones: none of them is known to be cut. Two
         that lack as many, one at the head and the other at the tail, have equal numbers, too.
     headless : whether the capture of one began amid its work, so that it may lack calls at the head.
@@ -103,6 +106,7 @@ class Known(msgspec.Struct, frozen=True):
     ahead_ns: Ahead | None = None
     by_matches: Callable[[int, int, Ints], Floats] | None = None
     one_clock: Callable[[int, int], bool] = lambda one, other: False
+    one_origin: bool = False
     whole: bool = True
     headless: bool = False
     one_group: bool = True
@@ -154,7 +158,7 @@ class _Placed(msgspec.Struct, frozen=True):
     rows: Ints
     at: Ints
     apart_ns: float
-    confidence: float
+    confidence: float | Floats
 
 
 def _placed(
@@ -174,12 +178,18 @@ def _placed(
         return None, None
     reference, other = reference.take(own), other.take(its)
     lag, counterpart = _counterparts(reference, other, first, second, known)
+    confidence: float | Floats = lag.confidence if lag is not None else 0.0
+    if known.one_origin and (lag is None or lag.confidence < CLEAR):
+        near, by_ends, of_each = _at_one_time(reference, other, known.within(first, second))
+        if near is not None:
+            lag, counterpart, confidence = near, by_ends, np.full(rows.size, near.confidence)
+            confidence[its] *= of_each
     if lag is None:
         return None, None
     inside, at = np.clip(counterpart, 0, own.size - 1), np.full(rows.size, NOWHERE)
     at[its] = np.where(counterpart == NOWHERE, NOWHERE, own[inside] + counterpart - inside)
     is_told = known.one_group or lag.pairs > 1 or (known.by_matches is not None and lag.asked_ns <= MAX_SCATTER_NS)
-    return lag, _Placed(rows, at, lag.apart_ns, lag.confidence if is_told else ALONE)
+    return lag, _Placed(rows, at, lag.apart_ns, confidence if is_told else ALONE)
 
 
 def _counterparts(
@@ -261,6 +271,58 @@ def _coinciding(reference: CallSequence, other: CallSequence, within: Within | N
     scatter = float(np.median(np.abs(apart - middle))) + FLOOR_NS
     is_bounded = within is not None
     return _Lag(0, pairs, True, True, is_bounded, np.nan, scatter, True, 0.0, usual + middle, BY_CLOCKS), found
+
+
+def _at_one_time(
+    reference: CallSequence, other: CallSequence, within: Within | None
+) -> tuple[_Lag | None, Ints, Floats]:
+    """Pair calls that end nearest each other on clocks about as they are, for these count from one instant.
+
+    Ends 100, 240, 300 and 101, 302 µs: the first is the first and the second the third, 1 and 2 µs apart, as the next
+    nearest are 139 and 62. The other results: as `_coinciding` has it, and the confidence in each pair beside others.
+    """
+    shift, moved = 0, other
+    claims, row, beside = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+    for _ in range(2):  # again where the first pairs have the clock
+        moved = replace(other, start_ns=other.start_ns - shift, end_ns=other.end_ns - shift)
+        row, beside = _nearest(reference, moved)
+        claims = np.argsort(np.abs(moved.end_ns - reference.end_ns[row]), kind="stable")
+        claims = claims[reference.symbol[row[claims]] == other.symbol[claims]]
+        claims = claims[occurrence(np.zeros(claims.size, np.int64), row[claims]) == 0]
+        claims = claims[_meet(reference.take(row[claims]), moved.take(claims), np.zeros(claims.size, np.int64))]
+        shift += int(np.median((moved.end_ns - reference.end_ns[row])[claims])) if claims.size else 0
+    found, confidence = np.full(len(other), NOWHERE), np.ones(len(other))
+    found[claims] = row[claims]
+    apart = other.end_ns[claims] - reference.end_ns[row[claims]]
+    least, most = within(other.end_ns[claims]) if within is not None else (-np.inf, np.inf)
+    meets = ((least - 2 * JITTER_NS <= apart) & (apart <= most + 2 * JITTER_NS)).all()
+    is_enough = claims.size > 1 and 2 * claims.size >= min(len(reference), len(other))
+    if not (is_enough and meets and abs(shift) <= CLOSE_NS) or (np.diff(found[found != NOWHERE]) < 0).any():
+        return None, found, confidence
+    off = np.abs(apart - shift).astype(np.float64)
+    scatter = float(np.median(off)) + FLOOR_NS
+    is_exact = abs(shift) + scatter <= RESOLUTION_NS
+    is_told = is_exact or (scatter <= JITTER_NS and np.median(beside[claims]) > FARTHER * (abs(shift) + JITTER_NS))
+    confidence[claims] = np.clip(2.0 * (1.0 - (off + 500.0) / np.maximum(beside[claims], 1.0)), 0.0, 1.0)
+    told = BY_CLOCKS if is_told else IN_DOUBT
+    return _Lag(0, claims.size, True, True, False, np.nan, scatter, True, 0.0, float(shift), told), found, confidence
+
+
+def _nearest(reference: CallSequence, other: CallSequence) -> tuple[Ints, Floats]:
+    """Which of the reference's calls of its symbol ends nearest to each of the other's, and how far the next one does.
+
+    A call of another symbol where the reference has none of a call's.
+    """
+    lowest = min(int(reference.end_ns.min()), int(other.end_ns.min()))
+    span = 2 * (max(int(reference.end_ns.max()), int(other.end_ns.max())) - lowest) + 1
+    keys = [one.symbol * span + one.end_ns - lowest for one in (reference, other)]
+    order = np.argsort(keys[0], kind="stable")
+    at = np.searchsorted(keys[0][order], keys[1])[:, None] + np.arange(-2, 2)
+    row = order[np.clip(at, 0, order.size - 1)]
+    is_one = (at >= 0) & (at < order.size) & (reference.symbol[row] == other.symbol[:, None])
+    apart = np.where(is_one, np.abs(other.end_ns[:, None] - reference.end_ns[row]), np.inf)
+    nearest = np.take_along_axis(row, apart.argmin(axis=1)[:, None], axis=1)[:, 0]
+    return nearest, np.sort(apart, axis=1)[:, 1]
 
 
 def _left_over(calls: CallSequence, ahead_ns: Floats) -> Ints:
