@@ -234,7 +234,8 @@ def _coinciding(reference: CallSequence, other: CallSequence, within: Within | N
     """Pair calls, of ranks that lack some amid others, whose ends coincide by the clocks' distance that most agree on.
 
     Ends A 10, B 20, A 40 and A 15, A 45: 5 apart twice, else 35 or 25 apart. None where few agree, or half as many
-    on another distance. The other result: which of the reference's calls each of the other's is, -1 for none.
+    on another distance: unless more of these pairs are of one step each than by any other. The other result: which of
+    the reference's calls each of the other's is, -1 for none.
     """
     order = np.argsort(reference.symbol, kind="stable")
     low, high = (np.searchsorted(reference.symbol[order], other.symbol, side) for side in ("left", "right"))
@@ -255,22 +256,39 @@ def _coinciding(reference: CallSequence, other: CallSequence, within: Within | N
         return None, found
     order = np.argsort(apart, kind="stable")
     row, at, apart = row[order], at[order], apart[order]
-    agree = np.searchsorted(apart, apart + int(2 * JITTER_NS), side="right") - np.arange(apart.size)
-    best = int(agree.argmax())
-    rival = agree[np.abs(apart - apart[best]) > 4 * JITTER_NS].max(initial=0)
-    row, at, apart = (values[best : best + int(agree[best])] for values in (row, at, apart))
-    middle = float(np.median(apart))
+    of_one_step = (other.step[row] >= 0) & (other.step[row] == reference.step[at])
+    first, behind, is_told = _most_agreeing(apart, of_one_step)
+    row, at, apart = row[first:behind], at[first:behind], apart[first:behind]
+    half = (apart.size + 1) // 2  # the closest half: pairs of neighbours, too, may be within the window
+    closest = int((apart[half - 1 :] - apart[: apart.size - half + 1]).argmin())
+    middle = float(np.median(apart[closest : closest + half]))
     nearest = np.argsort(np.abs(apart - middle), kind="stable")
     row, at, none = row[nearest], at[nearest], np.zeros(apart.size, np.int64)
     is_nearest = (occurrence(none, row) == 0) & (occurrence(none, at) == 0)
     found[row[is_nearest]] = at[is_nearest]
     pairs = int(np.count_nonzero(is_nearest))
-    is_enough = 2 * pairs >= min(len(reference), len(other)) and pairs >= MIN_COINCIDING and agree[best] >= 2 * rival
+    is_enough = 2 * pairs >= min(len(reference), len(other)) and pairs >= MIN_COINCIDING and is_told
     if not is_enough or (np.diff(found[found >= 0]) < 0).any():
         return None, found
     scatter = float(np.median(np.abs(apart - middle))) + FLOOR_NS
     is_bounded = within is not None
     return _Lag(0, pairs, True, True, is_bounded, np.nan, scatter, True, 0.0, usual + middle, BY_CLOCKS), found
+
+
+def _most_agreeing(apart: Ints, of_one_step: Mask) -> tuple[int, int, bool]:
+    """The first, and the one behind the last, of most ascending distances that lie close; and whether that tells.
+
+    It does where half as many lie close nowhere else, or where all are of one step and nowhere else are as many.
+    """
+    behind = np.searchsorted(apart, apart + int(2 * JITTER_NS), side="right")
+    agree, until = behind - np.arange(apart.size), np.append(0, np.cumsum(of_one_step))
+    in_step = until[behind] - until[:-1]
+    by_steps = bool(in_step.max() >= ONE_STEP * agree.max())
+    best = int((in_step if by_steps else agree).argmax())
+    elsewhere = np.abs(apart - apart[best]) > 4 * JITTER_NS
+    stands_out = bool(agree[best] >= 2 * agree[elsewhere].max(initial=0))
+    more_in_step = by_steps and bool(in_step[best] > in_step[elsewhere].max(initial=0))
+    return best, int(behind[best]), stands_out or more_in_step
 
 
 def _at_one_time(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.clocks.differences import Apart, Calls
+from analyzers.clocks.differences import ROUNDING_NS, Apart, Calls
 from tests.support.nightly import times
 
 MEMBERS = 5
@@ -65,11 +65,11 @@ def paths(some: Some) -> dict[tuple[int, int], float]:
     return found
 
 
-def contradicts(some: Some) -> bool:
-    """Whether a simple cycle is negative, by trying all of them."""
+def contradicts(some: Some, by: float = 0.0) -> bool:
+    """Whether a simple cycle is more negative than so much, by trying all of them."""
     length = edges(some)
     return any(
-        sum(length[step] for step in itertools.pairwise((*cycle, cycle[0]))) < 0
+        sum(length[step] for step in itertools.pairwise((*cycle, cycle[0]))) < -by
         for size in range(2, MEMBERS + 1)
         for cycle in itertools.permutations(range(MEMBERS), size)
     )
@@ -91,7 +91,9 @@ def test_the_most_that_one_collective_allows_is_that_of_all_calls(some: Some, mo
 @times(2.5)
 @given(collectives)
 def test_a_contradiction_is_found_just_where_there_is_one(some: Some) -> None:
-    assert apart(calls(some)).contradicts == contradicts(some)
+    found = apart(calls(some)).contradicts
+    assert found or not contradicts(some, by=2 * ROUNDING_NS * MEMBERS)  # each of the ways there and back is rounded
+    assert not found or contradicts(some)
 
 
 @times(2.5)

@@ -144,6 +144,27 @@ def test_sends_that_name_no_peer_among_several_stages_stay_alone() -> None:
     assert set(match(trace).collectives["matched_by"]) == {"alone"}
 
 
+def test_calls_around_a_ring_of_which_one_capture_has_more_are_told_by_clocks() -> None:
+    """Ends of a ring's calls lie up to 0.13 ms apart; rank 2 has one more before, and reductions tell of clocks."""
+    builder, ring = Builder(), list[int]()
+    ranks = [builder.rank(one) for one in range(3)]
+    for at in range(6):
+        for one, rank in enumerate(ranks):
+            calls = [("all_reduce", "AllReduce", 10 * at, 0)]
+            if at in (1, 2) or (at, one) == (0, 2):
+                calls.append(("send_recv", "SendRecv", 10 * at + 5, (40_000, 170_000, 90_000)[(one + at) % 3]))
+            for operation, kernel, ms, late in calls:
+                start = ms * 1_000_000 + late
+                row = rank.kernel(f"ncclDevKernel_{kernel}(x)", 20, start, start + 500_000, launch=(0, 1))
+                said = {"operation": operation, "group": "all", "group_ranks": "[0, 1, 2]"}
+                builder.add("comms", process=one, correlation=builder.correlation, **said)
+                ring += [row] * (operation == "send_recv")
+    calls = match(builder.trace()).calls
+    found = dict(zip(ints(calls, "op").tolist(), ints(calls, "collective").tolist(), strict=True))
+    first, *others = [found[op] for op in ring]
+    assert [len({*others[:3]}), len({*others[3:]}), len({first, *others})] == [1, 1, 3]
+
+
 def test_sends_match_receives_between_each_two_stages() -> None:
     trace, truth = pipeline(4, 30, named=True)
     matches = match(trace)

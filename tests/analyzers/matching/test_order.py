@@ -240,6 +240,26 @@ def test_calls_lost_amid_a_periodic_run_are_no_shift_of_it_by_a_period() -> None
     assert pairs(calls, matched(calls)) == [(0, 0), (2, 1), (3, 2), (4, 3), (5, 4)]
 
 
+@pytest.mark.parametrize("moved", [0, 1])
+def test_steps_tell_where_calls_are_lost_amid_a_run_whose_ends_coincide_a_period_off_too(moved: int) -> None:
+    """Rank 1 lacks the third of six calls, and is 5 ms ahead; a period off five of the six coincide as well."""
+    ends, steps = [0, 4, 10, 14, 20, 24], [0, 0, 1, 1, 2, 2]
+    calls = lane(ends, [end + 5 for end in (0, 4, 14, 20, 24)], steps=[steps, [one + moved for one in (0, 0, 1, 2, 2)]])
+    right = [(0, 0), (1, 1), (3, 2), (4, 3), (5, 4)]
+    assert (sure_pairs(calls, matched(calls)) == right) == (moved == 0)
+
+
+@pytest.mark.parametrize(("late", "is_sure"), [(0, True), (0.02, True), (0.05, False)])
+def test_clocks_that_count_from_one_instant_tell_where_nothing_else_does(late: float, is_sure: bool) -> None:
+    """The next call is 0.144 ms on: four times 0.02 and 0.03 are more, of a clock so much ahead; and 0.3 without."""
+    calls = lane([0, 0.144, 0.288, 0.43], [late, 0.144 + late], waits=False, lasts=0.02)
+    right = [(0, 0), (1, 1)]
+    assert sure_pairs(calls, matched(calls, one_origin=True)) == (right if late == 0 else [])
+    apart = lane([0, 0.3, 0.6, 0.9], [late, 0.3 + late], waits=False, lasts=0.02)
+    assert sure_pairs(apart, matched(apart, one_origin=True)) == (right if is_sure else [])
+    assert sure_pairs(apart, matched(apart)) == []
+
+
 def test_calls_that_nothing_names_are_one_only_where_they_ran_at_one_time() -> None:
     """Rank 1 is 5 ms ahead by the median of all ends; on such clocks the last two, of 1 ms each, do not meet."""
     calls = lane([10, 22, 37, 45, 60], [15, 27, 42, 50, 60], waits=False, lasts=1)
