@@ -127,7 +127,7 @@ class _Assignment:
     def put_others(self, is_named: Mask, transfers: Transfers, *, one_origin: bool) -> None:
         """Match calls that no key names: what goes from peer to peer, and lane by lane the rest.
 
-        Where no sure match tells of clocks, these are at last taken to be about as they are, if of `one_origin`.
+        Clocks of which no sure match tells are at last taken to be about as they are, if of `one_origin`.
         """
         table, self.needed = self.table, np.ones(len(self.table), np.int32)
         if not table.stated.all():
@@ -139,12 +139,14 @@ class _Assignment:
         lanes.sort(key=lambda one: not by_all[one.rows].any())  # first those whose ends tell who is with whom
         for lane in lanes:
             self._merge(*lane)
-        if len(lanes) + int(is_named.any()) + int(of_peers.any()) > 1:
-            self._rematch_uncertain(lanes, transfers, np.flatnonzero(of_peers))
-        self.one_origin = one_origin and self.estimated is None
-        for lane in lanes if self.one_origin else ():
-            if self._is_doubtful(lane.rows, each=lane.how == "order"):
-                self._merge(*lane)
+        are_several = len(lanes) + int(is_named.any()) + int(of_peers.any()) > 1
+        for self.one_origin in (False, True)[: 1 + one_origin]:
+            for lane in lanes if self.one_origin else ():
+                is_linked = self.estimated is not None and self.estimated.link(np.unique(table.member[lane.rows]))
+                if not is_linked and self._is_doubtful(lane.rows, each=lane.how == "order"):
+                    self._merge(*lane)
+            if are_several:
+                self._rematch_uncertain(lanes, transfers, np.flatnonzero(of_peers))
 
     def _put_transfers(self, transfers: Transfers) -> Mask:
         """Match what is sent with what is received, peer by peer; says which calls these are."""

@@ -179,7 +179,7 @@ def _placed(
     reference, other = reference.take(own), other.take(its)
     lag, counterpart = _counterparts(reference, other, first, second, known)
     confidence: float | Floats = lag.confidence if lag is not None else 0.0
-    if known.one_origin and (lag is None or lag.confidence < CLEAR):
+    if known.one_origin and known.by_matches is None and (lag is None or lag.confidence < CLEAR):
         near, by_ends, of_each = _at_one_time(reference, other, known.within(first, second))
         if near is not None:
             lag, counterpart, confidence = near, by_ends, np.full(rows.size, near.confidence)

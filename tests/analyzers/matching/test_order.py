@@ -260,6 +260,30 @@ def test_clocks_that_count_from_one_instant_tell_where_nothing_else_does(late: f
     assert sure_pairs(apart, matched(apart)) == []
 
 
+def test_clocks_that_count_from_one_instant_are_no_farther_apart_than_is_likely_or_known() -> None:
+    ends = [0, 2, 4, 6]
+    for late in (0, 0.19, 0.21):
+        calls = lane(ends, [end + late for end in ends[:2]], waits=False)
+        assert bool(sure_pairs(calls, matched(calls, one_origin=True))) == (late < 0.2)
+    calls = lane(ends, ends[:2], waits=False)
+    assert (0, 0) not in sure_pairs(calls, matched(calls, between(1.5, 4.5), one_origin=True))
+
+
+def test_on_clocks_that_count_from_one_instant_a_call_as_near_to_another_is_in_doubt() -> None:
+    """Rank 1's are 0.02 ms late, but for the second: that is as far from the first's second as from its third."""
+    calls = lane([0, 1, 1.3, 2.3, 3.3], [0.02, 1.15, 2.32, 3.32], waits=False)
+    assert sure_pairs(calls, matched(calls, one_origin=True)) == [(0, 0), (3, 2), (4, 3)]
+
+
+def test_the_closest_of_pairs_that_coincide_say_the_distance() -> None:
+    """Rank 1 lacks the second call of two, 0.018 ms before the third; by the middle of all it would be the second."""
+    ends = [0, 10, 23, 37, 52]
+    first = sorted([*ends, *(end + 0.018 for end in ends[1:])])
+    calls = lane(first, ends, waits=False, lasts=0.001)
+    right = [(0, 0), (1, 1), (3, 2), (5, 3), (7, 4)]
+    assert pairs(calls, matched(calls)) == right
+
+
 def test_calls_that_nothing_names_are_one_only_where_they_ran_at_one_time() -> None:
     """Rank 1 is 5 ms ahead by the median of all ends; on such clocks the last two, of 1 ms each, do not meet."""
     calls = lane([10, 22, 37, 45, 60], [15, 27, 42, 50, 60], waits=False, lasts=1)
