@@ -102,7 +102,7 @@ class Names:
         [0, -1, -1]
         """
         number = {text: code for code, text in enumerate(texts)}
-        found = np.array([*(number.get(text, -1) for text in self.texts), -1], np.min_scalar_type(-len(texts)))
+        found = np.array([*(number.get(text, -1) for text in self.texts), -1], np.min_scalar_type(-max(len(texts), 1)))
         return self._renumbered(found, texts)
 
     def _renumbered(self, number: Ids, texts: tuple[str, ...]) -> Names:

@@ -1,19 +1,18 @@
 """Difference constraints between clocks: no rank's call can end before the last rank has arrived.
 
 With x_i = how far clock i runs ahead, start_i − x_i ≤ end_j − x_j for all ranks i, j of a collective, so
-x_j ≤ x_i + end_j − start_i. What follows from all of them are shortest paths, and a cycle of negative length is a set
-of collectives that contradict each other (Cormen et al., Introduction to Algorithms, "Difference constraints and
-shortest paths"). All ways i → j through one collective pass the moment at which its last rank arrived, so that Bellman
-and Ford's rounds over clocks and such moments take as long as there are calls, not as there are pairs of ranks.
+x_j ≤ x_i + end_j − start_i. What follows from all of them are shortest paths, and a way back to a clock of negative
+length says that no clocks meet all of them (Cormen et al., Introduction to Algorithms, "Difference constraints and
+shortest paths"). Rank 0 is in a collective from 0 to 90 µs, rank 1 from 60 to 100: clock 1 is at most 100 ahead of
+clock 0, and clock 0 at most 30 ahead of clock 1.
 """
 
 from __future__ import annotations
 
-from copy import copy
-
+import msgspec
 import numpy as np
 
-from analyzers.arrays.groups import alike, grouped, label, parts_of, rows_by_key, runs, slices
+from analyzers.arrays.groups import alike, label, rows_by_key, runs
 from analyzers.arrays.types import Floats, Ids, Ints, Mask
 
 ROUNDING_NS = 0.25  # floats may be off by this; whole nanoseconds may not
@@ -32,13 +31,11 @@ class Calls:
     def __init__(self, collective: Ids, member: Ids, start: Floats, end: Floats, members: int) -> None:
         self.collective, self.member, self.start_ns, self.end_ns, self.members = collective, member, start, end, members
         self.heads, count = alike(collective)  # the first call of each collective: its calls stand together
-        self._collectives = np.append(self.heads, collective.size)
+        self._behind = self.heads + count
         self._number = np.repeat(np.arange(count.size, dtype=np.int32), count)  # of each call's collective
 
     def only(self, rows: Mask) -> Calls:
         """Some of the calls."""
-        if rows.all():
-            return self
         return Calls(self.collective[rows], self.member[rows], self.start_ns[rows], self.end_ns[rows], self.members)
 
     def most_ahead(self) -> Floats:
@@ -47,8 +44,8 @@ class Calls:
         decisive = self._decisive()
         columns, starts = self._number[decisive], self.start_ns[decisive]
         for (one,), own in rows_by_key(self.member[decisive]).items():
-            first, behind = self._collectives[columns[own]], self._collectives[columns[own] + 1]
-            calls, of = runs(first, behind - first)
+            first = self.heads[columns[own]]
+            calls, of = runs(first, self._behind[columns[own]] - first)
             np.minimum.at(most[one], self.member[calls], self.end_ns[calls] - starts[own][of])
         return most
 
@@ -60,96 +57,38 @@ class Calls:
         if not self.member.size:
             return np.empty(0, np.int64)
         mark = np.random.default_rng(0).integers(1 << 62, size=self.members)
-        marks = np.empty(self.heads.size, np.int64)
-        for some, rows in parts_of(self.heads, self.member.size):
-            marks[some] = np.add.reduceat(mark[self.member[rows]], self.heads[some] - rows.start)
-        _, clocks = np.unique(marks, return_inverse=True)  # collectives of the same clocks
+        marks = np.add.reduceat(mark[self.member], self.heads)
+        clocks = np.unique(marks, return_inverse=True)[1]  # collectives of the same clocks
         first_end, last_end = (each.reduceat(self.end_ns, self.heads) for each in (np.minimum, np.maximum))
-        lane = label(self.member, clocks[self._number]) if clocks.any() else self.member  # mostly all are of the same
+        lane = label(self.member, clocks[self._number])
         closest = np.full(int(lane.max()) + 1, np.inf)
-        for rows in slices(lane.size):
-            np.minimum.at(closest, lane[rows], last_end[self._number[rows]] - self.start_ns[rows])
-        decisive = np.empty(lane.size, dtype=bool)
-        for rows in slices(lane.size):
-            decisive[rows] = first_end[self._number[rows]] - self.start_ns[rows] <= closest[lane[rows]]
-        return np.flatnonzero(decisive)
-
-    def contradiction(self) -> list[int]:
-        """Collectives that no clocks can meet together, ascending; none where some clocks meet all."""
-        bound = np.zeros(self.members)
-        came_from, through = np.full(self.members, -1), np.full(self.members, -1)
-        by_member, firsts = grouped(self.member)  # calls clock by clock, and where those of another begin
-        column, end, present = self._number[by_member], self.end_ns[by_member], self.member[by_member[firsts]]
-        behind = np.append(firsts[1:], by_member.size)
-        while by_member.size:
-            arrived = np.minimum.reduceat(bound[self.member] - self.start_ns, self.heads)
-            ways = arrived[column] + end  # for each call the bound by its collective on its clock
-            tight = np.full(self.members, np.inf)
-            tight[present] = np.minimum.reduceat(ways, firsts)
-            better = tight < bound - ROUNDING_NS
-            if not better.any():
-                break
-            for position in np.flatnonzero(better[present]).tolist():
-                tightest = firsts[position] + np.argmin(ways[firsts[position] : behind[position]])
-                calls = slice(*self._collectives[column[tightest] : column[tightest] + 2])
-                arrived_members = self.member[calls]
-                came_from[present[position]] = arrived_members[np.argmin(bound[arrived_members] - self.start_ns[calls])]
-                through[present[position]] = self.collective[calls.start]
-            bound = np.where(better, tight, bound)
-            cycle = _cycle(came_from)
-            if cycle.size:
-                return sorted(set(through[cycle].tolist()))
-        return []
+        np.minimum.at(closest, lane, last_end[self._number] - self.start_ns)
+        return np.flatnonzero(first_end[self._number] - self.start_ns <= closest[lane])
 
 
-def _cycle(came_from: Ints) -> Ints:
-    """Members of a cycle, where following each one's number leads into one; -1 ends a way."""
-    nowhere = came_from.size
-    following = np.append(np.where(came_from < 0, nowhere, came_from), nowhere)
-    far = following
-    for _ in range(nowhere.bit_length()):  # twice as far each time, until further than there are members
-        far = far[far]
-    lost = np.flatnonzero(far != nowhere)
-    if not lost.size:
-        return np.empty(0, np.int64)
-    members = [int(far[lost[0]])]
-    while (behind := int(following[members[-1]])) != members[0]:
-        members.append(behind)
-    return np.array(members)
-
-
-class Apart:
+class Apart(msgspec.Struct, frozen=True):
     """How far clocks can be ahead of each other, by all ways between them.
 
     most_ns : [i, j], how far j can at most be ahead of i; inf where nothing bounds it.
     """
 
-    def __init__(self, direct_ns: Floats) -> None:
+    most_ns: Floats
+
+    @classmethod
+    def by_all_ways(cls, direct_ns: Floats) -> Apart:
         """Shorten ways over every clock in turn (Floyd and Warshall); `direct_ns` are those over none.
 
         A way over a clock is not looked at where even the way on to that clock's nearest leads farther than all others.
-        Collectives leave few to be looked at: one way over another clock takes two of the least times they took.
         """
-        most, over, size = direct_ns.copy(), np.empty_like(direct_ns), len(direct_ns)
+        most, size = direct_ns.copy(), len(direct_ns)
         farthest = most.max(axis=1, initial=-np.inf)  # of each clock, to begin with: all only come nearer
         for between in range(size):
             nearest = np.delete(most[between], between).min(initial=np.inf)
             rows = np.flatnonzero(most[:, between] + nearest < farthest)
-            if 4 * rows.size > size:  # to gather so many takes longer than to look at all
-                np.add(most[:, between, None], most[None, between, :], out=over)
-                np.minimum(most, over, out=most)
-            elif rows.size:
-                most[rows] = np.minimum(most[rows], most[rows, between, None] + most[between])
+            most[rows] = np.minimum(most[rows], most[rows, between, None] + most[between])
             there_and_back = most.diagonal()
             most.flat[:: size + 1] = np.where(there_and_back < -ROUNDING_NS * size, there_and_back, 0.0)
-        self.most_ns = most
-
-    @staticmethod
-    def shortest(most_ns: Floats) -> Apart:
-        """Of ways that none over other clocks is shorter than: they need not be looked for again."""
-        found = Apart(np.empty((0, 0)))
-        found.most_ns = most_ns
-        return found
+        return cls(most)
 
     @property
     def contradicts(self) -> bool:
@@ -171,15 +110,7 @@ class Apart:
 
     def seen_from(self, ahead_ns: Floats) -> Apart:
         """The same where each clock is counted from another estimate, so much ahead of the present one."""
-        moved = copy(self)
-        moved.most_ns = self.most_ns - (ahead_ns[None, :] - ahead_ns[:, None])
-        return moved
-
-    def of_first(self, count: int) -> Apart:
-        """Of the first clocks alone, by ways over all."""
-        some = copy(self)
-        some.most_ns = self.most_ns[:count, :count]
-        return some
+        return Apart(self.most_ns - (ahead_ns[None, :] - ahead_ns[:, None]))
 
 
 def _beyond_rounding(given: Floats, tight: Floats) -> Floats:

@@ -9,20 +9,20 @@ began and a synchronize that returns 4 µs after the op it waited for put the GP
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
 
 import msgspec
 import numpy as np
 
-from analyzers.arrays.groups import first_row_of, group_numbers, ordered, rows_by_key, run_heads, slices
+from analyzers.arrays.groups import first_row_of, group_numbers, ordered, rows_by_key, run_heads
 from analyzers.arrays.search import search
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.types import Floats, Ints, Mask
+from analyzers.clocks.differences import ROUNDING_NS
+from analyzers.matching.fit import DRIFT
 from analyzers.ordering.calls import calls_of_kind, match_calls
-from analyzers.trace.columns import as_int64, ints, ints_at, stored
+from analyzers.trace.columns import Tabular, as_int64, ints, ints_at, stored
 from analyzers.trace.tables import Trace
 
-FAR_NS = 1_000_000  # an op this long before its launch, or after what waited for it, is a broken record, not a clock
-FEW = 16  # stretches of ops whose launches return in order, which need not be put in order
+MAX_CLOCK_SKEW_NS = 1_000_000  # an op so long before its launch, or after what waited for it, is a broken record
 WINDOW_NS = 20_000_000  # of all that happen within so long the tightest says enough: no clock drifts by 4 µs meanwhile
 
 
@@ -120,36 +120,21 @@ def _on_a_gpu_each(trace: Trace) -> bool:
 
 
 def _bounds(trace: Trace, op: Ints, call: Ints, *, at_most: bool) -> tuple[Ints, ...]:
-    """The tightest that ops and calls say: op, call, when, and how far the GPU is ahead.
-
-    A part of them at a time: what is worked out of one takes no memory that the system clears first.
-    """
-    found = [(np.empty(0, np.int64),) * 4]
-    for rows in slices(op.size):
-        ops, calls = op[rows], call[rows]
-        column = "start_ns" if at_most else "end_ns"
-        at = ints_at(trace.ops, column, ops)
-        ahead = at - ints_at(trace.api, column, calls)
-        likely = np.flatnonzero(ahead > -FAR_NS if at_most else ahead < FAR_NS)
-        kept = likely[_tightest(trace, ops[likely], at[likely], ahead[likely], at_most=at_most)]
-        found.append((ops[kept], calls[kept], at[kept], ahead[kept]))
-    ops, calls, at, ahead = (np.concatenate(column) for column in zip(*found, strict=True))
-    kept = _tightest(trace, ops, at, ahead, at_most=at_most)
-    return ops[kept], calls[kept], at[kept], ahead[kept]
-
-
-def _tightest(trace: Trace, op: Ints, at: Ints, ahead: Ints, *, at_most: bool) -> Ints:
-    """Of each device's bounds of one kind the tightest in every window: their rows."""
-    process, device = (stored(trace.ops, column)[op] for column in ("process", "device"))
+    """The tightest that ops and calls say, of each device and window: op, call, when, and how far the GPU is ahead."""
+    column, sign = ("start_ns", 1) if at_most else ("end_ns", -1)
+    at = ints_at(trace.ops, column, op)
+    tightness = sign * (at - ints_at(trace.api, column, call))
+    likely = np.flatnonzero(tightness > -MAX_CLOCK_SKEW_NS)
+    op, call, at, tightness = (values[likely] for values in (op, call, at, tightness))
     begins = np.array([trace.captures[one.capture].first_ns for one in trace.processes], np.int64)
-    begin = begins[process] if (begins != begins[:1]).any() else begins[:1]  # mostly
-    group = group_numbers(process, device, (at - begin) // WINDOW_NS)
-    tightness = ahead if at_most else -ahead
-    least = np.full(int(group.max(initial=-1)) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(least, group, tightness)
-    rows = np.flatnonzero(tightness == least[group])
-    rows = rows[ordered(group[rows], op[rows])]
-    return rows[run_heads(group[rows])]
+    process, device = trace.ops.process[op], trace.ops.device[op]
+    window = group_numbers(process, device, (at - begins[process]) // WINDOW_NS)
+    least = np.full(int(window.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(least, window, tightness)
+    rows = np.flatnonzero(tightness == least[window])
+    rows = rows[ordered(window[rows], op[rows])]
+    rows = rows[run_heads(window[rows])]
+    return op[rows], call[rows], at[rows], sign * tightness[rows]
 
 
 def _waited(trace: Trace, launched: Ints) -> tuple[Ints, Ints]:
@@ -164,9 +149,7 @@ def _synchronized(trace: Trace, launched: Ints) -> list[tuple[Ints, Ints]]:
     calls = calls_of_kind(trace, "device", "stream", "event")
     if not calls.size:
         return []
-    keys = [stored(trace.ops, column)[launched] for column in ("process", "context", "stream")]
-    on_stream = rows_by_key(*keys)
-    del keys
+    on_stream = rows_by_key(*(getattr(trace.ops, column)[launched] for column in ("process", "context", "stream")))
     asked = _asked(trace, calls, launched, {key[:2] for key in on_stream})
     for key, rows in on_stream.items():
         its = [one for known in (key, key[:2], key[:1]) for one in asked.get(known, ())]
@@ -240,27 +223,20 @@ class _Last:
 
     def look_at(self, ops: Ints, returned: Ints, end: Ints) -> None:
         """Look at some ops, too: when their launches returned, and when they ended."""
-        heads = np.flatnonzero(returned[1:] < returned[:-1]) + 1
-        if heads.size > FEW:
+        if (returned[1:] < returned[:-1]).any():
             order = ordered(returned)
-            ops, returned, end, heads = ops[order], returned[order], end[order], heads[:0]
-        for low, high in pairwise([0, *heads.tolist(), ops.size]):  # kinds of ops mostly stand one behind the other
-            self._look_at(ops[low:high], returned[low:high], end[low:high])
-
-    def _look_at(self, ops: Ints, returned: Ints, end: Ints) -> None:
-        """Look at ops in the order in which their launches returned."""
+            ops, returned, end = ops[order], returned[order], end[order]
         last = search(returned, self._instants, "right") - 1
         rows = np.flatnonzero(last >= 0)
-        last = last[rows]
-        if (end[1:] < end[:-1]).any():  # else, as on one stream, that is the last one itself
-            last = np.maximum.accumulate(np.where(end == np.maximum.accumulate(end), np.arange(end.size), 0))[last]
+        latest = np.maximum.accumulate(np.where(end == np.maximum.accumulate(end), np.arange(end.size), 0))
+        last = latest[last[rows]]
         found, before = (end[last], returned[last], ops[last]), (self._end[rows], self._returned[rows], self.op[rows])
-        later, alike = np.zeros(rows.size, dtype=bool), np.ones(rows.size, dtype=bool)
-        for one, other in zip(found, before, strict=True):
-            later |= alike & (one > other)
-            alike &= one == other
-        for column, one in zip((self._end, self._returned, self.op), found, strict=True):
-            column[rows[later]] = one[later]
+        is_later, is_alike = np.zeros(rows.size, dtype=bool), np.ones(rows.size, dtype=bool)
+        for now, then in zip(found, before, strict=True):
+            is_later |= is_alike & (now > then)
+            is_alike &= now == then
+        for column, values in zip((self._end, self._returned, self.op), found, strict=True):
+            column[rows[is_later]] = values[is_later]
 
 
 def _copied(trace: Trace, launched: Ints) -> tuple[Ints, Ints]:
@@ -271,3 +247,65 @@ def _copied(trace: Trace, launched: Ints) -> tuple[Ints, Ints]:
     asynchronous = np.array(["Async" in name for name in names] + [True], dtype=bool)[code[call]]
     blocking = ~asynchronous | trace.ops.target_memory.is_one_of(["pageable"])[copies]
     return copies[blocking], call[blocking]
+
+
+class _Envelope(msgspec.Struct, frozen=True):
+    """The least that something may be at most, ns, at instants of a host clock, ascending, of which it drifts away."""
+
+    at_ns: Ints
+    most_ns: Floats
+
+    @classmethod
+    def of(cls, at: Ints, most: Ints) -> _Envelope:
+        """Of bounds at some instants: each instant's own, or what another's leaves of it by then."""
+        order = np.argsort(at, kind="stable")
+        at, tightest = at[order], most[order].astype(np.float64)
+        rise = DRIFT * (at - at[:1])
+        tightest = np.minimum.accumulate(tightest - rise) + rise
+        tightest = np.minimum.accumulate((tightest + rise)[::-1])[::-1] - rise
+        return cls(at, tightest)
+
+    def __call__(self, at: Ints) -> Floats:
+        if not self.at_ns.size:
+            return np.full(at.size, np.inf)
+        after = np.searchsorted(self.at_ns, at)
+        rows = np.clip([after - 1, after], 0, self.at_ns.size - 1)
+        found: Floats = np.min(self.most_ns[rows] + DRIFT * np.abs(at - self.at_ns[rows]), axis=0)
+        return found
+
+
+class AheadByHosts:
+    """Bounds between GPU clocks of one capture, or of captures of one host; of others nothing is known.
+
+    Captures whose bounds cross are left out.
+    """
+
+    def __init__(self, hosts: HostBounds, members: Tabular) -> None:
+        self._capture = ints(members, "capture")
+        self._host, self._error = hosts.hosts[self._capture], hosts.host_error_ns[self._capture].astype(np.float64)
+        rows = rows_by_key(hosts.process, hosts.device)
+        keys = zip(ints(members, "process").tolist(), ints(members, "device").tolist(), strict=True)
+        own = [rows.get(key, np.empty(0, np.int64)) for key in keys]
+        at = hosts.at_ns - hosts.ahead_ns  # when on the host's clock
+        most, least = ([each[hosts.at_most[each] == kind] for each in own] for kind in (True, False))
+        self._most = [_Envelope.of(at[each], hosts.ahead_ns[each]) for each in most]
+        self._least = [_Envelope.of(at[each], -hosts.ahead_ns[each]) for each in least]
+        self._usual = [int(np.median(hosts.ahead_ns[each])) if each.size else 0 for each in own]
+        crossing = {
+            int(capture)
+            for capture, most_of, least_of in zip(self._capture, self._most, self._least, strict=True)
+            if (most_of(least_of.at_ns) < -least_of.most_ns - ROUNDING_NS).any()
+        }
+        self._used = ~np.isin(self._capture, list(crossing))
+
+    def __call__(self, one: int, other: int, at: Ints) -> tuple[Floats, Floats]:
+        """How far one of `Matches.members` is behind another at least and at most, ns, at instants of the other's."""
+        same = self._capture[one] == self._capture[other]
+        linked = same or (self._host[one] == self._host[other] >= 0)
+        if one == other or not (linked and self._used[one] and self._used[other]):
+            nothing = np.zeros(at.size) if one == other else np.full(at.size, np.inf)
+            return -nothing, nothing
+        on_host, error = at - self._usual[other], 0.0 if same else float(self._error[one] + self._error[other])
+        most = self._most[other](on_host) + self._least[one](on_host) + error
+        least = -self._least[other](on_host) - self._most[one](on_host) - error
+        return least, most

@@ -1,4 +1,10 @@
-"""Solve for all clocks of a trace from its matched collectives, and from what hosts say of them."""
+"""Solve for all clocks of a trace from its matched collectives, and from what hosts say of them.
+
+Ranks leave a collective together: ends of rank 0 at 100, 200 and 300 µs and of rank 1 at 142, 241 and 342 put rank 1's
+clock 42 µs ahead, ± 1. None ends before the last has arrived: where rank 1 arrives at 140 in a collective that rank 0
+leaves at 100, it is at least 40 ahead. And a launch of rank 1 at 60 whose op starts at 105 on its GPU puts that at most
+45 ahead of the host, which stamped both ranks' calls. The estimate is what ends say, moved to within all of that.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +16,13 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import alike, rows_by_key, slices
+from analyzers.arrays.groups import alike, rows_by_key
 from analyzers.arrays.types import Floats, Ids, Ints, Mask
 from analyzers.clocks.differences import ROUNDING_NS, Apart, Calls
 from analyzers.clocks.hosts import HostBounds
-from analyzers.matching.fit import RESOLUTION_NS, T99, Estimate, bases, estimate
-from analyzers.matching.match import BY_ALL
-from analyzers.matching.pairs import DRIFT
+from analyzers.matching.fit import DRIFT, RESOLUTION_NS, T99, bases, estimate
+from analyzers.matching.lanes import BY_ALL
+from analyzers.matching.order import linked
 from analyzers.trace.alignment import Clock, Clocks, Matches
 from analyzers.trace.columns import ints, ints_at, is_one_of, stored
 
@@ -26,7 +32,7 @@ TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "barrier")
 ENOUGH = 3  # collectives that all leave together, of each clock, from which on no others serve
 LEAVES_APART = 0.1  # of the transfer: how much later one rank may typically leave an all-to-all than another
 FASTEST_APART = 2 * DRIFT  # how fast clocks of two hosts may drift apart where nothing tells
-FEW = 8  # collectives below which the bounds, not the scatter, may limit what is known
+MIN_COLLECTIVES = 8  # below which the bounds, not the scatter, may limit what is known
 
 
 def unaligned(matches: Matches, method: str) -> Clocks:
@@ -51,7 +57,7 @@ class Solution(msgspec.Struct, frozen=True):
     apart_ns: Floats
 
 
-def solve(matches: Matches, hosts: HostBounds | None = None) -> Solution:
+def solve(matches: Matches, hosts: HostBounds) -> Solution:
     """Offsets, drifts, bounds and residuals of all clocks; session start times where no evidence reaches.
 
     Clocks that collectives link form an island, aligned to its lowest rank by the ends of its collectives. Islands
@@ -60,53 +66,42 @@ def solve(matches: Matches, hosts: HostBounds | None = None) -> Solution:
 
     Clocks of two hosts may drift apart by more than is estimated: bounds from calls long before or after `at_ns` are as
     much wider, and so are residuals, which hold for the whole run.
-
-    Parameters
-    ----------
-    hosts : None takes all clocks for those of one host, of which nothing else is known.
     """
     unsolved = unaligned(matches, "session")
     count = len(unsolved.clocks)
     if count < 2:
         return Solution(unsolved, np.zeros((count, count)))
-    by_hosts = _ByHosts(hosts, matches.members) if hosts is not None else None
-    evidence = _evidence(matches, by_hosts is not None and by_hosts.links_all)
-    rows, islands = evidence.ends, evidence.islands
-    uses_hosts = by_hosts is not None and by_hosts.links_some
-    contradicts = by_hosts is not None and by_hosts.contradicts
-    if not rows.any() and not uses_hosts:
-        return Solution(replace(unsolved, hosts_contradict=contradicts), unknown(count))
-    number, member, end = (stored(matches.calls, column) for column in ("collective", "member", "end_ns"))
-    first = rows & (islands == islands[member[rows.argmax()]])[member] if rows.any() else rows
-    at = int(np.median(end[first])) if rows.any() or by_hosts is None else by_hosts.middle_ns
-    estimated, steady = _Estimated.nothing(count), _of_one_clock(matches.members, hosts)
-    contradictions: list[tuple[int, ...]] = []
-    doubtful: list[int] = []
-    for (island,), members in rows_by_key(islands).items():
+    steady = _of_one_host(matches.members, hosts)
+    by_hosts = _ByHosts(hosts, matches.members, steady)
+    evidence = _evidence(matches, by_hosts.links_all)
+    if not evidence.ends.any() and not by_hosts.links_some:
+        return Solution(replace(unsolved, hosts_contradict=by_hosts.contradicts), unknown(count))
+    member, end = (stored(matches.calls, column) for column in ("member", "end_ns"))
+    at = by_hosts.middle_ns
+    if evidence.ends.any():
+        first = evidence.islands[member[evidence.ends.argmax()]]
+        at = int(np.median(end[evidence.ends & (evidence.islands == first)[member]]))
+    estimated, doubtful = _Estimated.nothing(count), list[int]()
+    for (island,), members in rows_by_key(evidence.islands).items():
         if members.size > 1:
-            of_island = (islands == island)[member]
-            part = _island(matches.calls, evidence.only(of_island), members, at, steady)
-            solved = part.estimated
-            if part.doubtful:
-                believed = of_island & ~np.isin(number, part.doubtful)
-                if np.unique(_islands(number, member, count, rows & believed)[members]).size == 1:
-                    solved = _island(matches.calls, evidence.only(believed), members, at, steady).estimated
-            estimated.put(members, solved)
-            contradictions += part.contradictions
-            doubtful += part.doubtful
-    apart, agree = Apart.shortest(estimated.most_ns), 0
-    if by_hosts is not None and uses_hosts:
-        apart, agree, left_out = by_hosts.joined(estimated, at)
-        uses_hosts, contradicts = not left_out, contradicts or left_out
-    centre = by_hosts.centre(estimated, at) if by_hosts is not None and uses_hosts else np.full(count, np.nan)
-    found, apart_ns = _together(estimated, apart, islands, centre, unsolved.clocks, steady, sure=evidence.sure)
+            own = (evidence.islands == island)[member]
+            part, contradicting = _island(matches.calls, evidence.only(own), members, at, steady)
+            estimated.put(members, part)
+            doubtful += contradicting
+    apart, agree, contradicts = Apart(estimated.most_ns), 0, by_hosts.contradicts
+    centre, uses_hosts = np.full(count, np.nan), by_hosts.links_some
+    if uses_hosts:
+        joined, agree = by_hosts.joined(estimated, at)
+        uses_hosts, contradicts = not joined.contradicts, contradicts or joined.contradicts
+        if uses_hosts:
+            apart, centre = Apart(joined.most_ns[:count, :count]), by_hosts.centre(estimated, at)
+    found, apart_ns = _together(estimated, apart, evidence, centre, unsolved.clocks, steady)
     clocks = Clocks(
-        "+".join(["collectives"] * bool((rows | evidence.bounds).any()) + ["host"] * uses_hosts) or "session",
+        "+".join(["collectives"] * bool((evidence.ends | evidence.bounds).any()) + ["host"] * uses_hosts) or "session",
         _adopt(found, matches),
         at,
-        tuple(contradictions),
-        tuple(doubtful),
-        hosts_agree_ns=agree,
+        doubtful=tuple(doubtful),
+        hosts_agree_ns=agree if uses_hosts else 0,
         hosts_contradict=contradicts,
     )
     return Solution(clocks, apart_ns)
@@ -172,7 +167,7 @@ def _evidence(matches: Matches, hosts_link_all: bool) -> _Evidence:
     others = bounds & ~together
     ends = next((rows for rows in (together, others) if are_enough(rows)), bounds)
     if hosts_link_all:
-        return evidence(ends, _islands(number, member, members, bounds))
+        return evidence(ends, _islands(number, member, members, ends))
     reaching = next((rows for rows in (ends, bounds, of_calls(is_sure)) if link_all(rows)), None)
     return (
         _Evidence(linking, linking & of_calls(by_all), islands, sure=False)
@@ -195,10 +190,8 @@ def _islands(collective: Ids, member: Ids, members: int, rows: Mask) -> Ints:
     island = np.arange(members)
     while collective.size:
         least, lower = np.full(int(collective.max()) + 1, members), island.copy()
-        for part in slices(collective.size):
-            np.minimum.at(least, collective[part], island[member[part]])
-        for part in slices(collective.size):
-            np.minimum.at(lower, member[part], least[collective[part]])
+        np.minimum.at(least, collective, island[member])
+        np.minimum.at(lower, member, least[collective])
         if np.array_equal(lower, island):
             break
         island = lower
@@ -247,75 +240,47 @@ class _Estimated(msgspec.Struct, frozen=True):
                 values[members] = found
 
 
-class _Island(msgspec.Struct, frozen=True):
-    estimated: _Estimated
-    contradictions: list[tuple[int, ...]]
-    doubtful: list[int]
-
-
-def _of_one_clock(members: pd.DataFrame, hosts: HostBounds | None) -> Ints:
+def _of_one_host(members: pd.DataFrame, hosts: HostBounds) -> Ints:
     """A number for each clock, the same for those known not to drift apart: of one capture, or of one host."""
-    if hosts is None:
-        return np.zeros(len(members), np.int64)
     capture = ints(members, "capture")
     host = hosts.hosts[capture]
     return np.where(host >= 0, host, host.max(initial=-1) + 1 + capture)
 
 
-def _island(calls: pd.DataFrame, evidence: _Evidence, members: Ints, at: int, steady: Ints) -> _Island:
-    """Solve linked clocks from the ends of calls and the bounds some of them give; the first is the reference."""
+def _island(
+    calls: pd.DataFrame, evidence: _Evidence, members: Ints, at: int, steady: Ints
+) -> tuple[_Estimated, list[int]]:
+    """Solve linked clocks from the ends of calls and the bounds some of them give; the first is the reference.
+
+    The other result: the collectives that contradict the others.
+    """
     used, count = evidence.ends | evidence.bounds, members.size
-    coincides, bounding = evidence.ends, evidence.bounds
-    if not used.all():
-        calls, coincides, bounding = calls[used], coincides[used], bounding[used]
-    place = np.empty(members[-1] + 1, np.int32)
-    place[members] = np.arange(count)
-    member = place[stored(calls, "member")]
+    calls, coincides, bounding = calls[used], evidence.ends[used], evidence.bounds[used]
+    index_of = np.empty(members[-1] + 1, np.int32)
+    index_of[members] = np.arange(count)
+    member = index_of[stored(calls, "member")]
     first, behind = alike(stored(calls, "collective"))
     numbers, collective = ints_at(calls, "collective", first), np.repeat(np.arange(first.size, dtype=np.int32), behind)
     base = bases(ints(calls, "end_ns"), member, count, at)
-    starts, ends = ints(calls, "start_ns"), ints(calls, "end_ns")
-    end = np.empty(member.size)
-    for part in slices(member.size):
-        end[part] = ends[part] - base[member[part]]
-    fitted = slice(None) if coincides.all() else coincides
-    fit = _fit(collective[fitted], member[fitted], end[fitted], count)
-    start = np.empty(member.size)  # not before: it takes the memory that the estimate gave up
-    for part in slices(member.size):
-        ahead_at_base = fit.offset_ns[member[part]]
-        ahead = (end[part] - ahead_at_base) * fit.drift[member[part]] + ahead_at_base
-        start[part] = starts[part] - base[member[part]] - ahead
-        end[part] -= ahead
+    start, end = ((ints(calls, column) - base[member]).astype(np.float64) for column in ("start_ns", "end_ns"))
+    fit = estimate(collective[coincides], member[coincides], end[coincides], count, 0)
+    offset = fit.offset_ns[member]
+    ahead = (end - offset) * fit.drift[member] + offset
+    start, end = start - ahead, end - ahead
     since, steady = end - float(at - base[0]), steady[members]
-    drift_error = _drift_error(collective[fitted], steady[member[fitted]], since[fitted], int(steady[0]))[steady]
+    drift_error = _drift_error(collective[coincides], steady[member[coincides]], since[coincides], int(steady[0]))[
+        steady
+    ]
     if drift_error.any():
         slack = drift_error[member] * np.abs(since)
         start -= slack
         end += slack
-    apart, moved, found, guilty = _bounds(Calls(collective, member, start, end, count).only(bounding))
+    apart, moved, doubtful = _bounds(Calls(collective, member, start, end, count).only(bounding))
     offset = fit.offset_ns + fit.drift * float(at - base[0]) + moved
     drifted = drift_error * float(np.abs(since).max(initial=0.0))
     error = fit.error_ns + np.where(np.arange(count) > 0, evidence.apart_ns, 0.0)
     estimated = _Estimated(base - base[0], offset, fit.drift, error, fit.count, moved, apart.most_ns, drifted)
-    contradictions = [tuple(int(numbers[one]) for one in those) for those in found]
-    return _Island(estimated, contradictions, [int(numbers[one]) for one in guilty])
-
-
-def _fit(collective: Ids, member: Ids, end: Floats, count: int) -> Estimate:
-    """Estimate clocks by ends that coincide; those that ends don't link keep to each other as they are."""
-    fit = estimate(collective, member, end, count, 0)
-    while np.isnan(fit.offset_ns).any():
-        lost = np.isnan(fit.offset_ns)
-        own = lost[member]
-        rest = estimate(collective[own], member[own], end[own], count, int(lost.argmax()))
-        reached = ~np.isnan(rest.offset_ns)
-        fit = Estimate(
-            np.where(reached, rest.offset_ns, fit.offset_ns),
-            np.where(reached, rest.drift, fit.drift),
-            fit.error_ns,  # beside the first, of which nothing but bounds tells
-            np.where(reached, rest.count, fit.count),
-        )
-    return fit
+    return estimated, numbers[doubtful].tolist()
 
 
 def _drift_error(collective: Ids, clock: Ints, end: Floats, first: int) -> Floats:
@@ -356,36 +321,21 @@ def _steepest(at: Floats, apart: Floats) -> float:
     return abs(slope) + T99[min(degrees, len(T99)) - 1] * float(np.sqrt(np.sum(left**2) / degrees / spread))
 
 
-def _bounds(calls: Calls) -> tuple[Apart, Floats, list[tuple[int, ...]], list[int]]:
+def _bounds(calls: Calls) -> tuple[Apart, Floats, Ints]:
     """Bounds beside the estimate, without the collectives that contradict it where all together cannot be met.
 
-    Besides: by how much the estimate moves to lie within them, sets that contradict each other, and the guilty.
+    Besides: by how much the estimate moves to lie within them, and those that contradict it by more than ends scatter.
     """
-    contradictions: list[tuple[int, ...]] = []
-    doubtful: list[int] = []
-    apart = Apart(calls.most_ahead())
-    guilty = _violating(calls)
-    if guilty and (together := calls.contradiction()):
-        noise = 5.0 * _usual_skew(calls) + RESOLUTION_NS
-        doubtful = [one for one, amount in guilty.items() if amount > noise]
-        if doubtful:
-            contradictions = [tuple(together), *((one,) for one in doubtful if one not in together)]
-        apart = Apart(calls.only(~np.isin(calls.collective, list(guilty))).most_ahead())
+    apart, doubtful = Apart.by_all_ways(calls.most_ahead()), np.empty(0, np.int64)
+    if apart.contradicts:
+        head, end = calls.heads, calls.end_ns
+        late = np.maximum.reduceat(calls.start_ns, head) - np.minimum.reduceat(end, head)  # one ended before
+        usual_skew = float(np.median(np.maximum.reduceat(end, head) - np.minimum.reduceat(end, head)))
+        number = calls.collective[head]
+        doubtful = number[late > 5.0 * usual_skew + RESOLUTION_NS].astype(np.int64)
+        apart = Apart.by_all_ways(calls.only(~np.isin(calls.collective, number[late > 0])).most_ahead())
     moved = apart.nearest()
-    return apart.seen_from(moved), moved - moved[0], contradictions, doubtful
-
-
-def _usual_skew(calls: Calls) -> float:
-    """Median over collectives of how far the estimated clocks leave their ends apart."""
-    head = calls.heads
-    return float(np.median(np.maximum.reduceat(calls.end_ns, head) - np.minimum.reduceat(calls.end_ns, head)))
-
-
-def _violating(calls: Calls) -> dict[int, float]:
-    """Collectives that the estimated clocks contradict, and by how many ns: someone ended before the last arrived."""
-    head = calls.heads
-    late = np.maximum.reduceat(calls.start_ns, head) - np.minimum.reduceat(calls.end_ns, head)
-    return {int(calls.collective[head[row]]): float(late[row]) for row in np.flatnonzero(late > 0)}
+    return apart.seen_from(moved), moved - moved[0], doubtful
 
 
 def middle(clocks: Sequence[Clock]) -> int:
@@ -401,7 +351,7 @@ class _ByHosts:
     contradicts : whether bounds of some capture cross; they are left out. middle_ns : an instant they hold at.
     """
 
-    def __init__(self, hosts: HostBounds, members: pd.DataFrame) -> None:
+    def __init__(self, hosts: HostBounds, members: pd.DataFrame, steady: Ints) -> None:
         self._count, self._capture = len(members), ints(members, "capture")
         clocks = rows_by_key(ints(members, "process"), ints(members, "device"))
         keys = zip(hosts.process.tolist(), hosts.device.tolist(), strict=True)
@@ -409,39 +359,22 @@ class _ByHosts:
         self._bounds = hosts
         self._used = self._member >= 0
         self.middle_ns = int(np.median(hosts.at_ns[self._used])) if self._used.any() else 0
-        as_they_are = _Estimated.nothing(self._count)
-        most, least = self._most_and_least(as_they_are, self.middle_ns)
+        most, least = self._most_and_least(_Estimated.nothing(self._count), self.middle_ns)
         crossing = np.unique(self._capture[most < least - ROUNDING_NS])
         self._used &= ~np.isin(self._capture[self._member], crossing)
         self.contradicts = crossing.size > 0
-        linked = np.isfinite(self.apart_ns())
-        linked &= linked.T
-        self.links_some = bool((linked & ~np.eye(self._count, dtype=bool)).any())
-        self.links_all = bool(linked.all())
+        is_bounded = np.isfinite(most) & np.isfinite(least) & ~np.isin(self._capture, crossing)
+        self.links_some = bool((np.bincount(steady[is_bounded]) > 1).any())
+        self.links_all = bool(is_bounded.all()) and np.ptp(steady) == 0
 
-    def apart_ns(self) -> Floats:
-        """[i, j], how far clock j is at most ahead of clock i, both as they are, by hosts alone."""
-        most, least = self._most_and_least(_Estimated.nothing(self._count), self.middle_ns)
-        capture, host, error = self._capture, self._bounds.hosts[self._capture], self._bounds.host_error_ns
-        by_captures = error[capture][:, None] + error[capture].astype(np.float64)
-        one_host = (host[:, None] == host) & (host >= 0)
-        apart = np.where(capture[:, None] == capture, 0.0, np.where(one_host, by_captures, np.inf))
-        apart += most - least[:, None]
-        np.fill_diagonal(apart, 0.0)
-        return apart
+    def joined(self, estimated: _Estimated, at: int) -> tuple[Apart, int]:
+        """How far apart clocks, and behind them hosts', can be by collectives and hosts together.
 
-    def joined(self, estimated: _Estimated, at: int) -> tuple[Apart, int, bool]:
-        """How far apart clocks can be by collectives and hosts together.
-
-        Besides: within what host clocks of several captures are taken to agree, 0 where that plays no part; and
-        whether hosts had to be left out, because they contradict the collectives.
+        Besides: within what host clocks of several captures are taken to agree, 0 where that plays no part.
         """
-        for shared in (True, False):
-            apart = Apart(self._direct(estimated, at, shared=shared))
-            if not apart.contradicts:
-                used = shared and bool((self._bounds.hosts[self._capture[self._member[self._used]]] >= 0).any())
-                return apart.of_first(self._count), int(2 * self._bounds.host_error_ns.max()) if used else 0, False
-        return Apart.shortest(estimated.most_ns), 0, True
+        apart = Apart.by_all_ways(self._direct(estimated, at))
+        shares = bool((self._bounds.hosts[self._capture[self._member[self._used]]] >= 0).any())
+        return apart, int(2 * self._bounds.host_error_ns.max()) if shares else 0
 
     def centre(self, estimated: _Estimated, at: int) -> Floats:
         """Where hosts put each clock beside its estimate, host clocks alike; nan where they bound it not both ways.
@@ -471,9 +404,9 @@ class _ByHosts:
         np.maximum.at(least, member[~at_most], ahead[~at_most])
         return most, least
 
-    def _direct(self, estimated: _Estimated, at: int, *, shared: bool) -> Floats:
-        """Bounds between GPU clocks, of one capture over its host clock, and hosts' own clocks, where `shared`."""
-        hosts = self._bounds.hosts if shared else np.full(self._bounds.hosts.size, -1)
+    def _direct(self, estimated: _Estimated, at: int) -> Floats:
+        """Bounds between GPU clocks, of one capture over its host clock, and hosts' own clocks."""
+        hosts = self._bounds.hosts
         size = self._count + int(hosts.max(initial=-1)) + 1
         # A host clock is counted from where its first GPU is estimated: its own time may be years away.
         captures, first = np.unique(self._capture, return_index=True)
@@ -495,64 +428,46 @@ class _ByHosts:
 
 
 def _together(
-    estimated: _Estimated,
-    apart: Apart,
-    islands: Ints,
-    centre: Floats,
-    clocks: Sequence[Clock],
-    steady: Ints,
-    *,
-    sure: bool,
+    estimated: _Estimated, apart: Apart, evidence: _Evidence, centre: Floats, clocks: Sequence[Clock], steady: Ints
 ) -> tuple[list[Clock], Floats]:
     """All clocks, each beside the first that bounds or collectives link it to; and `Solution.apart_ns`."""
-    count = islands.size
+    count, islands, sure = len(clocks), evidence.islands, evidence.sure
     both_ways = np.isfinite(apart.most_ns) & np.isfinite(apart.most_ns.T)
-    linked = islands.copy()
-    for own in both_ways:
-        if not linked.any():  # mostly at once: all go with the first
-            break
-        linked[np.isin(linked, linked[own])] = linked[own].min()
+    first = linked(both_ways | (islands[:, None] == islands))
     shift = np.zeros(count)
     for members in rows_by_key(islands).values():
         known = centre[members][np.isfinite(centre[members])]
         shift[members] = np.median(known) if known.size else 0.0
-    shift -= shift[linked]
+    shift -= shift[first]
     apart = apart.seen_from(shift)
     moved = apart.nearest()
     apart = apart.seen_from(moved)
-    moved = moved - moved[linked]
+    moved = moved - moved[first]
     offset, total = estimated.offset_ns + shift + moved, np.abs(estimated.moved_ns + moved)
-    high, low = apart.most_ns[linked, np.arange(count)], -apart.most_ns[np.arange(count), linked]
-    wide = np.maximum(high, -low)
-    by_ends = (islands == linked) & (estimated.count > 0)
+    high, low = apart.most_ns[first, np.arange(count)], -apart.most_ns[np.arange(count), first]
+    by_ends = (islands == first) & (estimated.count > 0)
     error = np.where(by_ends & ~np.isnan(estimated.error_ns), estimated.error_ns, np.inf)
-    error = np.minimum(np.maximum(error, total), wide) if sure else error
+    error = np.minimum(np.maximum(error, total), np.maximum(high, -low)) if sure else np.full(count, np.inf)
     error = np.maximum(error, RESOLUTION_NS) + estimated.drifted_ns
-    is_first = linked == np.arange(count)
-    has_others = np.bincount(linked, minlength=count)[linked] > 1
-    error = np.where(is_first, 0.0, error if sure else np.inf)
-    solved = []
-    for index, clock in enumerate(clocks):
-        if not has_others[index]:
-            solved.append(clock)
-            continue
+    error = np.where(first == np.arange(count), 0.0, error)
+    solved = list(clocks)
+    for index in np.flatnonzero(np.bincount(first, minlength=count)[first] > 1).tolist():
         away, bounds = int(estimated.away[index]), (low[index], high[index])
         least, most = (away + round(offset[index] + one) if np.isfinite(one) else None for one in bounds)
-        solved.append(
-            replace(
-                clock,
-                offset_ns=away + round(offset[index]),
-                drift=float(estimated.drift[index]),
-                residual_ns=round(error[index]) if np.isfinite(error[index]) else None,
-                lower_ns=least,
-                upper_ns=most,
-                collectives=int(estimated.count[index]),
-            )
+        solved[index] = replace(
+            clocks[index],
+            offset_ns=away + round(offset[index]),
+            drift=float(estimated.drift[index]),
+            residual_ns=round(error[index]) if np.isfinite(error[index]) else None,
+            lower_ns=least,
+            upper_ns=most,
+            collectives=int(estimated.count[index]),
         )
     drifted = np.where(steady[:, None] == steady, 0.0, estimated.drifted_ns[:, None] + estimated.drifted_ns)
-    most_ns = np.where((linked[:, None] == linked) & sure, apart.most_ns + drifted, np.inf)
+    is_linked = first[:, None] == first
+    most_ns = np.where(is_linked & sure, apart.most_ns + drifted, np.inf)
     by_error = [(most_ns + error).min(axis=1), (error[:, None] + most_ns).min(axis=0)]
-    most_ns = np.minimum(most_ns, np.where(linked[:, None] == linked, by_error[0][:, None] + by_error[1], np.inf))
+    most_ns = np.minimum(most_ns, np.where(is_linked, by_error[0][:, None] + by_error[1], np.inf))
     most_ns = np.maximum(most_ns, RESOLUTION_NS)
     np.fill_diagonal(most_ns, 0.0)
     return solved, most_ns

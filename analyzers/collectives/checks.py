@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import alike, distinct, parts_of, rows_by_key
+from analyzers.arrays.groups import alike, distinct, rows_by_key
 from analyzers.arrays.types import Ids, Ints
 from analyzers.clocks.align import Aligned
 from analyzers.clocks.solve import TOGETHER
@@ -153,13 +153,10 @@ def _spans(
     """Each rank's first start and last end of a call, and each collective's."""
     member, ranks = stored(aligned.matches.calls, "member"), ints(aligned.matches.members, "rank")
     limits = np.iinfo(np.int64)
-    starts, ends = np.full(ranks.size, limits.max), np.full(ranks.size, limits.min)
-    begun, ended = np.empty((2, heads.size), np.int64)
-    for some, rows in parts_of(heads, start.size):
-        end, at = start[rows] + duration[rows], heads[some] - rows.start
-        np.minimum.at(starts, member[rows], start[rows])
-        np.maximum.at(ends, member[rows], end)
-        begun[some], ended[some] = np.minimum.reduceat(start[rows], at), np.maximum.reduceat(end, at)
+    starts, ends, end = np.full(ranks.size, limits.max), np.full(ranks.size, limits.min), start + duration
+    np.minimum.at(starts, member, start)
+    np.maximum.at(ends, member, end)
+    begun, ended = np.minimum.reduceat(start, heads), np.maximum.reduceat(end, heads)
     clocks_of = {rank: at for (rank,), at in rows_by_key(ranks).items()}
     first = {rank: int(starts[at].min()) for rank, at in clocks_of.items()}
     return first, {rank: int(ends[at].max()) for rank, at in clocks_of.items()}, begun, ended

@@ -10,14 +10,13 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.columns import FilledInParts, squeezed, taken
-from analyzers.arrays.groups import alike, parts_of, slices
+from analyzers.arrays.columns import narrowed, squeezed
+from analyzers.arrays.groups import alike
 from analyzers.arrays.types import Ids, Ints
 from analyzers.clocks.align import Aligned
 from analyzers.collectives.checks import capture_warnings
 from analyzers.collectives.copies import PeerCopies, about_copies, peer_copies
-from analyzers.collectives.groups import GroupSum, sum_by_group
-from analyzers.collectives.summary import Summary, summarize
+from analyzers.collectives.summary import GroupSum, Summary, sum_by_group, summarize
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
 from analyzers.common.records import Record
@@ -157,18 +156,9 @@ class Collectives(Record, frozen=True, dict=True):
 
     def by_device(self) -> pd.DataFrame:
         """One row a rank's device, indexed by (rank, device): how many collectives, and its calls' times summed, ns."""
-        member = stored(self.narrow_calls, "member")
-        count, one = np.zeros((2, int(member.max(initial=-1)) + 1), np.int64)  # of each clock's calls; any of them
-        sums = {"collectives": count, "duration_ns": np.zeros_like(count), "wait_ns": np.zeros_like(count)}
-        for rows in slices(member.size):
-            one[member[rows]] = np.arange(rows.start, rows.stop)
-            count += np.bincount(member[rows], minlength=count.size)
-            for column in ("duration_ns", "wait_ns"):
-                np.add.at(sums[column], member[rows], stored(self.narrow_calls, column)[rows].astype(np.int64))
-        sums["transfer_ns"] = sums["duration_ns"] - sums["wait_ns"]
-        keys = {name: ints_at(self.narrow_calls, name, one[count > 0]) for name in ("rank", "device")}
-        by_clock = pd.DataFrame({name: values[count > 0] for name, values in sums.items()})
-        return by_clock.groupby([*keys.values()]).sum().rename_axis([*keys])
+        sums = self.calls.groupby(["rank", "device"])
+        columns = ["duration_ns", "wait_ns", "transfer_ns"]
+        return sums[columns].sum().assign(collectives=sums.size())[["collectives", *columns]]
 
     def to_frame(self) -> pd.DataFrame:
         """One row per collective and rank, indexed by (collective, rank): that rank's columns, then the collective's.
@@ -261,23 +251,11 @@ def bus_factor(operation: str, ranks: int) -> float:
 def _calls(aligned: Aligned) -> pd.DataFrame:
     """`Collectives.narrow_calls`."""
     matched, ops = aligned.matches.calls, aligned.trace.ops
-    op, starts, ends, waits = stored(matched, "op"), *(stored(ops, one) for one in ("start_ns", "end_ns", "wait_ns"))
-    start, duration, wait = np.empty(op.size, np.int64), FilledInParts(op.size), FilledInParts(op.size)
-    for rows in slices(op.size):
-        start[rows] = taken(starts, op[rows])
-        duration.put(rows, taken(ends, op[rows]) - start[rows])
-        wait.put(rows, taken(waits, op[rows]))
-    return framed(
-        {
-            "collective": stored(matched, "collective"),
-            "member": stored(matched, "member"),
-            "rank": stored(matched, "rank"),
-            "device": taken(stored(ops, "device"), op),
-            "start_ns": start,
-            "duration_ns": duration.values,
-            "wait_ns": squeezed(wait.values),
-        }
-    )
+    op = ints(matched, "op")
+    columns = {column: stored(matched, column) for column in ("collective", "member", "rank")}
+    start = ops.start_ns[op]
+    columns |= {"device": ops.device[op], "start_ns": start, "duration_ns": narrowed(ops.end_ns[op] - start, "id")}
+    return framed(columns | {"wait_ns": squeezed(ops.wait_ns[op])})
 
 
 def _table(aligned: Aligned, calls: pd.DataFrame) -> pd.DataFrame:
@@ -334,29 +312,17 @@ def _filled(values: pd.Categorical) -> pd.Categorical:
 
 def _extremes(start: Ints, duration: Ids, head: Ints, count: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     """Of each collective the rows of its shortest call and of its last, when the last but one came, and ends' skew."""
-    fastest, last, second_last, skew = np.empty((4, head.size), np.int64)
-    for some, rows in parts_of(head, start.size):
-        starts, durations, at, of_each = start[rows], duration[rows], head[some] - rows.start, count[some]
-        fastest[some] = _first_of(np.minimum, durations, at, of_each) + rows.start
-        came_last = _first_of(np.maximum, starts, at, of_each)
-        last[some] = came_last + rows.start
-        second_last[some] = _without(starts, came_last, at)
-        ends = starts + durations
-        skew[some] = np.maximum.reduceat(ends, at) - np.minimum.reduceat(ends, at)
-    return fastest, last, second_last, skew
+    end, came_last = start + duration, _first_of(np.maximum, start, head, count)
+    others = start.copy()
+    others[came_last] = np.iinfo(np.int64).min
+    skew = np.maximum.reduceat(end, head) - np.minimum.reduceat(end, head)
+    return _first_of(np.minimum, duration, head, count), came_last, np.maximum.reduceat(others, head), skew
 
 
 def _first_of(how: np.ufunc, values: Ids, head: Ints, count: Ints) -> Ints:
     """Row of each collective's least or largest value, the lowest rank's where several have it."""
     rows = np.flatnonzero(values == np.repeat(how.reduceat(values, head), count))
     return rows[np.searchsorted(rows, head)]
-
-
-def _without(values: Ints, rows: Ints, head: Ints) -> Ints:
-    """Each collective's largest value but for that of one of its rows."""
-    others = values.copy()
-    others[rows] = np.iinfo(np.int64).min
-    return np.maximum.reduceat(others, head)
 
 
 def _plain(column: pd.Series) -> list[Any]:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from analyzers.arrays.columns import narrowed
-from analyzers.clocks.align import with_collectives
+from analyzers.clocks.waits import with_collectives
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress, silent
 from analyzers.common.writing import refuse_existing, replacing

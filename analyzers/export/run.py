@@ -253,13 +253,8 @@ def _matches_of(matches: Matches, rows: Ints) -> tuple[Matches, Ints]:
 
 
 def _renumbered(clocks: Clocks, number: Ints) -> Clocks:
-    moved = [tuple(int(number[one]) for one in found) for found in clocks.contradictions]
     doubtful = [int(number[one]) for one in clocks.doubtful]
-    return replace(
-        clocks,
-        contradictions=tuple(found for found in moved if min(found) >= 0),
-        doubtful=tuple(one for one in doubtful if one >= 0),
-    )
+    return replace(clocks, doubtful=tuple(one for one in doubtful if one >= 0))
 
 
 def filed(frame: pd.DataFrame, name: str) -> pd.DataFrame:

@@ -3,42 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
-import pandas as pd
-from pandas.api.types import union_categoricals
 
 from analyzers.arrays.columns import narrowed, repeated
-from analyzers.arrays.groups import WIDEST, alike, ascend, first_row, first_row_of, is_repeated, label, rows_by_key
-from analyzers.arrays.names import Names, at_codes, rows_of_codes
+from analyzers.arrays.groups import alike, first_of_each, first_row_of, label, rows_by_key
+from analyzers.arrays.names import Names, at_codes
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.trace.columns import codes, framed, ints, ints_at, stored
 from analyzers.trace.communication import function, known, operation_of
 from analyzers.trace.kernels import is_communication, is_declared
-from analyzers.trace.merge import concat
+from analyzers.trace.schemas import CommunicationCalls
+from analyzers.trace.table import Table, flag, id_, key, number, text
 from analyzers.trace.tables import Trace
 
 PAIRWISE = ("send", "recv", "send_recv")
 # NCCL's annotation states these by what one rank gives or takes per peer; nccl-tests by all ranks' together.
 _PER_RANK = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
-_KEYS = ["process", "correlation"]
-_OP_COLUMNS = [*_KEYS, "device", "rank", "stream", "start_ns", "end_ns", "grid", "launch"]
-_CALL_COLUMNS = (
-    "operation",
-    "bytes",
-    "dtype",
-    "group",
-    "group_description",
-    "group_ranks",
-    "group_size",
-    "sequence",
-    "communicator",
-    "peer",
-)
 _GROUP = ("group", "group_description", "group_ranks", "group_size", "communicator")
 _DTYPE_BYTES = {
     **dict.fromkeys(("char", "int8", "byte", "uint8", "bool", "float8e4m3fn", "float8e5m2", "f8e4m3", "f8e5m2"), 1),
@@ -48,24 +31,56 @@ _DTYPE_BYTES = {
 }
 
 
+class Members(Table):
+    """A row a clock, that is a device of a process, by rank."""
+
+    process: Ints = number("int64", 0)
+    device: Ints = number("int64", -1)
+    rank: Ints = number("int64", -1)
+    capture: Ints = number("int64", 0)
+
+
+class CallTable(Table):
+    """A row a kernel that communicates. What the trace does not say is -1, or no text."""
+
+    op: Ids = id_(-1)  # row in `Trace.ops`
+    member: Ids = key(-1)
+    rank: Ids = key(-1)
+    stream: Ids = id_(-1)
+    start_ns: Ints = number("int64", 0)  # as captured
+    end_ns: Ints = number("int64", 0)
+    operation: Names = text()
+    kernel: Ids = id_(-1)  # a number for each function and grid; one for each function where ranks' grids may differ
+    window: Ids = key(0)  # no call of one is the same as a call of another
+    bytes: Ints = number("int64", -1)  # message size as nccl-tests counts it, or one rank's share of it
+    per_rank: Mask = flag(default=False)  # whether it is such a share
+    dtype: Names = text()
+    group: Names = text()
+    group_description: Names = text()
+    group_ranks: Names = text()
+    group_size: Ids = key(-1)
+    sequence: Ints = number("int64", -1)
+    communicator: Ints = number("int64", -1)
+    peer: Ids = key(-1)  # global rank
+    # False of a call that was launched before the capture began, of which nothing is stated, though it is of others.
+    stated: Mask = flag(default=True)
+
+
+class Transfers(Table):
+    """A row for each send or receive that a kernel holds, of those whose peer is known by its rank."""
+
+    call: Ints = number("int64", -1)  # row of `CallTable`
+    sends: Mask = flag(default=False)  # else it receives
+    peer: Ints = number("int64", -1)  # global rank
+    bytes: Ints = number("int64", -1)
+
+
 class Calls(msgspec.Struct, frozen=True):
-    """Communication kernels and who ran them.
+    """Communication kernels and who ran them."""
 
-    members : one row a clock, that is a (process, device): process, device, rank, capture.
-    table : one row a kernel: op (row in `Trace.ops`), member, rank, stream, start_ns, end_ns (as captured), operation,
-        kernel (function name and grid as a code; without grid for a point-to-point kernel, where ranks may differ),
-        window (no call of one is the same as a call of another),
-        and from the trace's comms where they say: bytes (message size as nccl-tests counts it, or its share of one
-        rank where `per_rank`), dtype, group, group_description, group_ranks, group_size, sequence,
-        communicator, peer (global rank); -1 or missing (categorical code -1) where not. stated: False of a call that
-        was launched before the capture began, of which nothing is stated, though it is of others of its rank.
-    transfers : one row for each send or receive that a kernel holds, of those whose peer is known by its rank: call
-        (row in `table`), sends (else it receives), peer (global rank), bytes.
-    """
-
-    members: pd.DataFrame
-    table: pd.DataFrame
-    transfers: pd.DataFrame
+    members: Members
+    table: CallTable
+    transfers: Transfers
 
 
 def calls(trace: Trace) -> Calls:
@@ -74,46 +89,37 @@ def calls(trace: Trace) -> Calls:
     What the user alone calls communication is no call of a collective where nothing tells its operation: in the same
     order on every rank runs all that they compute, too, and waits would be claimed of it.
     """
-    code, names = trace.ops.name.codes, trace.ops.name.texts
     is_call = is_communication(trace) & trace.ops.kind.is_one_of(("kernel",))
-    # Where all ops are calls, as of summaries, their columns are taken as they are: of many ranks they are large.
-    rows = slice(None) if is_call.all() else np.flatnonzero(is_call)
-    ops, comms = trace.ops.to_frame(_OP_COLUMNS), trace.comms.to_frame()
-    ops = ops if isinstance(rows, slice) else ops.take(rows)
-    code = code[rows]
-    member, members = _members(trace, ops)
-    id_type = np.promote_types(np.int32, np.min_scalar_type(-is_call.size))  # of 64 bits a copy would be made
-    columns: dict[str, Any] = {
-        "op": np.arange(is_call.size, dtype=id_type)[rows],
+    rows = np.flatnonzero(is_call)
+    about = _about_calls(trace, rows)
+    names = trace.ops.name.take(rows)
+    by_name = _changed(names, lambda name: known(name).operation or operation_of(name))
+    by_call = _changed(about["operation"], operation_of)
+    texts = tuple(sorted({*by_name.texts, *by_call.texts}))
+    operation_code = by_call.among(texts).codes
+    operation = Names(np.where(operation_code >= 0, operation_code, by_name.among(texts).codes), texts)
+    ops = trace.ops.take(rows)
+    member, members = _members(trace, rows)
+    window = np.array([one.window for one in trace.processes] or [0], np.int32)[members.process]
+    size, per_rank = _message_bytes(operation, about)
+    columns = {
+        "op": narrowed(rows, "id"),
         "member": member,
-        "rank": stored(ops, "rank"),
-        "stream": stored(ops, "stream"),
-        "start_ns": ints(ops, "start_ns"),
-        "end_ns": ints(ops, "end_ns"),
-        "kernel": _kernel(code, names, ints(ops, "grid")),
-        "window": _windows(trace, members, member),
+        **{name: getattr(ops, name) for name in ("rank", "stream", "start_ns", "end_ns")},
+        "operation": operation,
+        "kernel": _kernel(names, ops.grid),
+        "window": window[member] if window.any() else repeated(0, np.int32, rows.size),
+        **{name: about[name] for name in (*_GROUP, "dtype", "sequence")},
+        "bytes": size,
+        "per_rank": per_rank,
+        "peer": _global_peers(about["group_ranks"], ops.rank, about["peer"]),
     }
-    about_calls = _about_calls(ops, comms)
-    by_name = _texts(code, [known(name).operation or operation_of(name) for name in names])
-    by_call = _texts(*_codes(about_calls["operation"]), operation_of)
-    operation_known = by_call.codes >= 0
-    merged = union_categoricals([by_name, by_call])
-    operations = np.where(operation_known, merged.codes[code.size :], merged.codes[: code.size])
-    columns["operation"] = pd.Categorical.from_codes(operations, dtype=merged.dtype)
-    columns |= {column: about_calls[column] for column in _CALL_COLUMNS if column not in ("operation", "bytes")}
-    columns["stated"] = _adopt_groups(columns, stored(ops, "launch") >= 0, one_host=_may_be_one_host(members))
-    columns["bytes"], columns["per_rank"] = _message_bytes(columns["operation"], about_calls)
-    columns["peer"] = _global_peers(about_calls["group_ranks"], columns["rank"], about_calls["peer"])
-    table = framed(columns)
-    unknown = is_declared(trace)[rows] & (columns["operation"].codes < 0)
-    if unknown.any():
-        table, ops = table[~unknown].reset_index(drop=True), ops[~unknown]
-    return Calls(members, table, _transfers(table, ops, comms))  # many ranks have many calls: a copy takes time
-
-
-def _may_be_one_host(members: pd.DataFrame) -> bool:
-    """Whether no two processes have a GPU of one number."""
-    return len(np.unique(ints(members, "device"))) == len(members)
+    is_one_host = np.unique(members.device).size == len(members)  # as far as no two processes have a GPU of one number
+    columns["stated"] = _adopt_groups(columns, ops.launch >= 0, one_host=is_one_host)
+    table = CallTable({name: columns[name] for name in CallTable.schema}, rows.size)
+    is_unknown = is_declared(trace)[rows] & (operation.codes < 0)
+    table = table.take(~is_unknown) if is_unknown.any() else table
+    return Calls(members, table, _transfers(table, trace))
 
 
 def _adopt_groups(columns: dict[str, Any], launched: Mask, *, one_host: bool) -> Mask:
@@ -133,20 +139,17 @@ def _adopt_groups(columns: dict[str, Any], launched: Mask, *, one_host: bool) ->
     if named.all() or not named.any():
         return repeated(True, bool, named.size)
     lost, rows = np.flatnonzero(~named), np.flatnonzero(named)
-    group = label(*(columns[name] for name in _GROUP))
-    lane = label(columns["member"], columns["stream"])
+    group, lane = label(*(columns[name] for name in _GROUP)), label(columns["member"], columns["stream"])
     row_of_lane = np.full(int(lane.max()) + 1, -1, np.int64)
     row_of_lane[lane[rows]] = rows
     differs = rows[group[rows] != group[row_of_lane[lane[rows]]]]
     row_of_lane[lane[differs]] = -1
-    source = row_of_lane[lane[lost]]
-    adopted, source = lost[source >= 0], source[source >= 0]
-    for name in _GROUP if adopted.size else ():
-        values = columns[name]
-        is_text = isinstance(values, pd.Categorical)
-        changed = np.array(values.codes if is_text else values)
-        changed[adopted] = changed[source]
-        columns[name] = pd.Categorical.from_codes(changed, dtype=values.dtype) if is_text else changed
+    source = np.arange(named.size)
+    source[lost] = row_of_lane[lane[lost]]
+    adopted = lost[source[lost] >= 0]
+    source[source < 0] = np.flatnonzero(source < 0)
+    for name in _GROUP:
+        columns[name] = columns[name].take(source)
     states_others = np.isin(columns["member"], columns["member"][rows])
     stated = named | launched | ~states_others
     if one_host:
@@ -154,175 +157,113 @@ def _adopt_groups(columns: dict[str, Any], launched: Mask, *, one_host: bool) ->
     return stated
 
 
-def _transfers(table: pd.DataFrame, ops: pd.DataFrame, comms: pd.DataFrame) -> pd.DataFrame:
+def _transfers(table: CallTable, trace: Trace) -> Transfers:
     """`Calls.transfers`. A communicator counts its ranks by itself: whom it means by a peer is not known."""
-    operations = Names.of(comms["operation"])
-    sends = operations.matching(lambda name: operation_of(name) == "send")
-    receives = operations.matching(lambda name: operation_of(name) == "recv")
-    has_peer = (ints(comms, "correlation") >= 0) & (ints(comms, "peer") >= 0) & (ints(comms, "communicator") == -1)
-    stated = np.flatnonzero((sends | receives) & has_peer)
-    if not stated.size or not len(ops):
-        return framed({name: np.empty(0, np.int64) for name in ("call", "sends", "peer", "bytes")})
-    own = [ints(ops, key) for key in _KEYS]
-    call = first_row_of(*own, *(ints_at(comms, key, stated) for key in _KEYS))
-    stated, call = stated[call >= 0], call[call >= 0]
-    dtype, dtypes = codes(comms, "dtype")
-    of_dtype = np.array([_DTYPE_BYTES.get(name.lower(), -1) for name in dtypes] + [-1], np.int64)[dtype[stated]]
-    elements = np.maximum(ints_at(comms, "in_elements", stated), ints_at(comms, "out_elements", stated))
-    peer = _global_peers(
-        table["group_ranks"].array.take(call), stored(table, "rank")[call], ints_at(comms, "peer", stated)
-    )
-    size = np.where((elements >= 0) & (of_dtype > 0), elements * of_dtype, ints_at(comms, "bytes", stated))
-    return framed({"call": call, "sends": sends[stated].astype(np.int64), "peer": peer, "bytes": size})
+    sends, receives = (_changed(trace.comms.operation, operation_of).is_one_of((one,)) for one in ("send", "recv"))
+    with_peer = (trace.comms.correlation >= 0) & (trace.comms.peer >= 0) & (trace.comms.communicator == -1)
+    comms, sends = trace.comms.take(rows := np.flatnonzero((sends | receives) & with_peer)), sends[rows]
+    process, correlation = (getattr(trace.ops, name)[table.op] for name in ("process", "correlation"))
+    call = first_row_of(process, correlation, comms.process, comms.correlation)
+    comms, sends, call = comms.take(call >= 0), sends[call >= 0], call[call >= 0]
+    width, elements = _element_bytes(comms.dtype), np.maximum(comms.in_elements, comms.out_elements)
+    peer = _global_peers(table.group_ranks.take(call), table.rank[call], comms.peer)
+    size = np.where((elements >= 0) & (width > 0), elements * width, comms.bytes)
+    return Transfers({"call": call, "sends": sends, "peer": peer.astype(np.int64), "bytes": size}, call.size)
 
 
-def _members(trace: Trace, ops: pd.DataFrame) -> tuple[Ids, pd.DataFrame]:
+def _members(trace: Trace, rows: Ints) -> tuple[Ids, Members]:
     """The number of each op's clock, by rank, and one row a clock."""
-    columns = [stored(ops, column) for column in ("rank", "process", "device")]
+    columns = [getattr(trace.ops, name)[rows] for name in ("rank", "process", "device")]
     first, count = alike(*columns)  # mostly those of a rank stand together
-    rows = rows_by_key(*(np.asarray(column[first], np.int64) for column in columns))
+    found = rows_by_key(*(column[first] for column in columns))
     member = np.empty(first.size, np.int32)
-    for number, mine in enumerate(rows.values()):
-        member[mine] = number
-    keys = np.array(list(rows), np.int64).reshape(-1, 3)
-    capture = np.array([one.capture for one in trace.processes] or [0], np.int64)[keys[:, 1]]
-    members = pd.DataFrame({"process": keys[:, 1], "device": keys[:, 2], "rank": keys[:, 0], "capture": capture})
+    for number_, mine in enumerate(found.values()):
+        member[mine] = number_
+    rank, process, device = np.array(list(found), np.int64).reshape(-1, 3).T
+    capture = np.array([one.capture for one in trace.processes] or [0], np.int64)[process]
+    members = Members.of({"process": process, "device": device, "rank": rank, "capture": capture})
     return np.repeat(member, count), members
 
 
-def _windows(trace: Trace, members: pd.DataFrame, member: Ids) -> Ids:
-    """The window of the run that each call's capture is; where there is one, that takes no room."""
-    window = np.array([one.window for one in trace.processes] or [0], np.int32)
-    if not window.any():
-        return repeated(0, np.int32, member.size)
-    return window[ints(members, "process")][member]
+def _kernel(names: Names, grid: Ids) -> Ids:
+    functions = _changed(names, function)
+    is_pairwise = functions.matching(lambda name: "sendrecv" in name.lower())
+    return label(functions, np.where(is_pairwise, -1, grid)).astype(np.int32)
 
 
-def _kernel(code: npt.NDArray[np.signedinteger[Any]], names: Sequence[str], grid: Ints) -> Ids:
-    functions = [function(name) for name in names]
-    pairwise = rows_of_codes(code, ["sendrecv" in name.lower() for name in functions])
-    return narrowed(label(_texts(code, functions), np.where(pairwise, -1, grid) if pairwise.any() else grid), "id")
+def _changed(names: Names, change: Callable[[str], str] = str) -> Names:
+    """The same rows with changed texts; an empty one becomes missing (code -1)."""
+    changed = [*map(change, names.texts)]
+    return Names(names.codes, changed).among(tuple(sorted({*changed} - {""})))
 
 
-def _texts(
-    code: npt.NDArray[np.signedinteger[Any]], texts: list[str], change: Callable[[str], str] = str
-) -> pd.Categorical:
-    """Categorical of changed texts; an empty one becomes missing (code -1)."""
-    changed = [change(text) for text in texts]
-    known = sorted(set(changed) - {""})
-    new = np.array([known.index(text) if text else -1 for text in changed] + [-1], np.min_scalar_type(-len(known) - 1))
-    return pd.Categorical.from_codes(_at_codes(new, code), categories=pd.Index(known, dtype="str"))
+def _about_calls(trace: Trace, ops: Ints) -> dict[str, Any]:
+    """For each op what the trace's comms say of its call, -1 or a missing text where they say nothing."""
+    comms = _one_per_launch(trace.comms)
+    own = [getattr(trace.ops, name)[ops] for name in ("process", "correlation")]
+    row = first_row_of(comms.process, comms.correlation, *own)
+    return {
+        name: _changed(Names(np.append(values.codes, -1)[row], values.texts))
+        if isinstance(values, Names)
+        else np.append(values, -1)[row]
+        for name, values in comms.columns.items()
+    }
 
 
-def _at_codes(values: npt.NDArray[Any], code: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[Any]:
-    """The value of each code; of a column of one code that takes no room neither does the result."""
-    one = code.size and is_repeated(code)
-    return repeated(values[code[0]], values.dtype, code.size) if one else at_codes(values, code)
-
-
-def _codes(values: pd.Categorical) -> tuple[npt.NDArray[np.signedinteger[Any]], list[str]]:
-    return values.codes, [str(text) for text in values.categories]
-
-
-def _about_calls(ops: pd.DataFrame, comms: pd.DataFrame) -> dict[str, Any]:
-    """For each op what the trace says of its call, -1 or a missing text where it says nothing."""
-    stated = comms[[*_KEYS, *_CALL_COLUMNS, "in_elements", "out_elements"]]
-    each_beside_its_op = _one_beside_each(stated, ops)
-    row = np.empty(0, np.int64)
-    if not each_beside_its_op:
-        stated = _one_per_call(stated)
-        row = first_row(*_launches(stated, ops))
-
-    def of_ops(values: Any) -> Any:
-        return values if each_beside_its_op else np.append(values, -1)[row]
-
-    columns: dict[str, Any] = {}
-    for column in (*_CALL_COLUMNS, "in_elements", "out_elements"):
-        values = stated[column].array
-        if isinstance(values, pd.Categorical):
-            columns[column] = _texts(of_ops(values.codes), [str(text) for text in values.categories])
-        else:
-            columns[column] = of_ops(ints(stated, column))
-    return columns
-
-
-def _one_beside_each(comms: pd.DataFrame, ops: pd.DataFrame) -> bool:
-    """Whether each row tells of the op in the same place, and no two of one: so they mostly stand where all are calls.
-
-    To see so takes a fraction of looking each op's launch up.
-    """
-    if len(comms) != len(ops):
-        return False
-    (process, of_op), (correlation, launched) = ([stored(frame, key) for frame in (comms, ops)] for key in _KEYS)
-    same = np.array_equal(process, of_op) and np.array_equal(correlation, launched)
-    return same and bool((correlation >= 0).all()) and ascend(process, correlation)
-
-
-def _launches(*frames: pd.DataFrame) -> list[Ints]:
-    """A number for each row's launch, the same in all frames; ascending as (process, correlation) do, if possible."""
-    process, correlation = ([ints(frame, key) for frame in frames] for key in _KEYS)
-    low, high = (int(end([end(one, initial=0) for one in correlation])) for end in (np.min, np.max))
-    width = high - low + 1
-    if width * (max(int(one.max(initial=0)) for one in process) + 1) <= WIDEST:
-        return [one * width + (launched - low) for one, launched in zip(process, correlation, strict=True)]
-    numbers = label(np.concatenate(process), np.concatenate(correlation))
-    return np.split(numbers, np.cumsum([len(frame) for frame in frames])[:-1])
-
-
-def _one_per_call(comms: pd.DataFrame) -> pd.DataFrame:
+def _one_per_launch(comms: CommunicationCalls) -> CommunicationCalls:
     """One row a launch: calls coalesced into one kernel add up their sizes, and unlike ones are send_recv."""
-    known = ints(comms, "correlation") >= 0
-    with_launch = comms if known.all() else comms[known]
-    [launch] = _launches(with_launch)
-    if (np.diff(launch) > 0).all():  # as they mostly stand, each once; to number them takes longer than all else
-        return with_launch
-    number = label(launch)
-    coalesced = np.bincount(number)[number] > 1
-    if not coalesced.any():
-        return with_launch
-    parts = [with_launch[~coalesced]]
-    groups = with_launch[coalesced].groupby(_KEYS, sort=False)
-    merged = with_launch[coalesced].drop_duplicates(_KEYS).copy()
-    by_operation = with_launch[coalesced].groupby([*_KEYS, "operation"], sort=False, observed=True)
-    for column in ("bytes", "in_elements", "out_elements"):
+    comms = comms.take(comms.correlation >= 0)
+    launch = label(comms.process, comms.correlation)
+    first = first_of_each(launch)
+    if first.size == len(comms):
+        return comms
+    operation = label(launch, comms.operation)
+    launch_of_operation = launch[first_of_each(operation)]
+    changed: dict[str, Any] = {}
+    for name in ("bytes", "in_elements", "out_elements"):
         # What is sent and what is received at once do not add up: the larger counts.
-        largest = by_operation[column].sum().groupby(_KEYS, sort=False).max()
-        merged[column] = largest.where(groups[column].min() >= 0, -1).to_numpy()
-    merged["peer"] = merged["peer"].where(groups["peer"].nunique().to_numpy() == 1, -1)
-    mixed_operations = groups["operation"].nunique().to_numpy() > 1
-    merged["operation"] = pd.Categorical(np.where(mixed_operations, "send_recv", merged["operation"].to_numpy(object)))
-    parts.append(merged)
-    return concat(parts)
+        values = getattr(comms, name)
+        total, largest = np.zeros(launch_of_operation.size, np.int64), np.full(first.size, -1, np.int64)
+        np.add.at(total, operation, values)
+        np.maximum.at(largest, launch_of_operation, total)
+        least = values[first].copy()
+        np.minimum.at(least, launch, values)
+        changed[name] = np.where(least >= 0, largest, -1)
+    peers = launch[first_of_each(label(launch, comms.peer))]
+    merged = comms.take(first)
+    operations = np.array(merged.operation.tolist(), object)
+    operations[np.bincount(launch_of_operation) > 1] = "send_recv"
+    changed["operation"] = Names.of(operations)
+    return merged.having(peer=np.where(np.bincount(peers) > 1, -1, merged.peer), **changed)
 
 
-def _message_bytes(operations: pd.Categorical, about_calls: dict[str, Any]) -> tuple[Ints, Mask]:
+def _element_bytes(dtype: Names) -> Ints:
+    """How wide elements of a type are, -1 where that is not known."""
+    return at_codes(
+        np.array([*(_DTYPE_BYTES.get(name.lower(), -1) for name in dtype.texts), -1], np.int64), dtype.codes
+    )
+
+
+def _message_bytes(operation: Names, about: dict[str, Any]) -> tuple[Ints, Mask]:
     """Message size as nccl-tests counts it, the larger of what a rank gives and takes; or one rank's share of it.
 
     nccl-tests' "size" is, for all-gather, the gathered result; for reduce-scatter, the input; for all-to-all, a rank's
     whole buffer. NCCL's own annotation states a share of those: the second result says where it is still a share.
     """
-    stated = about_calls["bytes"]
-    is_per_rank = rows_of_codes(operations.codes, [text in _PER_RANK for text in operations.categories])
-    share = is_per_rank & (stated >= 0) if is_per_rank.any() else is_per_rank
-    if (about_calls["in_elements"].max(initial=-1), about_calls["out_elements"].max(initial=-1)) == (-1, -1):
-        return stated, share
-    code, names = _codes(about_calls["dtype"])
-    width = _at_codes(np.array([_DTYPE_BYTES.get(name.lower(), -1) for name in names] + [-1], np.int64), code)
-    elements = np.maximum(about_calls["in_elements"], about_calls["out_elements"])
+    stated, width = about["bytes"], _element_bytes(about["dtype"])
+    elements = np.maximum(about["in_elements"], about["out_elements"])
     by_elements = (elements >= 0) & (width > 0)
-    return np.where(by_elements, elements * width, stated), share & ~by_elements
+    share = operation.is_one_of(_PER_RANK) & (stated >= 0) & ~by_elements
+    return np.where(by_elements, elements * width, stated), share
 
 
-def _global_peers(group_ranks: pd.Categorical, rank: Ids, peer: Ints) -> Ints:
+def _global_peers(group_ranks: Names, rank: Ids, peer: Ids) -> Ids:
     """A peer is printed as a global rank or as a place in its group: the latter where it must be."""
     with_peer = np.flatnonzero(peer >= 0)
-    if not with_peer.size:
-        return peer
     result = peer.copy()
-    group_members = [listed(str(text)) for text in group_ranks.categories]
-    for (code, own, other), rows in rows_by_key(
-        group_ranks.codes[with_peer].astype(np.int64), rank[with_peer].astype(np.int64), peer[with_peer]
-    ).items():
+    group_members = [listed(name) for name in group_ranks.texts]
+    keys = (group_ranks.codes[with_peer], rank[with_peer], peer[with_peer])
+    for (code, own, other), rows in rows_by_key(*keys).items():
         ranks = group_members[code] if code >= 0 else []
         if other < len(ranks) and (other not in ranks or other == own):
             result[with_peer[rows]] = ranks[other]

@@ -5,16 +5,19 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from analyzers.arrays.groups import ascend, rows_by_key
+from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Floats, Ids, Ints
 
 RESOLUTION_NS = 1_000.0  # no timestamp of a GPU is trusted to better than this
+JITTER_NS = 30_000.0  # scale of honest differences between matched ends
+DRIFT = 50e-6  # clocks of one run stay within this of each other
 HOUR_NS = 3_600_000_000_000
 ROUNDS = 6
 LONG = 16  # matched collectives from which on a drift may be told from scatter
 FASTEST_DRIFT = 200e-6  # crystal clocks stay well within this
 DISTINCT = 5.0  # a drift counts where it is this many times its standard error
 # Student's t, two-sided 99 %, by degrees of freedom from 1
+MANY = 256  # pairs from which on a drift is looked for twice
 T99 = (63.7, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25, 3.17)
 
 
@@ -47,15 +50,16 @@ def estimate(
     end : end of each call, ns since an instant near the middle of the run.
     drifting : False takes all clocks to run alike.
     """
-    # Clock by clock: what one needs lies together and stays in the processor's cache, however many clocks there are.
-    calls, ends = _by_clock(collective, member, end, members)
+    rows = rows_by_key(member)
+    own_rows = [rows.get((one,), np.empty(0, np.int64)) for one in range(members)]
+    calls, ends = [collective[own] for own in own_rows], [end[own] for own in own_rows]  # clock by clock
     offset, seen = _spread_out(calls, ends, int(collective.max(initial=-1)) + 1, reference)
     drift, middle = np.zeros(members), np.zeros(seen.size)
     known = np.flatnonzero(np.isfinite(offset)).tolist()
     for one in range(members):
         shared = seen[calls[one]] > 1 if np.isfinite(offset[one]) else np.zeros(ends[one].size, dtype=bool)
         if not shared.all():
-            calls[one], ends[one] = _in_a_row(np.arange(seen.size)[calls[one]][shared]), ends[one][shared]
+            calls[one], ends[one] = calls[one][shared], ends[one][shared]
 
     def aligned(one: int) -> Floats:
         values = ends[one] - offset[one]
@@ -109,33 +113,7 @@ def bases(end: Ints, member: Ids, members: int, at: int) -> Ints:
     return np.where(np.abs(base - at) < HOUR_NS, at, base)
 
 
-def _by_clock(collective: Ids, member: Ids, end: Floats, members: int) -> tuple[list[slice | Ints], list[Floats]]:
-    """The collectives of each clock's calls, and their ends."""
-    if member.size % members == 0:  # mostly: every clock in every collective, in the same order
-        of_collective = collective.reshape(-1, members)
-        in_all = (member.reshape(-1, members) == np.arange(members)).all() and (
-            of_collective == of_collective[:, :1]
-        ).all()
-        if in_all and ascend(of_collective[:, 0]):
-            every = _in_a_row(of_collective[:, 0].astype(np.int64))
-            return [every] * members, list(np.ascontiguousarray(end.reshape(-1, members).T))
-    rows = rows_by_key(member)
-    calls: list[slice | Ints] = []
-    ends = []
-    for one in range(members):
-        own_calls = rows.pop((one,), np.empty(0, np.int64))
-        calls.append(_in_a_row(collective[own_calls].astype(np.int64)))
-        ends.append(end[own_calls])
-    return calls, ends
-
-
-def _in_a_row(numbers: Ints) -> slice | Ints:
-    """Numbers as a slice where each is one more than the one before: numpy then looks at them in place."""
-    follow = numbers.size > 0 and bool((numbers[1:] - numbers[:-1] == 1).all())
-    return slice(int(numbers[0]), int(numbers[-1]) + 1) if follow else numbers
-
-
-def _spread_out(calls: list[slice | Ints], ends: list[Floats], number: int, reference: int) -> tuple[Floats, Ints]:
+def _spread_out(calls: list[Ids], ends: list[Floats], number: int, reference: int) -> tuple[Floats, Ints]:
     """First offsets: from the reference to the clocks that share collectives with it, and on from those.
 
     The other result: how many calls of such clocks each collective has.
@@ -194,3 +172,81 @@ def _median(values: Floats) -> float:
     half = values.size // 2
     parted = np.partition(values, half)
     return float(parted[half] if values.size % 2 else 0.5 * (parted[:half].max() + parted[half]))
+
+
+def robust_line(at: Floats, difference: Floats) -> tuple[float, float]:
+    """Robust shift at `at` = 0 and drift; the drift only where enough pairs show it beyond their scatter."""
+    shift = float(np.median(difference))
+    if at.size < 16:
+        return shift, 0.0
+    half = at.size // 2
+    early, late = difference[:half], difference[half:]
+    span = float(np.median(at[half:]) - np.median(at[:half]))
+    if span <= 0:
+        return shift, 0.0
+    drift = float(np.median(late) - np.median(early)) / span
+    if at.size >= MANY:  # medians of what is left are those of many, no longer of the one in the middle
+        left = difference - drift * at
+        drift += float(np.median(left[half:]) - np.median(left[:half])) / span
+    drift = float(np.clip(drift, -DRIFT, DRIFT))
+    return float(np.median(difference - drift * at)), drift
+
+
+class EstimatedClocks(msgspec.Struct, frozen=True):
+    """How far clocks are ahead of each other by the ends of matched calls.
+
+    Each of these of each clock. island : the first clock that matches link it to, directly or over others. base_ns :
+    what its times count from here. offset_ns : how far it is ahead of its island's, both counted from there. drift,
+    error_ns : as `estimate` has them. first_ns, last_ns : ends of its first and last call.
+    """
+
+    island: Ints
+    base_ns: Ints
+    offset_ns: Floats
+    drift: Floats
+    error_ns: Floats
+    first_ns: Ints
+    last_ns: Ints
+
+    @classmethod
+    def of(cls, collective: Ids, member: Ints, end: Ints, members: int) -> EstimatedClocks:
+        """By calls in the order they end; each collective has several, of as many members."""
+        first, last = np.full(members, np.iinfo(np.int64).max), np.full(members, np.iinfo(np.int64).min)
+        np.minimum.at(first, member, end)
+        np.maximum.at(last, member, end)
+        base = bases(end, member, members, int(np.median(end)))
+        near, number = (end - base[member]).astype(np.float64), np.unique(collective, return_inverse=True)[1]
+        island = np.full(members, -1)
+        offset, drift, error = np.zeros(members), np.zeros(members), np.full(members, np.inf)
+        while (left := island[member] < 0).any():
+            reference = int(np.bincount(member[left]).argmax())
+            fit = estimate(number[left], member[left], near[left], members, reference)
+            reached = np.isfinite(fit.offset_ns)
+            island[reached] = reference
+            offset[reached], drift[reached], error[reached] = (
+                values[reached] for values in (fit.offset_ns, fit.drift, fit.error_ns)
+            )
+        return cls(island, base, offset, drift, error, first, last)
+
+    def link(self, members: Ints) -> bool:
+        """Whether matches link all of these clocks."""
+        return bool((self.island[members] == self.island[members[0]]).all() and self.island[members[0]] >= 0)
+
+    def between(self, one: int, other: int, at: Ints) -> tuple[Floats, Floats]:
+        """How far another's clock is ahead of one's at least, and at most, at instants of the other's."""
+        if not self.link(np.array([one, other])):
+            return np.full(at.size, -np.inf), np.full(at.size, np.inf)
+        ahead = self.ahead(one, other, at)
+        beyond = np.maximum(np.maximum(self.first_ns[other] - at, at - self.last_ns[other]), 0)
+        error = self.error_ns[one] + self.error_ns[other] + 2 * JITTER_NS + DRIFT * beyond
+        return ahead - error, ahead + error
+
+    def ahead(self, one: int, other: int, at: Ints) -> Floats:
+        """How far another's clock is ahead of one's, that matches link it to, at instants of its own."""
+        ahead = self._ahead(other, at)
+        return ahead - self._ahead(one, at - ahead.astype(np.int64))
+
+    def _ahead(self, one: int, at: Ints) -> Floats:
+        """How far a clock is ahead of its island's at instants of its own."""
+        since = (at - self.base_ns[one]).astype(np.float64) - self.offset_ns[one]
+        return self.offset_ns[one] + self.drift[one] * since + float(self.base_ns[one] - self.base_ns[self.island[one]])

@@ -2,42 +2,39 @@
 
 Best evidence first: process group and sequence number, which name a collective; else the order of calls within a
 communicator, a pair of peers or a process group, in which all ranks make the same calls (`analyzers.matching.order`).
-Where a rank lost calls amid others, and where the trace says nothing but the calls' CUDA stream, calls are aligned by
-when they end (`analyzers.matching.align`). What stays in doubt is matched again once other calls' sure matches tell how
-far clocks are ahead of each other (`analyzers.matching.estimated`).
+Where the trace says nothing but the calls' CUDA stream, those belong together that end together. What stays in doubt is
+matched again once other calls' sure matches tell how far clocks are ahead of each other.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.columns import repeated, squeezed, taken
-from analyzers.arrays.groups import (
-    distinct,
-    group_numbers,
-    is_repeated,
-    label,
-    occurrence,
-    ordered,
-    rows_by_key,
-    slices,
-)
+from analyzers.arrays.groups import distinct, label, ordered
+from analyzers.arrays.names import Names
 from analyzers.arrays.types import Floats, Ids, Ints, Mask
-from analyzers.matching.align import anywhere
-from analyzers.matching.calls import PAIRWISE, Calls, calls, listed
-from analyzers.matching.estimated import EstimatedClocks
-from analyzers.matching.merging import Merged, merge_sequences
-from analyzers.matching.order import CLEAR, Ahead, CallSequence, by_order
+from analyzers.matching.calls import PAIRWISE, CallTable, Members, Transfers, calls, listed
+from analyzers.matching.fit import EstimatedClocks
+from analyzers.matching.lanes import (
+    BY_ALL,
+    Lane,
+    by_key,
+    by_time,
+    has_key,
+    is_pairwise,
+    lanes_of,
+    symbols_of,
+    waits_of,
+)
+from analyzers.matching.order import CLEAR, Ahead, CallSequence, Known, Ordered, by_order
 from analyzers.matching.transfers import match_transfers, uneven
 from analyzers.trace.alignment import Matches
-from analyzers.trace.columns import as_int64, codes, framed, ints, is_one_of, stored
+from analyzers.trace.columns import as_int64, framed
 from analyzers.trace.steps import find_steps, steps_of
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before
@@ -50,67 +47,33 @@ MATCHED_BY = {
     "order": "order within the stream, by kernel; which ranks belong together is inferred",
     "alone": "seen on one rank only",
 }
-UNEVEN = ("all_to_all", "gather", "scatter", "dispatch", "combine", *PAIRWISE)  # sizes may differ between ranks
-# Every rank needs data of every other, so that none can end before all have arrived.
-BY_ALL = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
-UNLIKE = 0.2  # confidence in one sequence number for two operations
 _HOW = list(MATCHED_BY)
-ROUGH_NS = 1_000_000_000  # how far apart clocks that claim a common origin may be
 
 
-def match(trace: Trace, ahead_of: Callable[[pd.DataFrame], Ahead] | None = None) -> Matches:
+def match(trace: Trace, ahead_of: Callable[[Members], Ahead] | None = None) -> Matches:
     """Match the communication calls of a trace over its ranks; times of the trace may be aligned or not.
+
+    What was launched before the capture began states nothing, and stays alone: what it is one with would be a guess.
 
     Parameters
     ----------
     ahead_of : of `Matches.members` how far their clocks are ahead of each other: what no order of calls may contradict.
     """
     found = calls(trace)
-    ahead = ahead_of(found.members) if ahead_of is not None and len(found.members) > 1 else None
-    assignment = _assigned(trace, found, ahead, ())
-    if overruled := _blamed(assignment.overruled):  # again without what hosts say of these
-        assignment = _assigned(trace, found, ahead, overruled)
-        overruled = sorted({*overruled, *_blamed(assignment.overruled)})
-    matches = _matches(found.members, assignment, trace.rank_ids)
-    return replace(
-        matches,
-        refuted=int(np.count_nonzero(assignment.refuted)),
-        overruled=tuple(sorted(ints(found.members, "rank")[overruled].tolist())),
-    )
-
-
-def _assigned(trace: Trace, found: Calls, ahead: Ahead | None, overruled: Collection[int]) -> _Assignment:
-    """All calls of a trace matched, without what hosts say of some members' clocks.
-
-    What was launched before the capture began states nothing, and stays alone: what it is one with would be a guess.
-    """
     members, table = found.members, found.table
-    assignment = _Assignment(table, members, _limit(trace))
-    by_key = _has_key(table)
-    if by_key.all() and by_key.size:
-        assignment.put_all(*_by_key(table), "sequence")
-        return assignment
-    if by_key.any():
-        assignment.put(np.flatnonzero(by_key), *_by_key(table.loc[by_key]), "sequence")
-    if len(members) > 1:  # what one member alone calls is aligned with nothing
-        assignment.step = _named_steps(trace, ints(table, "op"))
-        begun_amid = np.unique(as_int64(trace.ops.process)[launched_before(trace)])
-        assignment.headless = np.isin(ints(members, "process"), begun_amid)
-        assignment.hosts_say = ahead if not overruled or ahead is None else _but_for(ahead, overruled)
-    stated = table["stated"].to_numpy(bool)
-    if not stated.all():
-        unstated = np.flatnonzero(~stated)
-        assignment.put(unstated, np.arange(unstated.size), np.ones(unstated.size), "alone")
-    assignment.find_cut(_lanes(table, np.flatnonzero(stated)), found.transfers)
-    of_peers = assignment.put_transfers(found.transfers)
-    lanes = _lanes(table, _by_time(table, np.flatnonzero(~by_key & ~of_peers & stated)))
-    by_all = is_one_of(table, "operation", BY_ALL)
-    lanes.sort(key=lambda one: not by_all[one.rows].any())  # first those whose ends tell who is with whom
-    for lane in lanes:
-        assignment.merge(*lane)
-    if len(lanes) + int(by_key.any()) + int(of_peers.any()) > 1:
-        assignment.rematch_uncertain(lanes, found.transfers if of_peers.any() else None)
-    return assignment
+    assignment = _Assignment(table, members)
+    is_named = has_key(table)
+    if is_named.any():
+        assignment.put(np.flatnonzero(is_named), *by_key(table.take(is_named)), "sequence")
+    if not is_named.all():
+        if len(members) > 1:  # what one member alone calls is matched with nothing
+            assignment.step = _named_steps(trace, table.op)
+            begun_amid = np.unique(as_int64(trace.ops.process)[launched_before(trace)])
+            assignment.headless = np.isin(members.process, begun_amid)
+            assignment.hosts_say = ahead_of(members) if ahead_of is not None else None
+        one_origin = len(trace.captures) == 1 or all(one.start_utc_ns is not None for one in trace.captures)
+        assignment.put_others(is_named, found.transfers, one_origin=one_origin)
+    return replace(_matches(members, assignment, trace.rank_ids), refuted=int(np.count_nonzero(assignment.refuted)))
 
 
 def _named_steps(trace: Trace, ops: Ints) -> Ids:
@@ -124,62 +87,33 @@ def _named_steps(trace: Trace, ops: Ints) -> Ids:
     return np.append(steps.numbers, -1)[steps_of(trace, ops)]
 
 
-def _but_for(ahead: Ahead, overruled: Collection[int]) -> Ahead:
-    """What is known of clocks but for some members'."""
-    return lambda one, other, at: anywhere(at) if {one, other} & {*overruled} else ahead(one, other, at)
-
-
-def _blamed(overruled: Collection[tuple[int, int]]) -> list[int]:
-    """The fewest members without which no pair is left whose clocks can't be as their hosts have them."""
-    left, blamed = set(overruled), list[int]()
-    while left:
-        count = Counter(one for pair in left for one in pair)
-        blamed.append(max(count, key=lambda one: (count[one], one)))
-        left = {pair for pair in left if blamed[-1] not in pair}
-    return blamed
-
-
-def _by_time(table: pd.DataFrame, rows: Ints) -> Ints:
-    """Some calls in the order they end, and of those the order they start."""
-    return rows[np.lexsort((ints(table, "start_ns")[rows], ints(table, "end_ns")[rows]))]
-
-
-class Lane(NamedTuple):
-    """Calls of which each member's order is one sequence, and how they are told apart (a key of MATCHED_BY)."""
-
-    how: str
-    rows: Ints
-
-
 class _Assignment:
     """Collective, confidence and kind of match of each call, filled in lane by lane.
 
-    step : the number of each call's training step, -1 where none is known. hosts_say : as `by_order` has it, of what
-        hosts say of clocks. limit_ns : how far apart these may be, None where nothing tells.
-    estimated : what sure matches say of clocks, once there are some.
+    step : the number of each call's training step, -1 where none is known. hosts_say : what hosts say of clocks, as
+        `Known.ahead_ns` has it. estimated : what sure matches say of clocks, once there are some.
     cut : members whose captures lack calls of others that they communicate with, at the head, the tail or amid.
-    capture, window : of each member. by_ends : calls that were matched by when they end.
+    capture, window : of each member. headless : members whose captures began amid work.
     needed : of each call, how many of the ranks that were given make it, as far as is known. peers : how many ranks
         exchange something in it, given or not; -1 where that is not known.
-    headless : members whose captures began amid work. overruled : as `Ordered` has it.
     """
 
-    def __init__(self, table: pd.DataFrame, members: pd.DataFrame, limit_ns: int | None) -> None:
-        self.table, self.limit_ns, self.next = table, limit_ns, 0
-        self.capture, self.ranks = (ints(members, column) for column in ("capture", "rank"))
+    def __init__(self, table: CallTable, members: Members) -> None:
+        self.table, self.next = table, 0
+        self.capture, self.ranks = members.capture, members.rank
         self.window = np.zeros(len(members), np.int64)
-        self.window[stored(table, "member")] = stored(table, "window")
+        self.window[table.member] = table.window
         self.step: Ids = repeated(-1, np.int64, len(table))
         self.hosts_say: Ahead | None = None
+        self.one_origin = False
         self.estimated: EstimatedClocks | None = None
         self.cut, self.headless = np.zeros((2, len(members)), bool)
         self.collective = np.full(len(table), -1, np.int32)
         self.confidence = np.ones(len(table))
         self.by = np.zeros(len(table), np.int8)
-        self.refuted, self.by_ends = np.zeros((2, len(table)), bool)
-        self.needed: Ids = np.ones(len(table), np.int32)
+        self.refuted = np.zeros(len(table), bool)
+        self.needed: Ids = repeated(0, np.int32, len(table))
         self.peers: Ids = repeated(-1, np.int32, len(table))
-        self.overruled: set[tuple[int, int]] = set()
 
     def put(self, rows: Ints, collective: Ids, confidence: Floats, how: str) -> None:
         self.collective[rows], self.confidence[rows] = collective, confidence
@@ -187,20 +121,40 @@ class _Assignment:
         self.by[rows] = _HOW.index(how)
         self.next += int(collective.max()) + 1
 
-    def put_all(self, collective: Ids, confidence: Floats, how: str) -> None:
-        """Of all calls at once: these columns are kept, not copied."""
-        self.collective, self.confidence = collective, confidence
-        self.by = repeated(_HOW.index(how), self.by.dtype, collective.size)
-        self.needed = repeated(1, self.needed.dtype, collective.size)
-        self.next = int(collective.max()) + 1
+    def _put_alone(self, rows: Ints) -> None:
+        self.put(rows, np.arange(rows.size), np.ones(rows.size), "alone")
 
-    def put_transfers(self, transfers: pd.DataFrame) -> Mask:
+    def put_others(self, is_named: Mask, transfers: Transfers, *, one_origin: bool) -> None:
+        """Match calls that no key names: what goes from peer to peer, and lane by lane the rest.
+
+        Clocks of which no sure match tells are at last taken to be about as they are, if of `one_origin`.
+        """
+        table, self.needed = self.table, np.ones(len(self.table), np.int32)
+        if not table.stated.all():
+            self._put_alone(np.flatnonzero(~table.stated))
+        self._find_cut(lanes_of(table, np.flatnonzero(table.stated)), transfers)
+        of_peers = self._put_transfers(transfers)
+        lanes = lanes_of(table, by_time(table, np.flatnonzero(~is_named & ~of_peers & table.stated)))
+        by_all = table.operation.is_one_of(BY_ALL)
+        lanes.sort(key=lambda one: not by_all[one.rows].any())  # first those whose ends tell who is with whom
+        for lane in lanes:
+            self._merge(*lane)
+        are_several = len(lanes) + int(is_named.any()) + int(of_peers.any()) > 1
+        for self.one_origin in (False, True)[: 1 + one_origin]:
+            for lane in lanes if self.one_origin else ():
+                is_linked = self.estimated is not None and self.estimated.link(np.unique(table.member[lane.rows]))
+                if not is_linked and self._is_doubtful(lane.rows, each=lane.how == "order"):
+                    self._merge(*lane)
+            if are_several:
+                self._rematch_uncertain(lanes, transfers, np.flatnonzero(of_peers))
+
+    def _put_transfers(self, transfers: Transfers) -> Mask:
         """Match what is sent with what is received, peer by peer; says which calls these are."""
         of_peers = np.zeros(len(self.table), bool)
-        transfers = transfers[_pairwise(self.table)[ints(transfers, "call")]]
+        transfers = transfers.take(is_pairwise(self.table)[transfers.call])
         for window, ranks in self._ranks_by_window():
-            of_window = stored(self.table, "window")[ints(transfers, "call")] == window
-            of_peers |= self._put_transfers_of(transfers[of_window], ranks)
+            of_window = self.table.window[transfers.call] == window
+            of_peers |= self._put_transfers_of(transfers.take(of_window), ranks)
         return of_peers
 
     def _ranks_by_window(self) -> list[tuple[int, Ints]]:
@@ -208,17 +162,14 @@ class _Assignment:
         elsewhere = -1 - np.arange(self.ranks.size)
         return [(one, np.where(self.window == one, self.ranks, elsewhere)) for one in distinct(self.window).tolist()]
 
-    def _put_transfers_of(self, transfers: pd.DataFrame, ranks: Ints) -> Mask:
+    def _put_transfers_of(self, transfers: Transfers, ranks: Ints) -> Mask:
         of_peers, table = np.zeros(len(self.table), bool), self.table
         if not len(transfers) or np.unique(ranks).size < ranks.size:  # which device is meant is not known
             return of_peers
 
         def numbered(calls: Ints, size: Ints, sends: Mask) -> tuple[Ints, Floats]:
-            index, confidence, found = self._numbered(
-                self._sequence(calls, label(size), ~sends, sends), calls, in_order=True, one_group=True
-            )
-            self.by_ends[calls] = found is not None
-            return index, confidence
+            found = self._ordered(calls, label(size), ~sends, sends, one_group=True)
+            return found.collective, found.confidence
 
         found = match_transfers(transfers, table, ranks, numbered)
         if not found.calls.size:
@@ -230,125 +181,100 @@ class _Assignment:
         of_peers[found.calls] = True
         return of_peers
 
-    def merge(self, how: str, rows: Ints) -> None:
+    def _merge(self, how: str, rows: Ints) -> None:
         """Match the sequences of a lane's members."""
         lane = self.table.take(rows)
-        sequence = self._sequence(rows, _symbols(lane, how), *_waits(lane))
-        strict = how == "order" and _among_many(lane)
-        of_two = _pairwise(lane)
-        one_group, few = how != "order" or self._are_together(lane), np.unique(sequence.member).size < 3
-        index, confidence, found = self._numbered(
-            sequence, rows, in_order=one_group and (few or not of_two.any()), one_group=one_group, strict=strict
-        )
-        self.put(rows, index, confidence, how)
-        self.by_ends[rows] = found is not None
-        self.refuted[rows] = found is not None and found.refuted
-        together = np.unique(sequence.member).size if one_group or found is None else found.joined
+        of_two, (_, calls_of_each) = is_pairwise(lane), np.unique(lane.member, return_counts=True)
+        members = calls_of_each.size
+        among_several = members > 2 and of_two.any()
+        if members > 2 and of_two.all() and np.ptp(calls_of_each) > 0:  # between which two each is, nothing says
+            if self.estimated is None or how == "order":
+                self._put_alone(rows)
+                return
+            among_several = False
+        one_group = (how != "order" and not among_several) or self._are_together(lane)
+        found = self._ordered(rows, symbols_of(lane, how), *waits_of(lane), one_group=one_group)
+        self.put(rows, found.collective, found.confidence, how)
+        self.refuted[rows] = found.refuted
+        together = members if one_group else found.joined
         self.needed[rows] = np.where(of_two, np.minimum(together, 2), together)
 
-    def _sequence(self, rows: Ints, symbol: Ints, waits: Mask, waited_for: Mask) -> CallSequence:
-        member, start, end = (ints(self.table, column)[rows] for column in ("member", "start_ns", "end_ns"))
-        return CallSequence(member, symbol, start, end, np.asarray(self.step[rows], np.int64), waits, waited_for)
-
-    def _are_together(self, lane: pd.DataFrame) -> bool:
+    def _are_together(self, lane: CallTable) -> bool:
         """Whether all members of a lane are known to be of one group, where the ends of its own calls can't tell.
 
         Some leave a broadcast ms before others. A collective that they all leave together tells who is with whom.
         """
-        if (is_one_of(lane, "operation", (*BY_ALL, *PAIRWISE)) | (codes(lane, "operation")[0] < 0)).any():
+        if (lane.operation.is_one_of((*BY_ALL, *PAIRWISE)) | (lane.operation.codes < 0)).any():
             return False
-        known = (self.collective >= 0) & is_one_of(self.table, "operation", BY_ALL) & (self.confidence >= CLEAR)
-        rows, member = np.flatnonzero(known), ints(self.table, "member")
-        if not rows.size:
+        known = (self.collective >= 0) & self.table.operation.is_one_of(BY_ALL) & (self.confidence >= CLEAR)
+        if not known.any():
             return False
-        wanted, largest = np.unique(ints(lane, "member")), np.bincount(self.collective[rows]).argmax()
-        return bool(np.isin(wanted, member[rows[self.collective[rows] == largest]]).all())
+        largest = np.bincount(self.collective[known]).argmax()
+        return bool(np.isin(lane.member, self.table.member[known & (self.collective == largest)]).all())
 
-    def _numbered(
-        self, lane: CallSequence, rows: Ints, *, in_order: bool, one_group: bool, strict: bool = False
-    ) -> tuple[Ints, Floats, Merged | None]:
-        """Number a lane's calls by their order, or by when they end, as `Merged` has it, where order does not tell.
-
-        On clocks that are estimated already where there are such.
-        """
-        whole, headless = (not self.cut[lane.member].any(), bool(self.headless[lane.member].any()))
-        ordered = by_order(lane, self._ahead, self._one_clock, whole=whole, headless=headless) if in_order else None
-        if ordered is not None:
-            self.overruled |= set(ordered.overruled) if self.estimated is None else set()
-            return ordered.collective, ordered.confidence, None
-        start, end, order, limit_ns = lane.start_ns, lane.end_ns, np.arange(rows.size), self.limit_ns
-        ahead = self.estimated.ahead(lane.member, end) if self.estimated is not None else np.full(rows.size, np.nan)
-        if np.isfinite(ahead).all():
-            move = np.rint(ahead).astype(np.int64)
-            start, end, limit_ns = start - move, end - move, 0
-            order = np.argsort(end, kind="stable")
-        found = merge_sequences(
-            lane.member[order],
-            lane.symbol[order],
-            start[order],
-            end[order],
-            lane.step[order],
-            limit_ns=limit_ns,
+    def _ordered(self, rows: Ints, symbol: Ints, waits: Mask, waited_for: Mask, *, one_group: bool) -> Ordered:
+        """Number a lane's calls by their order, with what is known of clocks by now."""
+        member = self.table.member[rows].astype(np.int64)
+        known = Known(
+            self._ahead,
+            self.estimated.ahead if self.estimated is not None and self.estimated.link(member) else None,
+            lambda one, other: self.estimated is not None or bool(self.capture[one] == self.capture[other]),
+            self.one_origin,
+            whole=not self.cut[member].any(),
+            headless=bool(self.headless[member].any()),
             one_group=one_group,
-            strict=strict,
-            ahead_ns=self.hosts_say,
         )
-        back = np.argsort(order, kind="stable")
-        found = Merged(*(getattr(found, name)[back] for name in found.__struct_fields__))
-        return found.collective, found.confidence, found
+        times, steps = (self.table.start_ns[rows], self.table.end_ns[rows]), np.asarray(self.step[rows], np.int64)
+        return by_order(CallSequence(member, symbol, *times, steps, waits, waited_for), known)
 
     @property
     def _ahead(self) -> Ahead | None:
         """What is known of clocks: by sure matches, and by hosts where these say nothing or contradict hosts."""
-        if self.estimated is None:
-            return self.hosts_say
-        return partial(_within_both, self.estimated.between, self.hosts_say or (lambda one, other, at: anywhere(at)))
+        if self.estimated is None or self.hosts_say is None:
+            return self.hosts_say if self.estimated is None else self.estimated.between
+        return partial(_within_both, self.estimated.between, self.hosts_say)
 
-    def _one_clock(self, one: int, other: int) -> bool:
-        return self.estimated is not None or bool(self.capture[one] == self.capture[other])
-
-    def find_cut(self, lanes: Sequence[Lane], transfers: pd.DataFrame) -> None:
+    def _find_cut(self, lanes: Sequence[Lane], transfers: Transfers) -> None:
         """Find whose captures lack calls: members of a lane of which one has more calls of a kind than another."""
         for how, rows in lanes:
             if how == "order":
                 continue
             lane = self.table.take(rows)
-            own, place = np.unique(ints(lane, "member"), return_inverse=True)
-            if own.size > 2 and _pairwise(lane).any():  # between which of them each is, is not known
+            own, place = np.unique(lane.member, return_inverse=True)
+            if own.size > 2 and is_pairwise(lane).any():  # between which of them each is, is not known
                 continue
-            symbol = label(_symbols(lane, how))
+            symbol = label(symbols_of(lane, how))
             count = np.bincount(symbol * own.size + place, minlength=(int(symbol.max()) + 1) * own.size)
             count = count.reshape(-1, own.size)
             self.cut[own] |= bool((count != count[:, :1]).any())
         for window, ranks in self._ranks_by_window():
-            of_window = stored(self.table, "window")[ints(transfers, "call")] == window
-            self.cut[uneven(transfers[of_window], self.table, ranks)] = True
+            of_window = self.table.window[transfers.call] == window
+            self.cut[uneven(transfers.take(of_window), self.table, ranks)] = True
 
-    def rematch_uncertain(self, lanes: Sequence[Lane], transfers: pd.DataFrame | None) -> None:
+    def _rematch_uncertain(self, lanes: Sequence[Lane], transfers: Transfers, of_peers: Ints) -> None:
         """Match what is in doubt again, on clocks estimated from the sure matches, as long as more become sure."""
-        sure, of_peers = 0, np.flatnonzero(self.by == _HOW.index("pair"))
+        count_sure = 0
         while True:
-            doubtful = [one for one in lanes if self._is_doubtful(one.rows)]
-            transfers_are = transfers is not None and self._is_doubtful(of_peers)
-            if not doubtful and not transfers_are:
-                break
+            doubtful = [lane for lane in lanes if self._is_doubtful(lane.rows, each=lane.how == "order")]
+            transfers_are = of_peers.size > 0 and self._is_doubtful(of_peers)
             number, count = np.unique(self.collective, return_counts=True)
-            sure_ones = np.setdiff1d(number[count > 1], self.collective[self.confidence < CLEAR])
-            if sure_ones.size <= sure:
+            sure = np.setdiff1d(number[count > 1], self.collective[self.confidence < CLEAR])
+            if not (doubtful or transfers_are) or sure.size <= count_sure:
                 break
-            sure, rows = sure_ones.size, _by_time(self.table, np.flatnonzero(np.isin(self.collective, sure_ones)))
-            member, end = (ints(self.table, column)[rows] for column in ("member", "end_ns"))
+            count_sure, rows = sure.size, by_time(self.table, np.flatnonzero(np.isin(self.collective, sure)))
+            member, end = self.table.member[rows], self.table.end_ns[rows]
             self.estimated = EstimatedClocks.of(self.collective[rows], member, end, self.ranks.size)
-            if transfers is not None and transfers_are:
-                self.put_transfers(transfers)
+            if transfers_are:
+                self._put_transfers(transfers)
             for lane in doubtful:
-                self.merge(*lane)
+                self._merge(*lane)
 
-    def _is_doubtful(self, rows: Ints) -> bool:
-        """Whether ends alone matched several members' calls, without certainty, or left some unmatched."""
-        count = np.bincount(self.collective[rows] - self.collective[rows].min())
-        is_unsure = np.any(self.confidence[rows] < CLEAR) or np.any(count == 1)
-        return bool(self.by_ends[rows].any() and np.ptp(ints(self.table, "member")[rows]) > 0 and is_unsure)
+    def _is_doubtful(self, rows: Ints, *, each: bool = False) -> bool:
+        """Whether some calls of several members were matched without certainty, or a member's (`each`: a call) not."""
+        member, collective = self.table.member[rows], self.collective[rows]
+        matched = np.bincount(collective)[collective] > 1
+        is_lost = not matched.all() if each else np.setdiff1d(member, member[matched]).size > 0
+        return bool(((self.confidence[rows] < CLEAR).any() or is_lost) and np.ptp(member) > 0)
 
 
 def _within_both(by_matches: Ahead, by_hosts: Ahead, one: int, other: int, at: Ints) -> tuple[Floats, Floats]:
@@ -358,174 +284,48 @@ def _within_both(by_matches: Ahead, by_hosts: Ahead, one: int, other: int, at: I
     return np.where(agree, np.maximum(least, low), least), np.where(agree, np.minimum(most, high), most)
 
 
-def _limit(trace: Trace) -> int | None:
-    """How far apart two clocks of the trace may be; None where captures share no origin."""
-    several = len({process.capture for process in trace.processes}) > 1
-    origins = all(capture.start_utc_ns is not None for capture in trace.captures)
-    return None if several and not origins else ROUGH_NS
-
-
-def _pairwise(table: pd.DataFrame) -> Mask:
-    return is_one_of(table, "operation", PAIRWISE)
-
-
-def _has_key(table: pd.DataFrame) -> Mask:
-    """Calls whose group and sequence number name the collective; a rank's sends and receives are counted by rank."""
-    return (ints(table, "sequence") >= 0) & (codes(table, "group")[0] >= 0) & ~_pairwise(table)
-
-
-def _by_key(table: pd.DataFrame) -> tuple[Ids, Floats]:
-    key = group_numbers(codes(table, "group")[0], codes(table, "group_ranks")[0], ints(table, "sequence"))
-    if (window := stored(table, "window")).any():  # numbers may begin anew in each
-        key = label(window, key)
-    repeat = occurrence(stored(table, "member"), key)
-    if repeat.any():  # calls coalesced under one number
-        by_time = _by_time(table, np.arange(key.size))
-        repeat[by_time] = occurrence(ints(table, "member")[by_time], key[by_time])
-        key = label(key, repeat)
-    first_end = np.full(key.max() + 1, np.iinfo(np.int64).max)
-    end = ints(table, "end_ns")
-    np.minimum.at(first_end, key, end)
-    is_first = [end[rows] == first_end[key[rows]] for rows in slices(key.size)]
-    ended_first = _by_time(table, np.flatnonzero(np.concatenate(is_first)))
-    number = np.empty(first_end.size, np.int32)
-    number[key[ended_first]] = label(key[ended_first])
-    collective = number[key]
-    operation = _categorical(table, "operation").codes
-    of_any_call = np.empty(number.size, operation.dtype)
-    of_any_call[collective] = operation
-    other = collective[operation != of_any_call[collective]]
-    if not other.size:
-        return collective, repeated(1.0, float, collective.size)
-    unlike = np.zeros(number.size, dtype=bool)
-    unlike[other] = True
-    return collective, np.where(unlike[collective], UNLIKE, 1.0)
-
-
-def _lanes(table: pd.DataFrame, rows: Ints) -> list[Lane]:
-    """Some calls by what tells them apart, the surest there is."""
-    if (window := stored(table, "window")[rows]).any() and np.ptp(window):  # no call of one is a call of another
-        return [lane for own in rows_by_key(window).values() for lane in _lanes(table, rows[own])]
-    result, table = list[Lane](), table.take(rows)
-    communicator, group = ints(table, "communicator") != -1, codes(table, "group")[0] >= 0
-    left = np.ones(rows.size, bool)
-    for how, stated, key in (
-        ("communicator", communicator, [ints(table, "communicator")]),
-        ("group", group, [_categorical(table, "group"), _categorical(table, "group_ranks")]),
-    ):
-        for lane in _split(left & stated, label(*key)):
-            # What is sent and received among several is no call of all.
-            among_few = np.unique(ints(table, "member")[lane]).size < 3
-            of_peers = np.zeros(lane.size, bool) if among_few else _pairwise(table)[lane]
-            result += [Lane(how, rows[part]) for part in (lane[~of_peers], lane[of_peers]) if part.size]
-        left &= ~stated
-    return result + [Lane("order", rows[lane]) for lane in _split(left, _streams(table, left))]
-
-
-def _among_many(lane: pd.DataFrame) -> bool:
-    """Whether calls may each be between another two of several ranks, and there are enough of them to tell."""
-    members = np.unique(ints(lane, "member")).size
-    return members > 2 and len(lane) >= 8 * members and bool(_pairwise(lane).all())
-
-
-def _categorical(table: pd.DataFrame, column: str) -> pd.Categorical:
-    values = table[column].array
-    if not isinstance(values, pd.Categorical):
-        raise TypeError(f"column {column!r} is not categorical")
-    return values
-
-
-def _split(rows: Mask, key: Ints) -> list[Ints]:
-    inside = np.flatnonzero(rows)
-    return [inside[part] for part in rows_by_key(key[inside]).values()]
-
-
-def _streams(table: pd.DataFrame, rows: Mask) -> Ints:
-    """Stream ids, where all ranks communicate on the same ones; else one sequence a rank."""
-    stream, member = ints(table, "stream"), ints(table, "member")
-    used = {frozenset(np.unique(stream[rows & (member == one)]).tolist()) for one in np.unique(member[rows])}
-    return stream if len(used) == 1 else np.zeros(len(table), np.int64)
-
-
-def _waits(lane: pd.DataFrame) -> tuple[Mask, Mask]:
-    """Of each call whether it can't end before others have started, and whether others can't before it has.
-
-    Of broadcast, reduce, gather and scatter that depends on the root, which nothing states.
-    """
-    by_all = is_one_of(lane, "operation", BY_ALL)
-    exchanges = is_one_of(lane, "operation", ("send_recv",)) & (np.unique(ints(lane, "member")).size == 2)
-    receives, sends = (is_one_of(lane, "operation", (one,)) for one in ("recv", "send"))
-    return by_all | exchanges | receives, by_all | exchanges | sends
-
-
-def _symbols(lane: pd.DataFrame, how: str) -> Ints:
-    """What must be equal for two calls to be one collective."""
-    size = ints(lane, "bytes")
-    operation = _categorical(lane, "operation")
-    if how == "order":
-        return label(operation, ints(lane, "kernel"))
-    sends, receives = (is_one_of(lane, "operation", (one,)) for one in ("send", "recv"))
-    either, one_way = is_one_of(lane, "operation", ("send_recv",)), sends | receives
-    kind = np.where(either | one_way, -1, operation.codes)
-    member = ints(lane, "member")
-    if not either.any() and np.unique(member).size == 2:  # what the one sends the other receives
-        kind = np.where(one_way & (sends == (member == member[0])), -2, kind)
-    else:
-        one_way[:] = False
-    return label(kind, np.where(is_one_of(lane, "operation", UNEVEN) & ~one_way, -1, size), _categorical(lane, "dtype"))
-
-
-def _ranks_given(ranks: pd.Categorical, size: Ints, given: Collection[int]) -> Ints:
+def _ranks_given(ranks: Names, size: Ids, given: Collection[int]) -> Ints:
     """How many of the ranks that were given are of each call's group; 0 where it does not say which it is among."""
-    groups = [listed(str(text)) for text in ranks.categories]
-    stated: Ints = np.array([len({*own} & {*given}) if own else -1 for own in groups] + [-1], np.int64)[ranks.codes]
+    groups = [listed(name) for name in ranks.texts]
+    stated: Ints = np.array([*(len({*own} & {*given}) if own else -1 for own in groups), -1], np.int64)[ranks.codes]
     return np.where(stated >= 0, stated, np.where(size == len(given), size, 0))
 
 
-def _matches(members: pd.DataFrame, assignment: _Assignment, given: Collection[int]) -> Matches:
+def _matches(members: Members, assignment: _Assignment, given: Collection[int]) -> Matches:
     table, collective = assignment.table, assignment.collective
-    confidence, by = assignment.confidence, assignment.by
     # Numbers ascend with a collective's first end, so that they read in order of time.
     earliest = np.full(int(collective.max(initial=-1)) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(earliest, collective, ints(table, "end_ns"))
+    np.minimum.at(earliest, collective, table.end_ns)
     number = np.empty(earliest.size, np.int32)
     number[np.argsort(earliest, kind="stable")] = np.arange(earliest.size)
     collective = number[collective]
-    order = ordered(collective, stored(table, "rank"))
-    if members["rank"].duplicated().any():
-        order = np.lexsort((ints(table, "start_ns"), ints(table, "end_ns"), ints(table, "rank"), collective))
+    order = ordered(collective, table.rank)
+    if np.unique(members.rank).size < len(members):
+        order = np.lexsort((table.start_ns, table.end_ns, table.rank, collective))
     count = np.bincount(collective)
     first = table.take(head := order[np.cumsum(count) - count])
     pairwise = np.zeros(head.size, dtype=bool)
-    pairwise[collective[_pairwise(table)]] = True
-    operation = _categorical(first, "operation")
-    if "send_recv" not in operation.categories:
-        operation = operation.add_categories(["send_recv"])
-    joined = np.where(pairwise & (count > 1), list(operation.categories).index("send_recv"), operation.codes)
+    pairwise[collective[is_pairwise(table)]] = True
+    operations = tuple(dict.fromkeys((*first.operation.texts, "send_recv")))
+    joined = np.where(pairwise & (count > 1), operations.index("send_recv"), first.operation.codes)
     least, largest = np.ones(head.size), np.full(head.size, -1)
-    np.minimum.at(least, collective, confidence)
-    np.maximum.at(largest, collective, ints(table, "bytes"))
-    ranks = np.where(ints(first, "group_size") > 0, ints(first, "group_size"), np.where(count > 1, count, -1))
-    needed = _ranks_given(_categorical(first, "group_ranks"), ints(first, "group_size"), given)
-    if not is_repeated(assignment.needed):
-        of_lanes, peers = np.zeros((2, head.size), np.int64)
-        np.maximum.at(of_lanes, collective, assignment.needed)
-        np.maximum.at(peers, collective, assignment.peers)
-        needed = np.where(pairwise, of_lanes, np.maximum(needed, of_lanes))
-    else:
-        peers = np.zeros(head.size, np.int64)
-    share = first["per_rank"].to_numpy(bool)
-    how = np.where(count > 1, by[head], _HOW.index("alone"))
-    collectives = pd.DataFrame(
+    np.minimum.at(least, collective, assignment.confidence)
+    np.maximum.at(largest, collective, table.bytes)
+    ranks = np.where(first.group_size > 0, first.group_size, np.where(count > 1, count, -1))
+    of_lanes, peers = np.zeros((2, head.size), np.int64)
+    np.maximum.at(of_lanes, collective, assignment.needed)
+    np.maximum.at(peers, collective, assignment.peers)
+    needed = np.maximum(_ranks_given(first.group_ranks, first.group_size, given), of_lanes)
+    needed = np.where(pairwise, of_lanes, needed)
+    how = np.where(count > 1, assignment.by[head], _HOW.index("alone"))
+    texts = {name: getattr(first, name) for name in ("dtype", "group", "group_description", "group_ranks")}
+    collectives = framed(
         {
-            "operation": pd.Categorical.from_codes(joined, dtype=operation.dtype),
-            "bytes": np.where(share, np.where(ranks > 0, largest * ranks, -1), largest),
-            "dtype": _categorical(first, "dtype"),
-            "group": _categorical(first, "group"),
-            "group_description": _categorical(first, "group_description"),
-            "group_ranks": _categorical(first, "group_ranks"),
-            "group_size": ints(first, "group_size"),
-            "matched_by": pd.Categorical.from_codes(how, categories=pd.Index(_HOW, dtype="str")),
+            "operation": Names(joined, operations),
+            "bytes": np.where(first.per_rank, np.where(ranks > 0, largest * ranks, -1), largest),
+            **texts,
+            "group_size": first.group_size.astype(np.int64),
+            "matched_by": Names(how, _HOW),
             "confidence": least,
             "peers": np.where(peers > 0, peers, -1),
             "given": needed,
@@ -533,9 +333,6 @@ def _matches(members: pd.DataFrame, assignment: _Assignment, given: Collection[i
         }
     )
     calls_of = {"collective": np.repeat(np.arange(count.size, dtype=np.int32), count)}
-    calls_of["confidence"] = taken(squeezed(confidence), order)
-    calls_of |= {column: stored(table, column)[order] for column in ("op", "member")}
-    is_rank = np.array_equal(stored(table, "member"), stored(table, "rank"))  # mostly: rank k has clock k alone
-    calls_of["rank"] = calls_of["member"] if is_rank else stored(table, "rank")[order]
-    calls_of |= {column: stored(table, column)[order] for column in ("start_ns", "end_ns")}
-    return Matches(members, framed(calls_of), collectives)
+    calls_of["confidence"] = taken(squeezed(assignment.confidence), order)
+    calls_of |= {name: taken(getattr(table, name), order) for name in ("op", "member", "rank", "start_ns", "end_ns")}
+    return Matches(members.to_frame(), framed(calls_of), collectives)

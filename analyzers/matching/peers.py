@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import numpy as np
-import pandas as pd
 
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.types import Mask
 from analyzers.matching.calls import PAIRWISE, listed
 from analyzers.trace.alignment import Matches
 from analyzers.trace.columns import codes, ints
@@ -53,12 +52,7 @@ def waits_seen(matches: Matches, known: int | None, given: int) -> Mask:
     ----------
     known, given : ranks that the job had, and that were captured.
     """
-    count = matches.calls_of_each
-    return np.asarray(count >= _needed(matches.collectives, count, known, given), bool)
-
-
-def _needed(collectives: pd.DataFrame, count: Ints, known: int | None, given: int) -> Ints:
-    """How many calls each collective must have: its group's, or two of a pair's."""
+    count, collectives = matches.calls_of_each, matches.collectives
     size = ints(collectives, "group_size") if "group_size" in collectives else np.full(count.size, -1)
     all_given = known is not None and known <= given
     # Of an unknown group, one that several ranks came to is whole, unless a rank is known to be absent.
@@ -72,7 +66,7 @@ def _needed(collectives: pd.DataFrame, count: Ints, known: int | None, given: in
     if "peers" in collectives:
         peers = ints(collectives, "peers")
         needed = np.where(peers > 0, peers, needed)
-    return needed
+    return np.asarray(count >= needed, bool)  # of its group's, or two of a pair's
 
 
 def ranks_given(matches: Matches, known: int | None, given: Collection[int]) -> Mask:

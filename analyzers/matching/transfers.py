@@ -10,11 +10,10 @@ from collections.abc import Callable
 
 import msgspec
 import numpy as np
-import pandas as pd
 
 from analyzers.arrays.groups import label, occurrence, ordered, rows_by_key
 from analyzers.arrays.types import Floats, Ints, Mask
-from analyzers.trace.columns import codes, ints
+from analyzers.matching.calls import CallTable, Transfers
 
 TORN = 0.2  # confidence in calls that would be two of one rank's in one
 
@@ -33,8 +32,8 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def match_transfers(
-    transfers: pd.DataFrame,
-    table: pd.DataFrame,
+    transfers: Transfers,
+    table: CallTable,
     ranks: Ints,
     numbered: Callable[[Ints, Ints, Mask], tuple[Ints, Floats]],
 ) -> Found:
@@ -42,16 +41,14 @@ def match_transfers(
 
     Parameters
     ----------
-    transfers, table : of `analyzers.matching.calls.Calls`.
     ranks : of each member; each occurs once.
     numbered : (calls, sizes, sends) of what one rank sends another, in time → their numbers and confidence.
     """
-    call, sends = ints(transfers, "call"), ints(transfers, "sends") > 0
-    member, peer = ints(table, "member"), _peers(transfers, ranks)
-    in_time = ordered(ints(table, "end_ns")[call], ints(table, "start_ns")[call])
+    call, sends, member, peer = transfers.call, transfers.sends, table.member, _peers(transfers, ranks)
+    in_time = ordered(table.end_ns[call], table.start_ns[call])
     number, confidence, told = np.full(call.size, -1, np.int64), np.ones(call.size), np.ones(call.size, bool)
     own, count = member[call], 0
-    keys = [codes(table, column)[0].astype(np.int64)[call] for column in ("group", "group_ranks")]
+    keys = [column.codes[call].astype(np.int64) for column in (table.group, table.group_ranks)]
     sender, receiver = np.where(sends, own, peer), np.where(sends, peer, own)
     for (*_, one, other), rows in rows_by_key(*(key[in_time] for key in (*keys, sender, receiver))).items():
         lane = in_time[rows]
@@ -60,7 +57,7 @@ def match_transfers(
             told[lane] = min(one, other) < 0  # else the peer says nothing of it
             count += lane.size
             continue
-        of_lane, confidence[lane] = numbered(call[lane], ints(transfers, "bytes")[lane], sends[lane])
+        of_lane, confidence[lane] = numbered(call[lane], transfers.bytes[lane], sends[lane])
         number[lane] = count + of_lane
         count += int(of_lane.max()) + 1
     is_told = np.isin(call, call[told])
@@ -79,23 +76,18 @@ def match_transfers(
     return Found(calls, collective, sure[collective], (ranks_of + given)[collective], (ranks_of + missing)[collective])
 
 
-def uneven(transfers: pd.DataFrame, table: pd.DataFrame, ranks: Ints) -> Ints:
+def uneven(transfers: Transfers, table: CallTable, ranks: Ints) -> Ints:
     """Members of which one sent more, or less, of some size than the other received: a capture lacks calls."""
-    own, peer, sends = (
-        ints(table, "member")[ints(transfers, "call")],
-        _peers(transfers, ranks),
-        ints(transfers, "sends"),
-    )
-    sender, receiver = np.where(sends > 0, own, peer), np.where(sends > 0, peer, own)
-    lane = label(sender, receiver, ints(transfers, "bytes"))
-    more = np.bincount(lane, np.where(sends > 0, 1, -1))[lane] != 0
+    own, peer, sends = table.member[transfers.call], _peers(transfers, ranks), transfers.sends
+    lane = label(np.where(sends, own, peer), np.where(sends, peer, own), transfers.bytes)
+    more = np.bincount(lane, np.where(sends, 1, -1))[lane] != 0
     more &= peer >= 0
     return np.unique(np.append(own[more], peer[more]))
 
 
-def _peers(transfers: pd.DataFrame, ranks: Ints) -> Ints:
+def _peers(transfers: Transfers, ranks: Ints) -> Ints:
     """The member that each transfer is with, -1 where that is not captured."""
-    rank, order = ints(transfers, "peer"), np.argsort(ranks)
+    rank, order = transfers.peer, np.argsort(ranks)
     at = np.minimum(np.searchsorted(ranks[order], rank), ranks.size - 1)
     return np.where(ranks[order][at] == rank, order[at], -1)
 

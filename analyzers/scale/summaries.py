@@ -21,8 +21,8 @@ from analyzers.arrays.columns import repeated
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ints
-from analyzers.clocks.align import move
 from analyzers.clocks.hosts import witnesses
+from analyzers.clocks.moving import move
 from analyzers.counters.plateau import waits_by_traffic
 from analyzers.steps.candidates import Candidates, candidates
 from analyzers.trace.alignment import Clocks

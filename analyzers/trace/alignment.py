@@ -25,7 +25,6 @@ class Matches(Record, frozen=True):
         group_ranks, group_size (-1 unknown), matched_by (a key of MATCHED_BY), confidence (the least of its calls),
         peers (between how many ranks a point-to-point call is, -1 unknown), given (how many of the ranks that were
         given make it, as far as is known), sure: matched over all of these beyond doubt.
-    overruled : ranks whose host's clock is taken to differ from the others', as no order of calls would fit else.
     refuted : calls that stay unmatched as hosts rule out the only clocks on which their order would match another's.
     """
 
@@ -33,7 +32,6 @@ class Matches(Record, frozen=True):
     calls: pd.DataFrame
     collectives: pd.DataFrame
     refuted: int = 0
-    overruled: tuple[int, ...] = ()
 
     @property
     def unsure(self) -> tuple[int, int]:
@@ -105,8 +103,8 @@ class Clocks(Record, frozen=True):
     method : a key of METHODS.
     clocks : by rank; one reference is 0 ahead of itself.
     at_ns : the instant the offsets hold at.
-    contradictions : sets of collectives (numbers of `Matches.collectives`) that cannot all be as recorded and matched.
-    doubtful : those of them that the estimate contradicts.
+    doubtful : collectives (numbers of `Matches.collectives`) that contradict the others: they cannot be as recorded and
+        matched. contradictions : none; which others each contradicts is not looked for.
     hosts_agree_ns : within what host clocks of captures of one host are taken to agree, 0 where nothing rests on that.
     hosts_contradict : whether launches or synchronizations were left out: they contradict each other or collectives.
     """

@@ -65,6 +65,11 @@ def number(kind: str, default: int) -> Any:
     return Column(kind, default)
 
 
+def flag(*, default: bool) -> Any:
+    """Column of truths."""
+    return Column("bool", default)
+
+
 def text() -> Any:
     """Column of texts."""
     return Column("text", "")

@@ -47,6 +47,10 @@ def together(members: Sequence[int], end: int, true: Mapping[int, int] | None = 
 
 
 def solve(matches: Matches, hosts: HostBounds | None = None) -> Clocks:
+    """Clocks of one host, of which nothing else is known, where not given."""
+    if hosts is None:
+        nothing, captures = np.empty(0, np.int64), np.zeros(int(matches.members["capture"].max()) + 1, np.int64)
+        hosts = HostBounds(*[nothing] * 4, nothing > 0, nothing, nothing, captures, captures)
     return solution(matches, hosts).clocks
 
 

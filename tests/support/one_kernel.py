@@ -13,7 +13,8 @@ SEND_RECV = "ncclDevKernel_SendRecv(x)"
 
 def rows(found: Calls) -> list[dict[str, Any]]:
     """Rows of the table, None for a missing text."""
-    frame = found.table.astype({name: object for name in found.table if found.table[name].dtype == "category"})
+    frame = found.table.to_frame()
+    frame = frame.astype({name: object for name in frame if frame[name].dtype == "category"})
     return frame.where(frame.notna(), None).to_dict("records")
 
 

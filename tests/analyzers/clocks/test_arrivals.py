@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.clocks.arrivals import Arrivals
+from analyzers.clocks.waits import Arrivals
 
 CLOCKS = 6
 INF = float("inf")

@@ -1,4 +1,4 @@
-"""Collectives that no clocks can meet: named, doubted where the estimate says so, and done without."""
+"""Collectives that no clocks can meet: doubted where the estimate says so, and no bounds."""
 
 from __future__ import annotations
 
@@ -25,31 +25,25 @@ def plain(count: int, special: Mapping[int, Spans], ranks: Sequence[int] = (0, 1
     return [special.get(k, together(ranks, k * MS)) for k in range(count)]
 
 
-def test_what_the_estimate_contradicts_is_doubted_and_the_clocks_are_estimated_without_it() -> None:
+def test_what_the_estimate_contradicts_is_doubted_and_bounds_no_clock() -> None:
     """By collective 3 rank 11 is ahead by 6 µs at most, by 6 at least by 20; the ends of the others say 0."""
     clocks = solve(matched(plain(12, {3: at_most(6_000, 3), 6: at_least(20_000, 6)})))
-    assert clocks.contradictions == ((3, 6),)
     assert clocks.doubtful == (6,)
     assert offsets(clocks) == [0, 0]
-    assert counts(clocks) == [11, 11]
-    assert residuals(clocks) == [0, 1_000]  # not the 120 µs that the ends of 6 are apart
+    assert (residuals(clocks)[1] or 0) >= 120_000  # as far as the ends of 6 are apart
     assert bounds(clocks)[1] == (-300_000, 6_000)
 
 
-def test_others_that_are_doubted_are_named_one_by_one() -> None:
-    """Which of 6 and 8 contradicts 3 is of no interest; the one that is not named with it is named alone."""
+def test_all_that_the_estimate_contradicts_are_doubted() -> None:
+    """Which of 6 and 8 contradicts 3 is of no interest."""
     clocks = solve(matched(plain(12, {3: at_most(6_000, 3), 6: at_least(20_000, 6), 8: at_least(90_000, 8)})))
-    assert clocks.contradictions == ((3, 8), (6,))
     assert clocks.doubtful == (6, 8)
-    assert counts(clocks) == [10, 10]
 
 
 @pytest.mark.parametrize(("late", "doubted"), [(1_000, False), (1_001, True)])
 def test_what_is_off_by_a_microsecond_is_left_out_of_the_bounds_but_not_doubted(late: int, doubted: bool) -> None:
     clocks = solve(matched(plain(12, {3: at_most(500, 3), 6: at_least(late, 6)})))
     assert clocks.doubtful == ((6,) if doubted else ())
-    assert clocks.contradictions == (((3, 6),) if doubted else ())
-    assert counts(clocks) == ([11, 11] if doubted else [12, 12])
     assert bounds(clocks)[1] == (-300_000, 500)
     assert offsets(clocks) == [0, 0]
 
@@ -69,7 +63,7 @@ def test_where_ends_scatter_more_is_usual_five_times_as_much_as_they_are_apart(l
 def test_without_contradiction_nothing_is_doubted_however_far_the_estimate_is_off(ahead: int) -> None:
     """By a single collective rank 11 is ahead, against all ends; nothing says that it is wrong."""
     clocks = solve(matched(plain(12, {6: at_least(ahead, 6)})))
-    assert (clocks.contradictions, clocks.doubtful) == ((), ())
+    assert clocks.doubtful == ()
     assert offsets(clocks) == [0, ahead]
     assert bounds(clocks)[1] == (ahead, 300_000)
     assert counts(clocks) == [12, 12]
@@ -80,7 +74,6 @@ def test_doubted_collectives_still_tie_clocks_that_nothing_else_ties() -> None:
     behind = {1: (20 * MS, 20 * MS + 100_000), 2: (20 * MS - 300_000, 20 * MS - 30_000)}
     spans = [*plain(10, {}), behind, at_least(30_000, 21, (1, 2))]
     clocks = solve(matched(spans, 3))
-    assert clocks.contradictions == ((10, 11),)
     assert clocks.doubtful == (10, 11)
     assert counts(clocks) == [10, 12, 2]
     assert offsets(clocks) == [0, 0, 0]
@@ -101,16 +94,14 @@ def test_each_island_is_judged_by_itself() -> None:
     spans += plain(12, {2: at_most(6_000, 2, (2, 3)), 8: at_least(20_000, 8, (2, 3))}, (2, 3))
     spans += [*plain(12, {}, (4, 5)), together((6,), MS)]
     clocks = solve(matched(spans, 7))
-    assert clocks.contradictions == ((3, 6), (14, 20))
     assert clocks.doubtful == (6, 20)
-    assert counts(clocks) == [11, 11, 11, 11, 12, 12, 0]
-    assert residuals(clocks) == [0, 1_000, 0, 1_000, 0, 1_000, None]
+    assert residuals(clocks)[4:] == [0, 1_000, None]
 
 
 def test_a_call_that_ends_before_it_starts_bounds_nothing_and_leaves_the_error_unknown() -> None:
     """Rank 11's only call is stamped so; the estimate is what its end says."""
     clocks = solve(matched([{0: (0, 10_000), 1: (90_000, 12_000)}]))
-    assert (clocks.contradictions, clocks.doubtful) == (((0,),), (0,))
+    assert clocks.doubtful == (0,)
     assert offsets(clocks) == [0, 2_000]
     assert residuals(clocks) == [0, None]
     assert bounds(clocks)[1] == (None, None)
@@ -121,6 +112,4 @@ def test_collectives_behind_one_that_bounds_nothing_are_judged_as_any_others(gui
     """The first is a broadcast, which tells nothing of clocks."""
     spans = plain(4, {guilty: at_least(20_000, guilty), 3: at_most(6_000, 3)})
     clocks = solve(matched(spans, 2, ["broadcast", *["all_reduce"] * 3]))
-    assert clocks.contradictions == ((guilty, 3),)
     assert clocks.doubtful == (guilty,)
-    assert counts(clocks) == [2, 2]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analyzers.clocks.solve import TOGETHER
-from analyzers.matching.match import BY_ALL
+from analyzers.matching.lanes import BY_ALL
 from analyzers.trace.alignment import Matches
 from tests.support.collective_runs import MS
 from tests.support.made_matches import bounds, counts, matched, offsets, residuals, solve, together

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzers.arrays import groups
-from analyzers.clocks.align import FAR_NS, align, host_clocks, move
+from analyzers.clocks.align import align
+from analyzers.clocks.hosts import MAX_CLOCK_SKEW_NS
+from analyzers.clocks.moving import host_clocks, move
 from analyzers.matching.fit import HOUR_NS
 from analyzers.trace.alignment import Clock, Clocks
 from analyzers.trace.columns import ints
@@ -21,12 +22,6 @@ from tests.support.collective_runs import MS, Call, run
 
 HOST_TABLES = ("api", "ranges", "syncs", "comms", "memory", "overhead")
 GPU_TABLES = ("ops", "counters")
-
-
-@pytest.fixture(autouse=True, params=["all rows at once", "one row at a time"])
-def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "one row at a time":
-        monkeypatch.setattr(groups, "AT_ONCE", 1)
 
 
 def ahead(process: int, offset: int, device: int = 0, drift: float = 0.0) -> Clock:
@@ -128,7 +123,8 @@ def launched(early: Sequence[int], captures: Sequence[int]) -> Trace:
 
 
 @pytest.mark.parametrize(
-    ("early", "by"), [(1, 1), (42_000, 42_000), (0, 0), (-5_000, 0), (FAR_NS, FAR_NS), (FAR_NS + 1, 0)]
+    ("early", "by"),
+    [(1, 1), (42_000, 42_000), (0, 0), (-5_000, 0), (1_000_000, 1_000_000), (1_000_001, 0)],
 )
 def test_a_host_moves_as_far_as_the_launch_of_an_op_asks_unless_that_is_no_clock(early: int, by: int) -> None:
     """Calls of the first capture precede what they launch, and have no say in the other's."""
@@ -141,7 +137,7 @@ def test_a_host_moves_as_far_as_the_launch_of_an_op_asks_unless_that_is_no_clock
 
 
 def test_the_op_that_is_the_most_before_its_launch_decides_for_its_capture_and_no_other() -> None:
-    trace = launched([30, 7_000, FAR_NS + 5, 500], [0, 1, 1, 1])
+    trace = launched([30, 7_000, MAX_CLOCK_SKEW_NS + 5, 500], [0, 1, 1, 1])
     assert [one.offset_ns for one in host_clocks(trace, aligned())] == [30, 7_000, 0]
 
 

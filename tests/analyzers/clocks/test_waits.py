@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.clocks import align
-from analyzers.clocks.align import with_collectives, with_waits
 from analyzers.clocks.differences import Apart
+from analyzers.clocks.waits import with_collectives, with_waits
 from analyzers.overlap.certainty import real_range
 from analyzers.trace.alignment import Clock, Clocks
 from analyzers.trace.columns import ints
@@ -67,13 +64,6 @@ def test_a_device_without_a_clock_is_unknown_as_well() -> None:
     assert waits(three_ranks(0, 5)) == waits(three_ranks(0, 5, None))
 
 
-@pytest.mark.parametrize("rows", [1, 3, 4, 6])
-def test_in_parts_all_is_as_at_once(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = three_ranks(0, 3, None)
-    monkeypatch.setattr(align, "AT_ONCE", rows)
-    pd.testing.assert_frame_equal(three_ranks(0, 3, None).ops.to_frame(), whole.ops.to_frame())
-
-
 def test_what_nobody_matched_has_no_wait() -> None:
     run = Builder()
     run.rank(0).kernel(AR, 9, 0, 100)
@@ -121,7 +111,7 @@ def true_overlap(ops: list[tuple[int, int, int]], work: list[tuple[int, int]]) -
 def test_whatever_clocks_the_bounds_allow_waits_and_overlap_lie_within_and_reach_them(
     between: list[int], late: list[list[int]], work: list[tuple[int, int]], seed: int
 ) -> None:
-    most = Apart(np.where(np.eye(3, dtype=bool), 0.0, np.array(between, float).reshape(3, 3))).most_ns
+    most = Apart.by_all_ways(np.where(np.eye(3, dtype=bool), 0.0, np.array(between, float).reshape(3, 3))).most_ns
     starts = [[number * 100 + by for by in of] for number, of in enumerate(late)]
     collectives = [{rank: (of[rank], number * 100 + 90) for rank in RANKS} for number, of in enumerate(starts)]
     spans = [(start, start + length) for start, length in work]

@@ -106,7 +106,7 @@ def test_all_times_are_those_of_the_lowest_rank_s_clock() -> None:
     ]
 
 
-def test_at_most_three_contradictions_are_reported() -> None:
+def test_contradictions_are_said_once() -> None:
     """In odd ones rank 1 ends 6 µs after rank 0 starts; in five even ones rank 0 ends 20 µs before rank 1 starts."""
     ends = [k * MS for k in range(1, 41)]
     builder = two_ranks(0, [(end - (6_000 if k % 2 else 300_000), end - 200_000, end) for k, end in enumerate(ends)])
@@ -115,10 +115,8 @@ def test_at_most_three_contradictions_are_reported() -> None:
     aligned = align(builder.trace())
     messages = [one.message for one in aligned.trace.warnings if one.code == "clocks-contradict"]
     assert aligned.clocks.doubtful == (0, 8, 16, 24, 32)
-    assert len(messages) == 3 < len(aligned.clocks.contradictions)
-    for message, numbers in zip(messages, aligned.clocks.contradictions, strict=False):
-        assert message.startswith(f"Collectives {', '.join(map(str, numbers))} contradict the others:")
-        assert list(numbers) == sorted(numbers)
+    (message,) = messages
+    assert message.startswith("Collectives 0, 8, 16, 24, 32 contradict the others: on any clocks, a rank ends before ")
 
 
 def test_collectives_are_numbered_by_their_first_end_on_the_common_clock() -> None:
@@ -160,7 +158,6 @@ def test_contradictions_bear_the_numbers_that_collectives_have_on_the_common_clo
             builder.add("comms", process=rank, correlation=builder.correlation, group=group, sequence=k)
     clocks = align(builder.trace()).clocks
     assert clocks.doubtful == (12,)
-    assert any(12 in numbers for numbers in clocks.contradictions)
 
 
 def warned_of_captures(trace: Trace, hosts: tuple[str, str], world_size: int | None) -> list[str]:

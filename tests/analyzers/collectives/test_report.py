@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.arrays import groups
 from analyzers.clocks.align import align
 from analyzers.collectives.report import Collectives, bus_factor, collectives
 from analyzers.readers.nsys import read as nsys
@@ -249,16 +248,3 @@ def test_copies_between_gpus_are_not_denied() -> None:
     (warning,) = [one for one in result.warnings if one.code == "peer-copies"]
     assert warning.message.startswith("2 copies between GPUs (2.0 MiB, 1.00 µs) are matched with no other rank's")
     assert result.copies.calls["bytes"].tolist() == [1 << 20, 1 << 20]
-
-
-def test_figures_are_the_same_however_many_calls_are_looked_at_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = (Call(), Call("AllGather"), Call())
-    aligned = align(run(4, 6, calls, offset=50_000, drift=20e-6).trace())
-    whole = collectives(aligned)
-    monkeypatch.setattr(groups, "AT_ONCE", 5)
-    in_parts = align(run(4, 6, calls, offset=50_000, drift=20e-6).trace())
-    assert in_parts.clocks == aligned.clocks
-    parts = collectives(in_parts)
-    assert parts.table.equals(whole.table)
-    assert parts.calls.equals(whole.calls)
-    assert parts.warnings == whole.warnings

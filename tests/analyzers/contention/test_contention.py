@@ -101,7 +101,7 @@ def test_ops_beside_the_other_side_are_measured_against_like_ones_alone(
 @pytest.mark.parametrize("name", ["ddp.rank0", "a2a_async.rank0"])
 def test_kinds_are_the_distinct_combinations_of_what_tells_ops_apart(name: str) -> None:
     trace = load([DDP / f"{name}.json.gz"])
-    ops, about = trace.ops.to_frame(), calls(trace).table.set_index("op")
+    ops, about = trace.ops.to_frame(), calls(trace).table.to_frame().set_index("op")
     by_start, previous = ops.sort_values("start_ns", kind="stable"), {}
     for _, lane in by_start.groupby(["process", "device", "context", "stream"]):
         previous |= dict(zip(lane.index[1:], lane["name"].iloc[:-1], strict=True))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.matching.fit import HOUR_NS, Estimate, _by_clock, _fit, _in_a_row, _median, bases, estimate
+from analyzers.matching.fit import HOUR_NS, Estimate, EstimatedClocks, _fit, bases, estimate
 from tests.support.collective_runs import MS
 
 # Each collective's calls: member -> its end.
@@ -22,55 +21,6 @@ def fitted(ends: Ends, members: int, reference: int = 0) -> Estimate:
     rows = [(number, member, end) for number, one in enumerate(ends) for member, end in one.items()]
     collective, member, end = (np.array([row[column] for row in rows]) for column in range(3))
     return estimate(collective, member, end.astype(float), members, reference)
-
-
-@given(st.lists(st.floats(-1e15, 1e15), min_size=1))
-def test_the_middle_of_numbers_is_what_sorting_them_gives(values: list[float]) -> None:
-    assert _median(np.array(values)) == statistics.median(values)
-
-
-@given(st.lists(st.integers(0, 6), unique=True), st.booleans())
-def test_numbers_in_a_row_are_looked_at_in_place(numbers: list[int], ordered: bool) -> None:
-    chosen = _in_a_row(np.array(sorted(numbers) if ordered else numbers, np.int64))
-    assert np.arange(7)[chosen].tolist() == (sorted(numbers) if ordered else numbers)
-    if numbers and ordered and max(numbers) - min(numbers) + 1 == len(numbers):
-        assert isinstance(chosen, slice)
-
-
-def test_a_clock_that_lacks_a_call_is_told_as_in_full() -> None:
-    """Where every clock is in every collective, calls are looked up in another way: in any other order as ever."""
-    dice = np.random.default_rng(3)
-    true = np.cumsum(dice.integers(MS, 2 * MS, 40))
-    ends = [{one: float(at + 5_000 * one + dice.normal(0, 300)) for one in range(5)} for at in true.tolist()]
-    rows = [(number, one, end) for number, of in enumerate(ends) for one, end in of.items()]
-    full = fitted(ends, 5)
-    for order in (sorted(rows, key=lambda row: row[1]), sorted(rows, key=lambda row: (row[0], -row[1]))):
-        collective, member, end = (np.array([row[column] for row in order]) for column in range(3))
-        found = estimate(collective, member, end.astype(float), 5, 0)
-        assert found.offset_ns.tolist() == full.offset_ns.tolist()
-        assert found.error_ns.tolist() == full.error_ns.tolist()
-        assert found.count.tolist() == full.count.tolist()
-
-
-@example((4, [{0, 1}, {2, 3}]))
-@given(
-    st.integers(1, 4).flatmap(
-        lambda members: st.tuples(
-            st.just(members),
-            st.lists(st.sets(st.integers(0, members - 1), min_size=1) | st.just(set(range(members))), max_size=6),
-        )
-    )
-)
-def test_calls_of_each_clock_are_those_that_it_is_in(run: tuple[int, list[set[int]]]) -> None:
-    """Two pairs of four clocks, one behind the other, are not a collective of all four."""
-    members, collectives = run
-    rows = [(number, member) for number, of in enumerate(collectives) for member in sorted(of)]
-    collective, member = (np.array([row[column] for row in rows], np.int32) for column in range(2))
-    calls, ends = _by_clock(collective, member, np.arange(len(rows), dtype=float), members)
-    for one in range(members):
-        own = [(number, at) for at, (number, who) in enumerate(rows) if who == one]
-        assert np.arange(len(collectives))[calls[one]].tolist() == [number for number, _ in own]
-        assert ends[one].tolist() == [at for _, at in own]
 
 
 def test_the_offset_between_two_clocks_is_the_median_difference_of_their_ends() -> None:
@@ -336,3 +286,49 @@ def test_outliers_neither_turn_a_drift_nor_count_as_calls_that_show_it(right: in
 
 def test_calls_at_one_time_show_no_drift() -> None:
     assert _fit(np.full(20, 5.0), np.arange(20.0)) == (9.5, 0)
+
+
+def estimated(
+    ahead: dict[int, int], shared: list[tuple[int, ...]], drift: dict[int, float] | None = None
+) -> EstimatedClocks:
+    """Clocks that end collectives every 10 ms, each of some members."""
+    rows = []
+    for number, members in enumerate(shared):
+        for one in members:
+            at = 10 * MS * (number + 1)
+            rows.append((number, one, at + ahead[one] + round((drift or {}).get(one, 0.0) * at)))
+    rows.sort(key=lambda row: row[2])
+    collective, member, end = np.array(rows, np.int64).T
+    return EstimatedClocks.of(collective, member, end, len(ahead))
+
+
+def between(found: EstimatedClocks, one: int, other: int, at: int) -> tuple[float, float]:
+    least, most = found.between(one, other, np.array([at]))
+    return float(least[0]), float(most[0])
+
+
+def test_a_clock_is_as_far_ahead_of_another_as_ends_lie_apart() -> None:
+    """To 60 µs and what ends scatter; ends are known to 0.5 µs each at best. 100 ms behind the last, to 5 µs more."""
+    found = estimated({0: 0, 1: 7 * MS, 2: -3 * MS}, [(0, 1, 2)] * 9)
+    for one, other, ahead in ((0, 1, 7), (1, 0, -7), (1, 2, -10), (0, 2, -3)):
+        least, most = between(found, one, other, 50 * MS)
+        assert (least + most) / 2 == pytest.approx(ahead * MS)
+        assert 60_000 <= (most - least) / 2 <= 64_000
+    near, far = (np.diff(between(found, 0, 1, 97 * MS + beyond))[0] for beyond in (0, 100 * MS))
+    assert far - near == pytest.approx(2 * 5_000)
+
+
+def test_a_clock_that_drifts_is_farther_ahead_later() -> None:
+    found = estimated({0: 0, 1: 7 * MS}, [(0, 1)] * 40, {1: 30e-6})
+    for at in (20, 200, 390):
+        least, most = between(found, 0, 1, at * MS + 7 * MS)
+        assert (least + most) / 2 == pytest.approx(7 * MS + 30 * at, abs=5)
+
+
+def test_nothing_is_known_of_clocks_that_no_matches_link() -> None:
+    """0 and 1 share calls, and so do 2 and 3; 4 has none."""
+    found = estimated(dict.fromkeys(range(5), 0) | {3: MS}, [(0, 1), (2, 3)] * 8)
+    assert between(found, 0, 2, 50 * MS) == between(found, 0, 4, 50 * MS) == (-np.inf, np.inf)
+    assert np.isfinite(between(found, 0, 1, 50 * MS)).all()
+    least, most = between(found, 2, 3, 50 * MS)
+    assert (least + most) / 2 == pytest.approx(MS)

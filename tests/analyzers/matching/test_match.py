@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from analyzers.clocks.hosts import AheadByHosts, host_bounds
 from analyzers.matching.match import match
 from analyzers.trace.alignment import Matches
 from analyzers.trace.columns import ints, table
@@ -138,9 +139,34 @@ def pipeline(stages: int, batches: int, *, named: bool) -> tuple[Trace, np.ndarr
     return builder.trace(), np.array([transfer for _, transfer in sorted(truth)])
 
 
-@pytest.mark.parametrize("named", [True, False])
-def test_sends_match_receives_between_each_two_stages(named: bool) -> None:
-    trace, truth = pipeline(4, 30, named=named)
+def test_sends_that_name_no_peer_among_several_stages_stay_alone() -> None:
+    trace, _ = pipeline(4, 30, named=False)
+    assert set(match(trace).collectives["matched_by"]) == {"alone"}
+
+
+def test_calls_around_a_ring_of_which_one_capture_has_more_are_told_by_clocks() -> None:
+    """Ends of a ring's calls lie up to 0.13 ms apart; rank 2 has one more before, and reductions tell of clocks."""
+    builder, ring = Builder(), list[int]()
+    ranks = [builder.rank(one) for one in range(3)]
+    for at in range(6):
+        for one, rank in enumerate(ranks):
+            calls = [("all_reduce", "AllReduce", 10 * at, 0)]
+            if at in (1, 2) or (at, one) == (0, 2):
+                calls.append(("send_recv", "SendRecv", 10 * at + 5, (40_000, 170_000, 90_000)[(one + at) % 3]))
+            for operation, kernel, ms, late in calls:
+                start = ms * 1_000_000 + late
+                row = rank.kernel(f"ncclDevKernel_{kernel}(x)", 20, start, start + 500_000, launch=(0, 1))
+                said = {"operation": operation, "group": "all", "group_ranks": "[0, 1, 2]"}
+                builder.add("comms", process=one, correlation=builder.correlation, **said)
+                ring += [row] * (operation == "send_recv")
+    calls = match(builder.trace()).calls
+    found = dict(zip(ints(calls, "op").tolist(), ints(calls, "collective").tolist(), strict=True))
+    first, *others = [found[op] for op in ring]
+    assert [len({*others[:3]}), len({*others[3:]}), len({first, *others})] == [1, 1, 3]
+
+
+def test_sends_match_receives_between_each_two_stages() -> None:
+    trace, truth = pipeline(4, 30, named=True)
     matches = match(trace)
     found = ints(matches.calls, "collective")
     share, wrong = right_pairs(
@@ -148,15 +174,18 @@ def test_sends_match_receives_between_each_two_stages(named: bool) -> None:
     )
     assert (share >= 0.99, wrong) == (True, 0)
     assert set(matches.collectives["operation"]) == {"send_recv"}
-    assert set(matches.collectives["matched_by"]) == ({"pair"} if named else {"order"})
+    assert set(matches.collectives["matched_by"]) == {"pair"}
 
 
 @pytest.mark.parametrize("name", ["ddp", "rowpar_s4", "rowpar_s4.4gpu.sqlite", "collectives.2gpu.pinned.sqlite"])
 @pytest.mark.parametrize("seeds", few_by_default(6, 30))
 def test_deletions_from_a_real_capture_leave_the_rest_matched(name: str, seeds: int) -> None:
-    """The truth: what the complete capture matches. Each rank loses calls at its head, tail and middle."""
+    """The truth: what the complete capture matches. Each rank loses calls at its head, tail and middle.
+
+    What hosts say of clocks is known, as it is wherever captures are loaded.
+    """
     trace = whole_run(name)
-    complete = match(trace)
+    complete, hosts = match(trace), host_bounds(trace)
     truth = np.full(len(trace.ops), -1)
     truth[ints(complete.calls, "op")] = ints(complete.calls, "collective")
     wrong, total = 0, 0
@@ -173,7 +202,8 @@ def test_deletions_from_a_real_capture_leave_the_rest_matched(name: str, seeds: 
             drop[random.choice(mine)] = True
         kept = np.flatnonzero(~drop)
         columns = {column: trace.ops.to_frame()[column].take(kept).array for column in trace.ops.schema}
-        matches = match(assign_ranks(_with_ops(trace, columns)))
+        lossy = assign_ranks(_with_ops(trace, columns))
+        matches = match(lossy, lambda members: AheadByHosts(hosts, members))
         found = ints(matches.calls, "collective")
         sure = matches.collectives["sure"].to_numpy(bool)[found]
         share, unmarked = right_pairs(truth[kept][ints(matches.calls, "op")], found, sure)

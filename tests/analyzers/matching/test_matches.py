@@ -8,14 +8,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analyzers.arrays.types import Ints
 from analyzers.matching.calls import calls
 from analyzers.matching.match import _Assignment, _matches, match
 from analyzers.trace.alignment import Matches
 from analyzers.trace.columns import ints
 from tests.support.match_calls import KERNEL, MS, SEND_RECV, call, how, matched, together, trace
-from tests.support.sequences import irregular
 
 NAMED = {"group": "0", "group_ranks": "[0, 1]", "group_size": 2}
+
+
+def irregular(count: int, *, gap: int, seed: int = 0) -> Ints:
+    """Ends of calls whose gaps, of half to one and a half times the usual one, are all different."""
+    gaps = np.random.default_rng(seed).permutation(np.linspace(0.5, 1.5, count) * gap)
+    return np.cumsum(gaps).astype(np.int64)
 
 
 def fields(matches: Matches, *names: str) -> list[tuple[Any, ...]]:
@@ -132,7 +138,7 @@ def test_a_collective_is_as_sure_as_the_least_sure_of_its_calls() -> None:
     confidence = np.array([[1.0, 0.9, 0.5], [0.8, 0.49, 1.0], [0.5, 0.5, 0.5], [1.0, 1.0, 1.0]])
     collective = np.repeat(np.arange(4), 3)
     collective[-1] = 4  # seen on one rank only
-    assignment = _Assignment(found.table, found.members, None)
+    assignment = _Assignment(found.table, found.members)
     assignment.put(np.arange(12), collective, confidence.ravel(), "group")
     matches = _matches(found.members, assignment, (0, 1, 2))
     assert matches.collectives["confidence"].tolist() == [0.5, 0.49, 0.5, 1.0, 1.0]
@@ -224,6 +230,19 @@ def test_what_is_surely_matched_tells_the_clocks_by_which_the_others_are_matched
     of_bunches = matches.collectives[(matches.collectives["group"] == "bunches").to_numpy()]
     assert sorted(of_bunches["matched_by"]) == ["alone"] * 3 + ["group"] * 11
     assert of_bunches["sure"].tolist() == (of_bunches["matched_by"] == "group").tolist()
+
+
+def test_a_call_that_its_own_lane_loses_is_found_on_clocks_that_others_tell() -> None:
+    """On one stream rank 1 ends all but the first 5 ms late, so that the first seems not to meet; by the other's, 0."""
+    calls = [call(rank, 100 * MS, stream=20) for rank in (0, 1)]
+    calls += [
+        call(rank, end + 5 * MS * rank, stream=20, lasts=8 * MS)
+        for end in irregular(4, gap=90 * MS) + 200 * MS
+        for rank in (0, 1)
+    ]
+    others = [call(rank, end, stream=24) for end in irregular(9, gap=30 * MS) + 50 * MS for rank in (0, 1)]
+    assert len(matched(*calls).collectives) == 6
+    assert len(matched(*calls, *others).collectives) == 5 + 9
 
 
 def test_matches_that_are_not_sure_tell_nothing_of_clocks() -> None:
