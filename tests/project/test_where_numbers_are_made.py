@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import importlib
 import inspect
 import re
 import sys
@@ -78,6 +79,10 @@ class Origins:
                 self.written.append((type(record), attributes, found))
             return found
 
+        for path in (ROOT / "traceviz" / "output" / "views").glob(
+            "[a-z]*.py"
+        ):  # those, too, that no command has asked for yet
+            importlib.import_module(f"traceviz.output.views.{path.stem}")
         with contextlib.ExitStack() as patched:
             for module in [one for name, one in sys.modules.items() if name.startswith("traceviz.output")]:
                 if vars(module).get("picked") is plain:
