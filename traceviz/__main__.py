@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
+import os
 import signal
 import sys
 from types import FrameType
@@ -16,6 +18,8 @@ class Ended(BaseException):
 
 def main() -> None:
     """Run the command line."""
+    codes: list[int] = []  # the exit code, once there is one
+    atexit.register(_leave, codes)  # before all others, so that it comes last
     gc.set_threshold(GARBAGE)
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
@@ -26,8 +30,22 @@ def main() -> None:
         run()
     except Ended as ended:
         sys.exit(128 + ended.args[0])
+    except SystemExit as done:
+        codes += [done.code or 0] if isinstance(done.code, int | None) else []
+        raise
     finally:
         gc.freeze()  # the process ends: nothing is won by looking for garbage in all that was imported
+
+
+def _leave(codes: list[int]) -> None:
+    """End the process as soon as all is written: Python would first take every module apart, for 0.03 s."""
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    except (AttributeError, OSError, ValueError):
+        return  # of which Python tells
+    if codes:
+        os._exit(codes[0])
 
 
 def _end(number: int, frame: FrameType | None) -> None:

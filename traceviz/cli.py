@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -13,6 +12,7 @@ import typer
 from analyzers.common.errors import TracevizError
 from collectors.errors import CollectError
 from traceviz import __version__
+from traceviz.options.command import OWN_PROCESS, Analysis, Command, Group, TextAnswer
 from traceviz.options.run import with_run_options
 from traceviz.output.terminal import fail
 
@@ -37,7 +37,8 @@ COMMANDS = (
     "mcp",
     "cache",
 )
-START_OTHERS = ("collect", "workload")  # programs that keep their own settings
+ALONE = ("collect", "workload", "mcp", "cache")  # that look at no captures in this process
+WRITING = ("timeline", "report", "export", "contract", "history")  # whose work may need Arrow
 
 
 def _print_version(wanted: bool) -> None:
@@ -57,6 +58,7 @@ def traceviz(
 def with_commands(names: Sequence[str]) -> typer.Typer:
     """The app with some of its commands: to have typer build them all takes as long as a small answer."""
     found = typer.Typer(
+        cls=Group,
         add_completion=False,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
@@ -70,7 +72,8 @@ def with_commands(names: Sequence[str]) -> typer.Typer:
         if hasattr(module, "app"):
             found.add_typer(module.app, name=name)
         else:
-            found.command(name, epilog=module.EPILOG)(with_run_options(getattr(module, here)))
+            kind = Command if name in ALONE else Analysis if name in WRITING else TextAnswer
+            found.command(name, cls=kind, epilog=module.EPILOG)(with_run_options(getattr(module, here)))
     return found
 
 
@@ -85,10 +88,8 @@ def __getattr__(name: str) -> Any:
 def main() -> None:
     """Run the command line; errors of the user's become one line and an exit code."""
     asked = [name for name in sys.argv[1:2] if name in COMMANDS]
-    if not set(asked) & set(START_OTHERS):  # numpy's threads then sleep until there is something to do
-        os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
     try:
-        with_commands(asked or COMMANDS)()
+        with_commands(asked or COMMANDS)(obj=OWN_PROCESS)
     except TracevizError as error:
         sys.exit(fail(error))
     except CollectError as error:

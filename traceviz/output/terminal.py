@@ -16,7 +16,6 @@ from analyzers.common.errors import TracevizError
 from analyzers.common.progress import NOTE, Progress
 from traceviz.options.again import CommandLine
 from traceviz.options.arguments import Format
-from traceviz.output.brief import as_line
 from traceviz.output.document import Block, markdown, plain
 from traceviz.output.records import to_json
 
@@ -54,6 +53,8 @@ def emit(
     if kind != "json":
         put(as_text(kind, (short_blocks if is_brief and short_blocks else blocks)(result)))
     elif is_brief and short_document:
+        from traceviz.output.brief import as_line  # which takes numpy's time, as `--help` need not
+
         put(f"{as_line(short_document(result, CommandLine(given)))}\n")
     else:
         put(as_json(document(result)))
