@@ -3,11 +3,6 @@
 Results are frozen records with `.to_frame()`, a readable `repr` and, in a notebook, a small table. Times are whole
 nanoseconds in columns ending in `_ns`, ratios floats in columns ending in `_ratio`. What a command prints is in the
 result of the function of its name. Errors of the user's are `TracevizError`. The examples run in a clone.
-
-`trace` is a Trace, or what `load` takes: a path, or several in a list. `a` and `b` are selectors, as `check_overlap`
-describes them; `everything` asks for figures of all that was captured, not only of the whole steps; `reading` is, for
-paths, all that `load` takes by name, and `memory` and `dask` (see `check_overlap`) where ranks can be looked at one by
-one. A selector that can't be read, and what `load` raises, is a `TracevizError` of all of them.
 """
 
 from __future__ import annotations
@@ -194,6 +189,7 @@ def check_overlap(
 
     Parameters
     ----------
+    trace : a Trace, or what `load` takes: a path, or several in a list.
     a, b : selectors: "nvtx:DP Embedding", "comm", "compute", "kernel:~gemm", "stream:7+!memcpy", …;
         communication against compute where not given.
     min_overlap : the bar for real overlap / the shorter side's real busy time, in [0, 1].
@@ -206,6 +202,7 @@ def check_overlap(
         that can't be told.
     accept_apparent : where ranks of the job were not captured, decide by the apparent figure, which counts waiting for
         them as overlap; else a bar that it may not really meet is inconclusive.
+    everything : figures of all that was captured, not only of the whole steps.
     reading : for paths, all that `load` takes by name, and for more ranks than memory holds one of these two, with
         which they are looked at one by one, and the gaps behind the causes are left out: `memory`, what this machine's
         processes may take together, bytes or a text such as "8GB"; `dask`, the address of a Dask scheduler or a client
@@ -221,8 +218,8 @@ def check_overlap(
 
     Raises
     ------
-    TracevizError : the sides share ops that belong to neither alone; no Dask scheduler answers, or the memory has no
-        room for one rank.
+    TracevizError : a selector can't be read, or the sides share ops that belong to neither alone; as `load`; no Dask
+        scheduler answers, or the memory has no room for one rank.
 
     Examples
     --------
@@ -281,6 +278,8 @@ def compare(
     claimed : a stated speedup, such as 14.7, "14.7x" or "30%" (1.3x): of the pair where a or b is given, to be held
         against the most that two tasks can gain; else of the step.
     accept_apparent : as `check_overlap` takes it, of every run.
+    everything : figures of all that was captured, not only of the whole steps.
+    reading : for paths, all that `load` takes by name, and `memory` and `dask` (see `check_overlap`).
 
     Returns
     -------
@@ -290,7 +289,7 @@ def compare(
 
     Raises
     ------
-    TracevizError : fewer than two runs, labels that don't fit, a claim that is none.
+    TracevizError : fewer than two runs, labels that don't fit, a selector that can't be read, a claim that is none.
     """
     with progress() as on_progress, opened_together(traces, reading, on_progress) as runs:
         narrowing = _narrowing(everything)
@@ -301,6 +300,10 @@ def compare(
 
 def streams(trace: Run, *, everything: bool = False, **reading: Unpack[ReadingOptions]) -> StreamsResult:
     """How long 0, 1, 2 … streams were busy at once, and which overlap which, per rank and device.
+
+    Parameters
+    ----------
+    trace, everything, reading : as `check_overlap` takes them.
 
     Returns
     -------
@@ -313,6 +316,10 @@ def streams(trace: Run, *, everything: bool = False, **reading: Unpack[ReadingOp
 
 def contention(trace: Run, *, everything: bool = False, **reading: Unpack[ReadingOptions]) -> StreamContention:
     """Which kernels run longer beside other streams than like ones alone, and beside which.
+
+    Parameters
+    ----------
+    trace, everything, reading : as `check_overlap` takes them.
 
     Returns
     -------
@@ -328,6 +335,11 @@ def counters(
 ) -> CountersResult:
     """What the hardware did while A, B, both or neither ran, where GPU counters were captured.
 
+    Parameters
+    ----------
+    trace, everything, reading : as `check_overlap` takes them.
+    a, b : selectors, as in `check_overlap`.
+
     Returns
     -------
     CountersResult : `.sentence` names what the sides likely contend for; `.to_frame()` is indexed by (rank, device,
@@ -335,7 +347,7 @@ def counters(
 
     Raises
     ------
-    TracevizError : there are no GPU counters.
+    TracevizError : there are no GPU counters; as `check_overlap`.
 
     Examples
     --------
@@ -350,6 +362,10 @@ def counters(
 def info(trace: Run, **reading: Unpack[ReadingOptions]) -> TraceInfo:
     """What is in a trace, which ranges can be selected, and what can't be answered from it.
 
+    Parameters
+    ----------
+    trace, reading : as `check_overlap` takes them.
+
     Returns
     -------
     TraceInfo : `.to_frame()` is indexed by rank: op counts, streams, first_ns, last_ns; `.ranges_frame()` by range;
@@ -361,6 +377,10 @@ def info(trace: Run, **reading: Unpack[ReadingOptions]) -> TraceInfo:
 
 def collectives(trace: Run, *, everything: bool = False, **reading: Unpack[ReadingOptions]) -> Collectives:
     """What each collective really cost: fastest rank, last arrival, wait and transfer per rank, bus bandwidth.
+
+    Parameters
+    ----------
+    trace, everything, reading : as `check_overlap` takes them.
 
     Returns
     -------
@@ -385,6 +405,10 @@ def collectives(trace: Run, *, everything: bool = False, **reading: Unpack[Readi
 
 def sync_points(trace: Run, **reading: Unpack[ReadingOptions]) -> OrderReport:
     """Where the host waited and what that cost, copies nobody waits for, missing waits, plan of chunked loops.
+
+    Parameters
+    ----------
+    trace, reading : as `check_overlap` takes them.
 
     Returns
     -------
@@ -414,8 +438,9 @@ def show(
 
     Parameters
     ----------
+    trace, everything, reading : as `check_overlap` takes them, without `memory` and `dask`.
     finding : its id, as the JSON of check-overlap, syncs and collectives has it: "gap:r0.d0:1876012", "coll:3".
-    a, b : the pair that a gap or an instance is of.
+    a, b : selectors of the pair that a gap or an instance is of.
 
     Returns
     -------
@@ -424,7 +449,7 @@ def show(
 
     Raises
     ------
-    TracevizError : that is no id, or the trace has no such finding.
+    TracevizError : that is no id, the trace has no such finding, or a selector can't be read.
 
     Examples
     --------
@@ -442,6 +467,7 @@ def check_contract(
 
     Parameters
     ----------
+    trace, reading : as `check_overlap` takes them, without `memory` and `dask`.
     contract : a TOML file (see docs/contracts.md), or what such a file would hold, as nested dictionaries.
 
     Returns
@@ -451,7 +477,7 @@ def check_contract(
 
     Raises
     ------
-    TracevizError : the contract can't be read; sides of a rule share ops that belong to neither alone.
+    TracevizError : a capture or the contract can't be read; sides of a rule share ops that belong to neither alone.
 
     Examples
     --------
@@ -476,11 +502,15 @@ def what_if(
 
     Parameters
     ----------
-    trace : of a part of a trace all is run again, and that part's ranks and steps count.
+    trace : a Trace, or what `load` takes: a path, or several in a list. Of a part of a trace all is run again, and that
+        part's ranks and steps count.
     changes : what is tried, all together: `DropSync`, `Pin`, `DropWait`, `MoveWait`, `OwnStream`, `OnTime`, `Scale`,
         `Split`, `Graph`, `Level`, `MoreRoom`, or texts as the command takes them. Without any, each that the capture
         suggests is tried alone, and the first two together.
+    a, b : selectors of the pair whose overlap is predicted.
     critical_path : whether `.path` has what the steps rest on as captured.
+    everything : figures of all that was captured, not only of the whole steps.
+    reading : for paths, all that `load` takes by name.
 
     Returns
     -------
@@ -492,7 +522,7 @@ def what_if(
 
     Raises
     ------
-    TracevizError : a change can't be read, or the capture has nothing to change in that way.
+    TracevizError : a change or a selector can't be read, or the capture has nothing to change in that way.
 
     Examples
     --------
@@ -545,10 +575,12 @@ def timeline(
 
     Parameters
     ----------
-    min_overlap, accept_apparent : as `check_overlap` takes them.
+    trace : a Trace, or what `load` takes: a path, or several in a list.
+    a, b, min_overlap, accept_apparent : as `check_overlap` takes them.
     what_if : changes, all together, as `what_if` takes them: what they would make of it is drawn beneath, predicted.
     dark : on dark ground.
-    reading : `memory` not with `what_if`, and no `dask`.
+    everything : figures of all that was captured, not only of the whole steps.
+    reading : for paths, all that `load` takes by name, and `memory` (see `check_overlap`), but not with `what_if`.
 
     Returns
     -------
@@ -556,6 +588,10 @@ def timeline(
         too small to see are drawn as one that says how many they are; narrow the trace to see more. A notebook shows it
         as the page that `traceviz timeline -o x.html` writes, which shows more as one zooms, and, where no script runs
         and kaleido is installed, as a picture.
+
+    Raises
+    ------
+    TracevizError : as `check_overlap`.
     """
     from traceviz.timelines import notebook, palette, picture
 
@@ -591,8 +627,9 @@ def report(
 
     Parameters
     ----------
+    trace, everything, reading : as `check_overlap` takes them, without `dask`.
     folder : where to write; made where it is not there. Files of an earlier report in it are replaced.
-    min_overlap, baseline, claimed, require_faster, accept_apparent : as `check_overlap` takes them.
+    a, b, min_overlap, baseline, claimed, require_faster, accept_apparent : as `check_overlap` takes them.
 
     Returns
     -------
@@ -601,7 +638,7 @@ def report(
 
     Raises
     ------
-    TracevizError : the folder can't be written.
+    TracevizError : as `check_overlap`, or the folder can't be written.
     """
     refuse_dask(reading)
     check.check_against(claimed, require_faster=require_faster, has_baseline=baseline is not None)
