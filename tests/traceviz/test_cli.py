@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ import pytest
 from tests.support.endings import answered
 from tests.support.kineto_files import KinetoFile, pair_of_ranges
 from tests.traceviz.conftest import Run
-from traceviz.cli import app, main
 
 DATA = Path(__file__).parents[1] / "data"
 SIDES = ("-a", "nvtx:A", "-b", "nvtx:B")
@@ -243,29 +241,3 @@ def test_a_path_that_is_no_text_is_reported(tmp_path: Path) -> None:
     assert ran.returncode == 2
     assert ran.stderr.count(b"\n") == 1
     assert b"There is no such file" in ran.stderr
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_output_that_can_not_be_written_is_told() -> None:
-    full = os.open("/dev/full", os.O_WRONLY)
-    python, done = (
-        subprocess.run([sys.executable, *words], stdout=full, stderr=subprocess.PIPE, check=False)
-        for words in (["-c", "print(1)"], ["-m", "traceviz", "--version"])
-    )
-    os.close(full)
-    assert done.returncode == python.returncode != 0
-    assert b"No space left" in done.stderr
-
-
-@pytest.mark.parametrize("line", ["--help", "-h", "", "--version", "--verson", "-- -h", "--help info", "-- info -h"])
-def test_a_line_that_runs_no_command_says_what_the_whole_program_says(
-    line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["traceviz", *line.split()])
-
-    def answer(run: Callable[[], object]) -> tuple[object, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            run()
-        return ended.value.code, *capsys.readouterr()
-
-    assert answer(main) == answer(app)
