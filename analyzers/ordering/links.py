@@ -35,8 +35,7 @@ class LinkedCalls(msgspec.Struct, frozen=True, dict=True):
 
     `wait_lane` is the stream made to wait, with unseen streams given a lane, and `wait_position` how many units it had
     been given by then; `own` are the waits that a communication library made for itself; `places` are those of the
-    program; `home` is the stream that each host lane comes back to (see `home_streams`); `for_waits` are the waits in
-    whose process records are made for waits: as the capture says, or nearly each for one right behind it.
+    program; `home` is the stream that each host lane comes back to (see `home_streams`).
     """
 
     calls: HostCalls
@@ -45,7 +44,6 @@ class LinkedCalls(msgspec.Struct, frozen=True, dict=True):
     wait_position: Ids
     own: Mask
     home: Ids
-    for_waits: Mask
     waits: Links
     syncs: Links
 
@@ -74,14 +72,13 @@ def link(trace: Trace, calls: HostCalls) -> LinkedCalls:
     wait_position = narrowed(lanes.queued_before(wait_lane, waits.start_ns), "id")
     home = home_streams(trace, calls, wait_lane, around >= 0)
     of_waits, of_syncs = _stated(trace, calls, waits), _stated(trace, calls, calls.syncs)
-    asked, for_waits = calls.is_kind("event") & ~of_syncs.exact, of_waits.exact
+    asked = calls.is_kind("event") & ~of_syncs.exact
     if not of_waits.exact.all() or asked.any():
         waiting = wait_lane, wait_position
         inference = Inference(trace, calls, places, waiting, around, home, of_waits.exact, of_waits.record)
         of_waits, of_syncs = _or(of_waits, inference.waits()), _or(of_syncs, inference.syncs(asked))
-        for_waits = for_waits | inference.in_pairs
     wait_lane, own = narrowed(wait_lane, "id"), around >= 0
-    return LinkedCalls(calls, places, wait_lane, wait_position, own, home, for_waits, of_waits, of_syncs)
+    return LinkedCalls(calls, places, wait_lane, wait_position, own, home, of_waits, of_syncs)
 
 
 def _or(stated: Links, inferred: tuple[Ints, Ints]) -> Links:

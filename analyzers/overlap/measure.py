@@ -251,13 +251,13 @@ class RankOverlap(Record, frozen=True, dict=True):
         plain, real, could, number = (int(column[one.median]) for column in columns)
         return Typical(plain, real, could, real / could, number, one.numbers.size)
 
-    @property
-    def typical_range(self) -> tuple[float, float]:
-        """Between what its ratio lies, as surely as clocks are known and waits are seen."""
-        return self.typically_within(apparent=False)
-
     def typically_within(self, *, apparent: bool) -> tuple[float, float]:
-        """The same; where `apparent`, as clocks are known, if what is not seen of waits was none."""
+        """Between what its ratio lies, as surely as clocks are known and waits are seen.
+
+        Parameters
+        ----------
+        apparent : as surely as clocks are known, if what is not seen of waits was none.
+        """
         if self.steps is None:
             return self._reaching(self.real_range) if apparent else self.ratio_range
         low, high = self.steps.low, self.steps.high

@@ -104,7 +104,7 @@ class Clocks(Record, frozen=True):
     clocks : by rank; one reference is 0 ahead of itself.
     at_ns : the instant the offsets hold at.
     doubtful : collectives (numbers of `Matches.collectives`) that contradict the others: they cannot be as recorded and
-        matched. contradictions : none; which others each contradicts is not looked for.
+        matched.
     hosts_agree_ns : within what host clocks of captures of one host are taken to agree, 0 where nothing rests on that.
     hosts_contradict : whether launches or synchronizations were left out: they contradict each other or collectives.
     """
@@ -112,7 +112,6 @@ class Clocks(Record, frozen=True):
     method: str
     clocks: tuple[Clock, ...]
     at_ns: int = 0
-    contradictions: tuple[tuple[int, ...], ...] = ()
     doubtful: tuple[int, ...] = ()
     hosts_agree_ns: int = 0
     hosts_contradict: bool = False

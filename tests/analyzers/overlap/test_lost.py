@@ -100,7 +100,7 @@ def test_each_step_has_its_own_and_the_median_speaks() -> None:
     trace = with_window(with_steps(program(steps=3).trace()))
     found = asked(trace, 0.7)
     assert found.ranks[0].lost == LostWork(9, 180, (60, 60, 60))
-    assert found.ranks[0].typical_range == (100 / 160, 1.0)
+    assert found.ranks[0].typically_within(apparent=False) == (100 / 160, 1.0)
     assert found.passed is None
 
 
