@@ -40,7 +40,7 @@ MAY_CHANGE_IT = (
     *("clocks-not-aligned", "clocks-contradict", "hosts-contradict", "no-common-clock", "pasted-clocks"),
     *("order-refuted", "unmatched-calls", "partly-matched", "unsure-matches", "cut-off", "few-collectives"),
     *("steps-renumbered", "ends-apart", "waiting-is-not-overlap"),
-    *("launched-before", "missing-launch", "uneven-ends", "no-kernels", "no-gpu-work", "other-thread"),
+    *("launched-before", "missing-launch", "uneven-ends", "no-kernels", "no-gpu-work", "outside-steps", "other-thread"),
     *("unknown-work", "names-lost", "range-names-lost", "unit-differs", "page-migrations", "missing-links"),
     *("profiler-distorts", "few-instances", "too-few-steps", "unrecorded-work", "smeared", "waits-by-traffic"),
 )
