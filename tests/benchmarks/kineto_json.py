@@ -1,6 +1,6 @@
 """A torch.profiler trace of 2 million events: the commands beside reading alone and a bare decode.
 
-    python -m tests.benchmarks.kineto_json [--events 2000000] [--rounds 3]
+    python -m tests.benchmarks.kineto_json [--events 2000000] [--rounds 3] [--against FOLDER]
 
 The trace is a real capture repeated in time, with times and ids moved on, in the layout torch prints; it stays in
 tests/benchmarks/data/. The bare decode is msgspec's, of the same bytes, into typed events. Bars, of CPU: check-overlap
@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.timing import bar, in_turn, ratio, table
+from tests.benchmarks.timing import bar, command_of, in_turn, ratio, table
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parent / "data" / "torch" / "ddp.rank0.json.gz"
@@ -79,6 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, default=EVENTS)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--against", type=Path, action="append", default=[], help="another working tree")
     asked = parser.parse_args()
     path = HERE / "data" / f"kineto-{asked.events}.json"
     path.parent.mkdir(exist_ok=True)
@@ -87,6 +88,7 @@ def main() -> None:
     commands = {READ: [sys.executable, "-c", OURS, str(path)], DECODE: [sys.executable, "-c", MSGSPEC, str(path)]}
     for name, words in (("check-overlap", ["--min-overlap", "0%"]), *((name, []) for name in OTHERS)):
         commands[name] = [sys.executable, "-m", "traceviz", name, str(path), *words]
+        commands |= {f"{name}, {tree.name}": command_of(tree, name, str(path), *words) for tree in asked.against}
     runs = in_turn(commands, asked.rounds)
     print(table(runs, READ))
     print(bar("check-overlap, of reading", ratio(runs, "check-overlap", READ), BAR_CHECK))

@@ -1,6 +1,6 @@
 """A report of nsys with a million kernels or more: what whole commands take beside reading alone.
 
-    python -m tests.benchmarks.nsys_sqlite [--rounds 3] [--kernels 1000000] [--source EXPORT]
+    python -m tests.benchmarks.nsys_sqlite [--rounds 3] [--kernels 1000000] [--source EXPORT] [--against FOLDER]
 
 The export is a real one tiled in time, kept in tests/benchmarks/data/; --source is the one that is tiled, that of two
 processes where not given. Each command runs in a process of its own, all of them once a round. Bars: twice the
@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.benchmarks.timing import bar, in_turn, ratio, table
+from tests.benchmarks.timing import bar, command_of, in_turn, ratio, table
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -87,6 +87,7 @@ def main() -> None:
     """Make the export if need be, run all commands, print a table and which bars are met."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--against", type=Path, action="append", default=[], help="another working tree")
     parser.add_argument("--kernels", type=int, default=1_000_000)
     parser.add_argument("--source", type=Path, default=SOURCE)
     asked = parser.parse_args()
@@ -98,6 +99,7 @@ def main() -> None:
     for name in COMMANDS:
         pair = PAIR if name == "check-overlap" else ()
         commands[name] = [sys.executable, "-m", "traceviz", name, str(path), *pair]
+        commands |= {f"{name}, {tree.name}": command_of(tree, name, str(path), *pair) for tree in asked.against}
     runs = in_turn(commands, asked.rounds)
     print(table(runs, READ))
     print(*(bar(f"{name}, CPU of reading", ratio(runs, name, READ), CPU_OF_READ) for name in COMMANDS), sep="\n")

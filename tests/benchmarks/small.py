@@ -1,6 +1,6 @@
 """A small capture: what a whole `check-overlap` takes beside the bare imports of what it reads with.
 
-    python -m tests.benchmarks.small [--rounds 7]
+    python -m tests.benchmarks.small [--rounds 7] [--against FOLDER]
 
 Four ranks of 176 ops each, without a cache, in a folder without settings. Processes run in turn, and the least of each
 counts, in seconds of CPU: of them all, start and end included. Modules are compiled before, as an installed package's
@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.benchmarks.timing import bar, run
+from tests.benchmarks.timing import bar, command_of, run
 
 ROOT = Path(__file__).parents[2]
 RANKS = sorted((ROOT / "tests" / "data" / "torch").glob("item_before.rank?.json.gz"))
@@ -27,6 +27,7 @@ BAR_BEYOND, BAR_HELP = 0.25, 0.15
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--against", type=Path, action="append", default=[], help="another working tree")
     options = parser.parse_args()
     traceviz = [sys.executable, "-m", "traceviz"]
     commands = {
@@ -34,6 +35,10 @@ def main() -> None:
         "check-overlap": [*MISSES_THE_BAR, *traceviz, "check-overlap", *map(str, RANKS), "--no-cache"],
         "--help": [*traceviz, "--help"],
     }
+    asked = commands["check-overlap"][len(MISSES_THE_BAR) + len(traceviz) :]
+    for tree in options.against:
+        commands[f"check-overlap, {tree.name}"] = [*MISSES_THE_BAR, *command_of(tree, *asked)]
+        commands[f"--help, {tree.name}"] = command_of(tree, "--help")
     least: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as compiled:
         os.chdir(compiled)  # as a user's folder, which has no pyproject.toml that names traceviz

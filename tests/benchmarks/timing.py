@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,11 @@ def run(command: Sequence[str], environment: Mapping[str, str] | None = None, an
     if process.returncode not in answers:
         raise RuntimeError(f"{' '.join(command)[:200]} exited {process.returncode}:\n{output}")
     return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+
+
+def command_of(tree: Path, *words: str) -> list[str]:
+    """A command of traceviz, of the working tree in a folder, such as that of an earlier commit."""
+    return ["env", f"PYTHONPATH={tree.resolve()}", "PYTHONSAFEPATH=1", sys.executable, "-m", "traceviz", *words]
 
 
 def in_turn(commands: Mapping[str, Sequence[str]], rounds: int) -> dict[str, list[Run]]:
