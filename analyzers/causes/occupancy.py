@@ -162,6 +162,13 @@ def running_at(columns: Columns, device_ops: Ints, instants: Ints) -> list[Ints]
     return found
 
 
+def _in_order(trace: Trace, columns: Columns, process: int, device: int) -> tuple[Ids, Ints, Ints]:
+    """Ops of a process's device by start, when they start, and until when one of those so far has run."""
+    rows = ops_by_start(trace)[trace.processes[process].rank, device]
+    rows = rows[columns["process"][rows] == process]
+    return rows, _of(columns, "start_ns", rows), np.maximum.accumulate(_of(columns, "end_ns", rows))
+
+
 class DeviceRoom:
     """Whether the devices of one trace had room for ops, and what ran there when.
 
@@ -172,16 +179,10 @@ class DeviceRoom:
         self.trace, self.hidden = trace, hidden
         self.columns = occupancy_columns(trace.ops)
         self.limits = cache(partial(limits_of, trace))
-        self._by_start = cache(self._in_order)
+        self._by_start = cache(partial(_in_order, trace, self.columns))  # not of `self`, which it would keep
 
     def _device_of(self, op: int) -> tuple[int, int]:
         return int(self.columns["process"][op]), int(self.columns["device"][op])
-
-    def _in_order(self, process: int, device: int) -> tuple[Ids, Ints, Ints]:
-        """Ops of a process's device by start, when they start, and until when one of those so far has run."""
-        rows = ops_by_start(self.trace)[self.trace.processes[process].rank, device]
-        rows = rows[self.columns["process"][rows] == process]
-        return rows, _of(self.columns, "start_ns", rows), np.maximum.accumulate(_of(self.columns, "end_ns", rows))
 
     def running(self, op: int, low: int, high: int) -> Ids:
         """Ops of an op's device that run in [low, high), and maybe of some that ended before, by start."""

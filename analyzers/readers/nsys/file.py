@@ -15,11 +15,11 @@ from urllib.parse import quote
 import connectorx
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from analyzers.arrays.columns import narrowed, narrowest, repeated, squeezed
-from analyzers.arrays.names import stacked_numbers
+from analyzers.arrays.columns import narrowed, narrowest, repeated
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.trace.schemas import NOT_READ, TABLES
@@ -402,19 +402,51 @@ class Source(msgspec.Struct, frozen=True):
 
 def fill(file: NsysFile, name: str, sources: Sequence[Source]) -> Filled:
     """Columns of one Trace table from all sources, one after the other; those of text hold the codes made."""
-    types: dict[str, tuple[str, int]] = {}  # that holds a column's values or codes, and what it has where none is made
-    for column, kept in TABLES[name].schema.items():
-        if isinstance(kept.kind, tuple):
-            types[column] = "int8", kept.kind.index(kept.default)
-        elif column not in NOT_READ:
-            types[column] = ("int32", 0) if kept.kind == "text" else (kept.kind, kept.default)
-    parts = {column: [np.empty(0, narrowest(kind))] for column, (kind, _) in types.items()}
+    size = sum(file.most_rows(source.table) for source in sources)
+    schema = {column: kept for column, kept in TABLES[name].schema.items() if column not in NOT_READ}
+    types = {column: _storage(kept.kind, kept.default) for column, kept in schema.items()}
+    # empty, not full: memory is slow where it is first touched, and nearly all of it is written below
+    filled: Filled = {column: np.empty(size, narrowest(kind)) for column, (kind, _) in types.items()}
+    constant: dict[str, npt.NDArray[Any]] = {}  # columns of one value so far, not touched as long as that is so
+    at = 0
     for source in sources:
         for batch in file.batches(source.table, source.columns):
-            size = next(iter(batch.values())).size
+            end = at + next(iter(batch.values())).size
             made = source.make(batch)
             for column, (kind, default) in types.items():
                 values = narrowed(np.asarray(made.get(column, default)), kind)
-                part = squeezed(values) if values.ndim else repeated(values, values.dtype, size)
-                parts[column].append(part.copy() if part is values else part)  # a view would keep all of the batch
-    return {column: stacked_numbers(parts.pop(column)) for column in types}
+                if _is_one(values) and (at == 0 or (column in constant and constant[column] == values.flat[0])):
+                    constant[column] = values.reshape(-1)[:1]
+                    continue
+                if column in constant:
+                    _put(filled, column, slice(0, at), constant.pop(column))
+                _put(filled, column, slice(at, end), values)
+            at = end
+    few = at < size // 2
+    return {
+        column: repeated(constant[column][0], constant[column].dtype, at)
+        if column in constant
+        else values[:at].copy()
+        if few
+        else values[:at]
+        for column, values in filled.items()
+    }
+
+
+def _is_one(values: npt.NDArray[Any]) -> bool:
+    """Whether a batch's column holds one value throughout."""
+    return values.ndim == 0 or bool(values[0] == values[-1] and (values == values[0]).all())
+
+
+def _put(filled: Filled, column: str, rows: slice, values: npt.NDArray[Any]) -> None:
+    """Fill rows of a column; from its first id beyond 32 bits on it is kept in 64."""
+    if values.itemsize > filled[column].itemsize:
+        filled[column] = filled[column].astype(values.dtype)
+    filled[column][rows] = values
+
+
+def _storage(kind: str | tuple[str, ...], default: Any) -> tuple[str, int]:
+    """Type that holds a column's values or codes, and what stands where a source makes none."""
+    if isinstance(kind, tuple):
+        return "int8", kind.index(default)
+    return ("int32", 0) if kind == "text" else (kind, default)
