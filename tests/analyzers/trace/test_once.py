@@ -64,11 +64,18 @@ def test_what_was_made_of_a_trace_goes_with_it() -> None:
     ordering = trace.once(Ordering)
     assert trace.once(Ordering) is ordering
     assert trace.warn("code", "text").once(Ordering) is not ordering
+
+
+@pytest.mark.parametrize("ask", [lambda trace: trace.once(Ordering), lambda trace: check_overlap(trace, *PAIR)])
+def test_no_answer_holds_on_to_a_trace(ask: Callable[[Trace], object]) -> None:
+    """Parts of a run are asked one by one: each would otherwise stay in memory until the collector comes by."""
+    trace = sample()
     gone = weakref.ref(trace)
     gc.disable()
     try:
+        answer = ask(trace)
         del trace
-        assert gone() is None, "nothing that was made of it holds on to it"
+        assert gone() is None, answer
     finally:
         gc.enable()
 
