@@ -148,7 +148,7 @@ def _of_process(trace: Trace, process: int, calls: Ints) -> HostGaps:
         {
             "rank": trace.processes[process].rank,
             "step": step[rows],
-            "behind": _first_text(behind.op, text_of(trace.api, "name", calls)).take(of_gap),
+            "behind": _first_text(behind.op, text_of(trace.api.name, calls)).take(of_gap),
             "inside": _but_steps(behind.range).take(of_gap),
             "where": where.take(rows),
             "at_ns": start[of_gap],

@@ -83,7 +83,7 @@ def blocked_in(trace: Trace, rule: Rule) -> BlockedIn:
     for of_process in rows_by_key(owner[rows]).values():
         mine = rows[of_process]
         number[mine[np.argsort(start_ns[mine], kind="stable")]] = np.arange(mine.size)
-    names = text_of(whole.ranges, "name", inside[found])
+    names = text_of(whole.ranges.name, inside[found])
     blocked = tuple(
         Blocked(
             whole.processes[int(process[at])].rank,

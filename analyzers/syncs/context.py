@@ -10,11 +10,11 @@ import numpy as np
 
 from analyzers.arrays.groups import rows_by_key, run_heads, runs, slices
 from analyzers.arrays.names import Names
-from analyzers.arrays.types import Ids, Ints, Mask
+from analyzers.arrays.types import Ids, Ints
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
-from analyzers.trace.columns import as_int64, ints, ints_at, stored
+from analyzers.trace.columns import as_int64, ints, ints_at
 from analyzers.trace.ranges import range_classes
-from analyzers.trace.schemas import Calls, Ops, Ranges
+from analyzers.trace.schemas import Ranges
 from analyzers.trace.table import Column, Table, flag, number, text
 from analyzers.trace.tables import Trace
 
@@ -49,14 +49,9 @@ def renamed(names: Names, change: Callable[[str], str]) -> Names:
     return Names(names.codes, texts).among(tuple(dict.fromkeys(texts)))
 
 
-def texts_at(names: Names, row: Ints) -> Names:
+def text_of(names: Names, row: Ints) -> Names:
     """The texts of some rows; "" for -1."""
     return named(take_or(names.codes, row), names.texts)
-
-
-def text_of(table: Ops | Calls | Ranges, column: str, row: Ints) -> Names:
-    """A column's texts in some rows; "" for -1."""
-    return texts_at(stored(table, column), row)
 
 
 def ranks_of(trace: Trace, process: Ints) -> Ints:
@@ -66,8 +61,8 @@ def ranks_of(trace: Trace, process: Ints) -> Ints:
 
 def made_at(trace: Trace, call: Ints) -> tuple[Ints, Ints, Ints]:
     """Process, thread and start of calls, rows of `Trace.api`; -1 for -1."""
-    process, thread, start_ns = (take_or(stored(trace.api, name), call) for name in ("process", "thread", "start_ns"))
-    return process, thread, start_ns
+    calls = trace.api
+    return take_or(calls.process, call), take_or(calls.thread, call), take_or(calls.start_ns, call)
 
 
 def launched_at(trace: Trace, op: Ints) -> tuple[Ints, Ints, Ints]:
@@ -152,17 +147,19 @@ def around(trace: Trace, process: Ints, thread: Ints, instant: Ints) -> Around:
     names = trace.ranges.name
     is_op, is_range, is_user_frame = trace.once(range_classes)
     start = trace.ranges.start_ns
-    innermost = _last(point, row, is_range, instant.size)
+    range_point, range_row = point[is_range[row]], row[is_range[row]]
+    innermost = last_of(range_point, range_row, instant.size)
     since = take_or(start, innermost, MIN_NS)
     callers = is_op[row] & (start[row] >= since[point])
-    op = _first(point, row, callers, instant.size)
+    call_point, caller = point[callers], row[callers]
+    frames = is_user_frame[row]
     return Around(
-        range=texts_at(names, innermost),
-        op=texts_at(names, op),
-        chain=_chains(point[callers], texts_at(names, row[callers]), instant.size),
-        frame=texts_at(names, _last(point, row, is_user_frame, instant.size)),
-        caller=_last(point[callers], row[callers], is_op, instant.size),
-        ranges=_chains(point[is_range[row]], texts_at(names, row[is_range[row]]), instant.size),
+        range=text_of(names, innermost),
+        op=text_of(names, last_of(call_point[::-1], caller[::-1], instant.size)),
+        chain=_chains(call_point, text_of(names, caller), instant.size),
+        frame=text_of(names, last_of(point[frames], row[frames], instant.size)),
+        caller=last_of(call_point, caller, instant.size),
+        ranges=_chains(range_point, text_of(names, range_row), instant.size),
     )
 
 
@@ -171,8 +168,7 @@ def ranges_around(trace: Trace, process: Ints, thread: Ints, instant: Ints) -> N
     if not instant.size:
         return Names(np.empty(0, np.int64), ())
     point, row = enclosing(trace.ranges, process, thread, instant, trace.once(_ranges_by_thread))
-    innermost = _last(point, row, trace.once(range_classes)[1], instant.size)
-    return texts_at(trace.ranges.name, innermost)
+    return text_of(trace.ranges.name, last_of(point, row, instant.size))
 
 
 def _by_thread(trace: Trace) -> dict[tuple[int, ...], Ints]:
@@ -219,17 +215,10 @@ def enclosing(
     return point[order], row[order]
 
 
-def _last(point: Ints, row: Ints, wanted: Mask, size: int) -> Ints:
-    """The innermost wanted row of each point, -1 where there is none."""
+def last_of(point: Ints, row: Ints, size: int) -> Ints:
+    """Of each point the row that stands last, which is the innermost of `enclosing`; -1 where there is none."""
     found = np.full(size, -1, np.int64)
-    keep = wanted[row]
-    found[point[keep]] = row[keep]  # of several the last assignment stays, the innermost
-    return found
-
-
-def _first(point: Ints, row: Ints, keep: Mask, size: int) -> Ints:
-    found = np.full(size, -1, np.int64)
-    found[point[keep][::-1]] = row[keep][::-1]
+    found[point] = row  # of several the last assignment stays
     return found
 
 

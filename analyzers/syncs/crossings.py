@@ -286,7 +286,7 @@ def _described(trace: Trace, found: _Found) -> Crossings:
         "turns": found.turns,
     }
     for side, rows in (("", op), ("behind_", last)):
-        columns[f"{side}name"] = text_of(trace.ops, "name", rows)
+        columns[f"{side}name"] = text_of(trace.ops.name, rows)
         columns[f"{side}range"] = ranges_around(trace, *launched_at(trace, rows))
     return Crossings.of(columns).in_order()
 

@@ -189,7 +189,7 @@ def host_syncs(trace: Trace) -> HostSyncs:
         "process": process,
         "device": device,
         "thread": thread,
-        "api": text_of(trace.api, "name", call),
+        "api": text_of(trace.api.name, call),
         "start_ns": start,
         "duration_ns": end - start,
         "kind": kinds,
@@ -199,12 +199,12 @@ def host_syncs(trace: Trace) -> HostSyncs:
         "chain": where.chain,
         "frame": where.frame,
         "pattern": _patterns(trace, where.op, call, copy),
-        "copy": text_of(trace.ops, "copy", copy),
+        "copy": text_of(trace.ops.copy, copy),
         "bytes": take_or(trace.ops.bytes, copy),
         "waited_stream": take_or(lanes.stream, lane),
         "waited_event": points.blocking.event,
         "waited_op": op,
-        "waited_name": text_of(trace.ops, "name", op),
+        "waited_name": text_of(trace.ops.name, op),
         "gpu_idle_ns": idle,
         "after_ns": after,
         "delayed": named(np.where(idle + after > 0, next_range.codes, -1), next_range.texts),
@@ -286,7 +286,7 @@ def _patterns(trace: Trace, op: Names, call: Ints, copy: Ints) -> Names:
     torch = trace.once(torch_seen)[ints_at(trace.api, "process", call[nameless])].astype(np.int64)
     number = label(kind, ints_at(trace.ops, "bytes", copy[nameless]), name, torch)
     unlike = nameless[first_of_each(number)]
-    copies, calls = text_of(trace.ops, "copy", copy[unlike]), text_of(trace.api, "name", call[unlike])
+    copies, calls = text_of(trace.ops.copy, copy[unlike]), text_of(trace.api.name, call[unlike])
     sizes, by_torch = ints_at(trace.ops, "bytes", copy[unlike]), torch[first_of_each(number)]
     texts = [
         f"{written_as(copies[k], int(sizes[k]), bool(by_torch[k]))}: a {copies[k]} copy of {sizes[k]} B and {calls[k]}"

@@ -28,7 +28,7 @@ from analyzers.common.records import Record
 from analyzers.common.wording import count_of, ranks_in_words
 from analyzers.ordering.lanes import Columns, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.context import Findings, around, enclosing, launched_at, made_at, ranks_of, text_of
+from analyzers.syncs.context import Findings, around, enclosing, last_of, launched_at, made_at, ranks_of, text_of
 from analyzers.syncs.crossings import Visits, find_visits, from_host, in_graph, waits_for_memory
 from analyzers.syncs.points import host_syncs
 from analyzers.trace.columns import ints_at
@@ -254,9 +254,7 @@ def _outermost(trace: Trace, ordering: Ordering, units: Ints, without: Ints | No
         others = enclosing(trace.ranges, *launched_at(trace, take_or(ordering.lanes.op, without)))
         pair, other = (which[0] * len(trace.ranges) + which[1] for which in ((point, row), others))
         keep &= ~np.isin(pair, other)
-    found = np.full(units.size, -1, np.int64)
-    found[point[keep][::-1]] = row[keep][::-1]  # of several the last assignment stays, the outermost
-    return found
+    return last_of(point[keep][::-1], row[keep][::-1], units.size)
 
 
 def _described(trace: Trace, pairs: _Pairs, call: Ints, more: Ints) -> RestingOrders:
@@ -273,7 +271,7 @@ def _described(trace: Trace, pairs: _Pairs, call: Ints, more: Ints) -> RestingOr
         "other": lanes.stream[lane[pairs.earlier]],
         "at_ns": lanes.enqueue_ns[pairs.later],
         "call": call,
-        "api": text_of(trace.api, "name", call),
+        "api": text_of(trace.api.name, call),
         "sync_range": sync.range,
         "origin": sync.chain,
         "more": more,
@@ -283,7 +281,7 @@ def _described(trace: Trace, pairs: _Pairs, call: Ints, more: Ints) -> RestingOr
         op = lanes.op[units]
         columns |= {
             column: op,
-            f"{prefix}name": text_of(trace.ops, "name", op),
-            f"{prefix}range": text_of(trace.ranges, "name", _outermost(trace, ordering, units, without)),
+            f"{prefix}name": text_of(trace.ops.name, op),
+            f"{prefix}range": text_of(trace.ranges.name, _outermost(trace, ordering, units, without)),
         }
     return RestingOrders.of(columns).in_order()
