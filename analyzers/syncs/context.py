@@ -73,7 +73,7 @@ def launched_at(trace: Trace, op: Ints) -> tuple[Ints, Ints, Ints]:
 class Findings(Table):
     """What was found: a row each, and a column for each field of `row`, its texts "" where it has none.
 
-    Of the columns those are annotated that code reads by their names.
+    Columns that code reads by their names are annotated, so that mypy knows them.
     at : the column that says when. order : the columns by which rows are sorted, "-" for descending.
     """
 
