@@ -48,6 +48,8 @@ def narrowed(values: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
     ------
     TracevizError : a number does not fit, and `kind` is not "id".
     """
+    if kind == "bool":
+        return values.astype(bool, copy=False)
     limits = np.iinfo(narrowest(kind))
     if values.size and values.dtype.kind in "iu" and values.dtype.itemsize * 8 > limits.bits:
         low, high = values.min(), values.max()

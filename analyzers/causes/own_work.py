@@ -13,25 +13,25 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 import numpy as np
-import pandas as pd
 
-from analyzers.arrays.groups import rows_by_key, runs
-from analyzers.arrays.types import Ints
+from analyzers.arrays.groups import distinct, first_of_each, group_numbers, label, occurrence, rows_by_key, runs
+from analyzers.arrays.names import Names, stacked
+from analyzers.arrays.types import Floats, Ids, Ints
 from analyzers.common.records import Record
 from analyzers.common.wording import duration
 from analyzers.ordering.lanes import take_or
-from analyzers.syncs.context import Texts, around, ranges_around
+from analyzers.syncs.context import around, ranges_around, renamed, text_of
 from analyzers.trace.columns import as_int64, ints_at
 from analyzers.trace.ranges import launch_span, range_classes
 from analyzers.trace.ranks import devices_of
 from analyzers.trace.steps import STEP, find_steps, step_index
+from analyzers.trace.table import Table, key, number, text
 from analyzers.trace.tables import Trace
 
 MIN_GAP_NS = 100_000  # a shorter gap is no finding
 MAX_ALIKE_GAPS = 8  # gaps before like calls in one step that are looked at, the longest
 MIN_OF_STEP = 0.02  # of the median step, from here on a finding
 MIN_TIMES_OTHERS = 2.0  # as long as on the other ranks, at least
-GAP_COLUMNS = ["rank", "step", "behind", "of", "where", "ns"]
 
 
 class OwnWork(Record, frozen=True):
@@ -72,8 +72,24 @@ class OwnWork(Record, frozen=True):
         )
 
 
-def host_gaps(trace: Trace, of_steps: Collection[int] | None = None) -> pd.DataFrame:
-    """Gaps between the calls of each rank, columns `GAP_COLUMNS`: those of a part's ranks that are long enough.
+class HostGaps(Table):
+    """Gaps between the calls of ranks, by the range that the host was in; and, as rows of 0 ns, what each rank calls.
+
+    step : its number, -1 for none. behind : the operator or call that ends the gap, and at_ns when; inside : the range
+    that this is in. where : the range that the host was in.
+    """
+
+    rank: Ids = key(-1)
+    step: Ints = number("int64", -1)
+    behind: Names = text()
+    inside: Names = text()
+    where: Names = text()
+    at_ns: Ints = number("int64", -1)
+    ns: Ints = number("int64", 0)
+
+
+def host_gaps(trace: Trace, of_steps: Collection[int] | None = None) -> HostGaps:
+    """Gaps between the calls of each rank: those of a part's ranks that are long enough.
 
     Parameters
     ----------
@@ -84,28 +100,29 @@ def host_gaps(trace: Trace, of_steps: Collection[int] | None = None) -> pd.DataF
     process, thread = as_int64(whole.api.process), as_int64(whole.api.thread)
     launches = np.unique(np.stack([process, thread])[:, launch[launch >= 0]], axis=1)
     numbers = np.unique(launches[0]).tolist()
-    found = [pd.DataFrame({name: [] for name in (*GAP_COLUMNS, "at")})]
-    for number in numbers:
-        if whole.processes[number].rank in ranks:
-            calls = np.flatnonzero((process == number) & np.isin(thread, launches[1][launches[0] == number]))
-            found.append(_of_process(whole, number, calls))
-    gaps = pd.concat(found[1:] or found, ignore_index=True)
+    found = [HostGaps.of()]
+    for one in numbers:
+        if whole.processes[one].rank in ranks:
+            calls = np.flatnonzero((process == one) & np.isin(thread, launches[1][launches[0] == one]))
+            found.append(_of_process(whole, one, calls))
+    gaps = HostGaps.stacked(found)
     if of_steps is None and trace.whole is not None and len(trace.ops):  # a window of time
-        gaps = gaps[gaps["at"].between(*launch_span(trace))]
-    gaps = gaps[GAP_COLUMNS]
+        low, high = launch_span(trace)
+        gaps = gaps.take((gaps.at_ns >= low) & (gaps.at_ns <= high))
     if of_steps is not None or find_steps(whole).size:
-        counts = gaps["step"] >= 0 if of_steps is None else gaps["step"].isin(list(of_steps))
-        gaps = gaps[counts]
-    # Which operators and calls each makes at all, a row each without time: others may run other code.
-    made = []
-    for number in numbers:
-        of_process = (table.name.take(table.process == number).used().texts for table in (whole.ranges, whole.api))
-        rank, names = whole.processes[number].rank, sorted({name for texts in of_process for name in texts})
-        made.append(pd.DataFrame({"rank": rank, "step": -1, "of": "", "behind": names, "where": "", "ns": 0}))
-    return pd.concat([gaps, *(one[GAP_COLUMNS] for one in made)], ignore_index=True)
+        gaps = gaps.take(gaps.step >= 0 if of_steps is None else np.isin(gaps.step, list(of_steps)))
+    # Which operators and calls each makes at all: others may run other code.
+    return HostGaps.stacked([gaps, *(_made_by(whole, one) for one in numbers)])
 
 
-def _of_process(trace: Trace, process: int, calls: Ints) -> pd.DataFrame:
+def _made_by(trace: Trace, process: int) -> HostGaps:
+    """A row without time for each operator and call of a process."""
+    parts = [table.name.take(table.process == process).used().texts for table in (trace.ranges, trace.api)]
+    names = sorted({name for texts in parts for name in texts})
+    return HostGaps.of({"rank": trace.processes[process].rank, "behind": Names(np.arange(len(names)), names)})
+
+
+def _of_process(trace: Trace, process: int, calls: Ints) -> HostGaps:
     start, end = ints_at(trace.api, "start_ns", calls), ints_at(trace.api, "end_ns", calls)
     order = np.argsort(start, kind="stable")
     calls, start, reached = calls[order], start[order], np.maximum.accumulate(end[order])
@@ -117,25 +134,33 @@ def _of_process(trace: Trace, process: int, calls: Ints) -> pd.DataFrame:
     calls, start, gap = calls[long], start[long], gap[long]
     of, thread = np.full(long.size, process), ints_at(trace.api, "thread", calls)
     behind = around(trace, of, thread, start)
-    names = np.array([*trace.api.name.texts, ""], object)[trace.api.name.codes[calls]]
-    before = np.where(behind.op != "", behind.op, names)
     piece, low, high = _cut_at_ranges(trace, process, thread, start - gap, start)
     middle = (low + high) // 2
     at = index.innermost(of[piece], np.zeros(piece.size, np.int64), middle)
-    table = pd.DataFrame(
+    step = np.append(steps.numbers, -1)[at]
+    where = _but_steps(ranges_around(trace, of[piece], thread[piece], middle))
+    alike = label(piece, step, where)
+    ns, heads = np.zeros(int(alike.max(initial=-1)) + 1, np.int64), first_of_each(alike)
+    np.add.at(ns, alike, high - low)
+    kept = ns >= MIN_GAP_NS
+    rows, of_gap = heads[kept], piece[heads[kept]]
+    return HostGaps.of(
         {
-            "rank": np.full(piece.size, trace.processes[process].rank),
-            "step": np.append(steps.numbers, -1)[at],
-            "behind": before[piece],
-            "of": _but_steps(behind.range)[piece],
-            "where": _but_steps(ranges_around(trace, of[piece], thread[piece], middle)),
-            "gap": piece,
-            "at": start[piece],
-            "ns": high - low,
+            "rank": trace.processes[process].rank,
+            "step": step[rows],
+            "behind": _first_text(behind.op, text_of(trace.api.name, calls)).take(of_gap),
+            "inside": _but_steps(behind.range).take(of_gap),
+            "where": where.take(rows),
+            "at_ns": start[of_gap],
+            "ns": ns[kept],
         }
     )
-    whole = table.groupby([name for name in table.columns if name != "ns"], sort=False)["ns"].sum().reset_index()
-    return whole[whole["ns"] >= MIN_GAP_NS]
+
+
+def _first_text(names: Names, others: Names) -> Names:
+    """The text of each row, or its other one where it has none."""
+    both, rows = stacked([names, others]), np.arange(len(names))
+    return both.take(np.where(names.matching(bool), rows, rows + len(names)))
 
 
 def _cut_at_ranges(trace: Trace, process: int, thread: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
@@ -155,43 +180,67 @@ def _cut_at_ranges(trace: Trace, process: int, thread: Ints, low: Ints, high: In
     return of, begin, np.where(last, high[of], np.append(begin[1:], 0)[: of.size])
 
 
-def _but_steps(names: Texts) -> Texts:
+def _but_steps(names: Names) -> Names:
     """Names of ranges, "" for those that mark steps: each has another."""
-    code, texts = pd.factorize(names)
-    plain = ["" if STEP.match(text) else text for text in texts.tolist()]
-    return np.array([*plain, ""], object)[code]
+    return renamed(names, lambda name: "" if STEP.match(name) else name)
 
 
-def own_work(tables: Sequence[pd.DataFrame], step_ns: int, of_steps: int) -> tuple[OwnWork, ...]:
+def own_work(tables: Sequence[HostGaps], step_ns: int, of_steps: int) -> tuple[OwnWork, ...]:
     """What ranks do that the others don't, the most first.
 
     Parameters
     ----------
     tables : of all parts. step_ns : of the median step; of_steps : how many count.
     """
-    gaps = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
-    if not len(gaps) or gaps["rank"].nunique() < 2 or not of_steps:
+    gaps = HostGaps.stacked([HostGaps.of(), *tables])
+    if distinct(as_int64(gaps.rank)).size < 2 or not of_steps:
         return ()
-    is_gap = gaps["ns"] > 0
-    makes = pd.crosstab(gaps["behind"][~is_gap], gaps["rank"][~is_gap]) > 0
-    gaps = gaps[is_gap]
-    place = ["of", "behind", "where"]
-    like = ["step", *place]
-    gaps = gaps.sort_values("ns", ascending=False, kind="stable")
-    gaps["number"] = gaps.groupby([*like, "rank"]).cumcount()
-    gaps = gaps[gaps["number"] < MAX_ALIKE_GAPS]
-    ns = gaps.pivot(index=[*like, "number"], columns="rank", values="ns").reindex(columns=makes.columns).fillna(0)
-    values, ranks = ns.to_numpy(np.float64), ns.columns.to_numpy()
-    told = pd.DataFrame(values).where(makes.reindex(ns.index.get_level_values("behind"), fill_value=False).to_numpy())
-    others = np.column_stack([told.drop(columns=at).median(axis=1) for at in range(ranks.size)])  # NaN: none makes it
-    rows, at = np.nonzero((values - others >= MIN_GAP_NS) & (values >= MIN_TIMES_OTHERS * others))
-    found = ns.index.to_frame(index=False).take(rows)
-    found = found.assign(rank=ranks[at], ns=values[rows, at], others=others[rows, at])
+    calls, gaps = gaps.take(gaps.ns == 0), gaps.take(gaps.ns > 0)
+    ranks = distinct(as_int64(calls.rank))
+    makes = np.zeros((len(calls.behind.texts), ranks.size), dtype=bool)
+    makes[calls.behind.codes, np.searchsorted(ranks, calls.rank)] = True
+    alike, ns = _by_rank(gaps, ranks)
+    others = _median_of_others(np.where(makes[alike.behind.codes], ns, np.nan))
+    rows, at = np.nonzero((ns - others >= MIN_GAP_NS) & (ns >= MIN_TIMES_OTHERS * others))
+    found, longer, usual = alike.take(rows).having(rank=ranks[at]), ns[rows, at], others[rows, at]
     work = []
-    for (rank, of, behind, where), here in found.groupby(["rank", *place], sort=False):
-        steps = int(here["step"].nunique())
-        took, elsewhere = (int(here[column].sum()) // steps for column in ("ns", "others"))
-        one = OwnWork(int(str(rank)), str(where), str(behind), str(of), took, elsewhere, steps, of_steps)
-        if one.more_ns * steps >= MIN_OF_STEP * step_ns * of_steps and 2 * steps > of_steps:
-            work.append(one)
-    return tuple(sorted(work, key=lambda one: -one.more_ns))
+    for here in rows_by_key(label(found.rank, found.inside, found.behind, found.where)).values():
+        one, steps = here[0], distinct(found.step[here]).size
+        took, elsewhere = (int(column[here].sum()) // steps for column in (longer, usual))
+        words = found.where[one], found.behind[one], found.inside[one]
+        work.append(OwnWork(int(found.rank[one]), *words, took, elsewhere, steps, of_steps))
+    least = MIN_OF_STEP * step_ns * of_steps
+    told = [one for one in work if one.more_ns * one.steps >= least and 2 * one.steps > of_steps]
+    return tuple(sorted(told, key=lambda one: -one.more_ns))
+
+
+def _by_rank(gaps: HostGaps, ranks: Ints) -> tuple[HostGaps, Floats]:
+    """The longest gaps before like calls in a step, a row each, and how long each is on each rank: 0 where it has none.
+
+    Rows are in the order of steps and of names.
+    """
+    gaps = gaps.take(np.argsort(-gaps.ns, kind="stable"))
+    names = (names.among(tuple(sorted(names.texts))) for names in (gaps.inside, gaps.behind, gaps.where))
+    place = gaps.step, *(as_int64(each.codes) for each in names)
+    of_rank = group_numbers(as_int64(gaps.rank), *place)
+    turn = occurrence(np.zeros_like(of_rank), of_rank)
+    kept = np.flatnonzero(turn < MAX_ALIKE_GAPS)
+    row = group_numbers(*(column[kept] for column in (*place, turn)))
+    head = kept[first_of_each(row)]
+    ns = np.zeros((head.size, ranks.size))
+    ns[row, np.searchsorted(ranks, gaps.rank[kept])] = gaps.ns[kept]
+    return gaps.take(head), ns
+
+
+def _median_of_others(ns: Floats) -> Floats:
+    """Of rows × ranks the median over the other ranks, of those that are not NaN; NaN where all are.
+
+    >>> _median_of_others(np.array([[6.0, 1.0, 2.0, np.nan]])).tolist()
+    [[1.5, 4.0, 3.5, 2.0]]
+    """
+    found, rows = np.empty_like(ns), np.arange(len(ns))
+    for rank in range(ns.shape[1]):
+        others = np.sort(np.delete(ns, rank, axis=1), axis=1)  # NaN come last
+        count = np.count_nonzero(~np.isnan(others), axis=1)
+        found[:, rank] = (others[rows, np.maximum(count - 1, 0) // 2] + others[rows, count // 2]) / 2
+    return found

@@ -220,19 +220,16 @@ def slowest(times: Ints) -> Ints:
 def _sync_costs(trace: Trace, groups: StepGroups) -> Ints:
     """GPU idle time that host sync points cost, by the step in which the host was blocked."""
     whole = trace.whole or trace
-    table = whole.once(host_syncs).table
-    process, started, rank, device, idle = (
-        table[name].to_numpy(np.int64) for name in ("process", "start_ns", "rank", "device", "gpu_idle_ns")
-    )
-    number = np.full(len(table), WHOLE_CAPTURE, np.int64)
+    syncs = whole.once(host_syncs)
+    number = np.full(len(syncs), WHOLE_CAPTURE, np.int64)
     if (steps := find_steps(whole)).size:
-        position = step_index(whole).innermost(process, np.zeros(process.size, np.int64), started)
+        position = step_index(whole).innermost(syncs.process, np.zeros(len(syncs), np.int64), syncs.start_ns)
         number = np.append(steps.numbers, _LIMITS.min)[position]
     column, known = np.searchsorted(groups.numbers, number), np.isin(number, groups.numbers)
     cost = np.zeros(groups.there.shape, np.int64)
     for row, ((lane_rank, _), lane_device) in enumerate(zip(groups.lanes, groups.devices, strict=True)):
-        of_lane = known & (rank == lane_rank) & (device == lane_device)
-        np.add.at(cost[row], column[of_lane], idle[of_lane])
+        of_lane = known & (syncs.rank == lane_rank) & (syncs.device == lane_device)
+        np.add.at(cost[row], column[of_lane], syncs.gpu_idle_ns[of_lane])
     return cost.ravel()
 
 

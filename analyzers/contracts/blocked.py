@@ -68,8 +68,8 @@ def blocked_in(trace: Trace, rule: Rule) -> BlockedIn:
         ranks = ranks_in_words(whole.processes[process].rank for process in unknown.tolist())
         calls = f"no {whole.runtime} calls of {ranks} were recorded"
         return BlockedIn(open=f"{calls}, so nothing tells what blocked the host")
-    syncs = host_syncs(whole).table
-    call = np.sort(ints(syncs[~syncs["kind"].isin(BY_CHANCE)], "call"))
+    syncs = host_syncs(whole)
+    call = np.sort(syncs.call[~syncs.kind.is_one_of(BY_CHANCE)])
     process, thread, start = (ints(whole.api, column)[call] for column in ("process", "thread", "start_ns"))
     point, around = enclosing(whole.ranges, process, thread, start)
     inside = np.full(call.size, -1, np.int64)  # the row of the range that each is in
@@ -83,7 +83,7 @@ def blocked_in(trace: Trace, rule: Rule) -> BlockedIn:
     for of_process in rows_by_key(owner[rows]).values():
         mine = rows[of_process]
         number[mine[np.argsort(start_ns[mine], kind="stable")]] = np.arange(mine.size)
-    names = text_of(whole.ranges, "name", inside[found])
+    names = text_of(whole.ranges.name, inside[found])
     blocked = tuple(
         Blocked(
             whole.processes[int(process[at])].rank,

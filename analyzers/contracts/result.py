@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
 from analyzers.common.records import Record
 from analyzers.common.wording import ranks_in_words
 from analyzers.contracts.rules import Contract, Rule
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 HELD, BROKEN, INCONCLUSIVE = "held", "broken", "inconclusive"
 EXIT_CODES = {HELD: 0, BROKEN: 1, INCONCLUSIVE: 3}
@@ -111,6 +114,8 @@ class ContractResult(Record, frozen=True):
 
     def to_frame(self) -> pd.DataFrame:
         """One row a rule, by name: kind, outcome, checked, failed, sentence."""
+        import pandas as pd
+
         rows = [(one.name, one.rule.kind.key, one.outcome, one.checked, one.failed, one.sentence) for one in self.rules]
         return pd.DataFrame(rows, columns=["name", "kind", "outcome", "checked", "failed", "sentence"]).set_index(
             "name"

@@ -136,20 +136,17 @@ def _waits(trace: Trace, tracks: Tracks, pid: int, rows: Ints) -> Iterator[Event
 
 def _order(tracks: Tracks, pid: int, order: OrderReport, process: int, device: int) -> Iterator[Events]:
     """Host sync points and unwaited copies as slices, missing waits as instants."""
-    syncs = order.syncs.table
-    syncs = syncs[(syncs["process"] == process) & syncs["device"].isin((device, -1))]
-    start = ints(syncs, "start_ns")
-    args: dict[str, Any] = {
-        column: syncs[column].astype(str).tolist() for column in ("kind", "range", "op", "pattern", "copy", "delayed")
-    }
-    args |= {column: ints(syncs, column) for column in ("thread", "bytes", "gpu_idle_ns", "after_ns")}
-    end = start + ints(syncs, "duration_ns")
-    name = _texts(syncs["api"].astype(str).tolist())
-    yield from _slices(tracks, pid, "host blocked", f"{FOUND}.sync", name, start, end, args, _NOTHING)
-    copies = order.copies.table
-    copies = copies[copies["process"] == process]
-    args = {"stream": ints(copies, "stream"), "bytes": ints(copies, "bytes"), "until_ns": ints(copies, "until_ns")}
-    span = ints(copies, "start_ns"), ints(copies, "end_ns")
+    syncs = order.syncs
+    syncs = syncs.take((syncs.process == process) & np.isin(syncs.device, (device, -1)))
+    texts = ("kind", "range", "op", "pattern", "copy", "delayed")
+    args: dict[str, Any] = {column: syncs.columns[column].tolist() for column in texts}
+    args |= {column: syncs.columns[column] for column in ("thread", "bytes", "gpu_idle_ns", "after_ns")}
+    end, name = syncs.start_ns + syncs.duration_ns, _texts([*map(str, syncs.api)])
+    yield from _slices(tracks, pid, "host blocked", f"{FOUND}.sync", name, syncs.start_ns, end, args, _NOTHING)
+    copies = order.copies
+    copies = copies.take(copies.process == process)
+    args = {"stream": copies.stream, "bytes": copies.bytes, "until_ns": copies.until_ns}
+    span = copies.start_ns, copies.end_ns
     yield from _slices(tracks, pid, "copies nobody waits for", f"{FOUND}.unwaited-copy", "unwaited copy", *span, args)
     missing = [one for one in order.crossings.missing if one.process == process]
     if missing:

@@ -258,10 +258,10 @@ def _findings(run: Run, a: str, b: str, narrowing: Narrowing) -> dict[str, pd.Da
         "overlap": result.to_frame().reset_index(),
         "instances": result.instances(),
         "missed": pd.DataFrame(missed).assign(sooner_ns=pd.Series([one["sooner_ns"] for one in missed], dtype=object)),
-        "syncs_found": order.syncs.table,
-        "unwaited_copies": order.copies.table,
-        "crossings": order.crossings.table,
-        "stream_plan": order.plan.table,
+        "syncs_found": order.syncs.to_frame(),
+        "unwaited_copies": order.copies.to_frame(),
+        "crossings": order.crossings.to_frame(),
+        "stream_plan": order.plan.to_frame(),
     }
     if run.trace.matches is not None:
         collectives = collectives_of(run.communication(narrowing))

@@ -23,7 +23,7 @@ from analyzers.common.wording import count_of, duration, size
 from analyzers.matching.match import MATCHED_BY
 from analyzers.overlap.pairing import Instance
 from analyzers.show.result import Piece, Related, Shown
-from analyzers.syncs.points import HostSyncs, SyncPoint, host_syncs
+from analyzers.syncs.points import SyncPoint, host_syncs
 from analyzers.trace.columns import ints, ints_at
 from analyzers.trace.kernels import function
 from analyzers.trace.narrow import Narrowing, counted
@@ -234,11 +234,11 @@ def _link_words(gap: ToldGap, link: Link) -> str:
 def _sync(trace: Trace, wanted: FindingId, a: str, b: str) -> Shown:
     """One call that blocked the host: where it came from, what it waited for, what it cost, which gaps it held."""
     whole = trace.whole or trace
-    table = whole.once(host_syncs).table
-    rows = np.flatnonzero((ints(table, "rank") == wanted.rank) & (ints(table, "start_ns") == wanted.start_ns))
-    if not rows.size:
+    syncs, steps = whole.once(host_syncs), find_steps(whole)
+    found = syncs.take((syncs.rank == wanted.rank) & (syncs.start_ns == wanted.start_ns))
+    one: SyncPoint | None = next(iter(found), None)
+    if one is None:
         raise _unknown(wanted, "sync")
-    one, steps = next(iter(HostSyncs(table.iloc[rows[:1]]))), find_steps(whole)
     inside = (steps.process == one.process) & (steps.start_ns <= one.start_ns) & (one.start_ns < steps.end_ns)
     try:
         gaps = _Pair(trace, a, b).gaps_beside(one)
@@ -296,12 +296,11 @@ def _about_sync(one: SyncPoint) -> Iterator[str]:
 
 def _syncs_within(whole: Trace, rank: int, low: int, high: int, thread: int | None = None) -> list[Related]:
     """Syncs of a rank that blocked its host between two instants, those that did for longest first."""
-    table = whole.once(host_syncs).table
-    start, took = ints(table, "start_ns"), ints(table, "duration_ns")
-    within = np.minimum(start + took, high) - np.maximum(start, low)
-    is_one: Mask = (ints(table, "rank") == rank) & (within > 0)
+    syncs = whole.once(host_syncs)
+    within = np.minimum(syncs.start_ns + syncs.duration_ns, high) - np.maximum(syncs.start_ns, low)
+    is_one: Mask = (syncs.rank == rank) & (within > 0)
     if thread is not None:
-        is_one &= ints(table, "thread") == thread
+        is_one &= syncs.thread == thread
     rows = np.flatnonzero(is_one)
     rows = rows[np.argsort(-within[rows], kind="stable")][:MOST_RELATED]
     return [
@@ -310,7 +309,7 @@ def _syncs_within(whole: Trace, rank: int, low: int, high: int, thread: int | No
             f"{one.api} blocked rank {one.rank}'s host for {duration(int(ns))} of that time"
             + (f", from {one.op}" if one.op else ""),
         )
-        for one, ns in zip(HostSyncs(table.iloc[rows]), within[rows].tolist(), strict=True)
+        for one, ns in zip(syncs.take(rows), within[rows].tolist(), strict=True)
     ]
 
 

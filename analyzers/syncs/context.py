@@ -2,34 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
-import pandas as pd
 
-from analyzers.arrays.groups import rows_by_key, run_heads, runs
-from analyzers.arrays.types import Ints, Mask
-from analyzers.common.records import Record
+from analyzers.arrays.groups import rows_by_key, run_heads, runs, slices
+from analyzers.arrays.names import Names
+from analyzers.arrays.types import Ids, Ints
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
-from analyzers.trace.columns import as_int64, codes, ints, ints_at, stored
+from analyzers.trace.columns import as_int64, ints, ints_at
 from analyzers.trace.ranges import range_classes
-from analyzers.trace.schemas import Calls, Ops, Ranges
+from analyzers.trace.schemas import Ranges
+from analyzers.trace.table import Column, Table, flag, number, text
 from analyzers.trace.tables import Trace
 
-Texts = npt.NDArray[np.object_]
+if TYPE_CHECKING:
+    import pandas as pd
+
 Found = TypeVar("Found", bound="Findings")
+COLUMNS: Mapping[str, Column] = {"int": number("int64", -1), "str": text(), "bool": flag(default=False)}
 # Columns that name rows, and of which table.
 ROWS = {"process": "processes", "op": "ops", "behind": "ops", "waited_op": "ops", "call": "api"}
 
 
-def text_of(frame: Ops | Calls | Ranges, column: str, row: Ints) -> Texts:
-    """A column's texts in some rows; "" for -1."""
-    code, names = codes(frame, column)
-    return np.array([*names, ""], object)[take_or(code, row)]
+def named(code: Ids, texts: Sequence[str]) -> Names:
+    """Texts by their numbers, those that occur; "" for -1.
+
+    >>> named(np.array([2, -1]), ["gemm", "copy", "add"]).tolist()
+    ['add', '']
+    """
+    used = Names(code, texts).used()
+    every = tuple(dict.fromkeys((*used.texts, "")))
+    found = used.among(every).codes
+    return Names(np.where(found < 0, np.int64(every.index("")), found), every)
+
+
+def renamed(names: Names, change: Callable[[str], str]) -> Names:
+    """Each text changed; there are few.
+
+    >>> renamed(Names(np.array([0, 1]), ("chunk 0", "chunk 1")), lambda name: name[:5]).tolist()
+    ['chunk', 'chunk']
+    """
+    texts = [*map(change, names.texts)]
+    return Names(names.codes, texts).among(tuple(dict.fromkeys(texts)))
+
+
+def text_of(names: Names, row: Ints) -> Names:
+    """The texts of some rows; "" for -1."""
+    return named(take_or(names.codes, row), names.texts)
 
 
 def ranks_of(trace: Trace, process: Ints) -> Ints:
@@ -39,8 +61,8 @@ def ranks_of(trace: Trace, process: Ints) -> Ints:
 
 def made_at(trace: Trace, call: Ints) -> tuple[Ints, Ints, Ints]:
     """Process, thread and start of calls, rows of `Trace.api`; -1 for -1."""
-    process, thread, start_ns = (take_or(stored(trace.api, name), call) for name in ("process", "thread", "start_ns"))
-    return process, thread, start_ns
+    calls = trace.api
+    return take_or(calls.process, call), take_or(calls.thread, call), take_or(calls.start_ns, call)
 
 
 def launched_at(trace: Trace, op: Ints) -> tuple[Ints, Ints, Ints]:
@@ -48,57 +70,55 @@ def launched_at(trace: Trace, op: Ints) -> tuple[Ints, Ints, Ints]:
     return made_at(trace, take_or(trace.ops.launch, op))
 
 
-class Findings(Record, frozen=True):
-    """What was found, as a table with a row each and a column for each field of `row`.
+class Findings(Table):
+    """What was found: a row each, and a column for each field of `row`, its texts "" where it has none.
 
+    Columns that code reads by their names are annotated, so that mypy knows them.
     at : the column that says when. order : the columns by which rows are sorted, "-" for descending.
     """
 
-    table: pd.DataFrame
     row: ClassVar[type[Any]]
     at: ClassVar[str]
     order: ClassVar[tuple[str, ...]]
+    rank: Ints
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.schema = {name: COLUMNS[kind] for name, kind in cls.row.__annotations__.items()}
+
+    def in_order(self: Found) -> Found:
+        """The same, sorted."""
+        columns = {name: getattr(values, "codes", values) for name, values in self.columns.items()}
+        keys = [-columns[name[1:]] if name[0] == "-" else columns[name] for name in reversed(self.order)]
+        return self.take(np.lexsort(keys))
 
     @classmethod
-    def of(cls: type[Found], columns: Mapping[str, Any], rows: Ints | slice = slice(None)) -> Found:
-        """A table of some rows of columns, sorted.
-
-        Its texts are objects, which rows share: pandas' own `str` would hold a kernel's whole name once a row.
-        """
-        keys = [-columns[name[1:]][rows] if name[0] == "-" else columns[name][rows] for name in reversed(cls.order)]
-        order = np.lexsort(keys)
-        values = {field.name: columns[field.name][rows][order] for field in fields(cls.row)}
-        index = pd.RangeIndex(order.size)  # one for all columns, or pandas works out what they share
-        objects = {name: pd.Series(each, index, object) for name, each in values.items() if each.dtype == object}
-        return cls(pd.DataFrame(values | objects, index))
-
-    @classmethod
-    def stacked(cls: type[Found], parts: Sequence[Found], rows_in: Sequence[Callable[[str, Ints], Ints]]) -> Found:
+    def of_run(cls: type[Found], parts: Sequence[Found], rows_in: Sequence[Callable[[str, Ints], Ints]]) -> Found:
         """Those of the parts of a run; `rows_in` says of each part where rows of its tables are in the run's."""
-        columns = {}
-        for field in fields(cls.row):
-            values = [one.table[field.name].to_numpy() for one in parts]
-            if field.name in ROWS and values[0].dtype.kind == "i":  # a sync's "op" is a text
-                values = [in_run(ROWS[field.name], each) for in_run, each in zip(rows_in, values, strict=True)]
-            columns[field.name] = np.concatenate(values)
-        return cls.of(columns)
+        named_rows = {name: of for name, of in ROWS.items() if cls.schema.get(name) == COLUMNS["int"]}
+        moved = [
+            one.having(**{name: in_run(of, one.columns[name]) for name, of in named_rows.items()})
+            for one, in_run in zip(parts, rows_in, strict=True)
+        ]
+        return cls.stacked(moved).in_order()
 
     def within(self: Found, ranks: Sequence[int], span: tuple[int, int]) -> Found:
         """Those of some ranks in a span of time, both ends included."""
-        kept = self.table["rank"].isin(ranks) & self.table[self.at].between(*span)
-        return type(self)(self.table[kept].reset_index(drop=True))
-
-    def __len__(self) -> int:
-        return len(self.table)
+        when = self.columns[self.at]
+        return self.take(np.isin(self.rank, ranks) & (when >= span[0]) & (when <= span[1]))
 
     def __iter__(self) -> Iterator[Any]:
         """Each row as an object."""
-        for row in self.table.itertuples(index=False):
-            yield self.row(*row)
+        for rows in slices(len(self)):
+            yield from map(self.row, *(values.tolist() for values in self.take(rows).columns.values()))
 
-    def to_frame(self) -> pd.DataFrame:
-        """A copy of the table."""
-        return self.table.copy()
+    def to_frame(self, columns: Iterable[str] | None = None) -> pd.DataFrame:
+        """The table as pandas has it, of all columns or some.
+
+        Texts are objects, which rows share: pandas' own `str` would hold a kernel's whole name once a row.
+        """
+        frame = super().to_frame(columns)
+        return frame.astype({name: object for name in frame if isinstance(self.columns[str(name)], Names)}).copy()
 
 
 class Around(msgspec.Struct, frozen=True):
@@ -110,49 +130,45 @@ class Around(msgspec.Struct, frozen=True):
     call of it.
     """
 
-    range: Texts
-    op: Texts
-    chain: Texts
-    frame: Texts
+    range: Names
+    op: Names
+    chain: Names
+    frame: Names
     caller: Ints
-    ranges: Texts
+    ranges: Names
 
 
 def around(trace: Trace, process: Ints, thread: Ints, instant: Ints) -> Around:
     """Look up what is around each (process, thread, instant)."""
     if not instant.size:  # mostly; there may be millions of ranges
-        none = np.empty(0, object)
-        return Around(none, none, none, none, np.empty(0, np.int64), none)
+        none = Names(np.empty(0, np.int64), ())
+        return Around(none, none, none, none, none.codes, none)
     point, row = enclosing(trace.ranges, process, thread, instant, trace.once(_by_thread))
-    code, texts = trace.ranges.name.codes, trace.once(_names)
+    names = trace.ranges.name
     is_op, is_range, is_user_frame = trace.once(range_classes)
     start = trace.ranges.start_ns
-    innermost = _last(point, row, is_range, instant.size)
+    range_point, range_row = point[is_range[row]], row[is_range[row]]
+    innermost = last_of(range_point, range_row, instant.size)
     since = take_or(start, innermost, MIN_NS)
     callers = is_op[row] & (start[row] >= since[point])
-    op = _first(point, row, callers, instant.size)
+    call_point, caller = point[callers], row[callers]
+    frames = is_user_frame[row]
     return Around(
-        range=texts[take_or(code, innermost)],
-        op=texts[take_or(code, op)],
-        chain=_chains(point[callers], texts[code[row[callers]]], instant.size),
-        frame=texts[take_or(code, _last(point, row, is_user_frame, instant.size))],
-        caller=_last(point[callers], row[callers], is_op, instant.size),
-        ranges=_chains(point[is_range[row]], texts[code[row[is_range[row]]]], instant.size),
+        range=text_of(names, innermost),
+        op=text_of(names, last_of(call_point[::-1], caller[::-1], instant.size)),
+        chain=_chains(call_point, text_of(names, caller), instant.size),
+        frame=text_of(names, last_of(point[frames], row[frames], instant.size)),
+        caller=last_of(call_point, caller, instant.size),
+        ranges=_chains(range_point, text_of(names, range_row), instant.size),
     )
 
 
-def ranges_around(trace: Trace, process: Ints, thread: Ints, instant: Ints) -> Texts:
+def ranges_around(trace: Trace, process: Ints, thread: Ints, instant: Ints) -> Names:
     """`Around.range` alone, for which most ranges, operators and frames of code, need not be looked at."""
     if not instant.size:
-        return np.empty(0, object)
+        return Names(np.empty(0, np.int64), ())
     point, row = enclosing(trace.ranges, process, thread, instant, trace.once(_ranges_by_thread))
-    innermost = _last(point, row, trace.once(range_classes)[1], instant.size)
-    return trace.once(_names)[take_or(trace.ranges.name.codes, innermost)]
-
-
-def _names(trace: Trace) -> Texts:
-    """The name of each code of a range's name, and of -1."""
-    return np.array([*trace.ranges.name.texts, ""], object)
+    return text_of(trace.ranges.name, last_of(point, row, instant.size))
 
 
 def _by_thread(trace: Trace) -> dict[tuple[int, ...], Ints]:
@@ -199,33 +215,26 @@ def enclosing(
     return point[order], row[order]
 
 
-def _last(point: Ints, row: Ints, wanted: Mask, size: int) -> Ints:
-    """The innermost wanted row of each point, -1 where there is none."""
+def last_of(point: Ints, row: Ints, size: int) -> Ints:
+    """Of each point the row that stands last, which is the innermost of `enclosing`; -1 where there is none."""
     found = np.full(size, -1, np.int64)
-    keep = wanted[row]
-    found[point[keep]] = row[keep]  # of several the last assignment stays, the innermost
+    found[point] = row  # of several the last assignment stays
     return found
 
 
-def _first(point: Ints, row: Ints, keep: Mask, size: int) -> Ints:
-    found = np.full(size, -1, np.int64)
-    found[point[keep][::-1]] = row[keep][::-1]
-    return found
-
-
-def _chains(point: Ints, text: Texts, size: int) -> Texts:
+def _chains(point: Ints, names: Names, size: int) -> Names:
     """Texts of each point joined in order; equal chains are joined once."""
-    code, names = pd.factorize(text)
+    code, texts = names.codes, names.texts
     first = np.flatnonzero(run_heads(point))
     depth = np.arange(point.size) - np.repeat(first, np.diff(np.append(first, point.size)))
     chain, known = np.zeros(size, np.int64), [""]
     for level in range(int(depth.max(initial=-1)) + 1):
         at_level = depth == level
-        pair, pairs = pd.factorize(chain[point[at_level]] * len(names) + code[at_level])
-        longer = [_extend(known[each // len(names)], names[each % len(names)]) for each in pairs.tolist()]
+        pairs, pair = np.unique(chain[point[at_level]] * len(texts) + code[at_level], return_inverse=True)
+        longer = [_extend(known[each // len(texts)], texts[each % len(texts)]) for each in pairs.tolist()]
         chain[point[at_level]] = len(known) + pair
         known += longer
-    return np.array(known, object)[chain]
+    return named(chain, known)
 
 
 def _extend(chain: str, name: str) -> str:

@@ -10,14 +10,14 @@ import re
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key, run_heads
+from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.ordering.lanes import MAX_NS
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.context import Findings, ranges_around
+from analyzers.syncs.context import Findings, ranges_around, renamed
 from analyzers.trace.columns import as_int64, ints_at
 from analyzers.trace.steps import step_index
 from analyzers.trace.tables import Trace
@@ -52,12 +52,18 @@ class UnwaitedCopy(Record, frozen=True):
     op: int
 
 
-class UnwaitedCopies(Findings, frozen=True):
+class UnwaitedCopies(Findings):
     """Unwaited copies in order of time."""
 
     row = UnwaitedCopy
     at = "launched_ns"
     order = ("launched_ns",)
+    process: Ints
+    stream: Ints
+    bytes: Ints
+    start_ns: Ints
+    end_ns: Ints
+    until_ns: Ints
 
 
 def unwaited_copies(trace: Trace) -> UnwaitedCopies:
@@ -91,12 +97,12 @@ def unwaited_copies(trace: Trace) -> UnwaitedCopies:
         "start_ns": lanes.start_ns[lanes.unit_of_op[op]],
         "end_ns": lanes.end_ns[lanes.unit_of_op[op]],
         "until_ns": until,
-        "reason": np.array(REASONS, object)[reason],
+        "reason": Names(reason, REASONS),
         "covered_ns": np.where(known == MAX_NS, -1, known),
         "exact": exact,
         "op": op,
     }
-    return UnwaitedCopies.of(columns, np.flatnonzero(late))
+    return UnwaitedCopies.of(columns).take(late).in_order()
 
 
 def _within_its_step(trace: Trace, process: Ints, launched: Ints, known: Ints) -> Mask:
@@ -125,7 +131,7 @@ def _may_be_covered(ordering: Ordering, op: Ints, launched: Ints, until: Ints) -
     return covered
 
 
-def _deadlines(trace: Trace, ordering: Ordering, op: Ints, range_name: Any, launched: Ints) -> tuple[Ints, Ints]:
+def _deadlines(trace: Trace, ordering: Ordering, op: Ints, range_name: Names, launched: Ints) -> tuple[Ints, Ints]:
     """When each copy should have been waited for, and why then: an index in `REASONS`."""
     capture_end = np.array([capture.last_ns for capture in trace.captures] or [0], np.int64)
     capture = np.array([process.capture for process in trace.processes] or [0], np.int64)
@@ -133,8 +139,7 @@ def _deadlines(trace: Trace, ordering: Ordering, op: Ints, range_name: Any, laun
     until = capture_end[capture[ints_at(trace.ops, "process", op)]]
     reason = np.ones(op.size, np.int64)
     lane, _ = ordering.lane_and_position(op)
-    same_range, names = pd.factorize(range_name)
-    same_range = pd.factorize(np.array([re.sub(r"\d+", "#", name) for name in names] or [""], object))[0][same_range]
+    same_range = renamed(range_name, lambda name: re.sub(r"\d+", "#", name)).codes
     size = ints_at(trace.ops, "bytes", op)
     order = np.lexsort((launched, same_range, size, lane))
     repeats = np.flatnonzero(~run_heads(*(key[order] for key in (lane, size, same_range))))

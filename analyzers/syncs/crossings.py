@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 
 from analyzers.arrays.groups import group_numbers, rows_by_key, run_heads
+from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.ordering.calls import calls_of_kind
@@ -93,17 +94,22 @@ def _short(name: str) -> str:
     return function(name).rsplit("::", 1)[-1]
 
 
-class Crossings(Findings, frozen=True):
+class Crossings(Findings):
     """Forks and joins in order of time."""
 
     row = Crossing
     at = "at_ns"
     order = ("at_ns", "what")
+    process: Ints
+    status: Names
+    at_ns: Ints
+    op: Ints
+    behind: Ints
 
     @property
     def missing(self) -> list[Crossing]:
         """The missing waits."""
-        return [*Crossings(self.table[self.table["status"] == "unordered"])]
+        return [*self.take(self.status.is_one_of(["unordered"]))]
 
 
 def crossings(trace: Trace) -> Crossings:
@@ -262,16 +268,16 @@ def _forgotten(trace: Trace, ordering: Ordering, visits: Visits, status: Ints) -
 def _described(trace: Trace, found: _Found) -> Crossings:
     ordering = trace.once(Ordering)
     lanes, host, unit, behind = ordering.lanes, found.host, found.unit, found.behind
-    lane, op, last = lanes.lane_of_unit(), *(take_or(lanes.op, each).astype(np.int64) for each in (unit, behind))
+    lane, op, last = lanes.lane_of_unit(), *(take_or(lanes.op, each) for each in (unit, behind))
     process = lanes.process[host]
     columns: dict[str, Any] = {
         "rank": ranks_of(trace, process),
         "process": process,
         "thread": lanes.thread[host],
-        "what": np.array(["fork", "join"], object)[found.is_join],
+        "what": Names(found.is_join, ("fork", "join")),
         "stream": lanes.stream[lane[unit]],
         "other": take_or(lanes.stream, take_or(lane, behind)),
-        "status": np.array(STATUS, object)[found.status],
+        "status": Names(found.status, STATUS),
         "exact": _exact(ordering, found),
         "at_ns": lanes.enqueue_ns[unit],
         "op": op,
@@ -280,9 +286,9 @@ def _described(trace: Trace, found: _Found) -> Crossings:
         "turns": found.turns,
     }
     for side, rows in (("", op), ("behind_", last)):
-        columns[f"{side}name"] = text_of(trace.ops, "name", rows)
+        columns[f"{side}name"] = text_of(trace.ops.name, rows)
         columns[f"{side}range"] = ranges_around(trace, *launched_at(trace, rows))
-    return Crossings.of(columns)
+    return Crossings.of(columns).in_order()
 
 
 def _exact(ordering: Ordering, found: _Found) -> Mask:

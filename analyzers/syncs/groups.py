@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import msgspec
 import numpy as np
-import pandas as pd
 
+from analyzers.arrays.groups import distinct, label, rows_by_key
+from analyzers.arrays.names import Names
 from analyzers.common.ids import sync_id
-from analyzers.syncs.points import HostSyncs
+from analyzers.syncs.context import renamed
+from analyzers.syncs.points import HostSyncs, SyncPoint
 from analyzers.trace.kernels import function
 from analyzers.trace.steps import STEP
-
-_SAME = ["asked", "kind", "hidden", "place", "origin", "frame", "copy", "waited"]
 
 
 class SyncGroup(msgspec.Struct, frozen=True):
@@ -51,54 +48,64 @@ class SyncGroup(msgspec.Struct, frozen=True):
 
 def sync_groups(syncs: HostSyncs) -> list[SyncGroup]:
     """The groups, the costliest first: by idle time of GPUs, then by how long hosts were blocked."""
-    table = syncs.table
-    if not len(table):
+    if not len(syncs):
         return []
-    stream = _changed(table["waited_stream"], lambda number: f"stream {number}" if number >= 0 else "")
-    kernel = _changed(table["waited_name"], lambda name: function(name) if name else "")
-    keyed = table.assign(
-        asked=table["api"].where(table["copy"].eq(""), ""),
-        place=_changed(table["range"], _place),
-        origin=table["chain"].where(table["chain"].ne(""), table["pattern"]),
-        waited=kernel.where(kernel.ne(""), stream),
+    is_copy, has_chain = syncs.copy.matching(bool), syncs.chain.matching(bool)
+    kernel = renamed(syncs.waited_name, _function)
+    alike = label(
+        np.where(is_copy, -1, syncs.api.codes),  # of a copy and the synchronize behind it now one blocks, now the other
+        syncs.kind,
+        syncs.hidden,
+        renamed(syncs.range, _place),
+        syncs.chain,
+        np.where(has_chain, -1, syncs.pattern.codes),
+        syncs.frame,
+        syncs.copy,
+        kernel,
+        np.where(kernel.matching(bool), -1, syncs.waited_stream),
     )
-    found = [_group(list(key), rows) for key, rows in keyed.groupby(_SAME, sort=False)]
+    delayed = renamed(syncs.delayed, _place)
+    found = [_group(syncs.take(rows), delayed.take(rows)) for rows in rows_by_key(alike).values()]
     return sorted(found, key=lambda one: (-one.gpu_idle_ns, -one.duration_ns))
 
 
-def _changed(column: pd.Series[Any], change: Callable[[Any], str]) -> pd.Series[Any]:
-    """A column with each distinct value changed: there are few."""
-    code, values = pd.factorize(column)
-    texts = np.array([change(value) for value in values.tolist()], object)
-    return pd.Series(texts[code], column.index, dtype=object)
-
-
-def _group(key: Sequence[Any], rows: pd.DataFrame) -> SyncGroup:
-    _, kind, hidden, place, origin, frame, copy, waited = key
-    sizes, delayed = set(rows["bytes"].tolist()), rows["delayed"][rows["delayed"].ne("")]
-    worst = rows.iloc[0]  # the table has the costliest first
+def _group(syncs: HostSyncs, delayed: Names) -> SyncGroup:
+    worst: SyncPoint = next(iter(syncs.take(slice(1))))  # the costliest come first
+    sizes = distinct(syncs.bytes)
     return SyncGroup(
-        id=sync_id(int(worst["rank"]), int(worst["start_ns"])),
-        api=worst["api"],
-        kind=kind,
-        hidden=bool(hidden),
-        range=place,
-        origin=origin,
-        frame=frame,
-        copy=copy,
-        waited=waited,
-        count=len(rows),
-        ranks=tuple(sorted(set(rows["rank"].tolist()))),
-        duration_ns=int(rows["duration_ns"].sum()),
-        longest_ns=int(rows["duration_ns"].max()),
-        gpu_idle_ns=int(rows["gpu_idle_ns"].sum()),
-        after_ns=int(rows["after_ns"].sum()),
-        bytes=sizes.pop() if len(sizes) == 1 else -1,
-        delayed=_changed(delayed, _place).mode().iloc[0] if len(delayed) else "",
-        unrecorded_ns=int(rows["unrecorded_ns"].sum()),
-        memory=worst["memory"],
-        ranges=worst["ranges"],
+        id=sync_id(worst.rank, worst.start_ns),
+        api=worst.api,
+        kind=worst.kind,
+        hidden=worst.hidden,
+        range=_place(worst.range),
+        origin=worst.chain or worst.pattern,
+        frame=worst.frame,
+        copy=worst.copy,
+        waited=_function(worst.waited_name) or (f"stream {worst.waited_stream}" if worst.waited_stream >= 0 else ""),
+        count=len(syncs),
+        ranks=tuple(distinct(syncs.rank).tolist()),
+        duration_ns=int(syncs.duration_ns.sum()),
+        longest_ns=int(syncs.duration_ns.max()),
+        gpu_idle_ns=int(syncs.gpu_idle_ns.sum()),
+        after_ns=int(syncs.after_ns.sum()),
+        bytes=int(sizes[0]) if sizes.size == 1 else -1,
+        delayed=_most_frequent(delayed),
+        unrecorded_ns=int(syncs.unrecorded_ns.sum()),
+        memory=worst.memory,
+        ranges=worst.ranges,
     )
+
+
+def _most_frequent(names: Names) -> str:
+    """The text that most rows have, of several the first by name; "" where none has any."""
+    count = np.bincount(names.codes, minlength=len(names.texts)).tolist()
+    return min(
+        ((-times, text) for times, text in zip(count, names.texts, strict=True) if times and text), default=(0, "")
+    )[1]
+
+
+def _function(name: str) -> str:
+    return function(name) if name else ""
 
 
 def _place(name: str) -> str:

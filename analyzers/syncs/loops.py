@@ -10,16 +10,16 @@ import re
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from analyzers.arrays.groups import group_numbers, rows_by_key, runs
+from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.ordering.graph import EDGE_KINDS
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, Columns, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.context import Findings, enclosing, ranks_of, text_of
-from analyzers.trace.columns import ints
+from analyzers.syncs.context import Findings, enclosing, ranks_of, renamed, text_of
+from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.ranges import range_classes
 from analyzers.trace.tables import Trace
 
@@ -55,18 +55,21 @@ class Chunk(Record, frozen=True):
     exact: bool
 
 
-class StreamPlan(Findings, frozen=True):
+class StreamPlan(Findings):
     """Chunks by rank, thread and time."""
 
     row = Chunk
     at = "start_ns"
     order = ("rank", "thread", "start_ns")
+    waits_main: Names
+    joined: Names
+    communication_joined: Names
 
     @property
     def holds(self) -> bool:
         """Whether every worker waits for main and main joins every worker; so it does where there is no chunk."""
-        checks = self.table[["waits_main", "joined", "communication_joined"]]
-        return bool((checks.to_numpy() != "no").all())
+        checks = (self.waits_main, self.joined, self.communication_joined)
+        return not any(each.is_one_of(["no"]).any() for each in checks)
 
 
 def stream_plan(trace: Trace) -> StreamPlan:
@@ -91,20 +94,20 @@ def stream_plan(trace: Trace) -> StreamPlan:
         "rank": ranks_of(trace, chunks.process),
         "process": chunks.process,
         "thread": chunks.thread,
-        "loop": text_of(trace.ranges, "name", chunks.parent),
+        "loop": text_of(trace.ranges.name, chunks.parent),
         "turn": _turn_numbers(trace, chunks),
-        "chunk": text_of(trace.ranges, "name", chunks.row),
+        "chunk": text_of(trace.ranges.name, chunks.row),
         "start_ns": chunks.start_ns,
         "ops": ops,
         "stream": lanes.stream[worker],
         "main": lanes.stream[main],
         "communication": take_or(lanes.stream, _lane_of(ordering, last_communication)),
-        "waits_main": np.array(HOW, object)[waits[0]],
-        "joined": np.array(HOW, object)[joined[0]],
-        "communication_joined": np.array(HOW, object)[communication_joined[0]],
+        "waits_main": Names(waits[0], HOW),
+        "joined": Names(joined[0], HOW),
+        "communication_joined": Names(communication_joined[0], HOW),
         "exact": waits[1] & joined[1] & communication_joined[1],
     }
-    return StreamPlan.of(columns)
+    return StreamPlan.of(columns).in_order()
 
 
 # Whether each chunk's worker waits for main, and main for each worker.
@@ -212,22 +215,20 @@ class Chunks(Columns, frozen=True):
 
 def _find_chunks(trace: Trace, ordering: Ordering) -> tuple[Chunks, tuple[Ints, Ints]]:
     """Ranges whose name holds a number, or repeats under one parent; and pairs (chunk, chunk around it)."""
-    code, names = trace.ranges.name.codes, trace.ranges.name.texts
     rows = np.flatnonzero(trace.once(range_classes)[1])
-    frame = trace.ranges.take(rows)
-    process, thread, start, end = (ints(frame, column) for column in ("process", "thread", "start_ns", "end_ns"))
-    inner, outer = enclosing(frame, process, thread, start)
+    ranges = trace.ranges.take(rows)
+    process, thread, start, end = (ints(ranges, column) for column in ("process", "thread", "start_ns", "end_ns"))
+    inner, outer = enclosing(ranges, process, thread, start)
     encloses = (end[outer] >= end[inner]) & (outer != inner)
     encloses &= (start[outer] < start[inner]) | (end[outer] > end[inner])
     inner, outer = inner[encloses], outer[encloses]
     parent = np.full(rows.size, -1, np.int64)
     parent[inner] = outer  # the innermost comes last
-    plain, _ = pd.factorize(np.array([re.sub(r"\d+", "#", name) for name in names] or [""], object))
-    number = np.array([any(letter.isdigit() for letter in name) for name in names] or [False], dtype=bool)
-    name = code[rows].astype(np.int64)
-    loop = group_numbers(process, thread, parent, plain[name])
+    plain = renamed(ranges.name, lambda name: re.sub(r"\d+", "#", name))
+    loop = group_numbers(process, thread, parent, as_int64(plain.codes))
     began, ended = np.full(rows.size + 1, MAX_NS), np.full(rows.size + 1, MIN_NS)
-    is_chunk = number[name] | (np.bincount(loop, minlength=1)[loop] > 1)
+    has_number = ranges.name.matching(lambda name: any(letter.isdigit() for letter in name))
+    is_chunk = has_number | (np.bincount(loop, minlength=1)[loop] > 1)
     np.minimum.at(began, loop, start)
     np.maximum.at(ended, loop, end)
     kept = np.flatnonzero(is_chunk)

@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
+from analyzers.arrays.groups import rows_by_key
 from analyzers.common.records import Record
 from analyzers.common.wording import duration, ranks_in_words
 from analyzers.select.language import Atom
 from analyzers.syncs.groups import SyncGroup, sync_groups
-from analyzers.syncs.points import SCALAR_BYTES, HostSyncs, host_syncs
-from analyzers.trace.columns import ints
+from analyzers.syncs.points import SCALAR_BYTES, host_syncs
 from analyzers.trace.numbered import CALL, plain_call
 from analyzers.trace.ranges import launch_span
 from analyzers.trace.ranks import devices_of
@@ -99,16 +99,14 @@ def groups_by_rank(trace: Trace, of_steps: Collection[int] | None = None) -> dic
     of_steps : numbers of the steps that count; all where not given.
     """
     whole = trace.whole or trace
-    table, steps = whole.once(host_syncs).table, find_steps(whole)
-    table = table[table["rank"].isin({rank for rank, _ in devices_of(trace)})]
-    if of_steps is None and trace.whole is not None and len(trace.ops):  # a window of time
-        table = table[table["start_ns"].between(*launch_span(trace))]
-    if steps.numbers.size and len(table):
-        none = np.zeros(len(table), np.int64)
-        at = step_index(whole).innermost(ints(table, "process"), none, ints(table, "start_ns"))
+    syncs, steps, ranks = whole.once(host_syncs), find_steps(whole), [rank for rank, _ in devices_of(trace)]
+    is_window = of_steps is None and trace.whole is not None and len(trace.ops)
+    syncs = syncs.within(ranks, launch_span(trace)) if is_window else syncs.take(np.isin(syncs.rank, ranks))
+    if steps.numbers.size and len(syncs):
+        at = step_index(whole).innermost(syncs.process, np.zeros(len(syncs), np.int64), syncs.start_ns)
         number = np.append(steps.numbers, -1)[at]
-        table = table[number >= 0 if of_steps is None else np.isin(number, list(of_steps)) & (number >= 0)]
-    return {int(str(rank)): sync_groups(HostSyncs(here.reset_index(drop=True))) for rank, here in table.groupby("rank")}
+        syncs = syncs.take((number >= 0) & (of_steps is None or np.isin(number, list(of_steps))))
+    return {rank: sync_groups(syncs.take(rows)) for (rank,), rows in rows_by_key(syncs.rank).items()}
 
 
 def step_syncs(parts: Iterable[BetweenRanks], steps: int) -> tuple[StepSync, ...]:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from analyzers.arrays.groups import first_of_each, label, ordered, rows_by_key, run_heads
 from analyzers.arrays.intervals import coverage, union
+from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TraceWarning
 from analyzers.common.records import Record
@@ -24,7 +25,7 @@ from analyzers.ordering.calls import communication_around, match_calls
 from analyzers.ordering.lanes import MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.calls import KINDS, Blocking, blocking_calls, units_of
-from analyzers.syncs.context import Findings, Texts, around, launched_at, ranges_around, ranks_of, text_of
+from analyzers.syncs.context import Findings, around, launched_at, named, ranges_around, ranks_of, text_of
 from analyzers.trace.advice import torch_seen
 from analyzers.trace.columns import as_int64, ints_at, is_one_of
 from analyzers.trace.tables import Trace
@@ -34,6 +35,7 @@ SCALAR_BYTES = 16
 OUTLASTS_NS = 1_000_000  # a call returns within some 0.1 ms of what it waited for, but where the host stalls
 _GRAPH_LAUNCH = re.compile(r"(cuda|cu|hip)GraphLaunch")
 _BARRIERS = ("c10d::barrier", "c10d::monitored_barrier_")  # written to wait
+_NCCL = len(KINDS)
 _ALWAYS_HIDDEN = ("copy", "pageable", "memory", "module", "launch", "nccl")
 
 
@@ -86,12 +88,34 @@ class SyncPoint(Record, frozen=True):
     ranges: str = ""
 
 
-class HostSyncs(Findings, frozen=True):
+class HostSyncs(Findings):
     """Sync points, the costliest first."""
 
     row = SyncPoint
     at = "start_ns"
     order = ("-gpu_idle_ns", "-duration_ns", "start_ns")
+    process: Ints
+    device: Ints
+    thread: Ints
+    api: Names
+    start_ns: Ints
+    duration_ns: Ints
+    kind: Names
+    hidden: Mask
+    range: Names
+    op: Names
+    chain: Names
+    frame: Names
+    pattern: Names
+    copy: Names
+    bytes: Ints
+    waited_stream: Ints
+    waited_name: Names
+    gpu_idle_ns: Ints
+    after_ns: Ints
+    delayed: Names
+    call: Ints
+    unrecorded_ns: Ints
 
 
 class Joined(msgspec.Struct, frozen=True):
@@ -159,13 +183,13 @@ def host_syncs(trace: Trace) -> HostSyncs:
     next_unit = ordering.linked.calls.launches.neighbours(host, end)[1]
     next_range = ranges_around(trace, *launched_at(trace, take_or(lanes.op, next_unit)))
     library = communication_around(trace, lanes, host, ints_at(trace.api, "start_ns", call)) >= 0
-    kinds = np.where(library & (kind <= KINDS.index("spin")), "nccl", np.array(KINDS, object)[kind])
+    kinds = Names(np.where(library & (kind <= KINDS.index("spin")), _NCCL, kind), (*KINDS, "nccl"))
     columns = {
         "rank": ranks_of(trace, process),
         "process": process,
         "device": device,
         "thread": thread,
-        "api": text_of(trace.api, "name", call),
+        "api": text_of(trace.api.name, call),
         "start_ns": start,
         "duration_ns": end - start,
         "kind": kinds,
@@ -175,29 +199,29 @@ def host_syncs(trace: Trace) -> HostSyncs:
         "chain": where.chain,
         "frame": where.frame,
         "pattern": _patterns(trace, where.op, call, copy),
-        "copy": text_of(trace.ops, "copy", copy),
+        "copy": text_of(trace.ops.copy, copy),
         "bytes": take_or(trace.ops.bytes, copy),
         "waited_stream": take_or(lanes.stream, lane),
-        "waited_event": points.blocking.event.astype(np.int64),
-        "waited_op": op.astype(np.int64),
-        "waited_name": text_of(trace.ops, "name", op),
+        "waited_event": points.blocking.event,
+        "waited_op": op,
+        "waited_name": text_of(trace.ops.name, op),
         "gpu_idle_ns": idle,
         "after_ns": after,
-        "delayed": np.where(idle + after > 0, next_range, ""),
-        "call": call.astype(np.int64),
+        "delayed": named(np.where(idle + after > 0, next_range.codes, -1), next_range.texts),
+        "call": call,
         "unrecorded_ns": unrecorded,
         "memory": _host_memory(trace, copy),
         "ranges": where.ranges,
     }
-    return HostSyncs.of(columns)
+    return HostSyncs.of(columns).in_order()
 
 
-def _host_memory(trace: Trace, copy: Ints) -> Texts:
+def _host_memory(trace: Trace, copy: Ints) -> Names:
     """The kind of host memory that each copy is from or to."""
-    found = np.full(copy.size, "", object)
-    for column, kind in itertools.product(("source_memory", "target_memory"), ("pageable", "pinned")):
-        found[take_or(is_one_of(trace.ops, column, (kind,)), copy, False)] = kind
-    return found
+    found, kinds = np.full(copy.size, -1, np.int64), ("pageable", "pinned")
+    for column, kind in itertools.product(("source_memory", "target_memory"), kinds):
+        found[take_or(is_one_of(trace.ops, column, (kind,)), copy, False)] = kinds.index(kind)
+    return named(found, kinds)
 
 
 def _points(trace: Trace, ordering: Ordering, blocking: Blocking) -> tuple[Ints, Ints]:
@@ -250,31 +274,27 @@ def _devices(trace: Trace, process: Ints, op: Ints) -> Ints:
     return np.where(op >= 0, take_or(device, op), most_used[process])
 
 
-def _hidden(op: Texts, kind: Texts, copy: Ints) -> Mask:
-    implicit = (op != "") | np.isin(kind.astype(str), _ALWAYS_HIDDEN) | (copy >= 0)
-    return implicit & ~np.isin(op.astype(str), _BARRIERS)
+def _hidden(op: Names, kind: Names, copy: Ints) -> Mask:
+    implicit = op.matching(bool) | kind.is_one_of(_ALWAYS_HIDDEN) | (copy >= 0)
+    return implicit & ~op.is_one_of(_BARRIERS)
 
 
-def _patterns(trace: Trace, op: Texts, call: Ints, copy: Ints) -> Texts:
+def _patterns(trace: Trace, op: Names, call: Ints, copy: Ints) -> Names:
     """What calls with a copy look like where no operator is on record: nsys shows none, unless told to."""
-    nameless = np.flatnonzero((op == "") & (copy >= 0))
+    nameless = np.flatnonzero(~op.matching(bool) & (copy >= 0))
     kind, name = trace.ops.copy.codes[copy[nameless]], trace.api.name.codes[call[nameless]]
     torch = trace.once(torch_seen)[ints_at(trace.api, "process", call[nameless])].astype(np.int64)
     number = label(kind, ints_at(trace.ops, "bytes", copy[nameless]), name, torch)
     unlike = nameless[first_of_each(number)]
+    copies, calls = text_of(trace.ops.copy, copy[unlike]), text_of(trace.api.name, call[unlike])
+    sizes, by_torch = ints_at(trace.ops, "bytes", copy[unlike]), torch[first_of_each(number)]
     texts = [
-        f"{written_as(direction, size_bytes, by_torch)}: a {direction} copy of {size_bytes} B and {api}"
-        for direction, size_bytes, api, by_torch in zip(
-            text_of(trace.ops, "copy", copy[unlike]).tolist(),
-            ints_at(trace.ops, "bytes", copy[unlike]).tolist(),
-            text_of(trace.api, "name", call[unlike]).tolist(),
-            torch[first_of_each(number)].astype(bool).tolist(),
-            strict=True,
-        )
+        f"{written_as(copies[k], int(sizes[k]), bool(by_torch[k]))}: a {copies[k]} copy of {sizes[k]} B and {calls[k]}"
+        for k in range(unlike.size)
     ]
-    found = np.full(op.size, "", object)
-    found[nameless] = np.array(texts, object)[number]
-    return found
+    found = np.full(len(op), -1, np.int64)
+    found[nameless] = number
+    return named(found, texts)
 
 
 def written_as(direction: str, size_bytes: int, by_torch: bool) -> str:

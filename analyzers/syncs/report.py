@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.types import Ints
@@ -24,12 +23,15 @@ from analyzers.syncs.loops import StreamPlan, stream_plan
 from analyzers.syncs.points import HostSyncs, about_unrecorded, host_syncs
 from analyzers.syncs.rests import RestingOrders, in_sentences, resting_orders
 from analyzers.trace.advice import NO_ROWS
-from analyzers.trace.columns import as_int64, ints
+from analyzers.trace.columns import as_int64
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.ranges import launch_span
 from analyzers.trace.run import ALL, Question, Run
 from analyzers.trace.tables import Trace
 from analyzers.trace.untrusted import calls_without_names, untrusted, without_names
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class OrderReport(Record, frozen=True):
@@ -87,8 +89,8 @@ class OrderReport(Record, frozen=True):
     @property
     def untold(self) -> str:
         """For how many host syncs it can't be told how long GPUs were idle, and why; "" where it can for all."""
-        unrecorded = self.syncs.table["unrecorded_ns"]
-        count = int(unrecorded.gt(0).sum())
+        unrecorded = self.syncs.unrecorded_ns
+        count = int(np.count_nonzero(unrecorded > 0))
         if not count:
             return ""
         which = "" if count == len(unrecorded) else f" for {count} of them"
@@ -109,9 +111,9 @@ class OrderReport(Record, frozen=True):
         return self.syncs.to_frame()
 
     def _repr_html_(self) -> str:
-        table, missing = self.syncs.table, self.crossings.missing
-        hidden, idle = int(table["hidden"].sum()), int(table["gpu_idle_ns"].sum())
-        text = f"{count_of(len(table), 'host sync')} ({hidden} implicit) left GPUs idle for {duration(idle)}; "
+        missing = self.crossings.missing
+        hidden, idle = int(self.syncs.hidden.sum()), int(self.syncs.gpu_idle_ns.sum())
+        text = f"{count_of(len(self.syncs), 'host sync')} ({hidden} implicit) left GPUs idle for {duration(idle)}; "
         text = f"{self.idle_unknown}, so how long GPUs were idle can't be told; " if self.idle_unknown else text
         text += f"{self.untold}; " if self.untold else ""
         text = f"{self.reason}; " if self.exit_code else text
@@ -210,7 +212,7 @@ def order_from(run: Run, reports: Mapping[int, OrderReport], narrowing: Narrowin
         joined = replace(reports[0], warnings=run.trace.warnings)
     else:
         joined = _joined(run, reports, [parts.handles[part].rows for part in reports])
-    unrecorded = about_unrecorded(*(ints(joined.syncs.table, column) for column in ("rank", "unrecorded_ns")))
+    unrecorded = about_unrecorded(joined.syncs.rank, joined.syncs.unrecorded_ns)
     return replace(joined, warnings=(*joined.warnings, *unrecorded), untrusted=untrusted(run, narrowing))
 
 
@@ -235,7 +237,7 @@ def _joined(run: Run, parts: Mapping[int, OrderReport], rows_in: Sequence[Callab
     """Reports of parts of one run as that of the run."""
     reports = [*parts.values()]
     found: dict[str, Any] = {
-        name: kind.stacked([getattr(one, name) for one in reports], rows_in) for name, kind in FOUND.items()
+        name: kind.of_run([getattr(one, name) for one in reports], rows_in) for name, kind in FOUND.items()
     }
     return OrderReport(
         **found,

@@ -28,10 +28,10 @@ from analyzers.common.records import Record
 from analyzers.common.wording import count_of, ranks_in_words
 from analyzers.ordering.lanes import Columns, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.context import Findings, around, enclosing, launched_at, made_at, ranks_of, text_of
+from analyzers.syncs.context import Findings, around, enclosing, last_of, launched_at, made_at, ranks_of, text_of
 from analyzers.syncs.crossings import Visits, find_visits, from_host, in_graph, waits_for_memory
 from analyzers.syncs.points import host_syncs
-from analyzers.trace.columns import ints, ints_at
+from analyzers.trace.columns import ints_at
 from analyzers.trace.kernels import function
 from analyzers.trace.numbered import plain_call
 from analyzers.trace.ranges import range_classes
@@ -79,12 +79,13 @@ class RestingOrder(Record, frozen=True):
         return f"host syncs, {first} and {self.more} more" if self.more else f"a host sync, {first}"
 
 
-class RestingOrders(Findings, frozen=True):
+class RestingOrders(Findings):
     """Such ops in order of time."""
 
     row = RestingOrder
     at = "at_ns"
     order = ("at_ns",)
+    at_ns: Ints
 
 
 def in_sentences(orders: Iterable[RestingOrder]) -> list[str]:
@@ -113,7 +114,7 @@ def rests_on(trace: Trace, calls: Ints) -> RestingOrders:
     within = np.isin(calls, implicit).all()
     orders, pairs = trace.once(_by_implicit_calls) if within else _by_calls(trace, np.union1d(implicit, calls))
     gone = np.flatnonzero(~pairs.ordered(trace.once(Ordering), calls))
-    return RestingOrders(orders.table.iloc[gone].reset_index(drop=True))
+    return orders.take(gone)
 
 
 class _Pairs(Columns, frozen=True):
@@ -189,19 +190,19 @@ def _implicit_calls(trace: Trace) -> Ints:
     ordering = trace.once(Ordering)
     calls = np.unique(ordering.graph.edges.call)
     calls = calls[calls >= 0]
-    points = trace.once(host_syncs).table
+    points = trace.once(host_syncs)
     # Without operators nothing tells a synchronize that someone wrote behind a copy from one that came with it.
-    unsure = (points["op"] == "") & points["api"].str.contains("Synchronize")
-    points = points[points["hidden"] & ~unsure]
+    unsure = ~points.op.matching(bool) & points.api.matching(lambda name: "Synchronize" in name)
+    points = points.take(points.hidden & ~unsure)
     within, at_ns = np.zeros(calls.size, dtype=bool), ints_at(trace.api, "start_ns", calls)
     of_thread = rows_by_key(*(ints_at(trace.api, name, calls) for name in ("process", "thread")))
-    for key, rows in rows_by_key(ints(points, "process"), ints(points, "thread")).items():
+    for key, rows in rows_by_key(points.process, points.thread).items():
         mine = of_thread.get(key)
         if mine is None:
             continue
-        start = ints(points, "start_ns")[rows]
+        start = points.start_ns[rows]
         order = np.argsort(start)
-        start, end = start[order], (start + ints(points, "duration_ns")[rows])[order]
+        start, end = start[order], (start + points.duration_ns[rows])[order]
         at = np.searchsorted(start, at_ns[mine], "right") - 1
         within[mine] = (at >= 0) & (at_ns[mine] <= end[at])
     return calls[within]
@@ -253,9 +254,7 @@ def _outermost(trace: Trace, ordering: Ordering, units: Ints, without: Ints | No
         others = enclosing(trace.ranges, *launched_at(trace, take_or(ordering.lanes.op, without)))
         pair, other = (which[0] * len(trace.ranges) + which[1] for which in ((point, row), others))
         keep &= ~np.isin(pair, other)
-    found = np.full(units.size, -1, np.int64)
-    found[point[keep][::-1]] = row[keep][::-1]  # of several the last assignment stays, the outermost
-    return found
+    return last_of(point[keep][::-1], row[keep][::-1], units.size)
 
 
 def _described(trace: Trace, pairs: _Pairs, call: Ints, more: Ints) -> RestingOrders:
@@ -272,17 +271,17 @@ def _described(trace: Trace, pairs: _Pairs, call: Ints, more: Ints) -> RestingOr
         "other": lanes.stream[lane[pairs.earlier]],
         "at_ns": lanes.enqueue_ns[pairs.later],
         "call": call,
-        "api": text_of(trace.api, "name", call),
+        "api": text_of(trace.api.name, call),
         "sync_range": sync.range,
         "origin": sync.chain,
         "more": more,
     }
     sides = (("", pairs.later, "op", just_before), ("behind_", pairs.earlier, "behind", pairs.later))
     for prefix, units, column, without in sides:
-        op = lanes.op[units].astype(np.int64)
+        op = lanes.op[units]
         columns |= {
             column: op,
-            f"{prefix}name": text_of(trace.ops, "name", op),
-            f"{prefix}range": text_of(trace.ranges, "name", _outermost(trace, ordering, units, without)),
+            f"{prefix}name": text_of(trace.ops.name, op),
+            f"{prefix}range": text_of(trace.ranges.name, _outermost(trace, ordering, units, without)),
         }
-    return RestingOrders.of(columns)
+    return RestingOrders.of(columns).in_order()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from operator import attrgetter
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 import msgspec
-import pandas as pd
 from msgspec.structs import astuple
 
 from analyzers.causes.own_work import OwnWork
@@ -33,6 +33,9 @@ from analyzers.verdict.fix import Fix
 from analyzers.verdict.gain import Gain, Stake
 from analyzers.verdict.part import PairingDecision
 from analyzers.verdict.profiler import ProfilerWeight
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOODS = {"overlapped": "good", "partial": "middle", "serialized": "bad", "inconclusive": "middle"}
 EXIT_CODES = {True: 0, False: 1, None: 3}
@@ -113,6 +116,8 @@ class OverlapFigures(Record, frozen=True):
 
     def to_frame(self) -> pd.DataFrame:
         """One row per (rank, device): busy and overlap of both sides in ns, and the ratios."""
+        import pandas as pd
+
         figures = (
             *("rank", "device", "a.busy_ns", "a.wait_ns", "a.ops", "b.busy_ns", "b.wait_ns", "b.ops"),
             *("overlap_ns", "overlap_ratio", "real_overlap_ns", "real_overlap_ratio", "achievable_ns", "missed_ns"),
@@ -123,6 +128,8 @@ class OverlapFigures(Record, frozen=True):
 
     def instances(self) -> pd.DataFrame:
         """One row per paired instance: rank, device, label, its span, busy of both sides, overlap and missed, ns."""
+        import pandas as pd
+
         columns = (
             "label",
             "start_ns",
@@ -143,6 +150,8 @@ class OverlapFigures(Record, frozen=True):
         Columns: cause, missed_ns, then after_sync_ns, evidence, next_behind, sooner_ns, next_cause, recoverable_ns,
         recoverable_low_ns, recoverable_high_ns, instance, start_ns, end_ns, as in `Missed`.
         """
+        import pandas as pd
+
         columns = (
             *("after_sync_ns", "evidence", "next_behind", "sooner_ns", "next_cause", "recoverable_ns"),
             *("recoverable_low_ns", "recoverable_high_ns", "instance", "start_ns", "end_ns"),
@@ -186,6 +195,8 @@ class OverlapFigures(Record, frozen=True):
         Columns: side, slowdown_beside, low, high, like_kernels, paid_ns, paid_low_ns, paid_high_ns, beside_ns; missing
         where no like op ran alone.
         """
+        import pandas as pd
+
         rows = [
             (one.rank, one.device, side, *astuple(cost))
             for one in self.contention

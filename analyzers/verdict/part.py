@@ -14,7 +14,6 @@ from operator import add
 
 import msgspec
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import alike, distinct, rows_by_key
@@ -23,7 +22,7 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.evidence import EvidenceWriter
 from analyzers.causes.explain import Explainer
 from analyzers.causes.missed import explain_missed
-from analyzers.causes.own_work import host_gaps
+from analyzers.causes.own_work import HostGaps, host_gaps
 from analyzers.common.records import Addable, Record
 from analyzers.contention.timings import Timings, timings
 from analyzers.counters.plateau import told_by_traffic
@@ -143,7 +142,7 @@ class Evidence(Addable, frozen=True):
     resting: tuple[RestingOrder, ...] = ()
     times: tuple[DeviceTime, ...] = ()
     syncs: tuple[Mapping[int, list[SyncGroup]], ...] = ()
-    gaps: tuple[pd.DataFrame, ...] = ()
+    gaps: tuple[HostGaps, ...] = ()
     device_steps: tuple[DeviceSteps, ...] = ()
     exposed: Mapping[DeviceKey, int] = msgspec.field(default_factory=dict)
 

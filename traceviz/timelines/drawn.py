@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import first_of_each, label, rows_by_key
 from analyzers.arrays.intervals import Union, intersect, subtract, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.free_to_run import PEER_WAIT
@@ -16,7 +15,7 @@ from analyzers.causes.pieces import GapPieces
 from analyzers.causes.table import CAUSES, TABLE
 from analyzers.common.records import Record
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.crossings import Crossing
+from analyzers.syncs.crossings import Crossings
 from analyzers.syncs.points import SyncPoint
 from analyzers.syncs.report import OrderReport
 from analyzers.trace.columns import as_int64
@@ -150,11 +149,11 @@ def drawn_bands(
         if point.process in here:
             points[point.process].append(point)
     blocked = {process: [one.thread for one in of_process] for process, of_process in points.items()}
-    crossings = order.crossings.table
-    missing = crossings[(crossings["status"] == "unordered") & crossings["process"].isin(here)]
+    crossings = order.crossings
+    missing = crossings.take(crossings.status.is_one_of(["unordered"]) & np.isin(crossings.process, [*here]))
     # Ops of the run become the part's; -1 stays.
-    own = {name: np.where(missing[name] >= 0, missing[name] - first.op, missing[name]) for name in ("op", "behind")}
-    missing = missing.assign(**own)
+    op, behind = (np.where(rows >= 0, rows - first.op, rows) for rows in (missing.op, missing.behind))
+    missing = missing.having(op=op, behind=behind)
     last_launch = _last_launches(trace, has_steps=work.steps is not None)
     found = bands(trace, titles, blocked, of_threads, on_gpu, missed, labels)
     for band in found:
@@ -261,16 +260,15 @@ def sync_marks(found: Sequence[SyncPoint], band: Band, texts: Texts, last_launch
     return make(row, role, start, start + length, name=name, extra=np.array(extra, np.int64))
 
 
-def race_marks(trace: Trace, missing: pd.DataFrame, band: Band, bands: Sequence[Band], texts: Texts) -> Marks:
+def race_marks(trace: Trace, missing: Crossings, band: Band, bands: Sequence[Band], texts: Texts) -> Marks:
     """Ops that a stream took without waiting for what another had in flight; `after` says which."""
     here = in_whole(trace, np.arange(len(trace.ops)))
-    found = missing[missing["process"] == band.process]
-    op = here[found["op"].to_numpy(np.int64)]
+    found = missing.take(missing.process == band.process)
+    op = here[found.op]
     of_band = np.flatnonzero((op >= 0) & np.isin(op, band.ops))
-    found, op = found.iloc[of_band], op[of_band]
+    found, op = found.take(of_band), op[of_band]
     whole = trace.whole or trace
-    behind = found["behind"].to_numpy(np.int64)
-    after_row = rows_of_ops(whole, bands, behind)
+    after_row = rows_of_ops(whole, bands, found.behind)
     return make(
         rows_of_ops(trace, [band], op),
         ROLE["race"],
@@ -278,23 +276,16 @@ def race_marks(trace: Trace, missing: pd.DataFrame, band: Band, bands: Sequence[
         trace.ops.end_ns[op],
         name=texts.numbers(trace.ops.name.codes[op], trace.ops.name.texts),
         extra=_messages(found, texts),
-        after=np.where(after_row >= 0, whole.ops.end_ns[behind], NEVER),
+        after=np.where(after_row >= 0, whole.ops.end_ns[found.behind], NEVER),
         after_row=after_row,
     )
 
 
-def _messages(found: pd.DataFrame, texts: Texts) -> Ints:
+def _messages(found: Crossings, texts: Texts) -> Ints:
     """The number of each crossing's text; the same pair of ops is put into words once."""
-    if not len(found):
-        return np.empty(0, np.int64)
-    kind = found.groupby(
-        [name for name in found.columns if name in NAMED_IN_MESSAGE], sort=False, observed=True
-    ).ngroup()
-    heads = np.unique(kind.to_numpy(np.int64), return_index=True)[1]
-    numbers = [
-        texts.number(f"Missing wait: {Crossing(*row).message}.") for row in found.iloc[heads].itertuples(index=False)
-    ]
-    return np.array(numbers, np.int64)[kind.to_numpy(np.int64)]
+    kind = label(*(found.columns[name] for name in NAMED_IN_MESSAGE))
+    numbers = [texts.number(f"Missing wait: {one.message}.") for one in found.take(first_of_each(kind))]
+    return np.array(numbers, np.int64)[kind]
 
 
 def overlap_marks(trace: Trace, band: Band, side: Ints) -> list[Marks]:

@@ -6,6 +6,7 @@ import gzip
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from analyzers.causes.own_work import OwnWork, host_gaps, own_work
@@ -69,23 +70,23 @@ def test_work_of_a_step_now_and_then_is_none() -> None:
     """6 ms in one of four steps: not what makes the rank late step by step."""
     trace = program({0: 1, 1: 1, 2: 1})
     gaps = host_gaps(trace)
-    gaps.loc[(gaps["rank"] == 2) & (gaps["step"] == 3), "ns"] += 6 * MS
-    assert not own_work([gaps], 20 * MS, 4)
+    longer = gaps.having(ns=gaps.ns + 6 * MS * ((gaps.rank == 2) & (gaps.step == 3)))
+    assert not own_work([longer], 20 * MS, 4)
 
 
 def test_ranks_that_run_other_code_are_no_measure() -> None:
     """Rank 2, the last of a pipeline, computes a loss behind 6 ms of host work; no other rank makes that call."""
     trace = program({0: 1, 1: 1, 2: 6})
     gaps = host_gaps(trace)
-    loss = gaps["behind"].eq("aten::copy_") & gaps["rank"].eq(2)
-    gaps.loc[loss, "behind"] = "aten::nll_loss"
-    assert not own_work([gaps], 20 * MS, 4)
+    loss = gaps.behind.is_one_of(["aten::copy_"]) & (gaps.rank == 2)
+    others = gaps.having(behind=np.where(loss, "aten::nll_loss", gaps.behind.tolist()))
+    assert not own_work([others], 20 * MS, 4)
 
 
 def test_a_rank_alone_with_long_gaps_is_found() -> None:
     """The others have no gap that is long enough to be one."""
     gaps = host_gaps(program({0: 1, 1: 6}))
-    gaps = gaps[gaps["rank"].eq(1) | gaps["ns"].eq(0)]
+    gaps = gaps.take((gaps.rank == 1) | (gaps.ns == 0))
     named = {one.where: (one.rank, one.ns, one.others_ns) for one in own_work([gaps], 20 * MS, 4)}
     assert named["tokenize"] == (1, 6 * MS, 0)
 
@@ -93,7 +94,7 @@ def test_a_rank_alone_with_long_gaps_is_found() -> None:
 def test_parts_give_what_the_whole_does() -> None:
     trace = program({0: 1, 1: 1, 2: 6})
     gaps = host_gaps(trace)
-    parts = [gaps[gaps["rank"] == rank] for rank in range(3)]
+    parts = [gaps.take(gaps.rank == rank) for rank in range(3)]
     assert own_work(parts, 20 * MS, 4) == found(trace)
 
 

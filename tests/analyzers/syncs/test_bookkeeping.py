@@ -82,7 +82,7 @@ def test_torchs_words_need_torchs_names(kernel: str, idiom: bool) -> None:
     copies_back(rank, kernel)
     (point,) = host_syncs(run.trace())
     assert point.pattern.startswith(".item() or nonzero()") is idiom
-    assert order_report(run.trace()).syncs.table["hidden"].all()
+    assert order_report(run.trace()).syncs.hidden.all()
 
 
 def test_torch_in_one_process_says_nothing_of_another() -> None:

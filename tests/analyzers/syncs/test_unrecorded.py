@@ -84,5 +84,5 @@ def test_of_several_syncs_those_that_are_known_still_count() -> None:
     rank.kernel("work", 7, 4 * MS, 4 * MS + 100, launch=(4 * MS - 10, 4 * MS - 5))
     rank.synchronize("stream", 4 * MS, 4 * MS + 300, stream=7)
     report = order_of(Run.of(run.trace()))
-    assert int(report.syncs.table["gpu_idle_ns"].sum()) == 200
+    assert int(report.syncs.gpu_idle_ns.sum()) == 200
     assert report.untold.startswith("how long they left GPUs idle can't be told for 1 of them")

@@ -36,23 +36,23 @@ def document(result: OrderReport) -> Json:
     were idle is null.
     """
     unknown = IDLE_UNKNOWN if result.idle_unknown else {}
-    points = rows(result.syncs.table, "process", "device", "waited_op", "call")
+    points = rows(result.syncs, "process", "device", "waited_op", "call")
     return {
         "schema": "traceviz.syncs/2",
         "reason": result.reason,
         "syncs": [{"id": sync_id(one["rank"], one["start_ns"]), **one, **unknown} for one in points],
         "groups": [{**picked(one, "*"), **unknown} for one in sync_groups(result.syncs)],
-        "unwaited_copies": rows(result.copies.table, "process", "op"),
+        "unwaited_copies": rows(result.copies, "process", "op"),
         "missing_waits": to_json(result.crossings.missing),
-        "resting_on_host_syncs": rows(result.resting.table, "process", "op", "behind", "call"),
-        "stream_plan": rows(result.plan.table, "process"),
+        "resting_on_host_syncs": rows(result.resting, "process", "op", "behind", "call"),
+        "stream_plan": rows(result.plan, "process"),
         "warnings": to_json(result.warnings),
     }
 
 
 def brief_document(result: OrderReport, line: CommandLine) -> Json:
     """`traceviz.syncs-brief/1`: host syncs, those from one place together, and what else the order of work tells."""
-    table, unknown = result.syncs.table, IDLE_UNKNOWN if result.idle_unknown else {}
+    syncs, unknown = result.syncs, IDLE_UNKNOWN if result.idle_unknown else {}
     groups = [
         {
             **picked(one, "id api kind hidden"),
@@ -68,9 +68,9 @@ def brief_document(result: OrderReport, line: CommandLine) -> Json:
     answer = {
         "reason": result.reason,
         "lines": short.lines(brief(result)),
-        "count": len(table),
-        "hidden": int(table["hidden"].sum()),
-        **({name: int(table[name].sum()) for name in IDLE_UNKNOWN} | unknown),
+        "count": len(syncs),
+        "hidden": int(syncs.hidden.sum()),
+        **({name: int(syncs.columns[name].sum()) for name in IDLE_UNKNOWN} | unknown),
         "syncs": groups,
         "missing_waits": [picked(one, "rank at_ns message") for one in result.crossings.missing],
         "resting_on_host_syncs": in_sentences(result.resting),
@@ -113,20 +113,20 @@ def brief(result: OrderReport) -> list[Block]:
 
 
 def _headline(result: OrderReport) -> Headline:
-    table = result.syncs.table
+    syncs = result.syncs
     if result.exit_code:
         return Headline("INCONCLUSIVE", f"{result.reason}.", "middle")
     but = f"; {result.reason}" if result.reason else ""
-    if not len(table):
+    if not len(syncs):
         text = f"nothing in the capture blocked the host{but}."
         return Headline("NO SYNCS", text, "middle" if but else "good")
-    idle, after, hidden = (int(table[column].sum()) for column in ("gpu_idle_ns", "after_ns", "hidden"))
-    blocked = duration(int(table["duration_ns"].sum()))
-    text = f"{count_of(len(table), 'host sync')} ({hidden} implicit) blocked hosts for {blocked}"
+    idle, after, hidden = (int(each.sum()) for each in (syncs.gpu_idle_ns, syncs.after_ns, syncs.hidden))
+    blocked = duration(int(syncs.duration_ns.sum()))
+    text = f"{count_of(len(syncs), 'host sync')} ({hidden} implicit) blocked hosts for {blocked}"
     if result.idle_unknown:
         text = f"{text}; how long GPUs were idle can't be told: {result.idle_unknown}{but}."
         return Headline("SYNCS", text, "middle")
-    if not table["unrecorded_ns"].all():
+    if not syncs.unrecorded_ns.all():
         text += f" and left GPUs idle {duration(idle)}"
     text += f", and the host left them idle {duration(after)} more before it launched again" if after else ""
     text += f"; {result.untold}" if result.untold else ""

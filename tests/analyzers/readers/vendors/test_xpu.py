@@ -124,7 +124,7 @@ def test_host_syncs_are_named_and_barriers_claim_nothing(tmp_path: Path) -> None
     trace = tv.load(path).data
     assert set(trace.syncs.to_frame()["kind"]) == {"event"}
     found = order_report(trace)
-    assert set(found.syncs.table["api"]) == {"zeEventHostSynchronize"}
+    assert set(found.syncs.api) == {"zeEventHostSynchronize"}
     assert not found.crossings.missing
     result = tv.check_overlap(trace, "queue:1", "queue:2")
     assert not {m.cause for r in result.ranks for m in r.missed if m.ns} & {"event-dependency", "gpu-full"}
