@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError, TraceWarning
+from analyzers.common.frames import framed
 from analyzers.common.notebook import card
 from analyzers.common.records import Record, values
 from analyzers.common.wording import duration
@@ -31,6 +31,9 @@ from analyzers.trace.step_table import MARKED, NO_STEPS, UNMARKED, Steps, StepsU
 from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Capture, Trace
 from analyzers.trace.unlaunched import lacks_launch
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _OF_SAMPLE = ("process", "device", "start_ns", "end_ns")
 MOST_RANGES = 40
@@ -111,13 +114,11 @@ class TraceInfo(Record, frozen=True):
 
     def to_frame(self) -> pd.DataFrame:
         """One row per rank: the fields of `RankInfo`."""
-        return pd.DataFrame([values(rank) for rank in self.ranks]).set_index("rank")
+        return framed(map(values, self.ranks), index=["rank"])
 
     def ranges_frame(self) -> pd.DataFrame:
         """One row per range name that can be selected, most launches first: occurrences, launches."""
-        return pd.DataFrame(
-            [values(one) for one in self.ranges], columns=["name", "occurrences", "launches"]
-        ).set_index("name")
+        return framed(map(values, self.ranges), ["name", "occurrences", "launches"], ["name"])
 
     def _repr_html_(self) -> str:
         headers = ("rank", "known by", "GPU", "kernels", "comm", "copies", "streams", "span")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 from msgspec.structs import astuple
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import Union, depth, measure, union
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TraceWarning
+from analyzers.common.frames import framed
 from analyzers.common.notebook import card
 from analyzers.common.records import Record
 from analyzers.common.wording import duration, percent
@@ -18,6 +20,9 @@ from analyzers.trace.advice import is_migration
 from analyzers.trace.columns import ints
 from analyzers.trace.step_table import StepsUsed
 from analyzers.trace.tables import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 CELLS = 1 << 22  # of the segment × stream matrix held at once
 
@@ -68,14 +73,13 @@ class StreamsResult(Record, frozen=True):
     def to_frame(self) -> pd.DataFrame:
         """One row per (rank, device, stream): ops, busy_ns, alone_ns."""
         rows = [(rank.rank, rank.device, *astuple(use)) for rank in self.ranks for use in rank.streams]
-        columns = ["rank", "device", *StreamUse.__struct_fields__]
-        return pd.DataFrame(rows, columns=columns).set_index(["rank", "device", "stream"])
+        return framed(rows, ["rank", "device", *StreamUse.__struct_fields__], ["rank", "device", "stream"])
 
     def concurrency(self) -> pd.DataFrame:
         """One row per (rank, device, busy_streams): ns during which so many streams were busy."""
         rows = [(one.rank, one.device, k, ns) for one in self.ranks for k, ns in enumerate(one.busy_streams_ns)]
         keys = ["rank", "device", "busy_streams"]
-        return pd.DataFrame(rows, columns=[*keys, "ns"]).set_index(keys)
+        return framed(rows, [*keys, "ns"], keys)
 
     def pairs(self) -> pd.DataFrame:
         """One row per pair of streams that overlap: rank, device, stream_a, stream_b, overlap_ns."""
@@ -84,7 +88,7 @@ class StreamsResult(Record, frozen=True):
             names = [use.stream for use in rank.streams]
             for i, j in zip(*np.nonzero(np.triu(rank.overlap_ns, 1)), strict=True):
                 rows.append((rank.rank, rank.device, names[i], names[j], int(rank.overlap_ns[i, j])))
-        return pd.DataFrame(rows, columns=["rank", "device", "stream_a", "stream_b", "overlap_ns"])
+        return framed(rows, ["rank", "device", "stream_a", "stream_b", "overlap_ns"])
 
     def _repr_html_(self) -> str:
         headers = ("rank", "device", "span", "no stream", "one", "two or more", "two or more / span", "streams")

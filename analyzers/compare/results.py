@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-import pandas as pd
 
 from analyzers.common.errors import TraceWarning
+from analyzers.common.frames import framed
 from analyzers.common.notebook import card
 from analyzers.common.records import Record
 from analyzers.common.wording import duration, percent
@@ -23,6 +24,9 @@ from analyzers.verdict.against import StepsAgainst
 from analyzers.verdict.claim import Claim, claim_code
 from analyzers.verdict.gain import effective_gain, instances_of, pair_before, speedup, speedup_bound
 from analyzers.verdict.result import OverlapResult
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class PairGain(Record, frozen=True):
@@ -231,7 +235,7 @@ class Comparison(Record, frozen=True):
             row["memory_peak_bytes"] = run.highest_memory.peak_bytes if run.highest_memory else None
             row["effective_gain"] = run.gain.effective_gain if run.gain else None
             rows.append(row)
-        return pd.DataFrame(rows).set_index("label")
+        return framed(rows, index=["label"])
 
     def changes_frame(self) -> pd.DataFrame:
         """How each run's figures changed against the first's, indexed by (label, rank, device, figure); ns.
@@ -244,7 +248,7 @@ class Comparison(Record, frozen=True):
             for rank, device, changes in devices:
                 rows += [(run.label, rank, device, name, *_change_values(one)) for name, one in changes.items()]
         names = ["label", "rank", "device", "figure"]
-        return pd.DataFrame(rows, columns=[*names, *_CHANGE]).set_index(names)
+        return framed(rows, [*names, *_CHANGE], names)
 
     def regions_frame(self) -> pd.DataFrame:
         """Regions that changed beyond noise, by (label, name, rank, device); ns, columns as in `FigureChange`."""
@@ -255,7 +259,7 @@ class Comparison(Record, frozen=True):
                 values = _change_values(one.change) if one.change else (*medians, one.delta_ns, None, None, "missing")
                 rows.append((run.label, one.name, one.rank, one.device, *values))
         names = ["label", "name", "rank", "device"]
-        return pd.DataFrame(rows, columns=[*names, *_CHANGE]).set_index(names)
+        return framed(rows, [*names, *_CHANGE], names)
 
     def _repr_html_(self) -> str:
         headers = ("run", "verdict", "step, median", "P90", "speedup", "real overlap")

@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.columns import narrowed, repeated, squeezed, taken
 from analyzers.arrays.groups import first_of_each, is_repeated, label, ordered, rows_by_key
 from analyzers.arrays.intervals import coverage, union
+from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.matching.calls import calls
 from analyzers.trace.columns import as_int64, codes, ints, ints_at, lanes, stored
@@ -28,20 +28,44 @@ from analyzers.trace.ranges import launched_in
 from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.schemas import WAIT_RANGE
 from analyzers.trace.steps import find_steps, numbers_of_ops
+from analyzers.trace.table import Table, number, text
 from analyzers.trace.tables import Trace
 
 CROWDED = 0.1  # of an op beside other work of neither or its own side: only such are like it
 WAIT_KNOWN = 0.05  # of an op's time, within which its wait has to be known
 IDLE_NS = 1_000_000  # a device idle for so long has lowered its clocks; the next op is like no other
-_TEXTS = ("kind", "copy", "name", "group", "previous")
 _SIZES = ("grid", "block", "registers", "shared_bytes")
-KIND_COLUMNS = (*_TEXTS, *_SIZES, "bytes", "sizes", "crowded")
+
+
+class Kinds(Table):
+    """Kinds of like ops, a row each: what tells them apart."""
+
+    kind: Names = text()
+    copy: Names = text()
+    name: Names = text()  # of a communication call its operation
+    group: Names = text()  # its ranks; "" of what is no such call
+    previous: Names = text()  # what ran before it on its stream; "" of a communication call, and of a stream's first
+    grid: Ints = number("int64", -1)
+    block: Ints = number("int64", -1)
+    registers: Ints = number("int64", -1)
+    shared_bytes: Ints = number("int64", -1)
+    bytes: Ints = number("int64", -1)
+    sizes: Ints = number("int64", -1)  # of the inputs of the operator that launched it, as a number
+    crowded: Ids = number("int8", 0)  # 1 beside other work of neither or its own side
+
+    def numbered(self, columns: Iterable[str]) -> Ints:
+        """The kinds that some columns tell apart, numbered from 0 in the order they first occur."""
+        return label(*(getattr(self, column) for column in columns))
+
+    def numbered_without(self, *columns: str) -> Ints:
+        """The kinds that all columns but some tell apart, numbered likewise."""
+        return self.numbered(column for column in self.schema if column not in columns)
 
 
 class Timings(msgspec.Struct, frozen=True):
     """Ops of one side; those of several parts of a run, or of several runs, are joined by `join`.
 
-    kinds : one row per kind of like ops: `KIND_COLUMNS`. kind : which of them each op is.
+    kind : which of `kinds` each op is.
     rank, device : of each op; taken_ns : how long it ran, waits taken out; beside_ns : as long of that
     something of the other side was resident; collective : its number in the run, -1 where it is none.
     usual : False in a first step, behind a long idle time, where a window cuts an op, and where it is not known which
@@ -49,7 +73,7 @@ class Timings(msgspec.Struct, frozen=True):
     Times take 32 bits where they fit, until parts are joined.
     """
 
-    kinds: pd.DataFrame
+    kinds: Kinds
     kind: Ids
     rank: Ids
     device: Ids
@@ -125,25 +149,20 @@ def _of_ops(trace: Trace, rows: Ints, begin: Ints, beside: Ints, crowded: Ints) 
 def join(parts: Iterable[Timings]) -> Timings:
     """All of several parts, their kinds numbered together; sizes that some captures don't say tell no kinds apart."""
     parts = list(parts)
-    kinds = pd.concat([part.kinds for part in parts], ignore_index=True)
-    like = numbered(kinds, [column for column in KIND_COLUMNS if column not in ("previous", "sizes")])
+    kinds = Kinds.stacked([part.kinds for part in parts])
+    like = kinds.numbered_without("previous", "sizes")
     unsaid = np.zeros(int(like.max(initial=-1)) + 1, dtype=bool)
-    unsaid[like[ints(kinds, "sizes") < 0]] = True
-    kinds["sizes"] = np.where(unsaid[like], -1, ints(kinds, "sizes"))
-    number = numbered(kinds, KIND_COLUMNS)
+    unsaid[like[kinds.sizes < 0]] = True
+    kinds = kinds.having(sizes=np.where(unsaid[like], -1, kinds.sizes))
+    kind = kinds.numbered_without()
     firsts = np.cumsum([0, *(len(part.kinds) for part in parts)])
     columns = ("rank", "device", "taken_ns", "beside_ns", "collective", "usual")
     types = {"taken_ns": np.int64, "beside_ns": np.int64}
     return Timings(
-        kinds.take(first_of_each(number)).reset_index(drop=True),
-        np.concatenate([number[first + part.kind] for first, part in zip(firsts, parts, strict=False)]),
+        kinds.take(first_of_each(kind)),
+        np.concatenate([kind[first + part.kind] for first, part in zip(firsts, parts, strict=False)]),
         *(np.concatenate([getattr(part, column) for part in parts], dtype=types.get(column)) for column in columns),
     )
-
-
-def numbered(kinds: pd.DataFrame, columns: Iterable[str]) -> Ints:
-    """Kinds that some columns tell apart, numbered from 0 in the order they first occur."""
-    return kinds.groupby(list(columns), sort=False).ngroup().to_numpy().astype(np.int64)
 
 
 def over_all_ranks(found: Timings) -> Timings:
@@ -151,11 +170,11 @@ def over_all_ranks(found: Timings) -> Timings:
     of_one = np.flatnonzero(found.collective >= 0)
     if not of_one.size:
         return found
-    number = pd.factorize(found.collective[of_one])[0]
-    share = np.zeros(int(number.max()) + 1)
-    np.maximum.at(share, number, found.beside_ns[of_one] / np.maximum(found.taken_ns[of_one], 1))
+    collective = label(found.collective[of_one])
+    share = np.zeros(int(collective.max()) + 1)
+    np.maximum.at(share, collective, found.beside_ns[of_one] / np.maximum(found.taken_ns[of_one], 1))
     beside = found.beside_ns.copy()
-    beside[of_one] = np.rint(share[number] * found.taken_ns[of_one]).astype(np.int64)
+    beside[of_one] = np.rint(share[collective] * found.taken_ns[of_one]).astype(np.int64)
     return replace(found, beside_ns=beside)
 
 
@@ -178,8 +197,8 @@ def _usual(trace: Trace) -> Mask:
     return usual & ~((numbers_of_ops(trace) == first[process]) & (last > first)[process])
 
 
-def _kinds(trace: Trace, rows: Ints, crowded: Mask) -> tuple[pd.DataFrame, Ints]:
-    """The kinds of some ops (`KIND_COLUMNS`), and which each is of.
+def _kinds(trace: Trace, rows: Ints, crowded: Mask) -> tuple[Kinds, Ints]:
+    """The kinds of some ops, and which each is of.
 
     A communication call is of its operation, group and bytes: its transfer begins when the last rank comes, whatever
     ran before it.
@@ -204,12 +223,12 @@ def _kinds(trace: Trace, rows: Ints, crowded: Mask) -> tuple[pd.DataFrame, Ints]
     texts["name"] = [*texts["name"], *operations]
     for column, values in of_calls.items():
         columns[column][at] = values
-    number = label(*columns.values())
-    firsts = first_of_each(number)
-    of_kinds = {column: columns[column][firsts] for column in KIND_COLUMNS}
-    for column, known in texts.items():  # as objects: they are listed several times, and pandas' own are slow to list
-        of_kinds[column] = pd.Series(np.array([*known, ""], object)[of_kinds[column]], dtype=object)
-    return pd.DataFrame(of_kinds), number
+    kind = label(*columns.values())
+    firsts = first_of_each(kind)
+    of_kinds = {column: values[firsts] for column, values in columns.items()}
+    for column, known in texts.items():  # anew: two codes of different tables may be of one text
+        of_kinds[column] = [(*known, "")[code] for code in of_kinds[column].tolist()]
+    return Kinds.of(of_kinds), kind
 
 
 def _sizes(trace: Trace) -> Ints:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial, reduce
 from operator import add
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from analyzers.common.errors import TracevizError, TraceWarning
+from analyzers.common.frames import framed
 from analyzers.common.notebook import card
 from analyzers.common.records import Record
 from analyzers.common.wording import duration
@@ -27,6 +27,9 @@ from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.run import ALL, Run
 from analyzers.trace.step_table import StepsUsed
 from analyzers.trace.tables import COUNTERS_UNJOINED, Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 UNSEEN = 0.1  # of communication, from which on its unseen waits are said
 HINT = "Capture with: traceviz collect nsys --gpu-metrics (nsys profile --gpu-metrics-devices=all)."
@@ -56,8 +59,8 @@ class CountersResult(Record, frozen=True):
             for counter in COUNTERS
             if counter in state.weights
         ]
-        columns = ["rank", "device", "state", "counter", "time_ns", "mean", "p90"]
-        return pd.DataFrame(rows, columns=columns).set_index(["rank", "device", "state", "counter"])
+        keys = ["rank", "device", "state", "counter"]
+        return framed(rows, [*keys, "time_ns", "mean", "p90"], keys)
 
     def _repr_html_(self) -> str:
         states = {"a": "A alone", "b": "B alone", "both": "both", "neither": "neither"}

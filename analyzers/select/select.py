@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.names import Names
@@ -22,6 +22,9 @@ from analyzers.trace.communication import Declared
 from analyzers.trace.ranges import launched_by_others, launched_in
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import LAUNCHED_BEFORE, launched_before
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOST_THREADS = 4  # named in a warning
 
@@ -151,10 +154,8 @@ def in_ranges(trace: Trace, text: str) -> pd.DataFrame:
         raise TracevizError(f"{text!r} names no ranges.", hint="Write it as nvtx:NAME or op:NAME; NAME may hold *.")
     occurrence, _ = launched_in(trace, named_ranges(trace, atom))
     rows = np.flatnonzero(occurrence >= 0)
-    code, names = trace.ranges.name.codes, trace.ranges.name.texts
-    used, position = np.unique(code[occurrence[rows]], return_inverse=True)
-    name = pd.Categorical.from_codes(position, categories=pd.Index([names[each] for each in used], dtype="str"))
-    return trace.ops.take(rows).to_frame().set_axis(rows).assign(range=name, occurrence=occurrence[rows])
+    name = trace.ranges.name.take(occurrence[rows]).used()
+    return trace.ops.take(rows).to_frame().set_axis(rows).assign(range=name.to_pandas(), occurrence=occurrence[rows])
 
 
 # What the user says is communication, beside what its name tells: selectors, each with where it was given.

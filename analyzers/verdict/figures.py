@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from operator import attrgetter
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 import msgspec
-import pandas as pd
 from msgspec.structs import astuple
 
 from analyzers.causes.own_work import OwnWork
 from analyzers.common.errors import TraceWarning
+from analyzers.common.frames import framed
 from analyzers.common.records import Record
 from analyzers.common.wording import part_of, percent
 from analyzers.contention.cost import Contention, SideCost, in_words
@@ -33,6 +34,9 @@ from analyzers.verdict.fix import Fix
 from analyzers.verdict.gain import Gain, Stake
 from analyzers.verdict.part import PairingDecision
 from analyzers.verdict.profiler import ProfilerWeight
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOODS = {"overlapped": "good", "partial": "middle", "serialized": "bad", "inconclusive": "middle"}
 EXIT_CODES = {True: 0, False: 1, None: 3}
@@ -119,23 +123,17 @@ class OverlapFigures(Record, frozen=True):
         )
         rows = map(attrgetter(*figures), self.ranks)
         columns = [name.replace(".", "_") for name in figures]
-        return pd.DataFrame(rows, columns=columns).set_index(["rank", "device"]) if self.ranks else pd.DataFrame()
+        return framed(rows, columns, ["rank", "device"]) if self.ranks else framed([])
 
     def instances(self) -> pd.DataFrame:
         """One row per paired instance: rank, device, label, its span, busy of both sides, overlap and missed, ns."""
         columns = (
-            "label",
-            "start_ns",
-            "end_ns",
-            "a_busy_ns",
-            "b_busy_ns",
-            "real_overlap_ns",
-            "achievable_ns",
-            "missed_ns",
+            *("label", "start_ns", "end_ns", "a_busy_ns", "b_busy_ns"),
+            *("real_overlap_ns", "achievable_ns", "missed_ns"),
         )
         figures = attrgetter(*columns)
         rows = [(one.rank, one.device, *figures(instance)) for one in self.ranks for instance in one.instances]
-        return pd.DataFrame(rows, columns=["rank", "device", *columns])
+        return framed(rows, ["rank", "device", *columns])
 
     def causes(self) -> pd.DataFrame:
         """One row per (rank, device) and cause of missed overlap, worst first: ns, evidence, and the longest gap.
@@ -149,9 +147,7 @@ class OverlapFigures(Record, frozen=True):
         )
         told = attrgetter("cause", "ns", *columns)
         rows = [(rank.rank, rank.device, *told(one)) for rank in self.ranks for one in rank.missed]
-        return pd.DataFrame(rows, columns=["rank", "device", "cause", "missed_ns", *columns]).set_index(
-            ["rank", "device"]
-        )
+        return framed(rows, ["rank", "device", "cause", "missed_ns", *columns], ["rank", "device"])
 
     @property
     def deciding_rank(self) -> RankOverlap | None:
@@ -191,8 +187,7 @@ class OverlapFigures(Record, frozen=True):
             for one in self.contention
             for side, cost in ((self.a, one.a), (self.b, one.b))
         ]
-        columns = ["rank", "device", "side", *SideCost.__struct_fields__]
-        return pd.DataFrame(rows, columns=columns).set_index(["rank", "device"])
+        return framed(rows, ["rank", "device", "side", *SideCost.__struct_fields__], ["rank", "device"])
 
     @property
     def cost_sentence(self) -> str:
