@@ -17,7 +17,6 @@ from analyzers.common.notebook import card
 from analyzers.common.records import Record
 from analyzers.common.wording import duration, percent
 from analyzers.trace.advice import is_migration
-from analyzers.trace.columns import ints
 from analyzers.trace.step_table import StepsUsed
 from analyzers.trace.tables import Trace
 
@@ -120,16 +119,16 @@ def streams(trace: Trace) -> StreamsResult:
     """Measure stream concurrency of every rank's devices."""
     ops = trace.ops
     own = np.flatnonzero(~is_migration(trace))  # the driver's run on no stream
-    keys = [ints(ops, column)[own] for column in ("rank", "device", "process")]
-    ranks = [_rank_streams(trace, rank, device, own[rows]) for (rank, device, _), rows in rows_by_key(*keys).items()]
+    by_device = rows_by_key(ops.rank[own], ops.device[own], ops.process[own])
+    ranks = [_rank_streams(trace, rank, device, own[rows]) for (rank, device, _), rows in by_device.items()]
     return StreamsResult(tuple(ranks), trace.warnings, trace.runtime)
 
 
 def _rank_streams(trace: Trace, rank: int, device: int, rows: Ints) -> RankStreams:
     ops = trace.ops
-    starts, ends = ints(ops, "start_ns")[rows], ints(ops, "end_ns")[rows]
+    starts, ends = ops.start_ns[rows], ops.end_ns[rows]
     # The same stream number in two contexts is two streams.
-    by_lane = rows_by_key(ints(ops, "stream")[rows], ints(ops, "context")[rows])
+    by_lane = rows_by_key(ops.stream[rows], ops.context[rows])
     unions = [union(starts[mine], ends[mine]) for mine in by_lane.values()]
     span = int(ends.max() - starts.min())
     levels, matrix, alone = _sweep(unions)

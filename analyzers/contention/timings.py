@@ -22,11 +22,10 @@ from analyzers.arrays.intervals import coverage, union
 from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.matching.calls import calls
-from analyzers.trace.columns import as_int64, codes, ints, ints_at, lanes, stored
+from analyzers.trace.columns import as_int64, ints_at, lanes
 from analyzers.trace.op_rows import ops_by_start, those
 from analyzers.trace.ranges import launched_in
 from analyzers.trace.ranks import ops_of_devices
-from analyzers.trace.schemas import WAIT_RANGE
 from analyzers.trace.steps import find_steps, numbers_of_ops
 from analyzers.trace.table import Table, number, text
 from analyzers.trace.tables import Trace
@@ -140,7 +139,7 @@ def _of_ops(trace: Trace, rows: Ints, begin: Ints, beside: Ints, crowded: Ints) 
     kinds, kind = _kinds(trace, rows, crowded[rows] > CROWDED * taken_ns)
     # They are kept until all parts of the run are done.
     rank, device, collective = (
-        squeezed(taken(stored(trace.ops, column), rows)) for column in ("rank", "device", "collective")
+        squeezed(taken(column, rows)) for column in (trace.ops.rank, trace.ops.device, trace.ops.collective)
     )
     times = narrowed(taken_ns, "id"), narrowed(beside[rows], "id")
     return Timings(kinds, kind.astype(np.int32), rank, device, *times, collective, trace.once(_usual)[rows])
@@ -181,11 +180,11 @@ def over_all_ranks(found: Timings) -> Timings:
 def _usual(trace: Trace) -> Mask:
     """Ops of known waits that no window cut, that follow no long idle time, and not of the first step, a warm-up."""
     start, end = trace.ops.start_ns, trace.ops.end_ns
-    least, most = (ints(trace.ops, column) for column in WAIT_RANGE)
-    usual = (as_int64(trace.ops.wait_seen) > 0) & (most - least <= WAIT_KNOWN * (end - start))
+    unsure = as_int64(trace.ops.wait_high_ns) - trace.ops.wait_low_ns
+    usual = (trace.ops.wait_seen > 0) & (unsure <= WAIT_KNOWN * (end - start))
     if trace.whole is not None:
-        for column in ("start_ns", "end_ns"):
-            usual &= ints(trace.ops, column) == ints(trace.whole.ops, column)[trace.rows]
+        usual &= start == trace.whole.ops.start_ns[trace.rows]
+        usual &= end == trace.whole.ops.end_ns[trace.rows]
     for order in ops_by_start(trace).values():
         idle = start.take(order)[1:] - np.maximum.accumulate(end.take(order))[:-1]
         usual[order[1:][idle > IDLE_NS]] = False
@@ -193,42 +192,45 @@ def _usual(trace: Trace) -> Mask:
     first, last = (np.full(len(trace.processes), value) for value in (limits.max, limits.min))
     np.minimum.at(first, steps.process, steps.numbers)
     np.maximum.at(last, steps.process, steps.numbers)
-    process = as_int64(trace.ops.process)
+    process = trace.ops.process
     return usual & ~((numbers_of_ops(trace) == first[process]) & (last > first)[process])
 
 
 def _kinds(trace: Trace, rows: Ints, crowded: Mask) -> tuple[Kinds, Ints]:
-    """The kinds of some ops, and which each is of.
+    """The kinds of some ops, and which each is of."""
+    columns, texts = _columns(trace, rows, crowded)
+    kind = label(*columns.values())
+    firsts = first_of_each(kind)
+    of_kinds: dict[str, Any] = {column: values[firsts] for column, values in columns.items()}
+    for column, known in texts.items():  # anew: two codes of different tables may be of one text
+        of_kinds[column] = [(*known, "")[code] for code in of_kinds[column].tolist()]
+    return Kinds.of(of_kinds), kind
+
+
+def _columns(trace: Trace, rows: Ints, crowded: Mask) -> tuple[dict[str, Ints], dict[str, tuple[str, ...]]]:
+    """What tells some ops apart, by column of `Kinds`, and the texts of those columns that hold codes of texts.
 
     A communication call is of its operation, group and bytes: its transfer begins when the last rank comes, whatever
     ran before it.
     """
-    about, of_call = trace.once(calls).table, np.full(len(trace.ops), -1, np.int32)
-    of_call[ints(about, "op")] = np.arange(len(about))
-    call = of_call[rows]
-    at, call = np.flatnonzero(call >= 0), call[call >= 0]
-    columns: dict[str, Any] = {column: ints_at(trace.ops, column, rows) for column in (*_SIZES, "bytes")}
-    columns["bytes"] = columns["bytes"].copy()
-    columns |= {"sizes": trace.once(_sizes)[rows], "crowded": crowded.astype(np.int64)}
-    texts: dict[str, list[str]] = {}
-    for column in ("kind", "copy", "name"):
-        code, texts[column] = codes(trace.ops, column)
-        columns[column] = code[rows].astype(np.int64)
-    columns["previous"], texts["previous"] = trace.once(_previous)[rows].astype(np.int64), texts["name"]
-    operation, operations = codes(about, "operation")
-    group, texts["group"] = codes(about, "group_ranks")
-    columns["group"] = np.full(rows.size, -1)
-    of_calls = {"previous": -1, "sizes": -1, "bytes": ints(about, "bytes")[call], "group": group[call]}
-    of_calls["name"] = operation[call].astype(np.int64) + len(texts["name"])  # codes of few texts are narrow
-    texts["name"] = [*texts["name"], *operations]
+    ops, about = trace.ops, trace.once(calls).table
+    names, operations, groups = ops.name.texts, about.operation, about.group_ranks
+    texts = {"kind": ops.kind.texts, "copy": ops.copy.texts, "previous": names, "group": groups.texts}
+    texts["name"] = (*names, *operations.texts)
+    codes = {"kind": ops.kind.codes, "copy": ops.copy.codes, "previous": trace.once(_previous), "name": ops.name.codes}
+    columns = {column: code[rows].astype(np.int64) for column, code in codes.items()}
+    columns |= {column: ints_at(ops, column, rows) for column in _SIZES}
+    columns |= {"crowded": crowded.astype(np.int64), "group": np.full(rows.size, -1)}
+    columns |= {"bytes": ops.bytes[rows], "sizes": trace.once(_sizes)[rows]}
+    of_call = np.full(len(ops), -1, np.int32)
+    of_call[about.op] = np.arange(len(about))
+    is_call = np.flatnonzero(of_call[rows] >= 0)
+    call = of_call[rows[is_call]]
+    of_calls: dict[str, Any] = {"previous": -1, "sizes": -1, "bytes": about.bytes[call], "group": groups.codes[call]}
+    of_calls["name"] = operations.codes[call].astype(np.int64) + len(names)  # codes of few texts are narrow
     for column, values in of_calls.items():
-        columns[column][at] = values
-    kind = label(*columns.values())
-    firsts = first_of_each(kind)
-    of_kinds = {column: values[firsts] for column, values in columns.items()}
-    for column, known in texts.items():  # anew: two codes of different tables may be of one text
-        of_kinds[column] = [(*known, "")[code] for code in of_kinds[column].tolist()]
-    return Kinds.of(of_kinds), kind
+        columns[column][is_call] = values
+    return columns, texts
 
 
 def _sizes(trace: Trace) -> Ints:

@@ -26,7 +26,7 @@ from analyzers.arrays.intervals import Union, clip, coverage, either, intersect,
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.common.records import Record
 from analyzers.counters.vocabulary import COUNTERS
-from analyzers.trace.columns import as_int64, ints
+from analyzers.trace.columns import ints
 from analyzers.trace.op_rows import of_nics
 from analyzers.trace.schemas import Counters
 from analyzers.trace.tables import Trace
@@ -150,7 +150,7 @@ def device_states(trace: Trace, a: Mask, b: Mask) -> tuple[DeviceStates, ...]:
 
 
 def _states(trace: Trace, rows: Ints, a: Mask, b: Mask) -> dict[str, Union]:
-    start, end, wait = (ints(trace.ops, column)[rows] for column in ("start_ns", "end_ns", "wait_ns"))
+    start, end, wait = trace.ops.start_ns[rows], trace.ops.end_ns[rows], trace.ops.wait_ns[rows]
     resident = [union(start[side[rows]], end[side[rows]]) for side in (a, b)]
     running = [union((start + wait)[side[rows]], end[side[rows]]) for side in (a, b)]
     both = intersect(*running)
@@ -162,7 +162,7 @@ def _states(trace: Trace, rows: Ints, a: Mask, b: Mask) -> dict[str, Union]:
 
 
 def _weighed(trace: Trace, rows: Ints, ops: Ints, sides: tuple[Mask, Mask]) -> DeviceStates:
-    start, end = (ints(trace.counters, column)[rows] for column in ("start_ns", "end_ns"))
+    start, end = trace.counters.start_ns[rows], trace.counters.end_ns[rows]
     values = {name: ints(trace.counters, name)[rows] for name in COUNTERS}
     length = end - start
     counted = ~of_nics(trace.counters)[rows]
@@ -208,8 +208,8 @@ def mixed(devices: Sequence[DeviceStates]) -> Mapping[str, Mixture]:
 
 def mean_within(trace: Trace, process: int, device: int, low: int, high: int) -> dict[str, float]:
     """Means of a device's counters over [low, high), by how much of it each sample covers, of those sampled."""
-    rows = np.flatnonzero((as_int64(trace.counters.process) == process) & (as_int64(trace.counters.device) == device))
-    start, end = (ints(trace.counters, column)[rows] for column in ("start_ns", "end_ns"))
+    rows = np.flatnonzero((trace.counters.process == process) & (trace.counters.device == device))
+    start, end = trace.counters.start_ns[rows], trace.counters.end_ns[rows]
     near = np.flatnonzero((end > low) & (start < high))
     inside = clip(Union(start[near], end[near]), low, high)
     weight = inside.ends - inside.starts
