@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 from msgspec.structs import astuple
@@ -12,16 +10,13 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import Union, depth, measure, union
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TraceWarning
-from analyzers.common.frames import framed
+from analyzers.common.frames import DataFrame, framed
 from analyzers.common.notebook import card
 from analyzers.common.records import Record
 from analyzers.common.wording import duration, percent
 from analyzers.trace.advice import is_migration
 from analyzers.trace.step_table import StepsUsed
 from analyzers.trace.tables import Trace
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 CELLS = 1 << 22  # of the segment × stream matrix held at once
 
@@ -69,18 +64,18 @@ class StreamsResult(Record, frozen=True):
     runtime: str = "CUDA"
     steps: StepsUsed | None = None  # those that the figures are of
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> DataFrame:
         """One row per (rank, device, stream): ops, busy_ns, alone_ns."""
         rows = [(rank.rank, rank.device, *astuple(use)) for rank in self.ranks for use in rank.streams]
         return framed(rows, ["rank", "device", *StreamUse.__struct_fields__], ["rank", "device", "stream"])
 
-    def concurrency(self) -> pd.DataFrame:
+    def concurrency(self) -> DataFrame:
         """One row per (rank, device, busy_streams): ns during which so many streams were busy."""
         rows = [(one.rank, one.device, k, ns) for one in self.ranks for k, ns in enumerate(one.busy_streams_ns)]
         keys = ["rank", "device", "busy_streams"]
         return framed(rows, [*keys, "ns"], keys)
 
-    def pairs(self) -> pd.DataFrame:
+    def pairs(self) -> DataFrame:
         """One row per pair of streams that overlap: rank, device, stream_a, stream_b, overlap_ns."""
         rows = []
         for rank in self.ranks:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     import pandas as pd
 
+DataFrame: TypeAlias = "pd.DataFrame"
+
 
 def framed(
     rows: Iterable[Sequence[Any] | Mapping[str, Any]], columns: Sequence[str] | None = None, index: Sequence[str] = ()
-) -> pd.DataFrame:
+) -> DataFrame:
     """Rows as a data frame, some of whose columns are its index.
 
     >>> framed([(0, 7, 120), (0, 20, 80)], ["rank", "stream", "busy_ns"], ["rank", "stream"])["busy_ns"].to_dict()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from analyzers.common.errors import TraceWarning
-from analyzers.common.frames import framed
+from analyzers.common.frames import DataFrame, framed
 from analyzers.common.notebook import card
 from analyzers.common.records import Record
 from analyzers.common.wording import duration, percent
@@ -24,9 +23,6 @@ from analyzers.verdict.against import StepsAgainst
 from analyzers.verdict.claim import Claim, claim_code
 from analyzers.verdict.gain import effective_gain, instances_of, pair_before, speedup, speedup_bound
 from analyzers.verdict.result import OverlapResult
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class PairGain(Record, frozen=True):
@@ -223,7 +219,7 @@ class Comparison(Record, frozen=True):
         unsure = any(run.verdict == "too-few-steps" for run in self.runs[1:])
         return 3 if self.reason else claim_code(self.claim, self.claim_reason) or (3 if unsure else 0)
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> DataFrame:
         """One row per run: medians of the figures in ns, the step time's P90 and interval, ratio, memory, gain."""
         rows = []
         for run in self.runs:
@@ -237,7 +233,7 @@ class Comparison(Record, frozen=True):
             rows.append(row)
         return framed(rows, index=["label"])
 
-    def changes_frame(self) -> pd.DataFrame:
+    def changes_frame(self) -> DataFrame:
         """How each run's figures changed against the first's, indexed by (label, rank, device, figure); ns.
 
         Rank and device are −1 for all devices together. Columns as in `FigureChange`, with `delta_ns`.
@@ -250,7 +246,7 @@ class Comparison(Record, frozen=True):
         names = ["label", "rank", "device", "figure"]
         return framed(rows, [*names, *_CHANGE], names)
 
-    def regions_frame(self) -> pd.DataFrame:
+    def regions_frame(self) -> DataFrame:
         """Regions that changed beyond noise, by (label, name, rank, device); ns, columns as in `FigureChange`."""
         rows = []
         for run in self.runs[1:]:

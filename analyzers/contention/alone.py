@@ -48,7 +48,7 @@ def alone(own: Timings, baseline: Timings | None = None) -> Alone:
     for one in runs:
         found = _filled(found, _alone(one, one.kind, kinds))
     # Kinds that differ in what came before them alone stand for each other where those that are known agree.
-    broad = own.kinds.numbered_without("previous")
+    broad = own.kinds.numbered("previous")
     for one in runs:
         if np.isnan(found.taken_ns).any():
             known = _ByKind(found.taken_ns, broad, int(broad.max()) + 1, ~np.isnan(found.taken_ns))

@@ -22,7 +22,7 @@ from analyzers.contention.alone import alone
 from analyzers.contention.timings import Kinds, Timings, join, over_all_ranks
 
 CLOCKS_AT_MOST = 0.25  # of the time alone: what differs by more between two runs is not the clocks'
-_WORK = ("kind", "copy", "name", "group", "bytes", "sizes", "grid", "block")
+_NOT_WORK = ("previous", "registers", "shared_bytes", "crowded")
 
 
 class Growth(Record, frozen=True):
@@ -99,4 +99,4 @@ def same_work(kinds: Kinds) -> Ints:
     """
     is_call = kinds.group.matching(bool)
     launch = {column: np.where(is_call, -1, getattr(kinds, column)) for column in ("grid", "block")}
-    return kinds.having(**launch).numbered(_WORK)
+    return kinds.having(**launch).numbered(*_NOT_WORK)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import permutations
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from analyzers.arrays.groups import rows_by_key, runs
 from analyzers.arrays.names import Names, stacked
 from analyzers.arrays.types import Floats, Ints
-from analyzers.common.frames import framed
+from analyzers.common.frames import DataFrame, framed
 from analyzers.common.notebook import card
 from analyzers.common.records import Record, values
 from analyzers.common.wording import duration
@@ -26,9 +25,6 @@ from analyzers.contention.timings import Timings, join, lanes_of_ops, over_all_r
 from analyzers.trace.kernels import function
 from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.tables import Trace
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class Neighbours(msgspec.Struct, frozen=True):
@@ -91,12 +87,12 @@ class StreamContention(Record, frozen=True):
         lost = sum(max(one.paid_ns or 0, 0) for one in self.kernels)
         return f"<{len(self.kernels)} kernels overlapped with other streams, and lost {duration(lost)}>"
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> DataFrame:
         """One row per kernel: name, ops, beside_ns, slowdown, paid_ns."""
         frame = framed(map(values, self.kernels), Suffering.__struct_fields__)
         return frame.astype({"paid_ns": "Int64"})  # none where no like op ran alone
 
-    def pairs_frame(self) -> pd.DataFrame:
+    def pairs_frame(self) -> DataFrame:
         """One row per pair of kernels: name, beside, beside_ns, slowdown, paid_ns."""
         return framed(map(values, self.pairs), Pair.__struct_fields__)
 

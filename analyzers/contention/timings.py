@@ -52,13 +52,9 @@ class Kinds(Table):
     sizes: Ints = number("int64", -1)  # of the inputs of the operator that launched it, as a number
     crowded: Ids = number("int8", 0)  # 1 beside other work of neither or its own side
 
-    def numbered(self, columns: Iterable[str]) -> Ints:
-        """The kinds that some columns tell apart, numbered from 0 in the order they first occur."""
-        return label(*(getattr(self, column) for column in columns))
-
-    def numbered_without(self, *columns: str) -> Ints:
-        """The kinds that all columns but some tell apart, numbered likewise."""
-        return self.numbered(column for column in self.schema if column not in columns)
+    def numbered(self, *without: str) -> Ints:
+        """The kinds that columns tell apart, without some of them, numbered from 0 in the order they first occur."""
+        return label(*(values for column, values in self.columns.items() if column not in without))
 
 
 class Timings(msgspec.Struct, frozen=True):
@@ -149,11 +145,11 @@ def join(parts: Iterable[Timings]) -> Timings:
     """All of several parts, their kinds numbered together; sizes that some captures don't say tell no kinds apart."""
     parts = list(parts)
     kinds = Kinds.stacked([part.kinds for part in parts])
-    like = kinds.numbered_without("previous", "sizes")
+    like = kinds.numbered("previous", "sizes")
     unsaid = np.zeros(int(like.max(initial=-1)) + 1, dtype=bool)
     unsaid[like[kinds.sizes < 0]] = True
     kinds = kinds.having(sizes=np.where(unsaid[like], -1, kinds.sizes))
-    kind = kinds.numbered_without()
+    kind = kinds.numbered()
     firsts = np.cumsum([0, *(len(part.kinds) for part in parts)])
     columns = ("rank", "device", "taken_ns", "beside_ns", "collective", "usual")
     types = {"taken_ns": np.int64, "beside_ns": np.int64}

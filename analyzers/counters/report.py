@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial, reduce
 from operator import add
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from analyzers.common.errors import TracevizError, TraceWarning
-from analyzers.common.frames import framed
+from analyzers.common.frames import DataFrame, framed
 from analyzers.common.notebook import card
 from analyzers.common.records import Record
 from analyzers.common.wording import duration
@@ -27,9 +27,6 @@ from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.run import ALL, Run
 from analyzers.trace.step_table import StepsUsed
 from analyzers.trace.tables import COUNTERS_UNJOINED, Trace
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 UNSEEN = 0.1  # of communication, from which on its unseen waits are said
 HINT = "Capture with: traceviz collect nsys --gpu-metrics (nsys profile --gpu-metrics-devices=all)."
@@ -50,7 +47,7 @@ class CountersResult(Record, frozen=True):
         """What the sides likely contend for, in words."""
         return self.contended.sentence
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> DataFrame:
         """One row per (rank, device), state and counter that was sampled: time_ns, mean, p90, in % or MHz."""
         rows = [
             (one.rank, one.device, name, counter, state.time_ns, state.mean(counter), state.p90(counter))

@@ -18,13 +18,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import Union, clip, coverage, either, intersect, measure, subtract, union
 from analyzers.arrays.types import Floats, Ints, Mask
-from analyzers.common.records import Record
+from analyzers.common.records import Addable, Record
 from analyzers.counters.vocabulary import COUNTERS
 from analyzers.trace.columns import ints
 from analyzers.trace.op_rows import of_nics
@@ -72,8 +71,8 @@ class State(Record, frozen=True):
         return None if weights is None else int(np.searchsorted(np.cumsum(weights), P90 * weights.sum()))
 
 
-class Mixture(msgspec.Struct, frozen=True):
-    """What least squares need of one counter's samples; adds up.
+class Mixture(Addable, frozen=True):
+    """What least squares need of one counter's samples.
 
     shares : sums of products of the states' shares of a sample, 5 × 5. products : of shares and values, 5.
     squares, count : of the values.
@@ -83,14 +82,6 @@ class Mixture(msgspec.Struct, frozen=True):
     products: Floats
     squares: float
     count: int
-
-    def __add__(self, other: Mixture) -> Mixture:
-        return Mixture(
-            self.shares + other.shares,
-            self.products + other.products,
-            self.squares + other.squares,
-            self.count + other.count,
-        )
 
     def mean(self, state: str) -> tuple[float, float] | None:
         """A state's mean and its standard error; None where it is too rarely in samples to tell."""

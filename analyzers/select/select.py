@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ids, Mask
 from analyzers.common.errors import TracevizError, TraceWarning
+from analyzers.common.frames import DataFrame
 from analyzers.select import language
 from analyzers.select.absence import explain_nothing, launches_in, ranges_of, work_of
 from analyzers.select.language import Atom, Selector, parse
@@ -22,9 +22,6 @@ from analyzers.trace.communication import Declared
 from analyzers.trace.ranges import launched_by_others, launched_in
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import LAUNCHED_BEFORE, launched_before
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MOST_THREADS = 4  # named in a warning
 
@@ -123,7 +120,7 @@ def about_threads(threads: Threads) -> list[TraceWarning]:
 # Ops that a selector picks, as data frames for people who go on in pandas.
 
 
-def picked(trace: Trace, text: str) -> pd.DataFrame:
+def picked(trace: Trace, text: str) -> DataFrame:
     """The GPU ops that a selector picks; rows of `trace.ops` under their own numbers.
 
     Those that were launched before the capture began are among them; sides of a pair lack these.
@@ -137,7 +134,7 @@ def picked(trace: Trace, text: str) -> pd.DataFrame:
     return trace.ops.take(kept).to_frame().set_axis(np.flatnonzero(kept))
 
 
-def in_ranges(trace: Trace, text: str) -> pd.DataFrame:
+def in_ranges(trace: Trace, text: str) -> DataFrame:
     """The GPU ops launched in the ranges that NAME, `nvtx:NAME` or `op:NAME` names, each with its range.
 
     Returns

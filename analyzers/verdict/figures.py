@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from operator import attrgetter
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import astuple
 
 from analyzers.causes.own_work import OwnWork
 from analyzers.common.errors import TraceWarning
-from analyzers.common.frames import framed
+from analyzers.common.frames import DataFrame, framed
 from analyzers.common.records import Record
 from analyzers.common.wording import part_of, percent
 from analyzers.contention.cost import Contention, SideCost, in_words
@@ -34,9 +33,6 @@ from analyzers.verdict.fix import Fix
 from analyzers.verdict.gain import Gain, Stake
 from analyzers.verdict.part import PairingDecision
 from analyzers.verdict.profiler import ProfilerWeight
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MOODS = {"overlapped": "good", "partial": "middle", "serialized": "bad", "inconclusive": "middle"}
 EXIT_CODES = {True: 0, False: 1, None: 3}
@@ -115,7 +111,7 @@ class OverlapFigures(Record, frozen=True):
         """0 a claim that is shown, or none; 1 one that can't be or was not reached; 3 no way to tell."""
         return claim_code(self.claim, self.claim_reason)
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> DataFrame:
         """One row per (rank, device): busy and overlap of both sides in ns, and the ratios."""
         figures = (
             *("rank", "device", "a.busy_ns", "a.wait_ns", "a.ops", "b.busy_ns", "b.wait_ns", "b.ops"),
@@ -125,7 +121,7 @@ class OverlapFigures(Record, frozen=True):
         columns = [name.replace(".", "_") for name in figures]
         return framed(rows, columns, ["rank", "device"]) if self.ranks else framed([])
 
-    def instances(self) -> pd.DataFrame:
+    def instances(self) -> DataFrame:
         """One row per paired instance: rank, device, label, its span, busy of both sides, overlap and missed, ns."""
         columns = (
             *("label", "start_ns", "end_ns", "a_busy_ns", "b_busy_ns"),
@@ -135,7 +131,7 @@ class OverlapFigures(Record, frozen=True):
         rows = [(one.rank, one.device, *figures(instance)) for one in self.ranks for instance in one.instances]
         return framed(rows, ["rank", "device", *columns])
 
-    def causes(self) -> pd.DataFrame:
+    def causes(self) -> DataFrame:
         """One row per (rank, device) and cause of missed overlap, worst first: ns, evidence, and the longest gap.
 
         Columns: cause, missed_ns, then after_sync_ns, evidence, next_behind, sooner_ns, next_cause, recoverable_ns,
@@ -176,7 +172,7 @@ class OverlapFigures(Record, frozen=True):
         deciding = [one for one in self.contention if (one.rank, one.device) == self.job.deciding]
         return next(iter([*deciding, *self.contention]), None)
 
-    def costs(self) -> pd.DataFrame:
+    def costs(self) -> DataFrame:
         """What overlap cost, one row per (rank, device) and side that met the other, as in `SideCost`, ns and ratios.
 
         Columns: side, slowdown_beside, low, high, like_kernels, paid_ns, paid_low_ns, paid_high_ns, beside_ns; missing
