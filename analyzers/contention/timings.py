@@ -9,7 +9,7 @@ kernel that spins slows its neighbours, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -198,9 +198,13 @@ def _kinds(trace: Trace, rows: Ints, crowded: Mask) -> tuple[Kinds, Ints]:
     kind = label(*columns.values())
     firsts = first_of_each(kind)
     of_kinds: dict[str, Any] = {column: values[firsts] for column, values in columns.items()}
-    for column, known in texts.items():  # anew: two codes of different tables may be of one text
-        of_kinds[column] = [(*known, "")[code] for code in of_kinds[column].tolist()]
-    return Kinds.of(of_kinds), kind
+    return Kinds.of(of_kinds | {column: _named(of_kinds[column], known) for column, known in texts.items()}), kind
+
+
+def _named(codes: Ints, texts: Sequence[str]) -> Names:
+    """Texts by their codes, "" for code -1; codes of different tables may be of one text, and are one here."""
+    texts = (*texts, "")
+    return Names(np.where(codes < 0, len(texts) - 1, codes), texts).among(tuple(dict.fromkeys(texts))).used()
 
 
 def _columns(trace: Trace, rows: Ints, crowded: Mask) -> tuple[dict[str, Ints], dict[str, tuple[str, ...]]]:
