@@ -21,11 +21,11 @@ from analyzers.trace.memory import MemoryPeak
 from analyzers.trace.step_table import LateStart, StepsUsed
 from analyzers.verdict.against import StepsAgainst
 from analyzers.verdict.claim import Claim, claim_code
-from analyzers.verdict.gain import effective_gain, instances_of, pair_before, speedup, speedup_bound
+from analyzers.verdict.gain import GainOfPair, instances_of
 from analyzers.verdict.result import OverlapResult
 
 
-class PairGain(Record, frozen=True):
+class PairGain(GainOfPair, frozen=True):
     """What a pair of tasks gained over the first run: medians per instance on one rank, waits for late ranks left out.
 
     The first run's A and B stand for A and B alone, as `check-overlap --baseline` takes them. All in ns.
@@ -44,25 +44,10 @@ class PairGain(Record, frozen=True):
     first_instances: int
 
     @property
-    def before_ns(self) -> int:
-        """How long the pair takes in the first run: A + B, but for what overlaps there already."""
-        return pair_before(self.a.before_ns, self.b.before_ns, self.together.before_ns, self.first_overlap_ns)
-
-    @property
-    def effective_gain(self) -> float | None:
-        """(before − together) / (min(A, B) − overlap before); overlap that only slows both is no gain."""
-        sides = self.a.before_ns, self.b.before_ns
-        return effective_gain(*sides, self.before_ns, self.first_overlap_ns, self.together.after_ns)
-
-    @property
-    def speedup(self) -> float | None:
-        """Before / together."""
-        return speedup(self.before_ns, self.together.after_ns)
-
-    @property
-    def speedup_bound(self) -> float | None:
-        """(A + B) / max(A, B) of the first run, the most that two tasks can gain by overlapping."""
-        return speedup_bound(self.a.before_ns, self.b.before_ns)
+    def times(self) -> tuple[int, int, int, int, int]:
+        """A alone, B alone, both and their overlap in the first run, both now."""
+        before = self.together.before_ns, self.first_overlap_ns
+        return self.a.before_ns, self.b.before_ns, *before, self.together.after_ns
 
     @property
     def lost_ns(self) -> int:
