@@ -155,6 +155,7 @@ def _pairs(parts: Sequence[Neighbours], own: Timings, paid: Floats) -> Iterator[
     is_known = ~np.isnan(lost)
     op, ns, beside, lost = op[is_known], ns[is_known], beside.take(is_known), lost[is_known]
     for (code, other), rows in rows_by_key(name.codes[own.kind[op]], beside.codes).items():
-        beside_ns, paid_ns = int(ns[rows].sum()), float(lost[rows].sum())
+        # In more bits than a double has: no digit depends on the order of rows.
+        beside_ns, paid_ns = int(ns[rows].sum()), float(lost[rows].sum(dtype=np.longdouble))
         of_other = (*beside.texts, "")[other]
         yield Pair(name.texts[code], of_other, beside_ns, slowdown(beside_ns, paid_ns), round(paid_ns))
