@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError, TraceWarning
+from analyzers.common.frames import DataFrame, framed
 from analyzers.common.notebook import card
-from analyzers.common.records import Record, values
+from analyzers.common.records import Addable, Record, values
 from analyzers.common.wording import duration
 from analyzers.trace.advice import but_rows, is_migration
 from analyzers.trace.counted import CommunicationFacts, Counted, Suggested, communication_facts
@@ -30,9 +30,6 @@ from analyzers.trace.step_table import MARKED, NO_STEPS, UNMARKED, Steps, StepsU
 from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Capture, Trace
 from analyzers.trace.unlaunched import lacks_launch
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _OF_SAMPLE = ("process", "device", "start_ns", "end_ns")
 MOST_RANGES = 40
@@ -111,19 +108,13 @@ class TraceInfo(Record, frozen=True):
             found.update(capture.unused)
         return dict(found.most_common())
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> DataFrame:
         """One row per rank: the fields of `RankInfo`."""
-        import pandas as pd
+        return framed(map(values, self.ranks), index=["rank"])
 
-        return pd.DataFrame([values(rank) for rank in self.ranks]).set_index("rank")
-
-    def ranges_frame(self) -> pd.DataFrame:
+    def ranges_frame(self) -> DataFrame:
         """One row per range name that can be selected, most launches first: occurrences, launches."""
-        import pandas as pd
-
-        return pd.DataFrame(
-            [values(one) for one in self.ranges], columns=["name", "occurrences", "launches"]
-        ).set_index("name")
+        return framed(map(values, self.ranges), ["name", "occurrences", "launches"], ["name"])
 
     def _repr_html_(self) -> str:
         headers = ("rank", "known by", "GPU", "kernels", "comm", "copies", "streams", "span")
@@ -149,8 +140,8 @@ class TraceInfo(Record, frozen=True):
         return f"<info: {len(self.captures)} capture(s), {len(self.ranks)} rank(s), {self.steps.count} step(s)>"
 
 
-class Facts(msgspec.Struct, frozen=True):
-    """What is counted of a trace; captures of a run add up.
+class Facts(Addable, frozen=True):
+    """What is counted of a trace, or of one capture of a run.
 
     ops : but for page migrations, which nobody launches. unknown : of them, those whose launch is not on record.
     occurrences, launches : by word and name of ranges. family_launches : of ranges with numbers in their names, by what
@@ -169,16 +160,6 @@ class Facts(msgspec.Struct, frozen=True):
     launches: Counter[tuple[str, str]]
     family_launches: Counter[tuple[str, ...]]
     communication: CommunicationFacts
-
-    def __add__(self, other: Facts) -> Facts:
-        return Facts(
-            tuple(sorted([*self.ranks, *other.ranks], key=lambda one: one.rank)),
-            self.steps | other.steps,
-            *(getattr(self, name) + getattr(other, name) for name in _COUNTED),
-        )
-
-
-_COUNTED = Facts.__struct_fields__[2:]
 
 
 def info(trace: Trace) -> TraceInfo:
@@ -251,9 +232,10 @@ def info_of(run: Trace, facts: Facts) -> TraceInfo:
     """
     by_launches = sorted(_ranges(facts), key=lambda one: (one.word == "hlo", -one.launches, one.name))
     captures = {(one.rank, one.pid): run.captures[one.capture].path for one in run.processes}  # as the run names them
+    ranks = sorted(facts.ranks, key=lambda one: one.rank)
     return TraceInfo(
         captures=run.captures,
-        ranks=tuple(replace(one, capture=captures.get((one.rank, one.pid), one.capture)) for one in facts.ranks),
+        ranks=tuple(replace(one, capture=captures.get((one.rank, one.pid), one.capture)) for one in ranks),
         ranges=tuple(by_launches[:MOST_RANGES]),
         more_ranges=max(len(by_launches) - MOST_RANGES, 0),
         steps=_steps(run, facts).used(None),

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 from msgspec.structs import astuple
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import Union, depth, measure, union
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TraceWarning
+from analyzers.common.frames import DataFrame, framed
 from analyzers.common.notebook import card
 from analyzers.common.records import Record
 from analyzers.common.wording import duration, percent
 from analyzers.trace.advice import is_migration
-from analyzers.trace.columns import ints
 from analyzers.trace.step_table import StepsUsed
 from analyzers.trace.tables import Trace
 
@@ -65,26 +64,25 @@ class StreamsResult(Record, frozen=True):
     runtime: str = "CUDA"
     steps: StepsUsed | None = None  # those that the figures are of
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> DataFrame:
         """One row per (rank, device, stream): ops, busy_ns, alone_ns."""
         rows = [(rank.rank, rank.device, *astuple(use)) for rank in self.ranks for use in rank.streams]
-        columns = ["rank", "device", *StreamUse.__struct_fields__]
-        return pd.DataFrame(rows, columns=columns).set_index(["rank", "device", "stream"])
+        return framed(rows, ["rank", "device", *StreamUse.__struct_fields__], ["rank", "device", "stream"])
 
-    def concurrency(self) -> pd.DataFrame:
+    def concurrency(self) -> DataFrame:
         """One row per (rank, device, busy_streams): ns during which so many streams were busy."""
         rows = [(one.rank, one.device, k, ns) for one in self.ranks for k, ns in enumerate(one.busy_streams_ns)]
         keys = ["rank", "device", "busy_streams"]
-        return pd.DataFrame(rows, columns=[*keys, "ns"]).set_index(keys)
+        return framed(rows, [*keys, "ns"], keys)
 
-    def pairs(self) -> pd.DataFrame:
+    def pairs(self) -> DataFrame:
         """One row per pair of streams that overlap: rank, device, stream_a, stream_b, overlap_ns."""
         rows = []
         for rank in self.ranks:
             names = [use.stream for use in rank.streams]
             for i, j in zip(*np.nonzero(np.triu(rank.overlap_ns, 1)), strict=True):
                 rows.append((rank.rank, rank.device, names[i], names[j], int(rank.overlap_ns[i, j])))
-        return pd.DataFrame(rows, columns=["rank", "device", "stream_a", "stream_b", "overlap_ns"])
+        return framed(rows, ["rank", "device", "stream_a", "stream_b", "overlap_ns"])
 
     def _repr_html_(self) -> str:
         headers = ("rank", "device", "span", "no stream", "one", "two or more", "two or more / span", "streams")
@@ -116,16 +114,16 @@ def streams(trace: Trace) -> StreamsResult:
     """Measure stream concurrency of every rank's devices."""
     ops = trace.ops
     own = np.flatnonzero(~is_migration(trace))  # the driver's run on no stream
-    keys = [ints(ops, column)[own] for column in ("rank", "device", "process")]
-    ranks = [_rank_streams(trace, rank, device, own[rows]) for (rank, device, _), rows in rows_by_key(*keys).items()]
+    by_device = rows_by_key(ops.rank[own], ops.device[own], ops.process[own])
+    ranks = [_rank_streams(trace, rank, device, own[rows]) for (rank, device, _), rows in by_device.items()]
     return StreamsResult(tuple(ranks), trace.warnings, trace.runtime)
 
 
 def _rank_streams(trace: Trace, rank: int, device: int, rows: Ints) -> RankStreams:
     ops = trace.ops
-    starts, ends = ints(ops, "start_ns")[rows], ints(ops, "end_ns")[rows]
+    starts, ends = ops.start_ns[rows], ops.end_ns[rows]
     # The same stream number in two contexts is two streams.
-    by_lane = rows_by_key(ints(ops, "stream")[rows], ints(ops, "context")[rows])
+    by_lane = rows_by_key(ops.stream[rows], ops.context[rows])
     unions = [union(starts[mine], ends[mine]) for mine in by_lane.values()]
     span = int(ends.max() - starts.min())
     levels, matrix, alone = _sweep(unions)

@@ -22,7 +22,6 @@ from analyzers.compare.steps import (
     WHOLE_CAPTURE,
     Lane,
     StepFigures,
-    StepGroups,
     StepMarks,
     group_steps,
     join_figures,
@@ -57,7 +56,6 @@ class _Measured(msgspec.Struct, frozen=True):
     timings : of both sides, in each part. has_calls : whether host calls were recorded.
     """
 
-    groups: StepGroups
     steps: StepFigures
     regions: RegionFigures
     timings: tuple[tuple[Timings, Timings], ...]
@@ -110,9 +108,9 @@ def compare(
         return Comparison(tuple(compared), *pair, reason=common.reason)
     twins = _common_twins([twins_of([*run.map(nested, narrowing).values()]) for run in asked])
     overlaps, measured = [], []
-    for run, part, timed in zip(asked, basis.parts, basis.timed, strict=True):
+    for run, part in zip(asked, basis.parts, strict=True):
         overlaps.append(check_overlap(run, *pair, explain=False, accept_apparent=accept_apparent, narrowing=part))
-        measured.append(_measured(run, narrowing, part, (timed.groups, common, twins), overlaps[-1]))
+        measured.append(_measured(run, narrowing, part, overlaps[-1], common.ranks, twins))
     done = tuple(
         _compared(replace(run, untrusted=losses[0] or loss), (one, measured[0]), (overlap, overlaps[0]), basis)
         for run, loss, one, overlap in zip(compared, losses, measured, overlaps, strict=True)
@@ -164,14 +162,14 @@ def _measured(
     run: Run,
     narrowing: Narrowing,
     compared: Narrowing,
-    found: tuple[StepGroups, Common, Mapping[str, str]],
     overlap: OverlapResult,
+    ranks: Sequence[int],
+    twins: Mapping[str, str],
 ) -> _Measured:
     """A run measured part by part.
 
-    compared : the part of it that is compared. found : its steps, what all runs have, and which regions are one.
+    compared : the part of it that is compared. ranks : those that all runs have. twins : which regions are one.
     """
-    groups, common, twins = found
     pair = overlap.a, overlap.b
     shared = reduce(add, run.map(partial(_shared, pair=pair), narrowing).values(), Shared())
     about_shared(shared, *pair)
@@ -184,11 +182,11 @@ def _measured(
         compared=replace(compared, steps=None, window=None),
     )
     parts = [*run.map(measure, narrowing).values()]
-    peaks = [each for one in parts for each in one.memory_peaks if each.rank in common.ranks]
+    peaks = [each for one in parts for each in one.memory_peaks if each.rank in ranks]
+    steps = join_figures([one.steps for one in parts])
     return _Measured(
-        groups,
-        join_figures([one.steps for one in parts]),
-        join_regions(groups, [(one.groups, one.regions) for one in parts], twins),
+        steps,
+        join_regions(steps.groups, [(one.steps.groups, one.regions) for one in parts], twins),
         tuple(timed for one in parts for timed in one.timings),
         tuple(sorted((each for one in parts for each in one.counters), key=_device_key)),
         tuple(sorted(peaks, key=_device_key)),
@@ -226,9 +224,8 @@ def _measured_part(
         a, b = (side.picked for side in sides_of(part, *pair, sides[1]))
         timed, counters = (timings(part, a, b),), device_states(part, a, b)
     steps = compared.numbers or (WHOLE_CAPTURE,)
-    return _Measured(
-        groups, figures, regions, timed, counters, memory_peaks(part, steps), any(calls_recorded(part)[0].values())
-    )
+    has_calls = any(calls_recorded(part)[0].values())
+    return _Measured(figures, regions, timed, counters, memory_peaks(part, steps), has_calls)
 
 
 def _common_twins(of_runs: Sequence[Mapping[str, str]]) -> dict[str, str]:
@@ -301,7 +298,8 @@ def _lane(own: _Measured, first: _Measured, common: Common, lane: Lane) -> LaneF
 
 
 def _device(one: _Measured, lane: Lane) -> int:
-    return one.groups.devices[one.groups.lanes.index(lane)]
+    groups = one.steps.groups
+    return groups.devices[groups.lanes.index(lane)]
 
 
 def _regions(own: _Measured, first: _Measured, common: Common) -> list[Region]:
@@ -310,7 +308,9 @@ def _regions(own: _Measured, first: _Measured, common: Common) -> list[Region]:
         {
             (name, lane): values
             for name, of_lanes in zip(one.regions.names, one.regions.busy_ns, strict=True)
-            for lane, values in zip(common.lanes, pick(one.groups, of_lanes, common.lanes, common.steps), strict=True)
+            for lane, values in zip(
+                common.lanes, pick(one.steps.groups, of_lanes, common.lanes, common.steps), strict=True
+            )
             if values.any()
         }
         for one in (own, first)

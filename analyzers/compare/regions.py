@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
-import pandas as pd
 
+from analyzers.arrays.groups import first_of_each, label
 from analyzers.arrays.intervals import overlap_by_group
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.compare.steps import StepGroups, join_values
 from analyzers.syncs.context import enclosing
 from analyzers.trace.columns import as_int64
@@ -88,13 +88,13 @@ class Nested(msgspec.Struct, frozen=True):
     pairs : (own, around) -> ops, in the order in which names were first around; names : around -> ops in all.
     """
 
-    pairs: Mapping[tuple[str, str], int]
+    pairs: Mapping[tuple[str, ...], int]
     names: Mapping[str, int]
 
 
 def twins_of(parts: Sequence[Nested]) -> dict[str, str]:
     """For each range name the outermost name around it that holds exactly the same ops, in all parts of a run."""
-    pairs, names = Counter[tuple[str, str]](), Counter[str]()
+    pairs, names = Counter[tuple[str, ...]](), Counter[str]()
     for part in parts:
         pairs.update(part.pairs)
         names.update(part.names)
@@ -114,20 +114,23 @@ def nested(trace: Trace) -> Nested:
     rows = np.flatnonzero(wanted)
     launching = trace.ranges.take(used)
     where = as_int64(launching.process), as_int64(launching.thread), launching.start_ns
-    point, around = enclosing(trace.ranges.take(rows), *where)
-    pairs = pd.DataFrame({"point": point, "name": code[rows[around]].astype(np.int64)})
-    pairs = pairs.drop_duplicates().reset_index(names="depth")  # they come outermost first
-    pairs["own"], pairs["ops"] = code[used[pairs["point"]]].astype(np.int64), count[pairs["point"]]
-    ops_of_name = pairs.groupby("name")["ops"].sum()
-    by_pair = pairs.groupby(["own", "name"], as_index=False).agg(ops=("ops", "sum"), depth=("depth", "min"))
-    by_pair = by_pair.sort_values("depth")
-    return Nested(
-        {
-            (texts[own], texts[name]): int(ops)
-            for own, name, ops in zip(by_pair["own"], by_pair["name"], by_pair["ops"], strict=True)
-        },
-        {texts[name]: int(ops) for name, ops in zip(ops_of_name.index.tolist(), ops_of_name, strict=True)},
-    )
+    point, around = enclosing(trace.ranges.take(rows), *where)  # the outermost of a point's first
+    name = code[rows[around]]
+    once = first_of_each(label(point, name))  # ranges of one name that lie in each other
+    point, name = point[once], name[once]
+    own, ops = code[used[point]], count[point]
+    by_name = {around: total for (around,), total in _ops_of_each(texts, ops, name).items()}
+    return Nested(_ops_of_each(texts, ops, own, name), by_name)
+
+
+def _ops_of_each(texts: Sequence[str], ops: Ints, *names: Ids) -> dict[tuple[str, ...], int]:
+    """How many ops each combination of names has, in the order they first occur."""
+    number = label(*names)
+    ops_of_each = np.zeros(int(number.max(initial=-1)) + 1, np.int64)
+    np.add.at(ops_of_each, number, ops)
+    firsts = zip(*(name[first_of_each(number)].tolist() for name in names), strict=True)
+    named = (tuple(texts[code] for code in codes) for codes in firsts)
+    return dict(zip(named, ops_of_each.tolist(), strict=True))
 
 
 def _of_the_user(trace: Trace) -> Mask:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
-import pandas as pd
 
 from analyzers.common.errors import TraceWarning
+from analyzers.common.frames import DataFrame, framed
 from analyzers.common.notebook import card
 from analyzers.common.records import Record
 from analyzers.common.wording import duration, percent
@@ -21,11 +21,11 @@ from analyzers.trace.memory import MemoryPeak
 from analyzers.trace.step_table import LateStart, StepsUsed
 from analyzers.verdict.against import StepsAgainst
 from analyzers.verdict.claim import Claim, claim_code
-from analyzers.verdict.gain import effective_gain, instances_of, pair_before, speedup, speedup_bound
+from analyzers.verdict.gain import GainOfPair, instances_of
 from analyzers.verdict.result import OverlapResult
 
 
-class PairGain(Record, frozen=True):
+class PairGain(GainOfPair, frozen=True):
     """What a pair of tasks gained over the first run: medians per instance on one rank, waits for late ranks left out.
 
     The first run's A and B stand for A and B alone, as `check-overlap --baseline` takes them. All in ns.
@@ -44,25 +44,10 @@ class PairGain(Record, frozen=True):
     first_instances: int
 
     @property
-    def before_ns(self) -> int:
-        """How long the pair takes in the first run: A + B, but for what overlaps there already."""
-        return pair_before(self.a.before_ns, self.b.before_ns, self.together.before_ns, self.first_overlap_ns)
-
-    @property
-    def effective_gain(self) -> float | None:
-        """(before − together) / (min(A, B) − overlap before); overlap that only slows both is no gain."""
-        sides = self.a.before_ns, self.b.before_ns
-        return effective_gain(*sides, self.before_ns, self.first_overlap_ns, self.together.after_ns)
-
-    @property
-    def speedup(self) -> float | None:
-        """Before / together."""
-        return speedup(self.before_ns, self.together.after_ns)
-
-    @property
-    def speedup_bound(self) -> float | None:
-        """(A + B) / max(A, B) of the first run, the most that two tasks can gain by overlapping."""
-        return speedup_bound(self.a.before_ns, self.b.before_ns)
+    def times(self) -> tuple[int, int, int, int, int]:
+        """A alone, B alone, both and their overlap in the first run, both now."""
+        before = self.together.before_ns, self.first_overlap_ns
+        return self.a.before_ns, self.b.before_ns, *before, self.together.after_ns
 
     @property
     def lost_ns(self) -> int:
@@ -219,7 +204,7 @@ class Comparison(Record, frozen=True):
         unsure = any(run.verdict == "too-few-steps" for run in self.runs[1:])
         return 3 if self.reason else claim_code(self.claim, self.claim_reason) or (3 if unsure else 0)
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> DataFrame:
         """One row per run: medians of the figures in ns, the step time's P90 and interval, ratio, memory, gain."""
         rows = []
         for run in self.runs:
@@ -231,9 +216,9 @@ class Comparison(Record, frozen=True):
             row["memory_peak_bytes"] = run.highest_memory.peak_bytes if run.highest_memory else None
             row["effective_gain"] = run.gain.effective_gain if run.gain else None
             rows.append(row)
-        return pd.DataFrame(rows).set_index("label")
+        return framed(rows, index=["label"])
 
-    def changes_frame(self) -> pd.DataFrame:
+    def changes_frame(self) -> DataFrame:
         """How each run's figures changed against the first's, indexed by (label, rank, device, figure); ns.
 
         Rank and device are −1 for all devices together. Columns as in `FigureChange`, with `delta_ns`.
@@ -244,9 +229,9 @@ class Comparison(Record, frozen=True):
             for rank, device, changes in devices:
                 rows += [(run.label, rank, device, name, *_change_values(one)) for name, one in changes.items()]
         names = ["label", "rank", "device", "figure"]
-        return pd.DataFrame(rows, columns=[*names, *_CHANGE]).set_index(names)
+        return framed(rows, [*names, *_CHANGE], names)
 
-    def regions_frame(self) -> pd.DataFrame:
+    def regions_frame(self) -> DataFrame:
         """Regions that changed beyond noise, by (label, name, rank, device); ns, columns as in `FigureChange`."""
         rows = []
         for run in self.runs[1:]:
@@ -255,7 +240,7 @@ class Comparison(Record, frozen=True):
                 values = _change_values(one.change) if one.change else (*medians, one.delta_ns, None, None, "missing")
                 rows.append((run.label, one.name, one.rank, one.device, *values))
         names = ["label", "name", "rank", "device"]
-        return pd.DataFrame(rows, columns=[*names, *_CHANGE]).set_index(names)
+        return framed(rows, [*names, *_CHANGE], names)
 
     def _repr_html_(self) -> str:
         headers = ("run", "verdict", "step, median", "P90", "speedup", "real overlap")

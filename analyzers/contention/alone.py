@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from analyzers.arrays.types import Floats, Ints, Mask
-from analyzers.contention.timings import KIND_COLUMNS, Timings, numbered
+from analyzers.contention.timings import Timings
 
 ALONE = 0.1  # share of its time up to which an op counts as alone
 BESIDE = 0.5  # and from which on as beside the other side
@@ -48,7 +48,7 @@ def alone(own: Timings, baseline: Timings | None = None) -> Alone:
     for one in runs:
         found = _filled(found, _alone(one, one.kind, kinds))
     # Kinds that differ in what came before them alone stand for each other where those that are known agree.
-    broad = numbered(own.kinds, [column for column in KIND_COLUMNS if column != "previous"])
+    broad = own.kinds.numbered("previous")
     for one in runs:
         if np.isnan(found.taken_ns).any():
             known = _ByKind(found.taken_ns, broad, int(broad.max()) + 1, ~np.isnan(found.taken_ns))

@@ -13,17 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
-import pandas as pd
 
 from analyzers.arrays.types import Floats, Ints
 from analyzers.common.records import Record
 from analyzers.contention.alone import alone
-from analyzers.contention.timings import Timings, join, numbered, over_all_ranks
-from analyzers.trace.columns import ints
+from analyzers.contention.timings import Kinds, Timings, join, over_all_ranks
 
 CLOCKS_AT_MOST = 0.25  # of the time alone: what differs by more between two runs is not the clocks'
-_WORK = ("kind", "copy", "name", "group", "bytes", "sizes", "grid", "block")
+_NOT_WORK = ("previous", "registers", "shared_bytes", "crowded")
 
 
 class Growth(Record, frozen=True):
@@ -57,9 +56,9 @@ def growth(before: Sequence[Timings], after: Sequence[Timings], *, shares: int, 
     works = same_work(both.kinds)
     before_by, after_by = (_by_work(one, at, works) for one, at in ((old, then), (new, now)))
     grown = after_by.total - before_by.total
-    in_both = (before_by["count"] > 0) & (after_by["count"] > 0)
-    usual: Floats = before_by["alone"].to_numpy() / np.maximum(before_by["count"].to_numpy(), 1)
-    work = np.where(in_both, (after_by["count"] - before_by["count"]) * usual, grown)
+    in_both = (before_by.count > 0) & (after_by.count > 0)
+    usual = before_by.alone / np.maximum(before_by.count, 1)
+    work = np.where(in_both, (after_by.count - before_by.count) * usual, grown)
     lost = np.where(in_both, after_by.lost - before_by.lost, 0.0)
     rest = grown - work - lost
     is_known = (before_by.unknown == 0) & (after_by.unknown == 0)
@@ -70,31 +69,34 @@ def growth(before: Sequence[Timings], after: Sequence[Timings], *, shares: int, 
     return Growth(whole, by_contention, by_clocks, by_work, unknown, round(wait_ns / max(shares, 1)))
 
 
-def _by_work(one: Timings, alone_ns: Floats, works: Ints) -> pd.DataFrame:
+class _ByWork(msgspec.Struct, frozen=True):
     """A run's ops by what they do: how many, how long in all, alone in all, what they lost, ns, and how many of them
     have no like one that ran alone.
-
-    `alone_ns` is of each kind, NaN where unknown; `works` says which kinds do the same.
     """
+
+    count: Floats
+    total: Floats
+    alone: Floats
+    lost: Floats
+    unknown: Floats
+
+
+def _by_work(one: Timings, alone_ns: Floats, works: Ints) -> _ByWork:
+    """`alone_ns` is of each kind, NaN where unknown; `works` says which kinds do the same."""
     at = alone_ns[one.kind]
     is_known = ~np.isnan(at)
     lost = np.where(is_known & (one.beside_ns > 0), one.taken_ns - at, 0.0)
-    columns = {
-        "count": np.ones(at.size),
-        "total": one.taken_ns,
-        "alone": np.where(is_known, at, one.taken_ns),
-        "lost": lost,
-        "unknown": ~is_known,
-    }
+    alone = np.where(is_known, at, one.taken_ns)
     work, size = works[one.kind], int(works.max(initial=-1)) + 1
-    return pd.DataFrame({name: np.bincount(work, values, size) for name, values in columns.items()})
+    summed = (np.ones(at.size), one.taken_ns, alone, lost, ~is_known)
+    return _ByWork(*(np.bincount(work, values, size).astype(float) for values in summed))
 
 
-def same_work(kinds: pd.DataFrame) -> Ints:
+def same_work(kinds: Kinds) -> Ints:
     """Which kinds of ops do the same work, as numbers: the same function on as much, whatever ran before or beside it.
 
     A collective moves the same bytes among the same ranks, with however many channels.
     """
-    is_call = (kinds["group"] != "").to_numpy(bool)
-    launch = {column: np.where(is_call, -1, ints(kinds, column)) for column in ("grid", "block")}
-    return numbered(kinds.assign(**launch), _WORK)
+    is_call = kinds.group.matching(bool)
+    launch = {column: np.where(is_call, -1, getattr(kinds, column)) for column in ("grid", "block")}
+    return kinds.having(**launch).numbered(*_NOT_WORK)

@@ -6,15 +6,16 @@ ran beside it by how long each did: 300 µs lost beside 1 ms of X and 2 ms of Y 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import permutations
 
 import msgspec
 import numpy as np
-import pandas as pd
 
 from analyzers.arrays.groups import rows_by_key, runs
-from analyzers.arrays.types import Ints
+from analyzers.arrays.names import Names, stacked
+from analyzers.arrays.types import Floats, Ints
+from analyzers.common.frames import DataFrame, framed
 from analyzers.common.notebook import card
 from analyzers.common.records import Record, values
 from analyzers.common.wording import duration
@@ -29,13 +30,12 @@ from analyzers.trace.tables import Trace
 class Neighbours(msgspec.Struct, frozen=True):
     """The ops of a part of a run, and what ran beside each on other streams.
 
-    op : position in `timings`; name : of a kernel that ran beside it, a position in `names`; ns : for how long.
+    op : position in `timings`; beside : the name of a kernel that ran beside it; ns : for how long.
     """
 
     timings: Timings
-    names: tuple[str, ...]
     op: Ints
-    name: Ints
+    beside: Names
     ns: Ints
 
 
@@ -87,20 +87,20 @@ class StreamContention(Record, frozen=True):
         lost = sum(max(one.paid_ns or 0, 0) for one in self.kernels)
         return f"<{len(self.kernels)} kernels overlapped with other streams, and lost {duration(lost)}>"
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> DataFrame:
         """One row per kernel: name, ops, beside_ns, slowdown, paid_ns."""
-        frame = pd.DataFrame([values(one) for one in self.kernels], columns=Suffering.__struct_fields__)
+        frame = framed(map(values, self.kernels), Suffering.__struct_fields__)
         return frame.astype({"paid_ns": "Int64"})  # none where no like op ran alone
 
-    def pairs_frame(self) -> pd.DataFrame:
+    def pairs_frame(self) -> DataFrame:
         """One row per pair of kernels: name, beside, beside_ns, slowdown, paid_ns."""
-        return pd.DataFrame([values(one) for one in self.pairs], columns=Pair.__struct_fields__)
+        return framed(map(values, self.pairs), Pair.__struct_fields__)
 
 
 def neighbours(trace: Trace) -> Neighbours:
     """What ran beside each op of a trace on other streams of its device."""
     start, end, begin = trace.ops.start_ns, trace.ops.end_ns, transfer_begin(trace)
-    lane, names = trace.once(lanes_of_ops), trace.ops.name
+    lane = trace.once(lanes_of_ops)
     found = [(np.empty(0, np.int64),) * 3]
     for rows in ops_of_devices(trace).values():
         by_lane = [rows[mine] for mine in rows_by_key(lane[rows]).values()]
@@ -112,37 +112,50 @@ def neighbours(trace: Trace) -> Neighbours:
             op, other = ops[at], others[other]
             ns = np.minimum(end[op], end[other]) - np.maximum(begin[op], start[other])
             met = ns > 0
-            found.append((op[met], names.codes[other[met]].astype(np.int64), ns[met]))
-    op, name, ns = (np.concatenate(each) for each in zip(*found, strict=True))
-    return Neighbours(timings_of_streams(trace), names.texts, op, name, ns)
+            found.append((op[met], other[met], ns[met]))
+    op, other, ns = (np.concatenate(each) for each in zip(*found, strict=True))
+    return Neighbours(timings_of_streams(trace), op, trace.ops.name.take(other), ns)
 
 
 def stream_contention(parts: Sequence[Neighbours]) -> StreamContention:
     """Which kernels lost most to other streams, and to which kernels, over all parts of a run."""
     own = over_all_ranks(join([part.timings for part in parts]))
     met = (own.beside_ns > 0) & own.usual
-    paid = np.where(met, own.taken_ns - alone(own).taken_ns[own.kind], 0.0)  # NaN where no like op ran alone
-    names = own.kinds["name"].to_numpy()[own.kind]
-    kernels = []
-    for name, rows in pd.Series(np.flatnonzero(met)).groupby(names[met], sort=False):
-        known = rows[~np.isnan(paid[rows])]
-        lost = float(paid[known].sum())
-        of_known = (slowdown(float(own.beside_ns[known].sum()), lost), round(lost)) if known.size else (None, None)
-        kernels.append(Suffering(str(name), rows.size, int(own.beside_ns[rows].sum()), *of_known))
-    firsts = np.cumsum([0, *(part.timings.kind.size for part in parts)])
-    op = np.concatenate([first + part.op for first, part in zip(firsts, parts, strict=False)])
-    beside = np.concatenate([np.array([*part.names, ""], dtype=object)[part.name] for part in parts])
-    ns = np.concatenate([part.ns for part in parts])
-    total = np.zeros(own.kind.size, np.int64)
-    np.add.at(total, op, ns)
-    lost_to = paid[op] * ns / np.maximum(total[op], 1)
-    frame = pd.DataFrame({"name": names[op], "beside": beside, "ns": ns, "paid": lost_to})
-    sums = frame[met[op] & ~np.isnan(lost_to)].groupby(["name", "beside"])[["ns", "paid"]].sum().reset_index()
-    pairs = [
-        Pair(name, other, int(beside_ns), slowdown(beside_ns, paid_ns), round(paid_ns))
-        for name, other, beside_ns, paid_ns in sums.itertuples(index=False)
-    ]
+    paid = np.where(met, own.taken_ns - alone(own).taken_ns[own.kind], np.nan)  # nor where no like op ran alone
+    kernels, pairs = _kernels(own, np.flatnonzero(met), paid), _pairs(parts, own, paid)
     return StreamContention(
         tuple(sorted(kernels, key=lambda one: (-(one.paid_ns or 0), -one.beside_ns, one.name))),
         tuple(sorted(pairs, key=lambda one: (-one.paid_ns, one.name, one.beside))),
     )
+
+
+def _kernels(own: Timings, met: Ints, paid: Floats) -> Iterator[Suffering]:
+    """What kernels of each name lost; `paid` is of each op, of which `met` ran beside others."""
+    name = own.kinds.name
+    for (code,), at in rows_by_key(name.codes[own.kind[met]]).items():
+        rows = met[at]
+        known = rows[~np.isnan(paid[rows])]
+        lost = float(paid[known].sum())
+        of_known = (slowdown(float(own.beside_ns[known].sum()), lost), round(lost)) if known.size else (None, None)
+        yield Suffering(name.texts[code], rows.size, int(own.beside_ns[rows].sum()), *of_known)
+
+
+def _pairs(parts: Sequence[Neighbours], own: Timings, paid: Floats) -> Iterator[Pair]:
+    """What kernels of each name lost to those of each other: an op's loss is shared by how long each ran beside it."""
+    firsts = np.cumsum([0, *(part.timings.kind.size for part in parts)])
+    op = np.concatenate([first + part.op for first, part in zip(firsts, parts, strict=False)])
+    ns, beside, name = (
+        np.concatenate([part.ns for part in parts]),
+        stacked([part.beside for part in parts]),
+        own.kinds.name,
+    )
+    total = np.zeros(own.kind.size, np.int64)
+    np.add.at(total, op, ns)
+    lost = paid[op] * ns / np.maximum(total[op], 1)
+    is_known = ~np.isnan(lost)
+    op, ns, beside, lost = op[is_known], ns[is_known], beside.take(is_known), lost[is_known]
+    for (code, other), rows in rows_by_key(name.codes[own.kind[op]], beside.codes).items():
+        # In more bits than a double has: no digit depends on the order of rows.
+        beside_ns, paid_ns = int(ns[rows].sum()), float(lost[rows].sum(dtype=np.longdouble))
+        of_other = (*beside.texts, "")[other]
+        yield Pair(name.texts[code], of_other, beside_ns, slowdown(beside_ns, paid_ns), round(paid_ns))

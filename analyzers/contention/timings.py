@@ -9,39 +9,58 @@ kernel that spins slows its neighbours, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.columns import narrowed, repeated, squeezed, taken
 from analyzers.arrays.groups import first_of_each, is_repeated, label, ordered, rows_by_key
 from analyzers.arrays.intervals import coverage, union
+from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.matching.calls import calls
-from analyzers.trace.columns import as_int64, codes, ints, ints_at, lanes, stored
+from analyzers.trace.columns import as_int64, ints_at, lanes
 from analyzers.trace.op_rows import ops_by_start, those
 from analyzers.trace.ranges import launched_in
 from analyzers.trace.ranks import ops_of_devices
-from analyzers.trace.schemas import WAIT_RANGE
 from analyzers.trace.steps import find_steps, numbers_of_ops
+from analyzers.trace.table import Table, number, text
 from analyzers.trace.tables import Trace
 
 CROWDED = 0.1  # of an op beside other work of neither or its own side: only such are like it
 WAIT_KNOWN = 0.05  # of an op's time, within which its wait has to be known
 IDLE_NS = 1_000_000  # a device idle for so long has lowered its clocks; the next op is like no other
-_TEXTS = ("kind", "copy", "name", "group", "previous")
 _SIZES = ("grid", "block", "registers", "shared_bytes")
-KIND_COLUMNS = (*_TEXTS, *_SIZES, "bytes", "sizes", "crowded")
+
+
+class Kinds(Table):
+    """Kinds of like ops, a row each: what tells them apart."""
+
+    kind: Names = text()
+    copy: Names = text()
+    name: Names = text()  # of a communication call its operation
+    group: Names = text()  # its ranks; "" of what is no such call
+    previous: Names = text()  # what ran before it on its stream; "" of a communication call, and of a stream's first
+    grid: Ints = number("int64", -1)
+    block: Ints = number("int64", -1)
+    registers: Ints = number("int64", -1)
+    shared_bytes: Ints = number("int64", -1)
+    bytes: Ints = number("int64", -1)
+    sizes: Ints = number("int64", -1)  # of the inputs of the operator that launched it, as a number
+    crowded: Ids = number("int8", 0)  # 1 beside other work of neither or its own side
+
+    def numbered(self, *without: str) -> Ints:
+        """The kinds that columns tell apart, without some of them, numbered from 0 in the order they first occur."""
+        return label(*(values for column, values in self.columns.items() if column not in without))
 
 
 class Timings(msgspec.Struct, frozen=True):
     """Ops of one side; those of several parts of a run, or of several runs, are joined by `join`.
 
-    kinds : one row per kind of like ops: `KIND_COLUMNS`. kind : which of them each op is.
+    kind : which of `kinds` each op is.
     rank, device : of each op; taken_ns : how long it ran, waits taken out; beside_ns : as long of that
     something of the other side was resident; collective : its number in the run, -1 where it is none.
     usual : False in a first step, behind a long idle time, where a window cuts an op, and where it is not known which
@@ -49,7 +68,7 @@ class Timings(msgspec.Struct, frozen=True):
     Times take 32 bits where they fit, until parts are joined.
     """
 
-    kinds: pd.DataFrame
+    kinds: Kinds
     kind: Ids
     rank: Ids
     device: Ids
@@ -116,7 +135,7 @@ def _of_ops(trace: Trace, rows: Ints, begin: Ints, beside: Ints, crowded: Ints) 
     kinds, kind = _kinds(trace, rows, crowded[rows] > CROWDED * taken_ns)
     # They are kept until all parts of the run are done.
     rank, device, collective = (
-        squeezed(taken(stored(trace.ops, column), rows)) for column in ("rank", "device", "collective")
+        squeezed(taken(column, rows)) for column in (trace.ops.rank, trace.ops.device, trace.ops.collective)
     )
     times = narrowed(taken_ns, "id"), narrowed(beside[rows], "id")
     return Timings(kinds, kind.astype(np.int32), rank, device, *times, collective, trace.once(_usual)[rows])
@@ -125,25 +144,20 @@ def _of_ops(trace: Trace, rows: Ints, begin: Ints, beside: Ints, crowded: Ints) 
 def join(parts: Iterable[Timings]) -> Timings:
     """All of several parts, their kinds numbered together; sizes that some captures don't say tell no kinds apart."""
     parts = list(parts)
-    kinds = pd.concat([part.kinds for part in parts], ignore_index=True)
-    like = numbered(kinds, [column for column in KIND_COLUMNS if column not in ("previous", "sizes")])
+    kinds = Kinds.stacked([part.kinds for part in parts])
+    like = kinds.numbered("previous", "sizes")
     unsaid = np.zeros(int(like.max(initial=-1)) + 1, dtype=bool)
-    unsaid[like[ints(kinds, "sizes") < 0]] = True
-    kinds["sizes"] = np.where(unsaid[like], -1, ints(kinds, "sizes"))
-    number = numbered(kinds, KIND_COLUMNS)
+    unsaid[like[kinds.sizes < 0]] = True
+    kinds = kinds.having(sizes=np.where(unsaid[like], -1, kinds.sizes))
+    kind = kinds.numbered()
     firsts = np.cumsum([0, *(len(part.kinds) for part in parts)])
     columns = ("rank", "device", "taken_ns", "beside_ns", "collective", "usual")
     types = {"taken_ns": np.int64, "beside_ns": np.int64}
     return Timings(
-        kinds.take(first_of_each(number)).reset_index(drop=True),
-        np.concatenate([number[first + part.kind] for first, part in zip(firsts, parts, strict=False)]),
+        kinds.take(first_of_each(kind)),
+        np.concatenate([kind[first + part.kind] for first, part in zip(firsts, parts, strict=False)]),
         *(np.concatenate([getattr(part, column) for part in parts], dtype=types.get(column)) for column in columns),
     )
-
-
-def numbered(kinds: pd.DataFrame, columns: Iterable[str]) -> Ints:
-    """Kinds that some columns tell apart, numbered from 0 in the order they first occur."""
-    return kinds.groupby(list(columns), sort=False).ngroup().to_numpy().astype(np.int64)
 
 
 def over_all_ranks(found: Timings) -> Timings:
@@ -151,22 +165,22 @@ def over_all_ranks(found: Timings) -> Timings:
     of_one = np.flatnonzero(found.collective >= 0)
     if not of_one.size:
         return found
-    number = pd.factorize(found.collective[of_one])[0]
-    share = np.zeros(int(number.max()) + 1)
-    np.maximum.at(share, number, found.beside_ns[of_one] / np.maximum(found.taken_ns[of_one], 1))
+    collective = label(found.collective[of_one])
+    share = np.zeros(int(collective.max()) + 1)
+    np.maximum.at(share, collective, found.beside_ns[of_one] / np.maximum(found.taken_ns[of_one], 1))
     beside = found.beside_ns.copy()
-    beside[of_one] = np.rint(share[number] * found.taken_ns[of_one]).astype(np.int64)
+    beside[of_one] = np.rint(share[collective] * found.taken_ns[of_one]).astype(np.int64)
     return replace(found, beside_ns=beside)
 
 
 def _usual(trace: Trace) -> Mask:
     """Ops of known waits that no window cut, that follow no long idle time, and not of the first step, a warm-up."""
     start, end = trace.ops.start_ns, trace.ops.end_ns
-    least, most = (ints(trace.ops, column) for column in WAIT_RANGE)
-    usual = (as_int64(trace.ops.wait_seen) > 0) & (most - least <= WAIT_KNOWN * (end - start))
+    unsure = as_int64(trace.ops.wait_high_ns) - trace.ops.wait_low_ns
+    usual = (trace.ops.wait_seen > 0) & (unsure <= WAIT_KNOWN * (end - start))
     if trace.whole is not None:
-        for column in ("start_ns", "end_ns"):
-            usual &= ints(trace.ops, column) == ints(trace.whole.ops, column)[trace.rows]
+        usual &= start == trace.whole.ops.start_ns[trace.rows]
+        usual &= end == trace.whole.ops.end_ns[trace.rows]
     for order in ops_by_start(trace).values():
         idle = start.take(order)[1:] - np.maximum.accumulate(end.take(order))[:-1]
         usual[order[1:][idle > IDLE_NS]] = False
@@ -174,42 +188,49 @@ def _usual(trace: Trace) -> Mask:
     first, last = (np.full(len(trace.processes), value) for value in (limits.max, limits.min))
     np.minimum.at(first, steps.process, steps.numbers)
     np.maximum.at(last, steps.process, steps.numbers)
-    process = as_int64(trace.ops.process)
+    process = trace.ops.process
     return usual & ~((numbers_of_ops(trace) == first[process]) & (last > first)[process])
 
 
-def _kinds(trace: Trace, rows: Ints, crowded: Mask) -> tuple[pd.DataFrame, Ints]:
-    """The kinds of some ops (`KIND_COLUMNS`), and which each is of.
+def _kinds(trace: Trace, rows: Ints, crowded: Mask) -> tuple[Kinds, Ints]:
+    """The kinds of some ops, and which each is of."""
+    columns, texts = _columns(trace, rows, crowded)
+    kind = label(*columns.values())
+    firsts = first_of_each(kind)
+    of_kinds: dict[str, Any] = {column: values[firsts] for column, values in columns.items()}
+    return Kinds.of(of_kinds | {column: _named(of_kinds[column], known) for column, known in texts.items()}), kind
+
+
+def _named(codes: Ints, texts: Sequence[str]) -> Names:
+    """Texts by their codes, "" for code -1; codes of different tables may be of one text, and are one here."""
+    texts = (*texts, "")
+    return Names(np.where(codes < 0, len(texts) - 1, codes), texts).among(tuple(dict.fromkeys(texts))).used()
+
+
+def _columns(trace: Trace, rows: Ints, crowded: Mask) -> tuple[dict[str, Ints], dict[str, tuple[str, ...]]]:
+    """What tells some ops apart, by column of `Kinds`, and the texts of those columns that hold codes of texts.
 
     A communication call is of its operation, group and bytes: its transfer begins when the last rank comes, whatever
     ran before it.
     """
-    about, of_call = trace.once(calls).table, np.full(len(trace.ops), -1, np.int32)
-    of_call[ints(about, "op")] = np.arange(len(about))
-    call = of_call[rows]
-    at, call = np.flatnonzero(call >= 0), call[call >= 0]
-    columns: dict[str, Any] = {column: ints_at(trace.ops, column, rows) for column in (*_SIZES, "bytes")}
-    columns["bytes"] = columns["bytes"].copy()
-    columns |= {"sizes": trace.once(_sizes)[rows], "crowded": crowded.astype(np.int64)}
-    texts: dict[str, list[str]] = {}
-    for column in ("kind", "copy", "name"):
-        code, texts[column] = codes(trace.ops, column)
-        columns[column] = code[rows].astype(np.int64)
-    columns["previous"], texts["previous"] = trace.once(_previous)[rows].astype(np.int64), texts["name"]
-    operation, operations = codes(about, "operation")
-    group, texts["group"] = codes(about, "group_ranks")
-    columns["group"] = np.full(rows.size, -1)
-    of_calls = {"previous": -1, "sizes": -1, "bytes": ints(about, "bytes")[call], "group": group[call]}
-    of_calls["name"] = operation[call].astype(np.int64) + len(texts["name"])  # codes of few texts are narrow
-    texts["name"] = [*texts["name"], *operations]
+    ops, about = trace.ops, trace.once(calls).table
+    names, operations, groups = ops.name.texts, about.operation, about.group_ranks
+    texts = {"kind": ops.kind.texts, "copy": ops.copy.texts, "previous": names, "group": groups.texts}
+    texts["name"] = (*names, *operations.texts)
+    codes = {"kind": ops.kind.codes, "copy": ops.copy.codes, "previous": trace.once(_previous), "name": ops.name.codes}
+    columns = {column: code[rows].astype(np.int64) for column, code in codes.items()}
+    columns |= {column: ints_at(ops, column, rows) for column in _SIZES}
+    columns |= {"crowded": crowded.astype(np.int64), "group": np.full(rows.size, -1)}
+    columns |= {"bytes": ops.bytes[rows], "sizes": trace.once(_sizes)[rows]}
+    of_call = np.full(len(ops), -1, np.int32)
+    of_call[about.op] = np.arange(len(about))
+    is_call = np.flatnonzero(of_call[rows] >= 0)
+    call = of_call[rows[is_call]]
+    of_calls: dict[str, Any] = {"previous": -1, "sizes": -1, "bytes": about.bytes[call], "group": groups.codes[call]}
+    of_calls["name"] = operations.codes[call].astype(np.int64) + len(names)  # codes of few texts are narrow
     for column, values in of_calls.items():
-        columns[column][at] = values
-    number = label(*columns.values())
-    firsts = first_of_each(number)
-    of_kinds = {column: columns[column][firsts] for column in KIND_COLUMNS}
-    for column, known in texts.items():  # as objects: they are listed several times, and pandas' own are slow to list
-        of_kinds[column] = pd.Series(np.array([*known, ""], object)[of_kinds[column]], dtype=object)
-    return pd.DataFrame(of_kinds), number
+        columns[column][is_call] = values
+    return columns, texts
 
 
 def _sizes(trace: Trace) -> Ints:

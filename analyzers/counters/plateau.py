@@ -23,10 +23,10 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import ordered, rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TraceWarning
-from analyzers.trace.columns import as_int64, ints
+from analyzers.trace.columns import ints
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.op_rows import of_nics
 from analyzers.trace.tables import Trace
@@ -55,11 +55,11 @@ def waits_by_traffic(trace: Trace) -> Trace:
     Such an op counts as one whose waits are seen. Left as they are: ops beside other communication on their device,
     of few samples, or without a plateau.
     """
-    lone = np.flatnonzero(is_communication(trace) & (as_int64(trace.ops.wait_seen) == 0))
+    lone = np.flatnonzero(is_communication(trace) & (trace.ops.wait_seen == 0))
     if not lone.size or not len(trace.counters):
         return trace
     found = {column: ints(trace.ops, column).copy() for column in _FILLED}
-    start, end = (ints(trace.ops, column) for column in ("start_ns", "end_ns"))
+    start, end = trace.ops.start_ns, trace.ops.end_ns
     told = {"NVLink": 0, "network cards'": 0}
     widest = dict.fromkeys(told, 0)
     for op, samples, whose in _of_calls(trace, lone):
@@ -87,33 +87,33 @@ def waits_by_traffic(trace: Trace) -> Trace:
 
 def told_by_traffic(trace: Trace) -> Mask:
     """Ops whose waits traffic told: they have some, and no other rank came to them."""
-    return (as_int64(trace.ops.wait_high_ns) > 0) & (as_int64(trace.ops.last_rank) < 0)
+    return (trace.ops.wait_high_ns > 0) & (trace.ops.last_rank < 0)
 
 
 def _of_calls(trace: Trace, lone: Ints) -> Iterator[tuple[int, tuple[Ints, Ints, Ints], str]]:
     """Each call that runs by itself on a device with samples, those of its time (start, end, traffic), and whose."""
-    keys = [ints(trace.ops, column) for column in ("process", "device")]
-    starts, ends = (ints(trace.ops, column) for column in ("start_ns", "end_ns"))
-    by_device = rows_by_key(*(ints(trace.counters, column) for column in ("process", "device")))
-    nics = of_nics(trace.counters)
+    ops, counters, nics = trace.ops, trace.counters, of_nics(trace.counters)
+    by_device = rows_by_key(counters.process, counters.device)
     communication = np.flatnonzero(is_communication(trace))
-    of_device = rows_by_key(*(key[communication] for key in keys))
-    for device, rows in rows_by_key(*(key[lone] for key in keys)).items():
+    of_device = rows_by_key(ops.process[communication], ops.device[communication])
+    for device, rows in rows_by_key(ops.process[lone], ops.device[lone]).items():
         if device not in by_device:
             continue
-        own = by_device[device][np.argsort(trace.counters.start_ns[by_device[device]], kind="stable")]
-        ops = _by_themselves(trace, lone[rows], communication[of_device[device]])
+        own = by_device[device][ordered(counters.start_ns[by_device[device]])]
+        alone = _by_themselves(trace, lone[rows], communication[of_device[device]])
+        on_host = _alone_on_host(trace, alone, communication)
         among = (
-            ("NVLink", own[~nics[own]], ("nvlink_in", "nvlink_out"), ops),
-            ("network cards'", own[nics[own]], ("nic_in", "nic_out"), _alone_on_host(trace, ops, communication)),
+            ("NVLink", own[~nics[own]], (counters.nvlink_in, counters.nvlink_out), alone),
+            ("network cards'", own[nics[own]], (counters.nic_in, counters.nic_out), on_host),
         )
         for whose, samples, directions, calls in among:
             if not samples.size:
                 continue
-            start, end = (ints(trace.counters, column)[samples] for column in ("start_ns", "end_ns"))
-            traffic = np.maximum(*(ints(trace.counters, column)[samples] for column in directions))
-            for op in calls.tolist():
-                inside = slice(np.searchsorted(end, starts[op], side="right"), np.searchsorted(start, ends[op]))
+            start, end = counters.start_ns[samples], counters.end_ns[samples]
+            traffic = np.maximum(*(each[samples] for each in directions)).astype(np.int64)
+            low = np.searchsorted(end, ops.start_ns[calls], side="right")
+            high = np.searchsorted(start, ops.end_ns[calls])
+            for op, inside in zip(calls.tolist(), map(slice, low, high), strict=True):
                 yield op, (start[inside], end[inside], traffic[inside]), whose
 
 
@@ -150,18 +150,18 @@ def _alone_on_host(trace: Trace, ops: Ints, communication: Ints) -> Ints:
     if not ops.size:
         return ops
     capture_of = np.array([process.capture for process in trace.processes], np.int64)
-    capture = int(capture_of[as_int64(trace.ops.process)[ops[0]]])
-    on_host = capture_of[as_int64(trace.devices.process)] == capture
-    if np.unique(as_int64(trace.devices.gpu)[on_host]).size != trace.captures[capture].host_gpus:
+    capture = int(capture_of[trace.ops.process[ops[0]]])
+    on_host = capture_of[trace.devices.process] == capture
+    if np.unique(trace.devices.gpu[on_host]).size != trace.captures[capture].host_gpus:
         return ops[:0]
-    start, end, collective = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "collective"))
-    process, device = (ints(trace.ops, column)[communication] for column in ("process", "device"))
-    own_device = tuple(int(ints(trace.ops, column)[ops[0]]) for column in ("process", "device"))
+    start, end, collective = trace.ops.start_ns, trace.ops.end_ns, trace.ops.collective
+    process, device = trace.ops.process, trace.ops.device
+    own_device = int(process[ops[0]]), int(device[ops[0]])
     kept = np.ones(ops.size, dtype=bool)
-    for key, rows in rows_by_key(process, device).items():
+    for key, rows in rows_by_key(process[communication], device[communication]).items():
         if capture_of[key[0]] != capture or key == own_device:
             continue
-        own = communication[rows][np.argsort(start[communication[rows]], kind="stable")]
+        own = communication[rows][ordered(start[communication[rows]])]
         began = np.searchsorted(start[own], end[ops])
         beside = began - np.searchsorted(np.sort(end[own]), start[ops], side="right")
         latest = own[_running_argmax(end[own])][np.maximum(began - 1, 0)]  # beside the op, where only one is
@@ -178,8 +178,8 @@ def _running_argmax(values: Ints) -> Ints:
 
 def _by_themselves(trace: Trace, ops: Ints, communication: Ints) -> Ints:
     """Those of some ops that run beside no other communication of their device."""
-    start, end = (ints(trace.ops, column) for column in ("start_ns", "end_ns"))
-    order = communication[np.argsort(start[communication], kind="stable")]
+    start, end = trace.ops.start_ns, trace.ops.end_ns
+    order = communication[ordered(start[communication])]
     ends_before = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, end[order][:-1]))
     starts_after = np.append(start[order][1:], np.iinfo(np.int64).max)
     alone = order[(ends_before <= start[order]) & (starts_after >= end[order])]

@@ -8,9 +8,9 @@ from operator import add
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from analyzers.common.errors import TracevizError, TraceWarning
+from analyzers.common.frames import DataFrame, framed
 from analyzers.common.notebook import card
 from analyzers.common.records import Record
 from analyzers.common.wording import duration
@@ -47,7 +47,7 @@ class CountersResult(Record, frozen=True):
         """What the sides likely contend for, in words."""
         return self.contended.sentence
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> DataFrame:
         """One row per (rank, device), state and counter that was sampled: time_ns, mean, p90, in % or MHz."""
         rows = [
             (one.rank, one.device, name, counter, state.time_ns, state.mean(counter), state.p90(counter))
@@ -56,8 +56,8 @@ class CountersResult(Record, frozen=True):
             for counter in COUNTERS
             if counter in state.weights
         ]
-        columns = ["rank", "device", "state", "counter", "time_ns", "mean", "p90"]
-        return pd.DataFrame(rows, columns=columns).set_index(["rank", "device", "state", "counter"])
+        keys = ["rank", "device", "state", "counter"]
+        return framed(rows, [*keys, "time_ns", "mean", "p90"], keys)
 
     def _repr_html_(self) -> str:
         states = {"a": "A alone", "b": "B alone", "both": "both", "neither": "neither"}

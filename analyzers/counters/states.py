@@ -18,15 +18,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import Union, clip, coverage, either, intersect, measure, subtract, union
 from analyzers.arrays.types import Floats, Ints, Mask
-from analyzers.common.records import Record
+from analyzers.common.records import Addable, Record
 from analyzers.counters.vocabulary import COUNTERS
-from analyzers.trace.columns import as_int64, ints
+from analyzers.trace.columns import ints
 from analyzers.trace.op_rows import of_nics
 from analyzers.trace.schemas import Counters
 from analyzers.trace.tables import Trace
@@ -72,8 +71,8 @@ class State(Record, frozen=True):
         return None if weights is None else int(np.searchsorted(np.cumsum(weights), P90 * weights.sum()))
 
 
-class Mixture(msgspec.Struct, frozen=True):
-    """What least squares need of one counter's samples; adds up.
+class Mixture(Addable, frozen=True):
+    """What least squares need of one counter's samples.
 
     shares : sums of products of the states' shares of a sample, 5 × 5. products : of shares and values, 5.
     squares, count : of the values.
@@ -83,14 +82,6 @@ class Mixture(msgspec.Struct, frozen=True):
     products: Floats
     squares: float
     count: int
-
-    def __add__(self, other: Mixture) -> Mixture:
-        return Mixture(
-            self.shares + other.shares,
-            self.products + other.products,
-            self.squares + other.squares,
-            self.count + other.count,
-        )
 
     def mean(self, state: str) -> tuple[float, float] | None:
         """A state's mean and its standard error; None where it is too rarely in samples to tell."""
@@ -150,7 +141,7 @@ def device_states(trace: Trace, a: Mask, b: Mask) -> tuple[DeviceStates, ...]:
 
 
 def _states(trace: Trace, rows: Ints, a: Mask, b: Mask) -> dict[str, Union]:
-    start, end, wait = (ints(trace.ops, column)[rows] for column in ("start_ns", "end_ns", "wait_ns"))
+    start, end, wait = trace.ops.start_ns[rows], trace.ops.end_ns[rows], trace.ops.wait_ns[rows]
     resident = [union(start[side[rows]], end[side[rows]]) for side in (a, b)]
     running = [union((start + wait)[side[rows]], end[side[rows]]) for side in (a, b)]
     both = intersect(*running)
@@ -162,7 +153,7 @@ def _states(trace: Trace, rows: Ints, a: Mask, b: Mask) -> dict[str, Union]:
 
 
 def _weighed(trace: Trace, rows: Ints, ops: Ints, sides: tuple[Mask, Mask]) -> DeviceStates:
-    start, end = (ints(trace.counters, column)[rows] for column in ("start_ns", "end_ns"))
+    start, end = trace.counters.start_ns[rows], trace.counters.end_ns[rows]
     values = {name: ints(trace.counters, name)[rows] for name in COUNTERS}
     length = end - start
     counted = ~of_nics(trace.counters)[rows]
@@ -208,8 +199,8 @@ def mixed(devices: Sequence[DeviceStates]) -> Mapping[str, Mixture]:
 
 def mean_within(trace: Trace, process: int, device: int, low: int, high: int) -> dict[str, float]:
     """Means of a device's counters over [low, high), by how much of it each sample covers, of those sampled."""
-    rows = np.flatnonzero((as_int64(trace.counters.process) == process) & (as_int64(trace.counters.device) == device))
-    start, end = (ints(trace.counters, column)[rows] for column in ("start_ns", "end_ns"))
+    rows = np.flatnonzero((trace.counters.process == process) & (trace.counters.device == device))
+    start, end = trace.counters.start_ns[rows], trace.counters.end_ns[rows]
     near = np.flatnonzero((end > low) & (start < high))
     inside = clip(Union(start[near], end[near]), low, high)
     weight = inside.ends - inside.starts

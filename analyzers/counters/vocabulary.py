@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from analyzers.arrays.groups import ordered
 from analyzers.arrays.types import Ints
 from analyzers.trace.columns import ints
 from analyzers.trace.schemas import Counters
@@ -45,10 +46,10 @@ def steps_of(samples: Counters, rows: Ints, *counters: str) -> tuple[Ints, Ints]
     """
     values = np.stack([ints(samples, counter)[rows] for counter in counters])
     known = rows[(values >= 0).all(axis=0)]
-    known = known[np.argsort(ints(samples, "start_ns")[known], kind="stable")]
+    known = known[ordered(samples.start_ns[known])]
     if not known.size:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    start, end = (ints(samples, column)[known] for column in ("start_ns", "end_ns"))
+    start, end = samples.start_ns[known], samples.end_ns[known]
     value = np.sum([ints(samples, counter)[known] for counter in counters], axis=0)
     missing = np.flatnonzero(np.append(end[:-1] < start[1:], True))
     at = np.concatenate([start, end[missing]])

@@ -8,12 +8,12 @@ from functools import partial
 
 import msgspec
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ids, Mask
 from analyzers.common.errors import TracevizError, TraceWarning
+from analyzers.common.frames import DataFrame
 from analyzers.select import language
 from analyzers.select.absence import explain_nothing, launches_in, ranges_of, work_of
 from analyzers.select.language import Atom, Selector, parse
@@ -120,7 +120,7 @@ def about_threads(threads: Threads) -> list[TraceWarning]:
 # Ops that a selector picks, as data frames for people who go on in pandas.
 
 
-def picked(trace: Trace, text: str) -> pd.DataFrame:
+def picked(trace: Trace, text: str) -> DataFrame:
     """The GPU ops that a selector picks; rows of `trace.ops` under their own numbers.
 
     Those that were launched before the capture began are among them; sides of a pair lack these.
@@ -134,7 +134,7 @@ def picked(trace: Trace, text: str) -> pd.DataFrame:
     return trace.ops.take(kept).to_frame().set_axis(np.flatnonzero(kept))
 
 
-def in_ranges(trace: Trace, text: str) -> pd.DataFrame:
+def in_ranges(trace: Trace, text: str) -> DataFrame:
     """The GPU ops launched in the ranges that NAME, `nvtx:NAME` or `op:NAME` names, each with its range.
 
     Returns
@@ -151,10 +151,8 @@ def in_ranges(trace: Trace, text: str) -> pd.DataFrame:
         raise TracevizError(f"{text!r} names no ranges.", hint="Write it as nvtx:NAME or op:NAME; NAME may hold *.")
     occurrence, _ = launched_in(trace, named_ranges(trace, atom))
     rows = np.flatnonzero(occurrence >= 0)
-    code, names = trace.ranges.name.codes, trace.ranges.name.texts
-    used, position = np.unique(code[occurrence[rows]], return_inverse=True)
-    name = pd.Categorical.from_codes(position, categories=pd.Index([names[each] for each in used], dtype="str"))
-    return trace.ops.take(rows).to_frame().set_axis(rows).assign(range=name, occurrence=occurrence[rows])
+    name = trace.ranges.name.take(occurrence[rows]).used()
+    return trace.ops.take(rows).to_frame().set_axis(rows).assign(range=name.to_pandas(), occurrence=occurrence[rows])
 
 
 # What the user says is communication, beside what its name tells: selectors, each with where it was given.

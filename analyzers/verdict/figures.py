@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from operator import attrgetter
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import astuple
 
 from analyzers.causes.own_work import OwnWork
 from analyzers.common.errors import TraceWarning
+from analyzers.common.frames import DataFrame, framed
 from analyzers.common.records import Record
 from analyzers.common.wording import part_of, percent
 from analyzers.contention.cost import Contention, SideCost, in_words
@@ -33,9 +33,6 @@ from analyzers.verdict.fix import Fix
 from analyzers.verdict.gain import Gain, Stake
 from analyzers.verdict.part import PairingDecision
 from analyzers.verdict.profiler import ProfilerWeight
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MOODS = {"overlapped": "good", "partial": "middle", "serialized": "bad", "inconclusive": "middle"}
 EXIT_CODES = {True: 0, False: 1, None: 3}
@@ -114,53 +111,39 @@ class OverlapFigures(Record, frozen=True):
         """0 a claim that is shown, or none; 1 one that can't be or was not reached; 3 no way to tell."""
         return claim_code(self.claim, self.claim_reason)
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> DataFrame:
         """One row per (rank, device): busy and overlap of both sides in ns, and the ratios."""
-        import pandas as pd
-
         figures = (
             *("rank", "device", "a.busy_ns", "a.wait_ns", "a.ops", "b.busy_ns", "b.wait_ns", "b.ops"),
             *("overlap_ns", "overlap_ratio", "real_overlap_ns", "real_overlap_ratio", "achievable_ns", "missed_ns"),
         )
         rows = map(attrgetter(*figures), self.ranks)
         columns = [name.replace(".", "_") for name in figures]
-        return pd.DataFrame(rows, columns=columns).set_index(["rank", "device"]) if self.ranks else pd.DataFrame()
+        return framed(rows, columns, ["rank", "device"]) if self.ranks else framed([])
 
-    def instances(self) -> pd.DataFrame:
+    def instances(self) -> DataFrame:
         """One row per paired instance: rank, device, label, its span, busy of both sides, overlap and missed, ns."""
-        import pandas as pd
-
         columns = (
-            "label",
-            "start_ns",
-            "end_ns",
-            "a_busy_ns",
-            "b_busy_ns",
-            "real_overlap_ns",
-            "achievable_ns",
-            "missed_ns",
+            *("label", "start_ns", "end_ns", "a_busy_ns", "b_busy_ns"),
+            *("real_overlap_ns", "achievable_ns", "missed_ns"),
         )
         figures = attrgetter(*columns)
         rows = [(one.rank, one.device, *figures(instance)) for one in self.ranks for instance in one.instances]
-        return pd.DataFrame(rows, columns=["rank", "device", *columns])
+        return framed(rows, ["rank", "device", *columns])
 
-    def causes(self) -> pd.DataFrame:
+    def causes(self) -> DataFrame:
         """One row per (rank, device) and cause of missed overlap, worst first: ns, evidence, and the longest gap.
 
         Columns: cause, missed_ns, then after_sync_ns, evidence, next_behind, sooner_ns, next_cause, recoverable_ns,
         recoverable_low_ns, recoverable_high_ns, instance, start_ns, end_ns, as in `Missed`.
         """
-        import pandas as pd
-
         columns = (
             *("after_sync_ns", "evidence", "next_behind", "sooner_ns", "next_cause", "recoverable_ns"),
             *("recoverable_low_ns", "recoverable_high_ns", "instance", "start_ns", "end_ns"),
         )
         told = attrgetter("cause", "ns", *columns)
         rows = [(rank.rank, rank.device, *told(one)) for rank in self.ranks for one in rank.missed]
-        return pd.DataFrame(rows, columns=["rank", "device", "cause", "missed_ns", *columns]).set_index(
-            ["rank", "device"]
-        )
+        return framed(rows, ["rank", "device", "cause", "missed_ns", *columns], ["rank", "device"])
 
     @property
     def deciding_rank(self) -> RankOverlap | None:
@@ -189,21 +172,18 @@ class OverlapFigures(Record, frozen=True):
         deciding = [one for one in self.contention if (one.rank, one.device) == self.job.deciding]
         return next(iter([*deciding, *self.contention]), None)
 
-    def costs(self) -> pd.DataFrame:
+    def costs(self) -> DataFrame:
         """What overlap cost, one row per (rank, device) and side that met the other, as in `SideCost`, ns and ratios.
 
         Columns: side, slowdown_beside, low, high, like_kernels, paid_ns, paid_low_ns, paid_high_ns, beside_ns; missing
         where no like op ran alone.
         """
-        import pandas as pd
-
         rows = [
             (one.rank, one.device, side, *astuple(cost))
             for one in self.contention
             for side, cost in ((self.a, one.a), (self.b, one.b))
         ]
-        columns = ["rank", "device", "side", *SideCost.__struct_fields__]
-        return pd.DataFrame(rows, columns=columns).set_index(["rank", "device"])
+        return framed(rows, ["rank", "device", "side", *SideCost.__struct_fields__], ["rank", "device"])
 
     @property
     def cost_sentence(self) -> str:

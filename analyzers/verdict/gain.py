@@ -19,7 +19,43 @@ from analyzers.overlap.pairing import Instance
 from analyzers.trace.overhead import ALL_OF_IT
 
 
-class Gain(Record, frozen=True):
+class GainOfPair(Record, frozen=True):
+    """What running a pair together gained over a baseline, of medians over instances, ns."""
+
+    @property
+    def times(self) -> tuple[int, int, int, int, int]:
+        """A alone, B alone, both and their overlap in the baseline, both now."""
+        raise NotImplementedError
+
+    @property
+    def before_ns(self) -> int:
+        """How long the pair takes in the baseline: A + B, but for what overlaps there already."""
+        a, b, together, overlap, _ = self.times
+        return together if overlap else a + b
+
+    @property
+    def effective_gain(self) -> float | None:
+        """(before − together) / (min(A, B) − overlap before), gained of what could be; None where nothing could.
+
+        Overlap that only slows both is no gain.
+        """
+        a, b, _, overlap, together = self.times
+        room = min(a, b) - overlap
+        return (self.before_ns - together) / room if room > 0 else None
+
+    @property
+    def speedup(self) -> float | None:
+        """Before / together; None where nothing ran together."""
+        together = self.times[-1]
+        return self.before_ns / together if together else None
+
+    @property
+    def speedup_bound(self) -> float | None:
+        """(A + B) / max(A, B), the most that two tasks can gain; None where both are empty."""
+        return speedup_bound(*self.times[:2])
+
+
+class Gain(GainOfPair, frozen=True):
     """Medians over the instances of one rank, ns; waits for late ranks are left out.
 
     a_alone_ns, b_alone_ns : busy time of A and B in the baseline.
@@ -37,46 +73,10 @@ class Gain(Record, frozen=True):
     baseline_overlap_ns: int = 0
 
     @property
-    def before_ns(self) -> int:
-        """How long the pair takes in the baseline, ns."""
-        return pair_before(self.a_alone_ns, self.b_alone_ns, self.baseline_together_ns, self.baseline_overlap_ns)
-
-    @property
-    def effective_gain(self) -> float | None:
-        """None where nothing could be gained over the baseline."""
-        sides = self.a_alone_ns, self.b_alone_ns
-        return effective_gain(*sides, self.before_ns, self.baseline_overlap_ns, self.together_ns)
-
-    @property
-    def speedup(self) -> float | None:
-        """None where nothing ran together."""
-        return speedup(self.before_ns, self.together_ns)
-
-    @property
-    def speedup_bound(self) -> float | None:
-        """None where both sides are empty in the baseline."""
-        return speedup_bound(self.a_alone_ns, self.b_alone_ns)
-
-
-def pair_before(a_ns: int, b_ns: int, together_ns: int, overlap_ns: int) -> int:
-    """How long a pair takes in the baseline: A + B, but for what overlaps there already."""
-    return together_ns if overlap_ns else a_ns + b_ns
-
-
-def effective_gain(
-    a_ns: float, b_ns: float, before_ns: float, overlap_before_ns: float, together_ns: float
-) -> float | None:
-    """(before − together) / (min(A, B) − overlap before), what was gained of what could be; None where nothing could.
-
-    Overlap that only slows both is no gain.
-    """
-    room = min(a_ns, b_ns) - overlap_before_ns
-    return (before_ns - together_ns) / room if room > 0 else None
-
-
-def speedup(before_ns: float, together_ns: float) -> float | None:
-    """Before / together; None where nothing ran together."""
-    return before_ns / together_ns if together_ns else None
+    def times(self) -> tuple[int, int, int, int, int]:
+        """A alone, B alone, both and their overlap in the baseline, both now."""
+        before = self.baseline_together_ns, self.baseline_overlap_ns
+        return self.a_alone_ns, self.b_alone_ns, *before, self.together_ns
 
 
 def speedup_bound(a_alone_ns: float, b_alone_ns: float) -> float | None:

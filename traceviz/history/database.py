@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlite_utils import Database
 
+from analyzers.arrays.groups import rows_by_key
 from analyzers.common.errors import TracevizError
 from analyzers.common.records import Record
 from analyzers.trace.run import Run
@@ -250,12 +251,10 @@ def current_commit() -> str:
 
 def gpus_of(trace: Trace) -> Counter[str]:
     """The names of the GPUs that worked, and how many have each."""
-    used = (
-        trace.ops.to_frame(["process", "device"])
-        .drop_duplicates()
-        .merge(trace.devices.to_frame(), on=["process", "device"], how="left")
-    )
-    return Counter("unknown GPU" if not isinstance(name, str) or not name else name for name in used["name"])
+    devices, used = trace.devices, rows_by_key(trace.ops.process, trace.ops.device)
+    keys = zip(devices.process.tolist(), devices.device.tolist(), strict=True)
+    name_of: dict[tuple[int, ...], str | None] = dict(zip(keys, devices.name, strict=True))
+    return Counter(name_of.get(key) or "unknown GPU" for key in used)
 
 
 def versions_of(trace: Trace) -> dict[str, str]:

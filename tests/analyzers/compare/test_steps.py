@@ -194,3 +194,18 @@ def test_a_trace_without_ranges_is_one_nameless_region() -> None:
     run.rank(0).kernel("gemm", 7, 0, 10)
     assert regions(run.trace()) == {"": [[10]]}
     assert twins_of([nested_ranges(run.trace())]) == {}
+
+
+def test_ranges_of_one_name_in_each_other_count_their_ops_once() -> None:
+    """Of 3 ops in blocks, 2 lie in a block inside a block; the tower around them all holds the same three."""
+    run, rank = one_rank()
+    rank.range("tower", 0, 100)
+    rank.range("block", 1, 90)
+    rank.range("block", 10, 50)
+    for launched in (5, 20, 30):
+        rank.kernel("gemm", 7, 10 * launched, 10 * launched + 5, launch=(launched, launched + 1))
+    found = nested_ranges(run.trace())
+    assert found.pairs == {("block", "tower"): 3, ("block", "block"): 3}
+    assert found.names == {"tower": 3, "block": 3}
+    assert [*found.pairs] == [("block", "tower"), ("block", "block")], "the outermost first"
+    assert twins_of([found]) == {"block": "tower"}

@@ -17,7 +17,7 @@ from analyzers.contention.alone import alone
 from analyzers.contention.cost import Contention, SideCost, contention, in_words, side_cost
 from analyzers.contention.growth import growth
 from analyzers.contention.neighbours import neighbours, stream_contention
-from analyzers.contention.timings import KIND_COLUMNS, Timings, join, over_all_ranks, timings
+from analyzers.contention.timings import Kinds, Timings, join, over_all_ranks, timings
 from analyzers.load import load
 from analyzers.matching.calls import calls
 from analyzers.select.select import select
@@ -106,9 +106,9 @@ def test_kinds_are_the_distinct_combinations_of_what_tells_ops_apart(name: str) 
     for _, lane in by_start.groupby(["process", "device", "context", "stream"]):
         previous |= dict(zip(lane.index[1:], lane["name"].iloc[:-1], strict=True))
     for side, found in zip(("compute", "comm"), sides(trace, "compute", "comm"), strict=True):
-        assert not found.kinds.duplicated().any()
+        assert len(set(rows_of(found.kinds))) == len(found.kinds)
         rows = np.flatnonzero(select(trace, side).picked).tolist()
-        for row, kind in zip(rows, found.kinds.iloc[found.kind].itertuples(), strict=True):
+        for row, kind in zip(rows, found.kinds.take(found.kind).to_frame().itertuples(), strict=True):
             one, call = ops.loc[row], about.loc[row] if row in about.index else None
             expected = {
                 "kind": one["kind"],
@@ -131,14 +131,16 @@ def test_nearly_alone_ops_are_corrected_for_what_they_met() -> None:
     assert alone(own).taken_ns[0] == pytest.approx(952.94, abs=0.01)
 
 
-def kinds(count: int) -> pd.DataFrame:
-    texts = dict.fromkeys(("kind", "copy", "name", "group", "previous"), "")
-    alike = {**dict.fromkeys(KIND_COLUMNS, 0), **texts, "sizes": -1}
-    return pd.DataFrame([{**alike, "grid": number} for number in range(count)])
+def rows_of(kinds: Kinds) -> list[tuple[object, ...]]:
+    return [*zip(*(column.tolist() for column in kinds.columns.values()), strict=True)]
+
+
+def kinds(count: int) -> Kinds:
+    return Kinds.of({"grid": np.arange(count)})
 
 
 def of_kinds(
-    kinds: pd.DataFrame, kind: list[int], taken: list[int], beside: list[int], collective: list[int] | None = None
+    kinds: Kinds, kind: list[int], taken: list[int], beside: list[int], collective: list[int] | None = None
 ) -> Timings:
     """Ops of some kinds on rank 0, each of which is a measure."""
     zeros = np.zeros(len(kind), np.int64)
@@ -168,11 +170,11 @@ def test_other_sizes_of_inputs_are_not_alike_where_they_are_known() -> None:
         rank.kernel("beta", 7, start + 20, start + 100, launch=(start + 1, start + 2))
     rank.kernel("alpha", 8, 0, 1, launch=(0, 1))
     with_sizes = sides(run.trace())[1]
-    assert with_sizes.kinds["sizes"].to_numpy()[with_sizes.kind].tolist() == [64, 256, 64]
+    assert with_sizes.kinds.sizes[with_sizes.kind].tolist() == [64, 256, 64]
     run.rows["ranges"] = [{**row, "sizes": -1} for row in run.rows["ranges"]]
     without = sides(run.trace())[1]
-    assert join([with_sizes]).kinds["sizes"].nunique() == 2
-    assert join([with_sizes, without]).kinds["sizes"].unique().tolist() == [-1]
+    assert set(join([with_sizes]).kinds.sizes) == {64, 256}
+    assert set(join([with_sizes, without]).kinds.sizes) == {-1}
 
 
 def test_a_collective_is_alone_only_where_all_its_ranks_are() -> None:
@@ -214,8 +216,7 @@ def test_streams_of_one_number_in_two_contexts_are_two() -> None:
     two.kernel("beta", 7, 0, 100, grid=1, block=32)
     one.kernel("alpha", 8, 150, 200)
     found = sides(run.trace())[1]
-    crowded = found.kinds["crowded"].to_numpy()[found.kind]
-    assert crowded.tolist() == [1, 0, 1]
+    assert found.kinds.crowded[found.kind].tolist() == [1, 0, 1]
 
 
 @pytest.mark.parametrize("rank", range(4))
@@ -289,7 +290,7 @@ def test_random_timelines_cost_what_op_by_op_they_do(seed: int) -> None:
         a, b = (select(trace, f"kernel:~{one}").picked for one in (mine, other))
         found, expected = timings(trace, a, b)[0], oracle(trace, mine, other)
         result = side_cost(found, alone(found))
-        broad = len(found.kinds) != found.kinds["name"].nunique()  # the first of a stream came behind nothing
+        broad = len(found.kinds) != len(set(found.kinds.name))  # the first of a stream came behind nothing
         if expected is None:
             assert result.paid_ns is None or broad
             continue
@@ -453,14 +454,14 @@ def test_growth_is_contention_clocks_and_other_work() -> None:
 def test_the_same_work_behind_other_ops_or_with_other_channels_is_no_other_work() -> None:
     """Of 100 alone before. After, in another order: 2 alone of 100, 1 beside of 130; the bytes are the same."""
     for told in ({"previous": ["x", "y"]}, {"group": ["0,1", "0,1"], "grid": [8, 16]}):
-        both = kinds(2).assign(**{"name": "same", "grid": 4, "bytes": 64, **told})
+        both = kinds(2).having(**{"name": "same", "grid": 4, "bytes": 64, **told})
         before = of_kinds(both, [0] * 3, [100] * 3, [0] * 3)
         after = of_kinds(both, [1] * 3, [100, 100, 130], [0, 0, 130])
         found = growth([before], [after], shares=1, wait_ns=7)
         assert asdict(found) == {
             "growth_ns": 30, "contention_ns": 30, "clocks_ns": 0, "work_ns": 0, "unknown_ns": 0, "wait_ns": 7,
         }  # fmt: skip
-        other = of_kinds(both.assign(bytes=[64, 128]), [1] * 3, [100, 100, 130], [0, 0, 130])
+        other = of_kinds(both.having(bytes=[64, 128]), [1] * 3, [100, 100, 130], [0, 0, 130])
         assert growth([before], [other], shares=1).work_ns == 30, "other bytes are other work"
 
 
@@ -497,7 +498,7 @@ def test_transfers_keep_their_names_beside_kernels_of_many() -> None:
     trace = replace(trace, ops=ops)
     comm, compute = (select(trace, one).picked for one in ("comm", "compute"))
     kinds = timings(trace, comm, compute)[0].kinds
-    assert set(kinds["name"]) == {"all_reduce"}
+    assert set(kinds.name) == {"all_reduce"}
 
 
 def _named(old: str, new: str) -> str:
@@ -518,7 +519,7 @@ def test_time_alone_is_that_of_medians() -> None:
     is_alone[kind == kinds - 1] = 1
     share = np.array([0.0 if one else random.uniform(0.6, 1) for one in is_alone])
     beside = (taken * share).astype(np.int64)
-    table = pd.DataFrame({column: np.arange(kinds) for column in KIND_COLUMNS})
+    table = Kinds.of({"grid": np.arange(kinds)})
     none = np.zeros(kind.size, np.int64)
     found = alone(Timings(table, kind, none, none, taken, beside, none - 1, np.ones(kind.size, bool)))
     for one in range(kinds):
