@@ -16,11 +16,11 @@ import connectorx
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 
 from analyzers.arrays.columns import narrowed, narrowest, repeated
-from analyzers.arrays.types import Ints
+from analyzers.arrays.names import Names
+from analyzers.arrays.types import Ids, Ints
 from analyzers.common.errors import TracevizError
 from analyzers.trace.schemas import NOT_READ, TABLES
 
@@ -276,17 +276,15 @@ class NsysFile:
         batches = [dict.fromkeys(columns, np.empty(0, np.int64)), *self.batches(table, columns, where)]
         return {name: np.concatenate([batch[name] for batch in batches]) for name in columns}
 
-    def texts(self, table: str, sql: str, where: str) -> tuple[Ints, Any]:
-        """Row ids that match, ascending, and their texts as a categorical."""
+    def texts(self, table: str, sql: str, where: str) -> tuple[Ints, Names]:
+        """Row ids that match, ascending, and their texts."""
         batches = list(self._read(table, {"text": sql}, where))
         if not batches:
-            return np.empty(0, np.int64), pd.Categorical([])
+            return np.empty(0, np.int64), Names.of([])
         rows = np.concatenate([batch["row"].to_numpy() for batch in batches])
         texts = pa.chunked_array([batch["text"].cast(pa.string()) for batch in batches]).combine_chunks()
         coded = texts.dictionary_encode()
-        return rows, pd.Categorical.from_codes(
-            coded.indices.to_numpy(zero_copy_only=False), dtype=pd.CategoricalDtype(coded.dictionary.to_pylist())
-        )
+        return rows, Names(coded.indices.to_numpy(zero_copy_only=False), coded.dictionary.to_pylist())
 
     def _span(self, table: str) -> tuple[int, int]:
         """First and last row id; (0, -1) without rows. Asked for together, SQLite would look at every row."""
@@ -381,6 +379,16 @@ class NsysFile:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         hint = f"Export the report again: {EXPORT}"
         return TracevizError(f"can't be read{' ' + where if where else ''}: {reason}.", path=self.path, hint=hint)
+
+
+def coded(values: Ids) -> tuple[Ids, list[int]]:
+    """A number from 0 for each value, as they first occur, and the value of each number: many rows hold few values.
+
+    >>> coded(np.array([7, 5, 7]))[1]
+    [7, 5]
+    """
+    found = pa.array(values).dictionary_encode()
+    return found.indices.to_numpy(), found.dictionary.to_pylist()
 
 
 # Columns of a Trace's table from batches of an export's rows.
