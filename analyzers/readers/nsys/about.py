@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
+from analyzers.arrays.arrow import numbered
 from analyzers.arrays.groups import distinct
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError
-from analyzers.readers.nsys.file import NO_TIME, NsysFile, coded
+from analyzers.readers.nsys.file import NO_TIME, NsysFile
 from analyzers.trace.ranks import rank_in_name
 from analyzers.trace.schemas import Calls, Devices, Ops, Records, Streams, Syncs
 from analyzers.trace.settings import kept
@@ -120,7 +121,7 @@ def read_overhead(file: NsysFile, shift_ns: int, keys: Sequence[int]) -> tuple[I
     spans = file.ints(source, {**times, "thread": file.column(source, "globalTid", missing="0")})
     known = (spans["start"] != NO_TIME) & (spans["end"] != NO_TIME)
     number = {key: index for index, key in enumerate(keys)}
-    codes, distinct = coded(spans["thread"][known] >> THREAD_BITS)
+    codes, distinct = numbered(spans["thread"][known] >> THREAD_BITS)
     owner = np.array([number.get(key, NOT_SAID) for key in distinct] or [0], np.int64)[codes]
     return spans["start"][known] - shift_ns, spans["end"][known] - shift_ns, owner
 
@@ -240,7 +241,7 @@ class Processes:
 
     def number(self, global_ids: Ints) -> Ints:
         """Provisional number of each row's process, from a global process or thread id; -1 where it has none."""
-        codes, distinct = coded(global_ids >> THREAD_BITS)
+        codes, distinct = numbered(global_ids >> THREAD_BITS)
         numbers = [NOT_SAID if key == NOT_SAID else self.add(key) for key in distinct]
         return np.array(numbers or [0], np.int64)[codes]
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from analyzers.arrays.arrow import numbered
 from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ids, Ints
 from analyzers.readers.nsys.about import LOW_24, THREAD_BITS, Processes
-from analyzers.readers.nsys.file import NO_TIME, NsysFile, coded
+from analyzers.readers.nsys.file import NO_TIME, NsysFile
 from analyzers.trace.schemas import SYNC_KINDS, Calls, Ranges, Records, Syncs
 from analyzers.trace.sizes import MOST, sizes_number
 from analyzers.trace.table import number
@@ -92,7 +93,7 @@ def _domains(file: NsysFile, names: StringIds, process: Ints, domain: Ints) -> A
                 f"FROM {file.stored(NVTX)} WHERE eventType = {DOMAIN_CREATE}"
             )
         }
-    (owner, owners), (number, numbers) = coded(process), coded(domain)
+    (owner, owners), (number, numbers) = numbered(process), numbered(domain)
     texts = [known.get((key, one), "") for key in owners for one in numbers]
     return merged(owner * len(numbers) + number, texts)
 
@@ -253,7 +254,7 @@ class StringIds:
         known, code_of = more or {}, dict[str, int]()
         parts = [np.empty(0, np.int8)]
         for start in range(0, len(numbers), CODED_AT_ONCE):
-            codes, distinct = coded(numbers[start : start + CODED_AT_ONCE])
+            codes, distinct = numbered(numbers[start : start + CODED_AT_ONCE])
             texts = [known[number] if number in known else change(self.text(number)) for number in distinct]
             nowhere = [number not in known and number not in self._texts for number in distinct]
             if may_lack:

@@ -18,9 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from analyzers.arrays.arrow import of_arrow
 from analyzers.arrays.columns import narrowed, narrowest, repeated
 from analyzers.arrays.names import Names
-from analyzers.arrays.types import Ids, Ints
+from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.trace.schemas import NOT_READ, TABLES
 
@@ -281,10 +282,10 @@ class NsysFile:
         batches = list(self._read(table, {"text": sql}, where))
         if not batches:
             return np.empty(0, np.int64), Names.of([])
-        rows = np.concatenate([batch["row"].to_numpy() for batch in batches])
+        rows = np.concatenate([of_arrow(batch["row"]) for batch in batches])
         texts = pa.chunked_array([batch["text"].cast(pa.string()) for batch in batches]).combine_chunks()
         coded = texts.dictionary_encode()
-        return rows, Names(coded.indices.to_numpy(zero_copy_only=False), coded.dictionary.to_pylist())
+        return rows, Names(of_arrow(coded.indices), coded.dictionary.to_pylist())
 
     def _span(self, table: str) -> tuple[int, int]:
         """First and last row id; (0, -1) without rows. Asked for together, SQLite would look at every row."""
@@ -327,7 +328,7 @@ class NsysFile:
         if not pa.types.is_integer(values.type):
             raise TracevizError(f"table {table} holds {values.type} where integers belong ({name}).", path=self.path)
         whole = values.fill_null(missing) if values.null_count else values
-        return whole.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+        return of_arrow(whole).astype(np.int64, copy=False)
 
     def _introspect(self) -> dict[str, dict[str, str]]:
         names = self._names("type = 'table'")
@@ -379,16 +380,6 @@ class NsysFile:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         hint = f"Export the report again: {EXPORT}"
         return TracevizError(f"can't be read{' ' + where if where else ''}: {reason}.", path=self.path, hint=hint)
-
-
-def coded(values: Ids) -> tuple[Ids, list[int]]:
-    """A number from 0 for each value, as they first occur, and the value of each number: many rows hold few values.
-
-    >>> coded(np.array([7, 5, 7]))[1]
-    [7, 5]
-    """
-    found = pa.array(values).dictionary_encode()
-    return found.indices.to_numpy(), found.dictionary.to_pylist()
 
 
 # Columns of a Trace's table from batches of an export's rows.

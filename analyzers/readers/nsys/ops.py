@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from analyzers.arrays.arrow import numbered
 from analyzers.arrays.groups import first_row_of, rows_by_key
 from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ids, Ints
 from analyzers.readers.nsys.about import LOW_24, Processes
 from analyzers.readers.nsys.events import CALLS, KERNELS, StringIds, call_name, kernel_name
-from analyzers.readers.nsys.file import MISSING, NO_TIME, Batch, Filled, NsysFile, Source, coded, fill
+from analyzers.readers.nsys.file import MISSING, NO_TIME, Batch, Filled, NsysFile, Source, fill
 from analyzers.trace.advice import CAUSES, KIND, NO_STREAM, migration_name
 from analyzers.trace.schemas import COPY_KINDS, MEMORY_KINDS, MEMORY_SOURCES, OP_KINDS, Calls, Memory, Ops, Syncs
 
@@ -190,7 +191,7 @@ def memories(file: NsysFile) -> dict[int, str]:
 
 def _choose(numbers: Ints, kinds: dict[int, str], choices: tuple[str, ...]) -> Any:
     """Code of each number's kind; -1 (not said) is "", a number nobody knows is "unknown"."""
-    codes, distinct = coded(numbers)
+    codes, distinct = numbered(numbers)
     chosen = ["" if number == -1 else kinds.get(number, "unknown") for number in distinct]
     return np.array([choices.index(kind) for kind in chosen] or [0], np.int8)[codes]
 
