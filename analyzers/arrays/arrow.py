@@ -24,8 +24,8 @@ def to_arrow(values: Ids) -> pa.Array:
     return pa.Array.from_buffers(pa.from_numpy_dtype(whole.dtype), whole.size, [None, pa.py_buffer(whole)])
 
 
-def of_arrow(values: pa.Array) -> Ids:
-    """Integers of Arrow's, none of them missing, as they lie in memory: to be read only.
+def of_arrow(values: pa.Array, missing: int = -1) -> Ids:
+    """Integers of Arrow's, with `missing` where it has none; without any as they lie in memory, to be read only.
 
     >>> of_arrow(to_arrow(np.array([3, 5, 7]))[1:]).tolist()
     [5, 7]
@@ -33,7 +33,12 @@ def of_arrow(values: pa.Array) -> Ids:
     kind = np.dtype(str(values.type))
     if not len(values):
         return np.empty(0, kind)
-    return np.frombuffer(values.buffers()[1], kind, len(values), values.offset * kind.itemsize)
+    bits, data = values.buffers()
+    found = np.frombuffer(data, kind, len(values), values.offset * kind.itemsize)
+    if not values.null_count:
+        return found
+    is_there = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")[values.offset :][: len(values)]
+    return np.where(is_there, found, missing)
 
 
 def numbered(values: Ids) -> tuple[Ids, list[int]]:

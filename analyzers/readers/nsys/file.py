@@ -327,8 +327,7 @@ class NsysFile:
     def _integers(self, table: str, name: str, values: pa.Array, missing: int) -> Ints:
         if not pa.types.is_integer(values.type):
             raise TracevizError(f"table {table} holds {values.type} where integers belong ({name}).", path=self.path)
-        whole = values.fill_null(missing) if values.null_count else values
-        return of_arrow(whole).astype(np.int64, copy=False)
+        return of_arrow(values, missing).astype(np.int64, copy=False)
 
     def _introspect(self) -> dict[str, dict[str, str]]:
         names = self._names("type = 'table'")

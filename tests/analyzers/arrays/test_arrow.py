@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,6 +33,12 @@ def test_a_column_comes_back_as_it_was(values: list[int], kind: str, first: int)
     number, distinct = numbered(column)
     assert [distinct[each] for each in number.tolist()] == values
     assert distinct == [*dict.fromkeys(values)]
+
+
+@given(st.lists(st.none() | st.integers(-128, 127)), st.integers(0, 9))
+def test_what_arrow_lacks_is_told_from_what_it_has(values: list[int | None], first: int) -> None:
+    column = pa.array(values, pa.int8())[first:]
+    assert of_arrow(column, 0).tolist() == [value or 0 for value in values[first:]]
 
 
 def test_arrow_is_asked_without_pandas() -> None:
