@@ -12,7 +12,7 @@ import typer
 from analyzers.common.errors import TracevizError
 from collectors.errors import CollectError
 from traceviz import __version__
-from traceviz.options.command import OWN_PROCESS, Analysis, Command, Group, TextAnswer
+from traceviz.options.command import Analysis, Command, Group
 from traceviz.options.run import with_run_options
 from traceviz.output.terminal import fail
 
@@ -38,7 +38,6 @@ COMMANDS = (
     "cache",
 )
 ALONE = ("collect", "workload", "mcp", "cache")  # that look at no captures in this process
-WRITING = ("timeline", "report", "export", "contract", "history")  # whose work may need Arrow
 
 
 def _print_version(wanted: bool) -> None:
@@ -72,7 +71,7 @@ def with_commands(names: Sequence[str]) -> typer.Typer:
         if hasattr(module, "app"):
             found.add_typer(module.app, name=name)
         else:
-            kind = Command if name in ALONE else Analysis if name in WRITING else TextAnswer
+            kind = Command if name in ALONE else Analysis
             found.command(name, cls=kind, epilog=module.EPILOG)(with_run_options(getattr(module, here)))
     return found
 
@@ -89,7 +88,7 @@ def main() -> None:
     """Run the command line; errors of the user's become one line and an exit code."""
     asked = [name for name in sys.argv[1:2] if name in COMMANDS]
     try:
-        with_commands(asked or COMMANDS)(obj=OWN_PROCESS)
+        with_commands(asked or COMMANDS)()
     except TracevizError as error:
         sys.exit(fail(error))
     except CollectError as error:

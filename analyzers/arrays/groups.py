@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
@@ -253,28 +252,16 @@ def ascend(*keys: Ids) -> bool:
 
 
 def label(*columns: Any) -> Ints:
-    """Number the distinct combinations of columns from 0, in the order they first occur."""
-    combined: Ints | None = None
-    span, is_own = 1, False  # whether it may be written to: a single column is looked at as it is
-    for column in columns:
-        code = getattr(column, "codes", column)  # of texts their numbers
-        code = np.asarray(code)
-        low, high = _ends(code) if code.size else (0, 0)
-        if low == high:  # it tells nothing apart
-            continue
-        code, width = _from_nought(code, low, high)
-        if combined is None:
-            combined, span = code, width
-            continue
-        if span * width > WIDEST:
-            combined = pd.factorize(combined)[0]
-            combined, span = _from_nought(combined, 0, int(combined.max()))
-        combined = np.multiply(combined, width, out=combined if is_own else None)
-        combined += code
-        is_own, span = True, span * width
-    if combined is None:
-        return np.broadcast_to(np.int64(0), len(columns[0]))
-    return pd.factorize(combined)[0].astype(np.int64, copy=False)
+    """Number the distinct combinations of columns from 0, in the order they first occur. To be read only."""
+    number = group_numbers(*(np.asarray(getattr(column, "codes", column)) for column in columns))
+    first = first_of_each(number)
+    if first.size == 1:
+        return np.broadcast_to(np.int64(0), number.size)
+    if (first[1:] > first[:-1]).all():
+        return number
+    in_order = np.empty(first.size, np.int64)
+    in_order[np.argsort(first)] = np.arange(first.size)
+    return in_order.take(number)
 
 
 def first_of_each(labels: Ints) -> Ints:
@@ -288,13 +275,6 @@ def first_of_each(labels: Ints) -> Ints:
     first = np.empty(int(labels.max(initial=-1)) + 1, np.int64)
     first[labels[::-1]] = np.arange(labels.size - 1, -1, -1, dtype=np.int32)  # of several the one that is written last
     return first
-
-
-def _from_nought(code: npt.NDArray[np.signedinteger[Any]], low: int, high: int) -> tuple[Ints, int]:
-    """Codes from 0, and how many there may be; as they are unless they lie far apart: numbering is slow."""
-    if high - low >= WIDEST >> 31:
-        return pd.factorize(code)[0].astype(np.int64), code.size
-    return code.astype(np.int64, copy=False) if low == 0 else np.subtract(code, low, dtype=np.int64), high - low + 1
 
 
 def occurrence(member: Ids, key: Ints) -> Ints:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from analyzers.arrays.groups import is_repeated, slices
 from analyzers.arrays.types import Ids, Ints, Mask
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _FEW = 8  # texts that are quicker compared with than looked up
 
@@ -36,11 +38,14 @@ class Names:
         """Number texts, None among them, or take over a categorical of pandas; its texts ascend where it is made."""
         if isinstance(values, Names):
             return values
-        if isinstance(values, pd.Series):
-            values = values.array
-        if not isinstance(values, pd.Categorical):
-            values = pd.Categorical(values)
-        return cls(values.codes, map(str, values.categories.tolist()))
+        values = getattr(values, "array", values)  # of pandas' series
+        if hasattr(values, "categories"):
+            return cls(values.codes, map(str, values.categories.tolist()))
+        listed = values.tolist() if hasattr(values, "tolist") else list(values)
+        texts = sorted(text for text in set(listed) if isinstance(text, str))
+        number = dict.fromkeys(listed, -1) | {text: code for code, text in enumerate(texts)}
+        kind = np.min_scalar_type(-max(len(texts), 1))  # as few bytes as hold them
+        return cls(np.fromiter(map(number.__getitem__, listed), kind, len(listed)), texts)
 
     @classmethod
     def repeated(cls, text: str, length: int, among: Sequence[str] = ()) -> Names:
@@ -118,6 +123,8 @@ class Names:
 
     def to_pandas(self) -> pd.Categorical:
         """The same as a categorical of pandas."""
+        import pandas as pd
+
         kind = pd.CategoricalDtype(pd.Index(self.texts, dtype="str"))
         return pd.Categorical.from_codes(self.codes, dtype=kind, validate=False)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-import pandas as pd
 
 from analyzers.arrays.types import Ids, Ints
 
 _MANY = 1_000  # numbers from which on all this is worth its overhead
 _FEW = 16  # stretches that each ascend
 _SPARSE = 4  # so many times as many are walked past as quickly as a search halves them
+_AT_ONCE = 1 << 16  # numbers that are walked along together: they stay in the processor's cache
 
 
 def search(ascending: Ids, wanted: Ids, side: Literal["left", "right"] = "left") -> Ints:
@@ -28,30 +28,20 @@ def search(ascending: Ids, wanted: Ids, side: Literal["left", "right"] = "left")
     falls = np.flatnonzero(wanted[1:] < wanted[:-1]) + 1
     if falls.size >= _FEW:
         return np.searchsorted(ascending, wanted, side=side)
-    if falls.size:
-        return np.concatenate([_search_near(ascending, each, side) for each in np.split(wanted, falls)])
-    if not (ascending[1:] > ascending[:-1]).all():  # pandas walks where none occurs twice
-        return np.searchsorted(ascending, wanted, side=side)
-    return _walked(ascending, wanted, side)
-
-
-def _search_near(ascending: Ids, wanted: Ids, side: Literal["left", "right"]) -> Ints:
-    """As `search`, for numbers that ascend: among those alone that lie between them."""
-    low, high = np.searchsorted(ascending, wanted[[0, -1]], side=side)
-    found = search(ascending[low:high], wanted, side)
-    found += low
-    return found
+    ends = np.union1d(falls, np.arange(_AT_ONCE, wanted.size, _AT_ONCE))
+    return np.concatenate([_walked(ascending, each, side) for each in np.split(wanted, ends)])
 
 
 def _walked(ascending: Ids, wanted: Ids, side: Literal["left", "right"]) -> Ints:
-    among, sought = pd.Index(ascending, copy=False), pd.Index(wanted, copy=False)
-    if side == "right":
-        found = among.get_indexer(sought, method="pad")  # the last one that is no more, -1 where there is none
-        found += 1
-        return found
-    found = among.get_indexer(sought, method="backfill")  # the first one that is no less
-    found[np.searchsorted(wanted, ascending[-1], side="right") :] = ascending.size
-    return found
+    """As `search`, for numbers that ascend: numpy's stable sort merges them with those alone that lie between them."""
+    low, high = np.searchsorted(ascending, wanted[[0, -1]], side=side)
+    among = ascending[low:high]
+    if among.size > _SPARSE * wanted.size:
+        return low + np.searchsorted(among, wanted, side=side)
+    is_first = side == "left"
+    order = np.argsort(np.concatenate([wanted, among] if is_first else [among, wanted]), kind="stable")
+    of_wanted = order < wanted.size if is_first else order >= among.size
+    return low + np.flatnonzero(of_wanted) - np.arange(wanted.size)
 
 
 def search_on(ascending: Ids, first: Ints, wanted: Ids) -> Ints:

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from analyzers.arrays.arrow import of_arrow, to_arrow
 from analyzers.arrays.columns import repeated
 from analyzers.arrays.names import Names
 from analyzers.cache.folder import ABOUT, FORMAT
@@ -102,7 +103,7 @@ def _write_table(table: Table, path: Path) -> None:
             described[column]["value"] = int(numbers[0])
         else:
             stored.append(column)
-            arrays.append(pa.array(numbers))
+            arrays.append(to_arrow(numbers))
     description = {"rows": len(table), "columns": described}
     schema = pa.schema(
         [pa.field(column, array.type) for column, array in zip(stored, arrays, strict=True)],
@@ -125,6 +126,6 @@ def _read_table(name: str, path: Path) -> Table:
         if "value" in stored:
             numbers = repeated(stored["value"], stored["type"], length)
         else:
-            numbers = batch.column(column).to_numpy(zero_copy_only=True)
+            numbers = of_arrow(batch.column(column))
         columns[column] = numbers if stored["texts"] is None else Names(numbers, stored["texts"])
     return TABLES[name](columns, length)

@@ -26,7 +26,7 @@ from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.causes.queues import NEVER
 from analyzers.ordering.lanes import take_or
-from analyzers.trace.columns import ints, ints_at, stored
+from analyzers.trace.columns import ints_at
 from analyzers.trace.settings import ONE_QUEUE, setting_of
 from analyzers.trace.tables import Trace
 
@@ -129,9 +129,9 @@ def _queues(trace: Trace, rows: Ints) -> Ints:
     numbered = trace.streams.take(trace.streams.queue >= 0)
     if not len(numbered):
         return repeated(-1, np.int64, rows.size)
-    of_streams = (ints(numbered, column) for column in ("process", "stream"))
-    row = first_row_of(*of_streams, *(ints_at(trace.ops, column, rows) for column in ("process", "stream")))
-    return np.append(ints(numbered, "queue"), -1)[row]
+    process, stream = (ints_at(trace.ops, column, rows) for column in ("process", "stream"))
+    row = first_row_of(numbered.process, numbered.stream, process, stream)
+    return np.append(numbered.queue, -1)[row]
 
 
 def _tested(trace: Trace, rows: Ids, launches: tuple[Ints, Ints], released_ns: Ints, *, by_end: bool) -> _Tested:
@@ -141,7 +141,7 @@ def _tested(trace: Trace, rows: Ids, launches: tuple[Ints, Ints], released_ns: I
     """
     began, returned = launches
     rows = rows[np.argsort(returned[rows], kind="stable")].astype(np.int32)
-    start, end, stream = (stored(trace.ops, name) for name in ("start_ns", "end_ns", "stream"))
+    start, end, stream = trace.ops.start_ns, trace.ops.end_ns, trace.ops.stream
     when = (end if by_end else start)[rows]
     latest = np.maximum.accumulate(when)
     holder = np.where(when == latest, np.arange(rows.size, dtype=np.int32), np.int32(0))

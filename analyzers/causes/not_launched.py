@@ -23,7 +23,7 @@ from analyzers.syncs.calls import KINDS
 from analyzers.syncs.context import around
 from analyzers.syncs.points import copies_of, written_as
 from analyzers.trace.advice import torch_seen
-from analyzers.trace.columns import codes, ints_at, stored
+from analyzers.trace.columns import ints_at
 from analyzers.trace.op_rows import call_rows, op_rows
 from analyzers.trace.settings import BLOCKING_LAUNCHES, setting_of
 
@@ -95,8 +95,8 @@ def _pattern(gap: ToldGap, call: int) -> str:
     copies = copies_of(trace, call)
     if not copies.size:
         return ""
-    (code, names), copy = codes(trace.ops, "copy"), int(copies[0])
-    direction, size_bytes = [*names, ""][code[copy]], gap.writer.op_column("bytes", copy)
+    copy = int(copies[0])
+    direction, size_bytes = trace.ops.copy[copy], gap.writer.op_column("bytes", copy)
     by_torch = bool(trace.once(torch_seen)[int(trace.api.process[call])])
     return f", as {written_as(direction, size_bytes, by_torch)} does ({direction}, {size_bytes:,} B),"
 
@@ -195,7 +195,7 @@ def _full_queue_ns(gap: ToldGap) -> int:
 def _calls_in(gap: ToldGap) -> Ints:
     """Calls of the launching thread between the gap's begin and the launch that did not block it."""
     api, number = gap.writer.trace.api, gap.writer.op_column("process", gap.late_op)
-    start, end, process, thread = (stored(api, name) for name in ("start_ns", "end_ns", "process", "thread"))
+    start, end, process, thread = api.start_ns, api.end_ns, api.process, api.thread
     near = call_rows(gap.writer.trace, number)
     rows = near.start + np.flatnonzero((end[near] > gap.start_ns) & (start[near] < gap.submitted_ns))
     of_thread = (process[rows] == number) & (thread[rows] == gap.explainer.hosts.thread[gap.late_op])

@@ -37,7 +37,6 @@ from analyzers.causes.not_launched import HOST_SYNC, LATE_LAUNCH
 from analyzers.causes.queued import EVENT_DEPENDENCY, SAME_STREAM, SHARED_QUEUE, STREAM_BUSY, wait_issued
 from analyzers.causes.queues import EVENT, LAUNCH, NEVER, NODE, STREAM
 from analyzers.common.wording import duration
-from analyzers.trace.columns import stored
 
 LEAST_DISPATCH_NS = 1_000  # the way to the GPU of an op of which only its wait for room is seen
 MOST_OPS = 20_000  # a gap's op with more ops before it within the gap gets no number
@@ -115,7 +114,8 @@ class _Replay:
         self.moved: dict[int, tuple[int, int]] = {}  # start and end of ops replayed so far
         for op in self.idle:
             self.moved[op] = (self.low, self.low)
-        self.times = [stored(gap.writer.trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns")]
+        table = gap.writer.trace.ops
+        self.times = [table.start_ns, table.end_ns, table.wait_ns]
         self.now = self.low  # how far the thread has come whose own work takes no time
         self.held_ns = 0  # for how long the thread that no call blocks has waited for a place in a launch queue
         self.queue_was_full = False

@@ -28,7 +28,6 @@ from analyzers.readers.inputs import bounded
 from analyzers.trace.about import about, restored
 from analyzers.trace.alignment import IDS_OF_CALLS, Matches
 from analyzers.trace.columns import ints, table
-from analyzers.trace.merge import concat
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, Run
 from analyzers.trace.schemas import TABLES
@@ -95,7 +94,7 @@ def _write(path: Path, frames: Iterator[pd.DataFrame]) -> None:
                 write(held[:ROWS])
                 held, written = held[ROWS:], True
             if more is not None:
-                held = concat([held, more]) if len(held) else more
+                held = pd.concat([held, more]) if len(held) else more
 
 
 def _as_filed(frame: pd.DataFrame) -> pd.DataFrame:

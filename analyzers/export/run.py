@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import first_row_of, rows_by_key
 from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ints, Mask
 from analyzers.syncs.report import Span
 from analyzers.trace.alignment import Clocks, Matches
-from analyzers.trace.columns import as_int64, codes, ints
+from analyzers.trace.columns import as_int64, ints
 from analyzers.trace.narrow import Narrowing, clip, only_ops, whole_with_cuts
 from analyzers.trace.ranges import launch_span
 from analyzers.trace.run import ALL, Run
@@ -130,13 +130,9 @@ class RunAsFiles:
         """With the texts of all parts, as `merge` joins them."""
         if len(self._lengths) == 1:
             return frame
-        columns = {}
-        for column in texts_of(frame):
-            code, own = codes(frame, column)
-            number = {text: i for i, text in enumerate(self._texts[name, column])}
-            moved = np.array([*(number[text] for text in own), -1], np.int64)[code]
-            columns[column] = pd.Categorical.from_codes(moved, dtype=pd.CategoricalDtype([*number]))
-        return frame.assign(**columns)
+        return frame.assign(
+            **{column: frame[column].cat.set_categories(self.texts(name, column)) for column in texts_of(frame)}
+        )
 
     def _with_rows(self, trace: Trace) -> Matches | None:
         if trace.matches is None or self._alone is not None:
@@ -161,7 +157,7 @@ def with_launches_from(frame: pd.DataFrame, calls: int) -> pd.DataFrame:
     """Ops, or another table, whose launches are counted on from so many calls."""
     if not calls or "launch" not in frame:
         return frame
-    launch = ints(frame, "launch")
+    launch = frame["launch"].to_numpy(np.int64)
     return frame.assign(launch=np.where(launch >= 0, launch + calls, launch))
 
 
@@ -233,10 +229,9 @@ def _within(table: Any, low: int, high: int, processes: Ints) -> Mask:
 
 def _recorded(records: Records, api: Calls) -> Mask:
     """Records have no time of their own: those whose call is there, and those whose call nobody knows."""
-    calls, recorded = (
-        pd.MultiIndex.from_arrays([as_int64(one.process), as_int64(one.correlation)]) for one in (api, records)
-    )
-    return np.asarray(recorded.isin(calls)) | (records.correlation < 0)
+    call = first_row_of(api.process, api.correlation, records.process, records.correlation)
+    is_recorded: Mask = (call >= 0) | (records.correlation < 0)
+    return is_recorded
 
 
 def _matches_of(matches: Matches, rows: Ints) -> tuple[Matches, Ints]:

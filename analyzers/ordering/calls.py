@@ -14,7 +14,7 @@ from analyzers.arrays.names import at_codes
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.ordering.lanes import UNSEEN, Columns, Lanes, find_lanes, take_or
-from analyzers.trace.columns import ints, ints_at, stored
+from analyzers.trace.columns import ints_at
 from analyzers.trace.schemas import Records, Syncs
 from analyzers.trace.tables import Trace
 
@@ -64,7 +64,7 @@ def _ordering_calls(trace: Trace) -> tuple[Ids, dict[str, Ints]]:
 def match_calls(trace: Trace, calls: Ints, frame: Records | Syncs) -> Ints:
     """For each row of `frame`, which of `calls` has its process and correlation id: a position in `calls`, or -1."""
     owner, ids = (ints_at(trace.api, column, calls) for column in ("process", "correlation"))
-    return first_row_of(owner, ids, ints(frame, "process"), ints(frame, "correlation"))
+    return first_row_of(owner, ids, frame.process, frame.correlation)
 
 
 class Calls(Columns, frozen=True):
@@ -140,7 +140,7 @@ def _calls(trace: Trace, lanes: Lanes, calls: Ints, frame: Records | Syncs) -> C
     row[at[at >= 0]] = np.flatnonzero(at >= 0)
 
     def stated(column: str) -> Ints:
-        return take_or(stored(frame, column), row).astype(np.int64, copy=False)
+        return take_or(frame.columns[column], row).astype(np.int64, copy=False)
 
     process, context = ints_at(trace.api, "process", calls), stated("context")
     columns = {
@@ -166,7 +166,7 @@ def _outside_captures(trace: Trace, calls: Ints) -> Ints:
     begins, ends = calls_of_kind(trace, "capture"), calls_of_kind(trace, "captured")
     if begins.size == 0:
         return calls
-    process, thread, start = (stored(trace.api, column) for column in ("process", "thread", "start_ns"))
+    process, thread, start = trace.api.process, trace.api.thread, trace.api.start_ns
     depth = np.zeros(calls.size, np.int64)
     for (p, t), rows in rows_by_key(process[calls], thread[calls]).items():
         for marks, step in ((begins, 1), (ends, -1)):
@@ -184,7 +184,7 @@ def communication_around(trace: Trace, lanes: Lanes, host: Ints, instant: Ints) 
     in_library = np.flatnonzero(trace.ranges.domain.is_one_of(["NCCL"]))
     columns = ("process", "thread", "start_ns", "end_ns")
     process, thread, starts, ends = (
-        np.concatenate([ints(trace.comms, column), ints_at(trace.ranges, column, in_library)]) for column in columns
+        np.concatenate([trace.comms.columns[column], ints_at(trace.ranges, column, in_library)]) for column in columns
     )
     by_lane = rows_by_key(lanes.of_threads(process, thread))
     for (each,), rows in rows_by_key(host).items():

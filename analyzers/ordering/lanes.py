@@ -19,7 +19,7 @@ from analyzers.arrays.columns import squeezed
 from analyzers.arrays.groups import group_numbers, is_repeated, ordered, rows_by_key, run_heads
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.trace.columns import ints, ints_at
+from analyzers.trace.columns import as_int64, ints_at
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.schemas import Streams
 from analyzers.trace.tables import Trace
@@ -143,7 +143,7 @@ class Lanes(msgspec.Struct, frozen=True, dict=True):
 
     def of_rows(self, streams: Streams, rows: Mask) -> Mask:
         """Lanes that are streams in some rows of a table with process, context and stream."""
-        found = self.of_streams(*(ints(streams, column)[rows] for column in ("process", "context", "stream")))
+        found = self.of_streams(*(ints_at(streams, column, rows) for column in ("process", "context", "stream")))
         return np.isin(np.arange(self.size), found)
 
     def of_threads(self, process: Ints, thread: Ints) -> Ints:
@@ -170,7 +170,7 @@ def find_lanes(trace: Trace, process: Ints, thread: Ints) -> Lanes:
     """
     ops = trace.ops
     lane_key, keys = _with_context(*_numbered(ops.process, ops.device, ops.context, ops.stream))
-    launch = ints(ops, "launch")
+    launch = as_int64(ops.launch)
     caller, callers = _numbered(ops.process, take_or(trace.api.thread, launch))
     hosts = {(p, t) for p, t in {*callers, *_numbered(process, thread)[1]} if t != -1}
     every = sorted(

@@ -14,7 +14,6 @@ from analyzers.ordering.calls import Calls, HostCalls, communication_around, hom
 from analyzers.ordering.inference import Inference
 from analyzers.ordering.lanes import MAX_NS, take_or
 from analyzers.ordering.places import Places, find_places
-from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 
 
@@ -92,9 +91,8 @@ def _stated(trace: Trace, calls: HostCalls, waits: Calls) -> Links:
     """Links the capture states: by nsys's event synchronization id, or by Kineto's correlation id of the record."""
     records = calls.records
     record = _lookup(waits.process, waits.event_sync, records.process, records.event_sync)
-    claim, stream, context = (
-        take_or(ints(trace.syncs, column), waits.sync) for column in ("record_correlation", "record_stream", "context")
-    )
+    stated = trace.syncs.record_correlation, trace.syncs.record_stream, trace.syncs.context
+    claim, stream, context = (take_or(column, waits.sync) for column in stated)
     record = np.where(record < 0, _lookup(waits.process, claim, records.process, records.correlation), record)
     record = np.where(take_or(records.start_ns, record, MAX_NS) < waits.start_ns, record, -1)
     source = take_or(records.lane, record)

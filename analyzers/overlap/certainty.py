@@ -10,7 +10,7 @@ from analyzers.arrays.intervals import Union, coverage, intersect, measure, unio
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.matching.calls import calls
-from analyzers.trace.columns import codes, ints, ints_at, stored
+from analyzers.trace.columns import ints_at
 from analyzers.trace.kernels import is_compute
 from analyzers.trace.tables import Trace
 
@@ -74,7 +74,7 @@ def real_range(
 
 def _running(trace: Trace, rows: Ints, absent: Mask | None, busy: Union | None) -> list[Union]:
     """When some ops run with the least waits, and with the most; one answer where these are the same."""
-    least, most = (taken(stored(trace.ops, column), rows) for column in ("wait_low_ns", "wait_high_ns"))
+    least, most = (taken(waits, rows) for waits in (trace.ops.wait_low_ns, trace.ops.wait_high_ns))
     may_wait = absent is not None and absent[rows].any()
     if busy is not None and not (may_wait or least.any() or most.any()):
         return [busy]
@@ -104,7 +104,7 @@ def waiting_share(trace: Trace, ops: Ints) -> float | None:
     """
     table = trace.once(calls).table
     position = np.full(len(trace.ops), -1, np.int64)
-    position[ints(table, "op")] = np.arange(len(table))
+    position[table.op] = np.arange(len(table))
     known = ops[position[ops] >= 0]
     if not known.size:
         return None
@@ -117,8 +117,8 @@ def waiting_share(trace: Trace, ops: Ints) -> float | None:
         others = compute[compute_by_device.get(device, np.empty(0, np.int64))]
         runs = union(trace.ops.start_ns[others], trace.ops.end_ns[others])
         is_beside[rows] = coverage(start[rows], end[rows], runs) > MOSTLY * duration[rows]
-    texts = [codes(matching, column)[0].astype(np.int64) for column in ("operation", "group", "group_ranks")]
-    kind = label(*texts, ints(matching, "bytes"), ints(matching, "kernel"), is_beside)
+    texts = matching.operation, matching.group, matching.group_ranks
+    kind = label(*texts, matching.bytes, matching.kernel, is_beside)
     fastest = np.full(int(kind.max()) + 1, np.iinfo(np.int64).max)
     np.minimum.at(fastest, kind, duration)
     repeated = np.bincount(kind)[kind] >= REPEATS

@@ -26,7 +26,7 @@ from analyzers.arrays.types import Mask
 from analyzers.common.records import Record
 from analyzers.overlap.certainty import RealRange, real_range
 from analyzers.overlap.measure import LostWork, RankOverlap
-from analyzers.trace.columns import as_int64, ints
+from analyzers.trace.columns import as_int64
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.schemas import Ops
@@ -245,13 +245,13 @@ def last_arrival_of(a: Arrivals, b: Arrivals) -> LastArrival | None:
 
 def is_matched(ops: Ops) -> Mask:
     """Ops of collectives that several ranks are known to have come to."""
-    return ints(ops, "last_rank") >= 0
+    return ops.last_rank >= 0
 
 
 def came_last(ops: Ops) -> Mask:
     """Ops of the rank and device that came last to their collective."""
-    same_rank: Mask = ints(ops, "last_rank") == ints(ops, "rank")
-    return same_rank & (ints(ops, "last_device") == ints(ops, "device"))
+    same_rank: Mask = ops.last_rank == ops.rank
+    return same_rank & (ops.last_device == ops.device)
 
 
 def _open(trace: Trace, matched: Mask, last: Mask) -> int:

@@ -15,7 +15,7 @@ from analyzers.common.records import Record
 from analyzers.select.language import atoms
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.select.select import Selection
-from analyzers.trace.columns import as_int64, ints
+from analyzers.trace.columns import as_int64
 from analyzers.trace.op_rows import wanted_by_start
 from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
@@ -209,7 +209,7 @@ def moves(trace: Trace, pairing: Pairing) -> Moves:
     # Lanes of several devices in one process never meet.
     device = label(as_int64(trace.ops.device))
     devices = int(device.max(initial=0)) + 1
-    starts, ends, waits = (ints(trace.ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
+    starts, ends, waits = map(as_int64, (trace.ops.start_ns, trace.ops.end_ns, trace.ops.wait_ns))
     sides = []
     for instance in (pairing.a, pairing.b):
         rows = wanted_by_start(trace, instance >= 0)

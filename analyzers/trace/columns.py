@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from analyzers.arrays.columns import repeated, taken
 from analyzers.arrays.groups import is_repeated, label
@@ -16,7 +15,10 @@ from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.table import Table
 
-Tabular = Table | pd.DataFrame
+if TYPE_CHECKING:
+    import pandas as pd
+
+Tabular = Any  # a Table, or a frame of pandas
 SomeTable = TypeVar("SomeTable", bound=Table)
 
 
@@ -27,6 +29,8 @@ def table(name: str, columns: Mapping[str, Any] | None = None, length: int | Non
 
 def framed(columns: Mapping[str, Any]) -> pd.DataFrame:
     """A frame of columns as they are, which are not copied."""
+    import pandas as pd
+
     shown = {name: one.to_pandas() if isinstance(one, Names) else one for name, one in columns.items()}
     return pd.DataFrame(shown, copy=False)
 
@@ -55,7 +59,7 @@ def stored(table: Tabular, column: str) -> Any:
     if isinstance(table, Table):
         return getattr(table, column)
     values = table[column]
-    return values.array if isinstance(values.dtype, pd.CategoricalDtype) else values.to_numpy()
+    return values.array if hasattr(values.dtype, "categories") else values.to_numpy()
 
 
 def span(*tables: Any) -> tuple[int, int]:

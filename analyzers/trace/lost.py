@@ -14,7 +14,7 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.wording import count_of
 from analyzers.trace.advice import is_migration
-from analyzers.trace.columns import ints, ints_at, is_one_of, lanes, stored
+from analyzers.trace.columns import as_int64, ints_at, lanes
 from analyzers.trace.schemas import Calls, Ops
 from analyzers.trace.tables import Process, Trace
 from analyzers.trace.unread import noted
@@ -95,7 +95,7 @@ def count_unlinked(trace: Trace, process: int, without: Ints) -> int:
     if not without.size:
         return 0
     ops, of_process = trace.ops, trace.ops.process == process
-    rows = np.flatnonzero(of_process & (stored(ops, "launch") < 0) & (stored(ops, "correlation") <= 0))
+    rows = np.flatnonzero(of_process & (ops.launch < 0) & (ops.correlation <= 0))
     rows = rows[~is_migration(trace)[rows]]
     if rows.size != without.size:
         return 0
@@ -179,7 +179,7 @@ def about_lost_work(trace: Trace) -> Trace:
 def launching(api: Calls) -> Mask:
     """Calls that run a kernel, a copy or a memset."""
     is_launch = api.name.matching(_LAUNCH.fullmatch)
-    begins, ends = is_one_of(api, "name", _BEGIN), is_one_of(api, "name", _END)
+    begins, ends = api.name.is_one_of(_BEGIN), api.name.is_one_of(_END)
     if begins.any():
         is_launch &= ~_captured(api, begins, ends)
     return is_launch
@@ -188,8 +188,8 @@ def launching(api: Calls) -> Mask:
 def _captured(api: Calls, begins: Mask, ends: Mask) -> Mask:
     """Calls of a process between the begin of a stream's capture and its end, on whichever thread."""
     captured = np.zeros(len(api), bool)
-    start = ints(api, "start_ns")
-    for rows in rows_by_key(ints(api, "process")).values():
+    start = api.start_ns
+    for rows in rows_by_key(api.process).values():
         order: Ints = rows[np.argsort(start[rows], kind="stable")]
         captured[order] = np.cumsum(begins[order].astype(np.int64) - ends[order]) > 0
     return captured
@@ -221,14 +221,14 @@ def linked_by_order(ops: Ops, api: Calls) -> tuple[Ops, Ints]:
     -------
     ops : the table given where none was linked. linked : rows of those that were.
     """
-    alone: Mask = (stored(ops, "launch") < 0) & (stored(ops, "correlation") <= 0) & (stored(ops, "graph") < 0)
+    alone: Mask = (ops.launch < 0) & (ops.correlation <= 0) & (ops.graph < 0)
     if not alone.any() or not len(api):
         return ops, np.empty(0, np.int64)
-    before, launch = ints(ops, "launch"), ints(ops, "launch").copy()
-    called, lane, calls = ints(api, "start_ns"), lanes(ops), _without_op(ops, api)
+    before, launch = as_int64(ops.launch), as_int64(ops.launch).copy()
+    called, lane, calls = api.start_ns, lanes(ops), _without_op(ops, api)
     for kind, pattern in _CALLS.items():
         ours = calls[api.name.take(calls).matching(pattern.fullmatch)]
-        those = np.flatnonzero(alone & is_one_of(ops, "kind", (kind,)))
+        those = np.flatnonzero(alone & ops.kind.is_one_of((kind,)))
         of_process = rows_by_key(ints_at(api, "process", ours))
         for process, rows in rows_by_key(ints_at(ops, "process", those)).items():
             own = ours[of_process.get(process, rows[:0])]
@@ -237,7 +237,7 @@ def linked_by_order(ops: Ops, api: Calls) -> tuple[Ops, Ints]:
     linked = np.flatnonzero(launch != before)
     if not linked.size:
         return ops, linked
-    correlation = ints(ops, "correlation").copy()
+    correlation = as_int64(ops.correlation).copy()
     correlation[linked] = ints_at(api, "correlation", launch[linked])
     return ops.having(launch=narrowed(launch, "id"), correlation=narrowed(correlation, "id")), linked
 
@@ -254,13 +254,13 @@ def with_linked(trace: Trace, linked: Ints) -> Trace:
 def _without_op(ops: Ops, api: Calls) -> Ints:
     """Calls that launch something and have no op."""
     has_op = np.zeros(len(api) + 1, bool)
-    has_op[stored(ops, "launch")] = True  # the last is for ops without a launch
+    has_op[ops.launch] = True  # the last is for ops without a launch
     return np.flatnonzero(launching(api) & ~has_op[:-1])
 
 
 def _link(launch: Ints, rows: Ints, calls: Ints, ops: Ops, called: Ints, lane: Ints) -> None:
     """Write into `launch` which of the calls, in order of time, each of a process's ops is of; nothing where unsure."""
-    start = ints(ops, "start_ns")
+    start = ops.start_ns
     on_lanes = np.flatnonzero(np.isin(lane, lane[rows]))
     deadline = _deadlines(launch, on_lanes, start, called, lane)
     order = rows[np.lexsort((start[rows], deadline[rows]))]

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import is_repeated
-from analyzers.arrays.names import Names, stacked, stacked_numbers
 from analyzers.common.errors import TraceWarning
-from analyzers.trace.columns import SomeTable, as_int64, framed, stored
+from analyzers.trace.columns import SomeTable, as_int64
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.table import Table
 from analyzers.trace.tables import Capture, Process, Trace
@@ -89,16 +87,6 @@ def among_others(trace: Trace, run: Trace, first_process: int) -> Trace:
 
 def _moved_capture(capture: Capture, shift: int) -> Capture:
     return replace(capture, first_ns=capture.first_ns + shift, last_ns=capture.last_ns + shift)
-
-
-def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Stack frames of one schema; categoricals stay categorical (pandas.concat would turn them into objects)."""
-    columns: dict[str, Any] = {}
-    for name in frames[0].columns:
-        parts = [stored(frame, name) for frame in frames]
-        is_text = isinstance(parts[0], pd.Categorical)
-        columns[name] = stacked([Names.of(part) for part in parts]) if is_text else stacked_numbers(parts)
-    return framed(columns)
 
 
 def _moved(table: SomeTable, shift: int, processes: int) -> SomeTable:

@@ -11,7 +11,7 @@ import numpy as np
 from analyzers.arrays.groups import distinct, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
-from analyzers.trace.columns import as_int64, codes, ints_at, is_one_of
+from analyzers.trace.columns import as_int64, ints_at, is_one_of
 from analyzers.trace.communication import operation_of
 from analyzers.trace.kernels import function, is_bookkeeping, is_communication
 from analyzers.trace.numbered import family
@@ -158,7 +158,7 @@ def _programs(trace: Trace) -> dict[int, _Program]:
 def _names(trace: Trace, table: str, rows: Ints, change: Callable[[str], str]) -> dict[int, Names]:
     """The distinct names of some rows of a table, by rank."""
     frame = getattr(trace, table)
-    code, texts = codes(frame, "name")
+    code, texts = frame.name.codes, frame.name.texts
     process = ints_at(frame, "process", rows)
     found: dict[int, set[str]] = {}
     both = distinct(process * (len(texts) + 1) + code[rows])
@@ -171,19 +171,18 @@ def _names(trace: Trace, table: str, rows: Ints, change: Callable[[str], str]) -
 def _groups(trace: Trace) -> dict[int, Groups]:
     """The process groups that each rank names with their ranks, and the kinds of calls that it makes in each."""
     comms = trace.comms
-    texts = [codes(comms, column) for column in ("group", "group_ranks", "operation", "dtype")]
-    stated = np.flatnonzero((texts[0][0] >= 0) & (texts[1][0] >= 0))
+    stated = np.flatnonzero((comms.group.codes >= 0) & (comms.group_ranks.codes >= 0))
     elements = np.maximum(ints_at(comms, "in_elements", stated), ints_at(comms, "out_elements", stated))
-    keys = [ints_at(comms, "process", stated), *(code[stated].astype(np.int64) for code, _ in texts), elements]
+    texts = [names.codes[stated] for names in (comms.group, comms.group_ranks, comms.operation, comms.dtype)]
     found: dict[int, dict[tuple[str, str], set[Kind]]] = {}
-    for process, group, ranks, operation, dtype, size in rows_by_key(*keys):
-        name, listed = texts[0][1][group], texts[1][1][ranks]
+    for process, group, ranks, operation, dtype, size in rows_by_key(comms.process[stated], *texts, elements):
+        name, listed = comms.group.texts[group], comms.group_ranks.texts[ranks]
         if not name or not listed:
             continue
         own = found.setdefault(trace.processes[process].rank, {}).setdefault((name, listed), set())
-        what = operation_of(texts[2][1][operation]) if operation >= 0 else ""
+        what = operation_of(comms.operation.texts[operation]) if operation >= 0 else ""
         if what in SAME_SIZES and size >= 0:
-            own.add((what, size, texts[3][1][dtype] if dtype >= 0 else ""))
+            own.add((what, size, comms.dtype.texts[dtype] if dtype >= 0 else ""))
     return {rank: {key: frozenset(kinds) for key, kinds in own.items()} for rank, own in found.items()}
 
 
@@ -322,16 +321,17 @@ def _check_worlds(trace: Trace) -> None:
 
 def _check_groups(trace: Trace) -> None:
     """A rank that another counts into its process group must know that group by the same ranks."""
-    (group, groups), (listed, lists) = codes(trace.comms, "group"), codes(trace.comms, "group_ranks")
+    group, listed = trace.comms.group.codes, trace.comms.group_ranks.codes
     process = as_int64(trace.comms.process)
     known = np.flatnonzero((group >= 0) & (listed >= 0))
     keys: list[Ints] = [column[known].astype(np.int64) for column in (process, group, listed)]
-    ranks_of = [_listed(text) for text in lists]
+    ranks_of = [_listed(text) for text in trace.comms.group_ranks.texts]
     found: dict[tuple[int, str], tuple[int, ...]] = {}
     for its_process, its_group, its_list in rows_by_key(*keys):
         rank = trace.processes[its_process].rank
-        if rank in ranks_of[its_list] and groups[its_group]:
-            found[rank, groups[its_group]] = ranks_of[its_list]
+        name = trace.comms.group.texts[its_group]
+        if rank in ranks_of[its_list] and name:
+            found[rank, name] = ranks_of[its_list]
     for (rank, name), ranks in found.items():
         for other in ranks:
             others = found.get((other, name), ranks)

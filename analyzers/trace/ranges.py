@@ -9,10 +9,20 @@ from collections.abc import Mapping
 import numpy as np
 
 from analyzers.arrays.columns import squeezed, taken
-from analyzers.arrays.groups import as_slice, first_row_of, rows_by_key, slices_by_key
+from analyzers.arrays.groups import (
+    as_slice,
+    first_of_each,
+    first_row_of,
+    group_numbers,
+    label,
+    ordered,
+    rows_by_key,
+    runs,
+    slices_by_key,
+)
 from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
-from analyzers.trace.columns import as_int64
+from analyzers.trace.columns import as_int64, ints_at
 from analyzers.trace.schemas import Ranges
 from analyzers.trace.tables import Trace
 
@@ -329,16 +339,25 @@ def _forward_threads(trace: Trace) -> dict[tuple[int, int], int]:
     is_backward = ranges.forward_thread != -1
     if not (has_sequence & is_backward).any():
         return {}
-    columns = ["process", "thread", "sequence"]
-    forward_ops, backward_ops = (
-        ranges.take(has_sequence & which).to_frame(columns).drop_duplicates() for which in (~is_backward, is_backward)
-    )
-    pairs = backward_ops.merge(forward_ops, on=["process", "sequence"], suffixes=("", "_forward"))
-    pairs = pairs[pairs["thread"] != pairs["thread_forward"]].drop(columns="sequence").drop_duplicates()
+    forward, backward = (_of_each_sequence(ranges, has_sequence & which) for which in (~is_backward, is_backward))
+    both = np.append(forward, backward)
+    of_forward, of_backward = np.split(group_numbers(ranges.process[both], ranges.sequence[both]), [forward.size])
+    count = np.bincount(of_forward, minlength=int(of_backward.max()) + 1)
+    first = np.cumsum(count) - count
+    at, pair = runs(first[of_backward], count[of_backward])
+    forward, backward = forward[ordered(of_forward)[at]], backward[pair]
     linked: dict[tuple[int, int], list[int]] = {}
-    for process, worker, forward in pairs[["process", "thread", "thread_forward"]].to_numpy(np.int64).tolist():
-        linked.setdefault((process, worker), []).append(forward)
+    keys = ranges.process[backward], ranges.thread[backward], ranges.thread[forward]
+    for process, worker, thread in rows_by_key(*keys):
+        if worker != thread:
+            linked.setdefault((process, worker), []).append(thread)
     return {key: threads[0] for key, threads in linked.items() if len(threads) == 1}
+
+
+def _of_each_sequence(ranges: Ranges, which: Mask) -> Ints:
+    """A row of each process, thread and sequence number among some."""
+    rows = np.flatnonzero(which)
+    return rows[first_of_each(label(*(ints_at(ranges, one, rows) for one in ("process", "thread", "sequence"))))]
 
 
 def launch_span(trace: Trace) -> tuple[int, int]:

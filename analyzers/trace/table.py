@@ -12,17 +12,19 @@ A column that is not given has its default throughout, which takes no room.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from analyzers.arrays.columns import narrowed, repeated, squeezed, taken
 from analyzers.arrays.groups import is_repeated
 from analyzers.arrays.names import Names, stacked, stacked_numbers
 from analyzers.arrays.types import Ints, Mask
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Self = TypeVar("Self", bound="Table")
 
@@ -156,6 +158,8 @@ class Table:
 
     def to_frame(self, columns: Iterable[str] | None = None) -> pd.DataFrame:
         """The table as pandas has it, of all columns or some."""
+        import pandas as pd
+
         own = vars(self)
         values = {name: own[name] for name in (self.schema if columns is None else columns)}
         shown = {name: one.to_pandas() if isinstance(one, Names) else one for name, one in values.items()}

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from analyzers.arrays.groups import label, rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.wording import count_of, duration
-from analyzers.trace.columns import as_int64, codes, ints, ints_at, is_one_of, lanes
+from analyzers.trace.columns import as_int64, ints_at, lanes
 from analyzers.trace.tables import Process, Trace
 from analyzers.trace.unread import noted
 
@@ -48,7 +48,7 @@ def about_units(trace: Trace) -> Trace:
     if not launched.size:
         return trace
     called, waits = trace.api.start_ns[launch[launched]], _last_waits(trace)
-    kind, kinds = codes(trace.ops, "kind")  # each is a table of its own
+    kind, kinds = trace.ops.kind.codes, trace.ops.kind.texts  # each is a table of its own
     keys = as_int64(trace.ops.process)[launched], kind[launched].astype(np.int64)
     for (process, which), rows in rows_by_key(*keys).items():
         own, at = launched[rows], called[rows]
@@ -235,7 +235,7 @@ def cut_spoiled(trace: Trace) -> Trace:
 def _past_the_next(trace: Trace) -> Ints:
     """By how much each op runs past the start of the next on its stream, ns; 0 where that may be."""
     ops, cut = trace.ops, np.zeros(len(trace.ops), np.int64)
-    lane, start, end = lanes(ops), ints(ops, "start_ns"), ints(ops, "end_ns")
+    lane, start, end = lanes(ops), ops.start_ns, ops.end_ns
     order = np.lexsort((start, lane))
     one, following = order[:-1], order[1:]
     past = end[one] - start[following]
@@ -262,8 +262,8 @@ def _launched_by_itself(trace: Trace) -> Mask:
     """Ops on a known stream whose launch launched nothing else, and that are no node of a graph or of a module."""
     ops, launch = trace.ops, as_int64(trace.ops.launch)
     of_each = np.bincount(launch[launch >= 0], minlength=len(trace.api) + 1)
-    alone: Mask = (launch >= 0) & (of_each[launch] == 1) & (ints(ops, "stream") >= 0)
-    return alone & (ints(ops, "graph") < 0) & (ints(ops, "hlo") < 0) & ~is_one_of(ops, "kind", ("graph",))
+    alone: Mask = (launch >= 0) & (of_each[launch] == 1) & (ops.stream >= 0)
+    return alone & (ops.graph < 0) & (ops.hlo < 0) & ~ops.kind.is_one_of(("graph",))
 
 
 def may_begin_early(trace: Trace, ops: Ints) -> Mask:

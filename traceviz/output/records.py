@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from analyzers.trace.table import Table
-
 if TYPE_CHECKING:
     import pandas as pd
+
+    from analyzers.trace.table import Table
 
 Json = dict[str, Any]
 
@@ -122,7 +122,7 @@ def _reader(key: str, attribute: str) -> Callable[[Any], Any]:
 
 def rows(table: Table | pd.DataFrame, *without: str) -> list[Json]:
     """A table's rows, without some of its columns."""
-    given: Any = table.columns if isinstance(table, Table) else table
+    given: Any = table.columns if isinstance(table.columns, Mapping) else table
     columns: dict[str, list[Any]] = {str(name): given[name].tolist() for name in given if name not in without}
     for name in UNKNOWN_AT & set(columns):
         columns[name] = [None if value == -1 else value for value in columns[name]]

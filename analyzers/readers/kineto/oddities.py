@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 from msgspec.structs import replace
 
+from analyzers.arrays.groups import rows_by_key
 from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import count_of
 from analyzers.ordering.calls import call_kind
@@ -189,8 +190,9 @@ def _only_launches(trace: Trace) -> Trace:
     or synchronizes was cut down after it was written, as published profiles are.
     """
     names = [name for name in trace.api.name.texts if name]
-    streams = trace.ops.to_frame(["process", "device", "stream"]).drop_duplicates()
-    if not names or any(map(call_kind, names)) or len(trace.syncs) or len(streams) < 2:
+    if not names or any(map(call_kind, names)) or len(trace.syncs):
+        return trace
+    if len(rows_by_key(trace.ops.process, trace.ops.device, trace.ops.stream)) < 2:
         return trace
     captures = tuple(replace(one, waits_logged=False) for one in trace.captures)
     return replace(trace, captures=captures).warn(

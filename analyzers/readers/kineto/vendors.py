@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from analyzers.arrays.groups import first_of_each, label
 from analyzers.arrays.names import Names, at_codes
 from analyzers.common.wording import duration
 from analyzers.readers.accelerators import comms_of_calls, kind_of_kernel
@@ -113,11 +114,11 @@ def _of_rocm(trace: Trace, raw: Raw) -> Trace:
 
 def _rocm_devices(trace: Trace) -> Devices:
     """A row for each device that ops name, with what the listed ones have in common: which is which can't be told."""
-    listed = trace.devices.to_frame()
-    used = trace.ops.to_frame(["process", "device"]).drop_duplicates()
-    common = {name: listed[name].iloc[0] for name in _SHARED_PROPERTIES if listed[name].nunique() == 1}
-    shared = {name: str(value) if name == "name" else int(value) for name, value in common.items()}
-    return Devices.of({**{name: used[name].to_numpy() for name in ("process", "device")}, **shared}, len(used))
+    process, device = trace.ops.process, trace.ops.device
+    first = first_of_each(label(process, device))
+    listed = {name: {*trace.devices.columns[name].tolist()} - {None} for name in _SHARED_PROPERTIES}
+    shared = {name: value for name, values in listed.items() if len(values) == 1 for value in values}
+    return Devices.of({"process": process[first], "device": device[first], **shared}, first.size)
 
 
 def _rocm_lacks(trace: Trace) -> tuple[str, ...]:

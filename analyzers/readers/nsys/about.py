@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
-import pandas as pd
 
+from analyzers.arrays.arrow import numbered
 from analyzers.arrays.groups import distinct
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError
@@ -120,8 +120,10 @@ def read_overhead(file: NsysFile, shift_ns: int, keys: Sequence[int]) -> tuple[I
     times = {name: file.time(source, name) for name in ("start", "end")}
     spans = file.ints(source, {**times, "thread": file.column(source, "globalTid", missing="0")})
     known = (spans["start"] != NO_TIME) & (spans["end"] != NO_TIME)
-    owner = pd.Index(np.array(keys, np.int64)).get_indexer(spans["thread"][known] >> THREAD_BITS)
-    return spans["start"][known] - shift_ns, spans["end"][known] - shift_ns, owner.astype(np.int64)
+    number = {key: index for index, key in enumerate(keys)}
+    codes, distinct = numbered(spans["thread"][known] >> THREAD_BITS)
+    owner = np.array([number.get(key, NOT_SAID) for key in distinct] or [0], np.int64)[codes]
+    return spans["start"][known] - shift_ns, spans["end"][known] - shift_ns, owner
 
 
 # GPUs and streams of the machine.
@@ -239,8 +241,8 @@ class Processes:
 
     def number(self, global_ids: Ints) -> Ints:
         """Provisional number of each row's process, from a global process or thread id; -1 where it has none."""
-        codes, distinct = pd.factorize(global_ids >> THREAD_BITS)
-        numbers = [NOT_SAID if key == NOT_SAID else self.add(int(key)) for key in distinct]
+        codes, distinct = numbered(global_ids >> THREAD_BITS)
+        numbers = [NOT_SAID if key == NOT_SAID else self.add(key) for key in distinct]
         return np.array(numbers or [0], np.int64)[codes]
 
     def add(self, key: int) -> int:
@@ -283,13 +285,14 @@ def adopt(table: Adopted, api: Calls, processes: Processes, path: Path) -> Adopt
         process[orphans] = callers[0] if callers.size else processes.add(0)
         return table.having(process=process)
     wanted = table.correlation[orphans]
-    called = api.to_frame(["correlation", "process"]).drop_duplicates()
-    owners = called[called["correlation"].isin(wanted)].set_index("correlation")["process"]
-    if owners.index.has_duplicates or not np.isin(wanted, owners.index).all():
+    asked = np.flatnonzero(np.isin(api.correlation, wanted))
+    ids, first, of = np.unique(api.correlation[asked], return_index=True, return_inverse=True)
+    owner = api.process[asked[first]]
+    if (api.process[asked] != owner[of]).any() or not np.isin(wanted, ids).all():
         raise TracevizError(
             "this old export holds several processes and does not say whose the GPU work is (no globalPid).",
             path=path,
             hint="Export the report again with a newer nsys, or capture one report a process.",
         )
-    process[orphans] = owners.reindex(wanted).to_numpy(np.int64)
+    process[orphans] = owner[np.searchsorted(ids, wanted)]
     return table.having(process=process)

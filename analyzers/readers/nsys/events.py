@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
+from analyzers.arrays.arrow import numbered
 from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ids, Ints
 from analyzers.readers.nsys.about import LOW_24, THREAD_BITS, Processes
@@ -77,7 +77,7 @@ def _range_texts(file: NsysFile, names: StringIds, numbers: Ints, rows: Ints) ->
             code = np.where(
                 where[position] == rows, literals.codes[position].astype(np.int64) + len(texts), code
             )  # narrow
-            texts += list(literals.categories)
+            texts += literals.texts
     of_text = np.array([range_sizes(text) for text in texts] or [-1], np.int64)
     return merged(code, [range_name(text) for text in texts]).used(), of_text[code]
 
@@ -93,9 +93,8 @@ def _domains(file: NsysFile, names: StringIds, process: Ints, domain: Ints) -> A
                 f"FROM {file.stored(NVTX)} WHERE eventType = {DOMAIN_CREATE}"
             )
         }
-    owner, owners = pd.factorize(process)
-    number, numbers = pd.factorize(domain)
-    texts = [known.get((key, one), "") for key in owners.tolist() for one in numbers.tolist()]
+    (owner, owners), (number, numbers) = numbered(process), numbered(domain)
+    texts = [known.get((key, one), "") for key in owners for one in numbers]
     return merged(owner * len(numbers) + number, texts)
 
 
@@ -255,11 +254,11 @@ class StringIds:
         known, code_of = more or {}, dict[str, int]()
         parts = [np.empty(0, np.int8)]
         for start in range(0, len(numbers), CODED_AT_ONCE):
-            codes, distinct = pd.factorize(numbers[start : start + CODED_AT_ONCE])
-            texts = [known[number] if number in known else change(self.text(number)) for number in distinct.tolist()]
-            nowhere = [number not in known and number not in self._texts for number in distinct.tolist()]
+            codes, distinct = numbered(numbers[start : start + CODED_AT_ONCE])
+            texts = [known[number] if number in known else change(self.text(number)) for number in distinct]
+            nowhere = [number not in known and number not in self._texts for number in distinct]
             if may_lack:
-                nowhere = [each and number >= 0 for each, number in zip(nowhere, distinct.tolist(), strict=True)]
+                nowhere = [each and number >= 0 for each, number in zip(nowhere, distinct, strict=True)]
             if any(nowhere):
                 self.lost[what] += int(np.count_nonzero(np.array(nowhere)[codes]))
             of_text = [code_of.setdefault(text, len(code_of)) for text in texts]

@@ -16,10 +16,11 @@ import connectorx
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 
+from analyzers.arrays.arrow import of_arrow
 from analyzers.arrays.columns import narrowed, narrowest, repeated
+from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.trace.schemas import NOT_READ, TABLES
@@ -276,17 +277,15 @@ class NsysFile:
         batches = [dict.fromkeys(columns, np.empty(0, np.int64)), *self.batches(table, columns, where)]
         return {name: np.concatenate([batch[name] for batch in batches]) for name in columns}
 
-    def texts(self, table: str, sql: str, where: str) -> tuple[Ints, Any]:
-        """Row ids that match, ascending, and their texts as a categorical."""
+    def texts(self, table: str, sql: str, where: str) -> tuple[Ints, Names]:
+        """Row ids that match, ascending, and their texts."""
         batches = list(self._read(table, {"text": sql}, where))
         if not batches:
-            return np.empty(0, np.int64), pd.Categorical([])
-        rows = np.concatenate([batch["row"].to_numpy() for batch in batches])
+            return np.empty(0, np.int64), Names.of([])
+        rows = np.concatenate([of_arrow(batch["row"]) for batch in batches])
         texts = pa.chunked_array([batch["text"].cast(pa.string()) for batch in batches]).combine_chunks()
         coded = texts.dictionary_encode()
-        return rows, pd.Categorical.from_codes(
-            coded.indices.to_numpy(zero_copy_only=False), dtype=pd.CategoricalDtype(coded.dictionary.to_pylist())
-        )
+        return rows, Names(of_arrow(coded.indices), coded.dictionary.to_pylist())
 
     def _span(self, table: str) -> tuple[int, int]:
         """First and last row id; (0, -1) without rows. Asked for together, SQLite would look at every row."""
@@ -328,8 +327,7 @@ class NsysFile:
     def _integers(self, table: str, name: str, values: pa.Array, missing: int) -> Ints:
         if not pa.types.is_integer(values.type):
             raise TracevizError(f"table {table} holds {values.type} where integers belong ({name}).", path=self.path)
-        whole = values.fill_null(missing) if values.null_count else values
-        return whole.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+        return of_arrow(values, missing).astype(np.int64, copy=False)
 
     def _introspect(self) -> dict[str, dict[str, str]]:
         names = self._names("type = 'table'")

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 
+from analyzers.arrays.arrow import to_arrow
 from analyzers.common.errors import TracevizError
 from analyzers.readers.nsys.file import AMONG, PART, NsysFile, identity
 
@@ -130,7 +131,7 @@ class NsysFolder(NsysFile):
         needed = needed or {next(iter(self.tables[table]))}
         first = 1
         for batch in self._batches_of(table, needed):
-            rows = pa.array(np.arange(first, first + batch.num_rows))
+            rows = to_arrow(np.arange(first, first + batch.num_rows))
             first += batch.num_rows
             values = {"row": rows, **{name: _value(sql, batch, rows) for name, sql in columns.items()}}
             made = pa.RecordBatch.from_arrays(list(values.values()), names=list(values))
@@ -163,7 +164,7 @@ def _value(sql: str, batch: pa.RecordBatch, rows: pa.Array) -> pa.Array:
     if column := _COLUMN.fullmatch(sql):
         return _signed(batch[column[1]])
     if re.fullmatch(r"-?\d+", sql):
-        return pa.array(np.full(batch.num_rows, int(sql)))
+        return to_arrow(np.full(batch.num_rows, int(sql)))
     if rounded := _ROUNDED.fullmatch(sql):
         return pc.round(batch[rounded[1]]).cast(pa.int64())
     if shifted := _SHIFTED.fullmatch(sql):

@@ -12,9 +12,8 @@ from contextlib import suppress
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
-from analyzers.arrays.groups import rows_by_key, runs
+from analyzers.arrays.groups import label, rows_by_key, runs
 from analyzers.arrays.types import Ints
 from analyzers.readers.nsys.events import ExportedRanges
 from analyzers.readers.nsys.file import NsysFile
@@ -123,7 +122,7 @@ def _share(group: Ints, communicator: Ints, launched: Ints) -> Ints:
         return group
     _, head, size = np.unique(group, return_index=True, return_counts=True)
     position = np.arange(group.size) - np.repeat(head, size)
-    pairs = pd.factorize(pd.MultiIndex.from_arrays([group, communicator]))[0].astype(np.int64)
+    pairs = label(group, communicator)
     of_communicator = pairs - np.repeat(pairs[head], size)
     communicators = np.repeat(np.maximum.reduceat(of_communicator, head) + 1, size)
     calls = np.repeat(size, size)
@@ -138,8 +137,8 @@ def _group_sizes(payload: Payload, communicator: Ints) -> Ints:
     """Ranks in each call's communicator, -1 where the capture did not see it created."""
     made = payload.ranks > 0
     sizes = dict(zip(payload.communicator[made].tolist(), payload.ranks[made].tolist(), strict=True))
-    known, distinct = pd.factorize(communicator)
-    return np.array([sizes.get(one, -1) for one in distinct.tolist()] or [-1], np.int64)[known]
+    distinct, number = np.unique(communicator, return_inverse=True)
+    return np.array([sizes.get(one, -1) for one in distinct.tolist()] or [-1], np.int64)[number]
 
 
 # What NCCL says about its calls in the payload of their NVTX ranges: communicator, message size, peer.
@@ -194,7 +193,7 @@ def _binary(file: NsysFile) -> tuple[Ints, dict[str, Ints]]:
     sql = 'CASE typeof("binaryData") WHEN \'text\' THEN "binaryData" ELSE hex("binaryData") END'
     rows, texts = file.texts(NVTX, sql, '"binaryData" IS NOT NULL')
     blobs = []
-    for text in texts.categories:
+    for text in texts.texts:
         try:
             blobs.append(bytes.fromhex(text))
         except ValueError:
@@ -235,8 +234,8 @@ def _json(file: NsysFile) -> tuple[Ints, dict[str, Ints]]:
     if not file.has(NVTX, "jsonText"):
         return np.empty(0, np.int64), _empty(0)
     rows, texts = file.texts(NVTX, '"jsonText"', "\"jsonText\" LIKE '%NCCL%' OR \"jsonText\" LIKE '%Message size%'")
-    values = _empty(len(texts.categories))
-    for index, text in enumerate(texts.categories):
+    values = _empty(len(texts.texts))
+    for index, text in enumerate(texts.texts):
         with suppress(ValueError, RecursionError):
             said = json.loads(text)
             for name, value in said.items() if isinstance(said, dict) else ():

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
+from analyzers.arrays.arrow import numbered
 from analyzers.arrays.groups import first_row_of, rows_by_key
 from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ids, Ints
@@ -191,8 +191,8 @@ def memories(file: NsysFile) -> dict[int, str]:
 
 def _choose(numbers: Ints, kinds: dict[int, str], choices: tuple[str, ...]) -> Any:
     """Code of each number's kind; -1 (not said) is "", a number nobody knows is "unknown"."""
-    codes, distinct = pd.factorize(numbers)
-    chosen = ["" if number == -1 else kinds.get(int(number), "unknown") for number in distinct]
+    codes, distinct = numbered(numbers)
+    chosen = ["" if number == -1 else kinds.get(number, "unknown") for number in distinct]
     return np.array([choices.index(kind) for kind in chosen] or [0], np.int8)[codes]
 
 

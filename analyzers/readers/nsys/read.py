@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from analyzers.arrays.groups import distinct
+from analyzers.arrays.groups import distinct, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.cache.folder import folder_for_exports
 from analyzers.common.errors import TracevizError, TraceWarning
@@ -136,9 +136,9 @@ def _read(file: NsysFile, progress: Progress, path: Path, asked: bool) -> Trace:
     about = described.read_about(file)
     tables, comms, keys, left_out, linked = _tables(file, about, progress)
     ops = tables["ops"]
-    used = ops.to_frame(["process", "device"]).drop_duplicates().sort_values(["process", "device"])
-    devices = described.read_devices(file, keys, list(used.itertuples(index=False, name=None)))
-    working = used["process"].unique().tolist()
+    used = [(process, device) for process, device in rows_by_key(ops.process, ops.device)]
+    devices = described.read_devices(file, keys, used)
+    working = sorted({process for process, _ in used})
     processes = []
     for index, key in enumerate(keys):
         gpus = distinct(devices.gpu[devices.process == index]).tolist()

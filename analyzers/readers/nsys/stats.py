@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
-import pandas as pd
 
+from analyzers.arrays.groups import first_of_each, label
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress, silent
 from analyzers.readers.reading import READING, Reading
@@ -53,6 +54,8 @@ _DEVICE = re.compile(r"(?P<name>.*?)\s*\((?P<index>\d+)\)\s*$")
 _MEMORY_KINDS = ("SrcMemKd", "DstMemKd")
 _LAUNCH = ("GrdX", "GrdY", "GrdZ", "BlkX", "BlkY", "BlkZ", "Reg/Trd", "StcSMem", "DymSMem")
 
+Row = dict[str, Any]  # of `ops`, and its device's name
+
 
 class _Units(msgspec.Struct, frozen=True):
     start: int = 1
@@ -81,13 +84,13 @@ def read(path: Path, _progress: Progress = silent, _: Reading = READING) -> Trac
     if not rows:
         hint = "Give the output of `nsys stats --report cuda_gpu_trace`, best with `--format csv`."
         raise TracevizError("holds no row of a GPU trace.", path=path, hint=hint)
-    frame = pd.DataFrame(rows)
-    return _trace(path, frame.drop_duplicates(ignore_index=True), _warnings(frame, skipped))
+    once = [*{tuple(row.values()): row for row in rows}.values()]
+    return _trace(path, once, _warnings(once, len(rows) - len(once), skipped))
 
 
-def _rows(text: str) -> tuple[list[dict[str, Any]], int]:
+def _rows(text: str) -> tuple[list[Row], int]:
     """Rows of all tables in the text, and the number of lines that look like none."""
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     skipped, lines = 0, text.splitlines()
     columns: list[str] = []
     units = _Units()
@@ -155,7 +158,7 @@ def _text_row(line: str) -> dict[str, str]:
     return row | {"Bytes": next(iter(middle), "")} | dict(zip(_MEMORY_KINDS, kinds, strict=False))
 
 
-def _row(value: Mapping[str, str], units: _Units) -> dict[str, Any] | None:
+def _row(value: Mapping[str, str], units: _Units) -> Row | None:
     """A row of `ops`; None where it is no row, or a number in it is larger than any profiler prints."""
     device = _DEVICE.match(value.get("Device", ""))
     if not device or not re.fullmatch(_NUMBER, value.get("Start", "")):
@@ -165,7 +168,7 @@ def _row(value: Mapping[str, str], units: _Units) -> dict[str, Any] | None:
     sizes = [_scaled(text, 1) for text in launch[:7]]
     copy = re.search(r"\[CUDA mem(?P<kind>cpy|set)\s*(?P<way>[^\]]*)\]", name)
     kinds = [_MEMORY[text] for column in _MEMORY_KINDS if (text := value.get(column, "")) in _MEMORY] + ["", ""]
-    row: dict[str, Any] = {
+    row: Row = {
         "device": int(device["index"]),
         "device_name": device["name"].strip(),
         "context": _scaled(value.get("Ctx", ""), 1),
@@ -198,41 +201,43 @@ def _scaled(text: str, scale: int) -> int:
     return round(Decimal(plain) * scale) if re.fullmatch(r"-?\d+(\.\d+)?", plain) else -1
 
 
-def _warnings(frame: pd.DataFrame, skipped: int) -> list[TraceWarning]:
+def _warnings(rows: Sequence[Row], repeated: int, skipped: int) -> list[TraceWarning]:
     warnings = []
-    repeated = int(frame.duplicated().sum())
     if repeated:
         text = f"{repeated} lines repeat another one wholly and are counted once."
         warnings.append(TraceWarning("repeated-lines", text))
     if skipped:
         warnings.append(TraceWarning("unread-lines", f"{skipped} lines start like a row but could not be read."))
-    kinds = set(frame["kind"])
-    if frame["device"].nunique() > 1:
+    if len({row["device"] for row in rows}) > 1:
         text = "Pasted rows do not name their report: each device is taken as a rank with a clock of its own."
         warnings.append(TraceWarning("pasted-clocks", text))
-    if kinds == {"kernel"} and frame["name"].str.contains("nccl", case=False).all():
+    if all(row["kind"] == "kernel" and "nccl" in row["name"].lower() for row in rows):
         text = "The paste holds communication kernels only: nothing can be said about overlap with compute."
         warnings.append(TraceWarning("communication-only", text))
     return warnings
 
 
-def _trace(path: Path, frame: pd.DataFrame, warnings: list[TraceWarning]) -> Trace:
-    frame = frame.sort_values(["start_ns", "end_ns", "device"], kind="stable", ignore_index=True)
-    indices, process = np.unique(frame["device"].to_numpy(), return_inverse=True)
-    named = frame.drop_duplicates("device").set_index("device")["device_name"].reindex(indices)
-    lanes = frame.assign(process=process)[["process", "context", "stream"]].drop_duplicates()
-    columns = [column for column in frame.columns if column != "device_name"]
+def _trace(path: Path, rows: Sequence[Row], warnings: list[TraceWarning]) -> Trace:
+    rows = sorted(rows, key=itemgetter("start_ns", "end_ns", "device"))
+    columns = {name: [row[name] for row in rows] for name in rows[0] if name != "device_name"}
+    names: dict[int, str] = {}
+    for row in rows:
+        names.setdefault(row["device"], row["device_name"])
+    gpus = sorted(names)
+    process = np.searchsorted(gpus, columns["device"])
+    ops = Ops.of({"process": process, **columns})
+    lanes = first_of_each(label(process, ops.context, ops.stream))
     lacks = ("launch calls", "ranges", "synchronizations", "absolute times")
     captures = []
-    for number in range(indices.size):
-        first_ns, last_ns = span(frame[process == number])
+    for number in range(len(gpus)):
+        first_ns, last_ns = span(ops.take(process == number))
         captures.append(Capture(str(path), "nsys-stats", "nsys stats", first_ns=first_ns, last_ns=last_ns, lacks=lacks))
-    devices = {"process": np.arange(indices.size), "device": indices, "gpu": indices, "name": named.to_numpy()}
+    devices = {"process": np.arange(len(gpus)), "device": gpus, "gpu": gpus, "name": [names[gpu] for gpu in gpus]}
     return Trace(
         captures=tuple(captures),
-        processes=tuple(Process(number, pid=-1, claims={"gpu": int(gpu)}) for number, gpu in enumerate(indices)),
+        processes=tuple(Process(number, pid=-1, claims={"gpu": gpu}) for number, gpu in enumerate(gpus)),
         warnings=tuple(warnings),
-        ops=Ops.of({"process": process, **{column: frame[column].to_numpy() for column in columns}}),
+        ops=ops,
         devices=Devices.of(devices),
-        streams=Streams.of({str(column): lanes[column].to_numpy() for column in lanes}),
+        streams=Streams.of({name: ops.columns[name][lanes] for name in ("process", "context", "stream")}),
     )

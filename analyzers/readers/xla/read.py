@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from analyzers.arrays.groups import first_row, run_heads
+from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress
@@ -260,12 +260,12 @@ def _hlo(rows: _Rows) -> tuple[_Hlo, Ints]:
     device, stream, start = rows.device[rows.op], rows.stream[rows.op], rows.start[rows.op]
     of_module = np.flatnonzero(module != "")
     of_module = of_module[np.lexsort((start[of_module], device[of_module]))]
-    which = pd.factorize(module[of_module] + "\0" + run[of_module])[0]
-    heads = run_heads(device[of_module], which, _runs_of_modules(rows)[of_module])
+    which = [Names.of(texts[of_module]).codes for texts in (module, run)]
+    heads = run_heads(device[of_module], *which, _runs_of_modules(rows)[of_module])
     modules, number_of_module = _spans(rows, of_module, heads, module, 0)
     of_op = np.flatnonzero(op != "")
     of_op = of_op[np.lexsort((start[of_op], stream[of_op], device[of_op]))]
-    heads = run_heads(device[of_op], stream[of_op], pd.factorize(op[of_op])[0], number_of_module[of_op])
+    heads = run_heads(device[of_op], stream[of_op], Names.of(op[of_op]).codes, number_of_module[of_op])
     ops, number_of_op = _spans(rows, of_op, heads, op, modules.id.size)
     ops = ops._replace(module=number_of_module[of_op[heads]])
     both = _Hlo(*(np.concatenate(column) for column in zip(modules, ops, strict=True)))

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from analyzers.ordering.ordering import Ordering
-from analyzers.trace.columns import ints
 from tests.support.captures import DATA, one_capture
 from tests.support.nightly import mostly_nightly
 
@@ -22,10 +21,10 @@ EXACT = ["dpmp_overlap.4gpu.sqlite", "rowpar_s4.4gpu.sqlite", "rowpar_s1.rank0.n
 def test_inference_finds_what_nsys_states(name: str) -> None:
     """Hide from an exact capture all that Kineto does not say; between streams with work every link is found again."""
     trace = one_capture(f"nsys/{name}")
-    worked = set(zip(*(ints(trace.ops, column).tolist() for column in ("process", "stream")), strict=True))
+    worked = set(zip(*(trace.ops.columns[column].tolist() for column in ("process", "stream")), strict=True))
     has_work = [
         each in worked
-        for each in zip(*(ints(trace.syncs, column).tolist() for column in ("process", "stream")), strict=True)
+        for each in zip(*(trace.syncs.columns[column].tolist() for column in ("process", "stream")), strict=True)
     ]
     hidden = replace(
         trace,
@@ -62,8 +61,8 @@ def test_no_capture_contradicts_its_own_order(name: str) -> None:
     """Whatever is ordered before an op, inferred or not, had ended when that op started, on the GPU's own clock."""
     trace = one_capture(name)
     ordering = Ordering(trace)
-    start, end = ints(trace.ops, "start_ns"), ints(trace.ops, "end_ns")
-    process = ints(trace.ops, "process")
+    start, end = trace.ops.start_ns, trace.ops.end_ns
+    process = trace.ops.process
     first, second = (index.ravel() for index in np.indices((len(start), len(start))))
     same = process[first] == process[second]
     first, second = first[same], second[same]
@@ -75,10 +74,10 @@ def test_data_parallel_lookups_are_queued_behind_the_model_parallel_ones_by_a_st
     """In every step the side stream's wait was issued when the lookups on main had been queued."""
     trace = one_capture("nsys/dpmp_overlap.4gpu.sqlite")
     ordering = Ordering(trace)
-    names, launch = trace.ops.to_frame()["name"].astype(str), ints(trace.ops, "launch")
-    starts, ends = ints(trace.api, "start_ns"), ints(trace.ops, "end_ns")
+    names, launch = trace.ops.to_frame()["name"].astype(str), trace.ops.launch
+    starts, ends = trace.api.start_ns, trace.ops.end_ns
     checked = 0
-    for op in np.flatnonzero(ints(trace.ops, "stream") == 35):
+    for op in np.flatnonzero(trace.ops.stream == 35):
         released = ordering.released_by(np.array([op]))
         if released.waited[0] < 0:
             continue

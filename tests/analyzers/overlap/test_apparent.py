@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from analyzers.clocks.align import align
 from analyzers.matching.peers import ranks_known
 from analyzers.overlap.certainty import waiting_share
-from analyzers.trace.columns import ints
 from analyzers.trace.narrow import only_ranks
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
@@ -184,5 +183,5 @@ def test_calls_beside_computation_are_like_others_beside_it() -> None:
         if k >= 3:
             rank.kernel(GEMM, 7, 100 * k, 100 * k + 50)
     trace = align(run.trace()).trace
-    assert ints(trace.ops, "wait_seen")[rows].tolist() == [0] * 6
+    assert trace.ops.wait_seen[rows].tolist() == [0] * 6
     assert waiting_share(trace, np.array(rows)) == 1 - (2 * 3 + 5 * 3) / (2 + 4 + 4 + 5 * 3)

@@ -17,7 +17,6 @@ from analyzers.overlap.certainty import RealRange
 from analyzers.overlap.job import Job, LastArrival, job_of
 from analyzers.overlap.measure import RankOverlap, Side
 from analyzers.trace.alignment import Matches
-from analyzers.trace.columns import ints
 from analyzers.trace.narrow import clip, only_ranks
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
@@ -73,7 +72,7 @@ def test_each_collective_counts_on_the_rank_that_arrived_last() -> None:
         [{0: (0, 100), 1: (60, 100)}, {0: (250, 300), 1: (200, 300)}],
         {0: [(0, 90), (200, 260)], 1: [(70, 80), (210, 290)]},
     )
-    assert ints(trace.ops, "last_rank").tolist() == [1, 1, 0, 0, -1, -1, -1, -1]  # ops: ranks 0, 1; then 0, 1 again
+    assert trace.ops.last_rank.tolist() == [1, 1, 0, 0, -1, -1, -1, -1]  # ops: ranks 0, 1; then 0, 1 again
     last = of_last(trace)
     # The first on rank 1: 60-100, of which 70-80 beside compute. The second on rank 0: 250-300, of which 250-260.
     assert last.real_overlap_ns == 10 + 10
@@ -170,8 +169,8 @@ def test_a_rank_without_one_of_the_sides_does_not_decide() -> None:
 
 def test_a_part_knows_who_was_last_outside_it() -> None:
     trace = job_run([{0: (0, 100), 1: (60, 100)}], {0: [(0, 90)], 1: [(70, 80)]})
-    assert ints(only_ranks(trace, (0,)).ops, "last_rank").tolist() == [1, -1]
-    assert ints(clip(trace, 65, 200).ops, "last_rank").tolist() == [1, 1, -1, -1]
+    assert only_ranks(trace, (0,)).ops.last_rank.tolist() == [1, -1]
+    assert clip(trace, 65, 200).ops.last_rank.tolist() == [1, 1, -1, -1]
 
 
 def test_the_late_rank_is_named_in_the_causes() -> None:

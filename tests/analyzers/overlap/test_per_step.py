@@ -14,7 +14,6 @@ from analyzers.overlap.measure import measure_ranks
 from analyzers.overlap.pairing import Pairing
 from analyzers.overlap.per_step import PerStep, lower_median, per_step
 from analyzers.select.select import select
-from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.support.builder import Builder
@@ -73,7 +72,7 @@ def ratios(trace: Trace, of_step: list[list[int]], of_all: list[list[int]], most
 def test_each_step_is_counted_instant_by_instant(seed: int) -> None:
     trace = random_steps(seed)
     names = trace.ops.name.tolist()
-    launches = ints(trace.api, "start_ns")[ints(trace.ops, "launch")].tolist()
+    launches = trace.api.start_ns[trace.ops.launch].tolist()
     number = [start // 200 if start < 4_000 else -1 for start in launches]
     rows = {
         (name, step): [i for i, one in enumerate(names) if (one, number[i]) == (name, step)]
@@ -81,7 +80,7 @@ def test_each_step_is_counted_instant_by_instant(seed: int) -> None:
         for step in range(6)
     }
     a, b = (np.array([i for i, one in enumerate(names) if one == name], np.int64) for name in ("alpha", "beta"))
-    found = per_step(trace, a, b, ints(trace.ops, "wait_seen") == 0)
+    found = per_step(trace, a, b, trace.ops.wait_seen == 0)
     expected = {}
     for step in range(6):
         of_step, of_all = [rows["alpha", step], rows["beta", step]], [a.tolist(), b.tolist()]
@@ -110,9 +109,9 @@ def test_the_first_verdict_of_the_readme_counted_instant_by_instant() -> None:
     """Rank 1's side work beside the other side of any step, by the step whose mark holds an op's launch."""
     trace = load(sorted((ROOT / "tests/data/torch").glob("dpmp_overlap.rank*.json.gz")))
     sides = ["nvtx:DP Embedding", "nvtx:MP Embedding"]
-    ranges, launch = trace.ranges.to_frame(), ints(trace.api, "start_ns")
+    ranges, launch = trace.ranges.to_frame(), trace.api.start_ns
     process = next(number for number, one in enumerate(trace.processes) if one.rank == 1)
-    rows = [np.flatnonzero(select(trace, side).picked & (ints(trace.ops, "process") == process)) for side in sides]
+    rows = [np.flatnonzero(select(trace, side).picked & (trace.ops.process == process)) for side in sides]
     marks = [
         (int(one.start_ns), int(one.end_ns))
         for one in ranges[ranges["process"] == process].itertuples()

@@ -15,7 +15,6 @@ from analyzers.arrays.columns import FilledInParts, squeezed, taken
 from analyzers.arrays.groups import is_repeated
 from analyzers.arrays.names import Names
 from analyzers.common.errors import TracevizError
-from analyzers.trace.columns import is_one_of
 from analyzers.trace.schemas import Ops, Streams
 
 NAMES = [f"name {number}" for number in range(20)]
@@ -28,8 +27,16 @@ def test_rows_of_some_categories_are_those_whose_text_is_wanted(
 ) -> None:
     monkeypatch.setattr(groups, "AT_ONCE", at_once)
     texts = [NAMES[7 * row % 20] if row % 9 else None for row in range(60)]
-    frame = pd.DataFrame({"name": pd.Categorical(texts, categories=NAMES)})
-    assert is_one_of(frame, "name", wanted).tolist() == [text in wanted for text in texts]
+    names = Names.of(pd.Categorical(texts, categories=NAMES))
+    assert names.is_one_of(wanted).tolist() == [text in wanted for text in texts]
+
+
+@given(st.lists(st.sampled_from(["b", "", "a", None])))
+def test_texts_are_numbered_as_they_ascend_and_what_is_none_has_none(texts: list[str | None]) -> None:
+    names = Names.of(texts)
+    assert names.tolist() == texts
+    assert list(names.texts) == sorted({*texts} - {None})
+    assert Names.of(pd.Series(texts, dtype=object)).tolist() == texts
 
 
 def test_a_column_of_one_value_takes_no_room_and_reads_as_before() -> None:

@@ -14,7 +14,6 @@ from analyzers.load import load
 from analyzers.readers.kineto import fast
 from analyzers.readers.kineto import read as kineto
 from analyzers.readers.nsys.read import read_sqlite
-from analyzers.trace.columns import ints
 from analyzers.trace.memory import MemoryPeak, memory_peaks
 from analyzers.trace.steps import find_steps
 from tests.support.builder import Builder
@@ -162,7 +161,7 @@ def with_usage(tmp_path: Path, *edits: Edit) -> Path:
 def test_nsys_states_what_was_taken_from_the_driver_since_the_capture_began(tmp_path: Path) -> None:
     trace = read_sqlite(with_usage(tmp_path))
     mine = trace.memory.to_frame()[trace.memory.to_frame()["process"] == 0]
-    assert (ints(mine, "bytes") // MIB).tolist() == [100, 107, 157, 37, 97]
+    assert (mine.bytes // MIB).tolist() == [100, 107, 157, 37, 97]
     loaded = load([with_usage(tmp_path)])
     assert [(one.source, one.peak_bytes // MIB, one.reserved_peak_bytes) for one in memory_peaks(loaded)] == [
         ("driver-change", 157, None),

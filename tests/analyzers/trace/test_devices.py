@@ -10,7 +10,6 @@ import pytest
 from analyzers.clocks.align import align, with_collectives, with_waits
 from analyzers.collectives.report import collectives_of
 from analyzers.trace.alignment import Clock
-from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.analyzers.overlap.test_certainty import apart_by
@@ -47,8 +46,8 @@ def two_devices(times: int = 4) -> Trace:
 
 def test_the_last_arrivals_count_on_the_device_that_came_last() -> None:
     trace = two_devices()
-    assert ints(trace.ops, "last_device").tolist() == [1, 1, -1, -1] * 4
-    assert ints(trace.ops, "last_rank").tolist() == [0, 0, -1, -1] * 4
+    assert trace.ops.last_device.tolist() == [1, 1, -1, -1] * 4
+    assert trace.ops.last_rank.tolist() == [0, 0, -1, -1] * 4
     result = check_overlap(trace)
     last = result.last_arrival
     assert last is not None
@@ -113,7 +112,7 @@ def test_the_error_bar_is_that_of_the_two_clocks_which_meet(residuals: tuple[int
     assert trace.clocks is not None
     trace = replace(trace, matches=sure, clocks=replace(trace.clocks, clocks=tuple(clocks)))
     trace = with_collectives(with_waits(trace, apart_by(*residuals)))
-    ops = trace.ops.to_frame()[(ints(trace.ops, "device") == 0) & (ints(trace.ops, "wait_ns") > 0)]
-    seen, low, high = (ints(ops, column) for column in ("wait_ns", "wait_low_ns", "wait_high_ns"))
+    ops = trace.ops.to_frame()[(trace.ops.device == 0) & (trace.ops.wait_ns > 0)]
+    seen, low, high = (ops[column].to_numpy() for column in ("wait_ns", "wait_low_ns", "wait_high_ns"))
     assert low.tolist() == np.maximum(seen - error, 0).tolist()
-    assert high.tolist() == np.minimum(seen + error, ints(ops, "end_ns") - ints(ops, "start_ns")).tolist()
+    assert high.tolist() == np.minimum(seen + error, (ops["end_ns"] - ops["start_ns"]).to_numpy()).tolist()

@@ -15,7 +15,7 @@ from analyzers.export import parquet
 from analyzers.load import load
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.report import order_report
-from analyzers.trace.columns import ints
+from analyzers.trace.columns import as_int64
 from analyzers.trace.narrow import only_ranks, only_steps
 from analyzers.trace.schemas import OF_COLLECTIVES, WAIT_RANGE
 from analyzers.trace.tables import Trace
@@ -82,7 +82,7 @@ def test_no_answer_holds_on_to_a_trace(ask: Callable[[Trace], object]) -> None:
 
 def test_an_export_is_read_back_with_them(tmp_path: Path) -> None:
     trace = sample()
-    assert (ints(trace.ops, "last_rank") >= 0).any()
+    assert (trace.ops.last_rank >= 0).any()
     again = load([parquet.to_parquet(trace, tmp_path / "out")])
     for column in OF_COLLECTIVES:
         assert again.ops.to_frame()[column].tolist() == trace.ops.to_frame()[column].tolist()
@@ -92,7 +92,7 @@ def test_an_export_is_read_back_with_them(tmp_path: Path) -> None:
 
 def test_keys_and_ids_take_32_bits_within_and_the_same_types_in_files_whatever_they_hold(tmp_path: Path) -> None:
     trace = sample()
-    wide = replace(trace, ops=trace.ops.having(correlation=ints(trace.ops, "correlation") + 2**40))
+    wide = replace(trace, ops=trace.ops.having(correlation=as_int64(trace.ops.correlation) + 2**40))
     for number, item in enumerate((trace, wide)):
         stored = parquet.pq.read_table(parquet.to_parquet(item, tmp_path / str(number)) / "ops.parquet").schema
         for column in ("process", "rank", "device", "context"):
@@ -101,9 +101,9 @@ def test_keys_and_ids_take_32_bits_within_and_the_same_types_in_files_whatever_t
         assert str(stored.field("correlation").type) == "int64"
     assert trace.ops.to_frame()["correlation"].dtype == np.int32
     for column in ("process", "correlation", "start_ns"):
-        assert ints(trace.ops, column).dtype == np.int64
-        assert not ints(trace.ops, column).flags.writeable
-    assert np.shares_memory(ints(trace.ops, "start_ns"), ints(trace.ops, "start_ns")), "no copy at each use"
+        assert as_int64(trace.ops.columns[column]).dtype == np.int64
+        assert not as_int64(trace.ops.columns[column]).flags.writeable
+    assert np.shares_memory(as_int64(trace.ops.start_ns), trace.ops.start_ns), "no copy at each use"
 
 
 def test_what_was_worked_out_once_can_be_given_up() -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analyzers.trace.columns import is_one_of
 from analyzers.trace.ranges import launched_by_others, launched_in
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder, Rank, one_rank
@@ -14,7 +13,7 @@ WORKERS = [2, -1462335040]  # Kineto cuts the ids of some threads to 32 bits, wi
 
 def inside(trace: Trace, *names: str) -> list[str]:
     """Names of the ops launched in ranges of these names."""
-    found, _ = launched_in(trace, is_one_of(trace.ranges, "name", names))
+    found, _ = launched_in(trace, trace.ranges.name.is_one_of(names))
     return trace.ops.to_frame()["name"][found >= 0].tolist()
 
 
@@ -44,7 +43,7 @@ def test_only_the_thread_the_range_is_open_on_counts() -> None:
     run.rank(1).kernel("other process's", 7, 20, 30, launch=(3, 4))
     trace = run.trace()
     assert inside(trace, "A") == ["mine"]
-    wanted = is_one_of(trace.ranges, "name", ("A",))
+    wanted = trace.ranges.name.is_one_of(("A",))
     assert launched_by_others(trace, wanted, launched_in(trace, wanted)[0]) == {-9: 1}
 
 
@@ -56,7 +55,7 @@ def test_an_op_whose_launch_is_unknown_belongs_to_no_range() -> None:
     rank.kernel("launched", 7, 20, 30, launch=(5, 6))
     trace = run.trace()
     assert inside(trace, "A") == ["launched"]
-    wanted = is_one_of(trace.ranges, "name", ("A",))
+    wanted = trace.ranges.name.is_one_of(("A",))
     assert launched_by_others(trace, wanted, np.full(2, -1)) == {1: 1}
 
 
@@ -76,7 +75,7 @@ def test_who_launched_what_is_what_a_scan_of_all_ranges_says(threads: tuple[int,
             launched.append((process, thread, start))
             rank.kernel("k", 7, 400 + 2 * start, 401 + 2 * start, launch=(start, start + 1), thread=thread)
     trace = run.trace()
-    wanted = is_one_of(trace.ranges, "name", ("A",))
+    wanted = trace.ranges.name.is_one_of(("A",))
     around = [[one for one in ranges if one[0] == p and one[2] <= at <= one[3]] for p, _, at in launched]
     own = [any(one[1] == thread for one in those) for those, (_, thread, _) in zip(around, launched, strict=True)]
     found = launched_in(trace, wanted)[0]
@@ -100,7 +99,7 @@ def test_the_innermost_of_the_wanted_ranges_is_found() -> None:
     rank.kernel("k", 7, 100, 101, launch=(15, 16))
     rank.kernel("k", 7, 101, 102, launch=(50, 51))
     trace = run.trace()
-    assert launched_in(trace, is_one_of(trace.ranges, "name", ("A",)))[0].tolist() == [inner, outer]
+    assert launched_in(trace, trace.ranges.name.is_one_of(("A",)))[0].tolist() == [inner, outer]
 
 
 def backward(run: Builder, worker: int, *, forward_thread: int = 1) -> Rank:
@@ -121,7 +120,7 @@ def test_autograds_work_belongs_to_the_range_that_is_open_on_the_forward_thread(
     backward(run, worker)
     trace = run.trace()
     assert inside(trace, "A") == ["backward"]
-    wanted = is_one_of(trace.ranges, "name", ("A",))
+    wanted = trace.ranges.name.is_one_of(("A",))
     occurrence, by_autograd = launched_in(trace, wanted)
     assert by_autograd.tolist() == [0]
     assert launched_by_others(trace, wanted, occurrence) == {worker: 1}
@@ -147,7 +146,7 @@ def test_a_range_opened_on_the_worker_itself_needs_no_link() -> None:
     rank.range("hook", 112, 119, thread=2)
     trace = run.trace()
     assert inside(trace, "hook") == ["backward"]
-    assert launched_in(trace, is_one_of(trace.ranges, "name", ("hook",)))[1].size == 0
+    assert launched_in(trace, trace.ranges.name.is_one_of(("hook",)))[1].size == 0
 
 
 def test_another_process_with_the_same_thread_ids_is_not_tied() -> None:

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from analyzers.load import load
 from analyzers.readers.reading import Reading
 from analyzers.replay.answer import parse_change, what_if
-from analyzers.trace.columns import ints
 from analyzers.trace.narrow import EVERYTHING
 from analyzers.trace.tables import Trace
 from analyzers.trace.times import about_spoiled, cut_spoiled
@@ -43,14 +42,14 @@ def span_of(event: dict[str, Any]) -> tuple[int, int]:
 
 
 def ends_of(made: Trace) -> list[int]:
-    return [end // US for end in ints(made.ops, "end_ns").tolist()]
+    return [end // US for end in made.ops.end_ns.tolist()]
 
 
 def test_an_op_ends_by_the_start_of_the_next_on_its_stream() -> None:
     """Said to run 250 µs past it; the other stream's op is not concerned."""
     made = cut_spoiled(trace(ends=350 * US))
     assert ends_of(made) == [100, 200, 400]
-    assert [cut // US for cut in ints(made.ops, "cut_ns").tolist()] == [250, 0, 0]
+    assert [cut // US for cut in made.ops.cut_ns.tolist()] == [250, 0, 0]
     assert (made.processes[0].cut, made.processes[0].cut_ns) == (1, 250 * US)
     assert [one.message for one in about_spoiled(made).warnings] == [
         "Ops ran past the start of the next one on their stream, which can't be: 1 op of rank 0, by 250 µs in all. "

@@ -16,7 +16,6 @@ import pytest
 
 from analyzers.load import load
 from analyzers.readers.reading import Reading
-from analyzers.trace.columns import ints
 from analyzers.trace.narrow import clip
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import about_unlaunched, count_unlaunched, launched_before
@@ -147,7 +146,7 @@ def test_in_captures_that_a_schedule_began_all_without_a_call_were_launched_befo
     assert without, "this capture shows nothing"
     assert max(without) < min(calls)
     trace = load([path], reading=Reading(cache=False))
-    assert sorted(ints(trace.ops, "correlation")[launched_before(trace)].tolist()) == sorted(without)
+    assert sorted(trace.ops.correlation[launched_before(trace)].tolist()) == sorted(without)
     (counted,) = [one for one in trace.processes if one.ops]
     assert (counted.ops, counted.unlaunched, counted.launched_before) == (len(work), len(without), len(without))
 
@@ -176,7 +175,7 @@ def test_an_nsys_report_whose_head_of_calls_is_cut_off(tmp_path: Path, name: str
                 ).fetchone()[0]
         seen = set(db.execute("SELECT (globalTid >> 24) & 0xFFFFFF, correlationId FROM CUPTI_ACTIVITY_KIND_RUNTIME"))
     trace = load([path], align=False, reading=Reading(cache=False))
-    assert (ints(trace.ops, "launch") < 0).sum() == wanted
+    assert (trace.ops.launch < 0).sum() == wanted
     assert launched_before(trace).sum() == wanted
     whole = load([DATA / "nsys" / f"{name}.sqlite"], align=False, reading=Reading(cache=False))
     keys = zip(whole.ops.to_frame()["process"], whole.ops.to_frame()["correlation"], strict=True)

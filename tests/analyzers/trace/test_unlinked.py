@@ -13,7 +13,6 @@ import pytest
 from analyzers.info import info
 from analyzers.load import load
 from analyzers.readers.reading import Reading
-from analyzers.trace.columns import ints
 from analyzers.trace.narrow import EVERYTHING
 from analyzers.verdict.check import check_overlap
 
@@ -128,7 +127,7 @@ def test_what_is_linked_by_order_gives_the_figures_of_the_whole(
     whole = load([DATA / "torch" / f"{name}.rank{rank}.json.gz" for rank in range(2)], reading=Reading(cache=False))
     found = load(without_numbers(tmp_path, name, which, ranks), reading=Reading(cache=False))
     for column in ("launch", "correlation"):
-        assert ints(found.ops, column).tolist() == ints(whole.ops, column).tolist()
+        assert found.ops.columns[column].tolist() == whole.ops.columns[column].tolist()
     count = [sum(which(event) for event in events_of(name, rank)) if rank in ranks else 0 for rank in range(2)]
     assert [one.linked for one in found.processes] == count
     one, other = check_overlap(found), check_overlap(whole)
@@ -174,7 +173,7 @@ def test_order_tells_launches_or_no_step_is_told(
     tmp_path: Path, kernels: list[tuple[int, float]], calls: list[float], launches: list[int] | None
 ) -> None:
     trace = load([unnumbered(tmp_path, kernels, calls)])
-    assert ints(trace.ops, "launch").tolist() == (launches or [-1] * 3)
+    assert trace.ops.launch.tolist() == (launches or [-1] * 3)
     assert (trace.processes[0].linked, trace.processes[0].unlinked) == ((3, 0) if launches else (0, 3))
     assert trace.processes[0].lost == 0
     untold = "the links from GPU ops to their launches are missing (3 of 3 of rank 0), so what ran in which step is"

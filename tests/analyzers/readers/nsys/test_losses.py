@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from analyzers.common.errors import TracevizError
 from analyzers.info import info
 from analyzers.load import load
-from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.support.exports import same_tables
@@ -47,7 +46,7 @@ def test_kernels_and_calls_of_tables_with_versions_are_read(tmp_path: Path) -> N
     assert len(trace.ops) == count(path, f"SELECT count(*) FROM {KERNEL}_V3") == 20
     assert len(trace.api) == count(path, f"SELECT count(*) FROM {RUNTIME}_V2") == 20
     linked = f"SELECT count(*) FROM {KERNEL}_V3 k JOIN {RUNTIME}_V2 r USING (correlationId)"
-    assert int((ints(trace.ops, "launch") >= 0).sum()) == count(path, linked)
+    assert int((trace.ops.launch >= 0).sum()) == count(path, linked)
     assert info(trace).unused == {}
 
 

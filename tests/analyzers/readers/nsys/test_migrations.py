@@ -12,7 +12,6 @@ from analyzers.info import info
 from analyzers.load import load
 from analyzers.select.select import select
 from analyzers.streams import streams
-from analyzers.trace.columns import ints, is_one_of
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.support.nsys_exports import Edit, edited
@@ -44,7 +43,7 @@ def test_migrations_are_no_copies_and_have_no_stream_and_no_launch_to_lack(tmp_p
         picked(trace, "migration") == picked(trace, "migration:fault") == picked(trace, "migration:HtoD") == of_driver
     )
     assert picked(trace, "migration:prefetch") == picked(trace, "stream:0") == 0
-    assert set(ints(trace.ops, "stream")[is_one_of(trace.ops, "kind", ("migration",))]) == {-1}
+    assert set(trace.ops.stream[trace.ops.kind.is_one_of(("migration",))]) == {-1}
     assert not any(one.code in ("missing-launch", "lost-work", "launched-before") for one in trace.warnings)
     (rank,) = info(trace).ranks
     assert (rank.kernels, rank.copies, rank.migrations, rank.streams) == (kernels, 0, of_driver, 1)

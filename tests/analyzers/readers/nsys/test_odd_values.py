@@ -11,7 +11,6 @@ import pytest
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
 from analyzers.readers.nsys.read import read_sqlite
-from analyzers.trace.columns import ints
 from analyzers.trace.sizes import sizes_number
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
@@ -85,7 +84,7 @@ def test_ids_beyond_32_bits_are_kept_whole_wherever_they_come_first(
     assert beyond in expected
     trace = read_sqlite(path)
     kernels = trace.ops.to_frame()["kind"] == "kernel"
-    assert ints(trace.ops, "stream")[kernels].tolist() == expected
+    assert trace.ops.stream[kernels].tolist() == expected
 
 
 @pytest.mark.parametrize("table", ["CUPTI_ACTIVITY_KIND_KERNEL", "StringIds", "NVTX_EVENTS"])

@@ -8,7 +8,6 @@ import pytest
 
 from analyzers.common.errors import TracevizError
 from analyzers.readers.nsys.stats import read
-from analyzers.trace.columns import ints
 
 DATA = Path(__file__).parents[3] / "data" / "nsys-stats"
 
@@ -30,17 +29,17 @@ def written(folder: Path, text: str) -> Path:
 def test_every_form_gives_the_same_ops(tmp_path: Path, text: str) -> None:
     trace = read(written(tmp_path, text))
     ops = trace.ops.to_frame()
-    assert ints(ops, "start_ns").tolist() == [6482359, 6947703, 6966806, 7000000]
-    assert (ints(ops, "end_ns") - ints(ops, "start_ns")).tolist() == [56096, 767, 2880, 1000]
-    assert ints(ops, "correlation").tolist() == [376, 666, 686, 700]
+    assert ops.start_ns.tolist() == [6482359, 6947703, 6966806, 7000000]
+    assert (ops.end_ns - ops.start_ns).tolist() == [56096, 767, 2880, 1000]
+    assert ops.correlation.tolist() == [376, 666, 686, 700]
     assert list(ops["kind"]) == ["kernel", "memset", "memcpy", "kernel"]
-    assert ints(ops, "device").tolist() == [1, 1, 0, 0]
-    assert ints(ops, "stream").tolist() == [7, 7, 9, 17]
-    assert ints(ops, "grid").tolist() == [2048, -1, -1, 16]
-    assert ints(ops, "block").tolist() == [256, -1, -1, 640]
-    assert ints(ops, "registers").tolist() == [40, -1, -1, 96]
-    assert ints(ops, "shared_bytes").tolist() == [3000, -1, -1, 119000]
-    assert ints(ops, "bytes").tolist() == [-1, 0, 8389000, -1]
+    assert ops.device.tolist() == [1, 1, 0, 0]
+    assert ops.stream.tolist() == [7, 7, 9, 17]
+    assert ops.grid.tolist() == [2048, -1, -1, 16]
+    assert ops.block.tolist() == [256, -1, -1, 640]
+    assert ops.registers.tolist() == [40, -1, -1, 96]
+    assert ops.shared_bytes.tolist() == [3000, -1, -1, 119000]
+    assert ops.bytes.tolist() == [-1, 0, 8389000, -1]
     assert list(ops["copy"]) == ["", "", "DtoH", ""]
     assert (ops["source_memory"].iloc[2], ops["target_memory"].iloc[2]) == ("device", "pinned")
     assert ops["name"].iloc[0] == "void at::native::<unnamed>::bag<float, long>(const T2 *, long (*)(int))"
@@ -59,7 +58,7 @@ def test_units_of_the_header_are_honored_and_an_empty_one_is_the_usual(tmp_path:
 def test_a_device_name_with_parentheses_keeps_them(tmp_path: Path) -> None:
     row = "10 5 1 1 1 1 32 1 1 8 0.000 0.000 Vendor GPU (TM) 9 (3) 1 7 ncclDevKernel_AllReduce(x)\n"
     trace = read(written(tmp_path, row))
-    assert ints(trace.ops, "device").tolist() == [3]
+    assert trace.ops.device.tolist() == [3]
     assert list(trace.devices.to_frame()["name"]) == ["Vendor GPU (TM) 9"]
 
 
@@ -68,7 +67,7 @@ def test_rank_is_the_device_index() -> None:
     assert sorted(process.claims["gpu"] for process in trace.processes) == list(range(8))
     lines = (DATA / "config1_one_report_8gpu.txt").read_text().splitlines()
     assert len(trace.ops) == len(lines) == 16
-    assert sorted(ints(trace.ops, "start_ns").tolist()) == sorted(int(line.split()[0]) for line in lines)
+    assert sorted(trace.ops.start_ns.tolist()) == sorted(int(line.split()[0]) for line in lines)
 
 
 def test_a_repeated_line_is_one_op_and_said_so(tmp_path: Path) -> None:
@@ -88,8 +87,8 @@ def test_each_device_has_a_clock_of_its_own() -> None:
     trace = read(DATA / "config2_report_per_rank_8gpu.txt")
     assert len(trace.captures) == 8
     assert all(capture.start_utc_ns is None for capture in trace.captures)
-    starts = ints(trace.ops, "start_ns")
-    process = ints(trace.ops, "process")
+    starts = trace.ops.start_ns
+    process = trace.ops.process
     for number, capture in enumerate(trace.captures):
         assert capture.first_ns == starts[process == number].min()
 

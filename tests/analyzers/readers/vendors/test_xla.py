@@ -20,7 +20,6 @@ from analyzers.load import load
 from analyzers.readers.xla import profile
 from analyzers.readers.xla.profile import Profile
 from analyzers.syncs.report import order_report
-from analyzers.trace.columns import ints
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 from tests.support.brute import busy_and_overlap
@@ -322,7 +321,7 @@ def test_what_events_do_not_say_stays_unknown(tmp_path: Path, how: str) -> None:
     assert bool(missing) == bool({one.code for one in hurt.warnings} & {"unreadable-events", "absurd-times"})
     if how in ("no args", "odd args"):
         for column in ("grid", "bytes", "launch", "shared_bytes"):
-            assert ints(hurt.ops, column).max() == -1, column
+            assert hurt.ops.columns[column].max() == -1, column
         assert not len(hurt.comms)
 
 

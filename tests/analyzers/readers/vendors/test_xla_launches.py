@@ -13,7 +13,6 @@ import numpy as np
 from analyzers.info import info
 from analyzers.load import load
 from analyzers.readers.xla import profile
-from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 
 DATA = Path(__file__).parents[3] / "data"
@@ -50,10 +49,10 @@ def numbers(space: Any) -> tuple[Rows, Rows]:
 
 def linked(trace: Trace) -> dict[int, str]:
     """By number of each op that has its launch, the launch's name."""
-    launch = ints(trace.ops, "launch")
-    assert (ints(trace.api, "correlation")[launch[launch >= 0]] == ints(trace.ops, "correlation")[launch >= 0]).all()
+    launch = trace.ops.launch
+    assert (trace.api.correlation[launch[launch >= 0]] == trace.ops.correlation[launch >= 0]).all()
     calls = trace.api.to_frame()["name"].astype(str).to_numpy()
-    ops = ints(trace.ops, "correlation")
+    ops = trace.ops.correlation
     return {int(ops[row]): str(calls[launch[row]]) for row in np.flatnonzero(launch >= 0)}
 
 
