@@ -13,6 +13,7 @@ from analyzers.arrays.columns import narrowed, repeated
 from analyzers.arrays.groups import alike, first_of_each, first_row_of, label, rows_by_key
 from analyzers.arrays.names import Names, at_codes
 from analyzers.arrays.types import Ids, Ints, Mask
+from analyzers.trace.alignment import Members
 from analyzers.trace.communication import function, known, operation_of
 from analyzers.trace.kernels import is_communication, is_declared
 from analyzers.trace.schemas import CommunicationCalls
@@ -29,15 +30,6 @@ _DTYPE_BYTES = {
     **dict.fromkeys(("float", "float32", "int", "int32", "uint32", "f32"), 4),
     **dict.fromkeys(("double", "float64", "long", "int64", "uint64", "f64", "complexfloat"), 8),
 }
-
-
-class Members(Table):
-    """A row a clock, that is a device of a process, by rank."""
-
-    process: Ints = number("int64", 0)
-    device: Ints = number("int64", -1)
-    rank: Ints = number("int64", -1)
-    capture: Ints = number("int64", 0)
 
 
 class CallTable(Table):

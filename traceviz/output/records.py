@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from analyzers.trace.table import Table
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -118,9 +120,10 @@ def _reader(key: str, attribute: str) -> Callable[[Any], Any]:
     return attrgetter(attribute or key)
 
 
-def rows(table: pd.DataFrame, *without: str) -> list[Json]:
+def rows(table: Table | pd.DataFrame, *without: str) -> list[Json]:
     """A table's rows, without some of its columns."""
-    columns: dict[str, list[Any]] = {str(name): table[name].tolist() for name in table.columns if name not in without}
+    given: Any = table.columns if isinstance(table, Table) else table
+    columns: dict[str, list[Any]] = {str(name): given[name].tolist() for name in given if name not in without}
     for name in UNKNOWN_AT & set(columns):
         columns[name] = [None if value == -1 else value for value in columns[name]]
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
