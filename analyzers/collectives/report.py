@@ -247,9 +247,10 @@ def bus_factor(operation: str, ranks: int) -> float:
 
 def _calls(aligned: Aligned) -> RankCalls:
     matched, ops = aligned.matches.calls, aligned.trace.ops
-    start, duration = ops.start_ns[matched.op], (ops.end_ns - ops.start_ns)[matched.op]
-    columns = {"collective": matched.collective, "rank": matched.rank, "device": ops.device[matched.op]}
-    return RankCalls.of({**columns, "start_ns": start, "duration_ns": duration, "wait_ns": ops.wait_ns[matched.op]})
+    op = as_int64(matched.op)
+    start = ops.start_ns[op]
+    columns = {"collective": matched.collective, "rank": matched.rank, "device": ops.device[op], "start_ns": start}
+    return RankCalls.of({**columns, "duration_ns": ops.end_ns[op] - start, "wait_ns": ops.wait_ns[op]})
 
 
 def _table(aligned: Aligned, calls: RankCalls) -> CollectiveTable:

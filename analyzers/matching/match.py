@@ -18,7 +18,7 @@ from analyzers.arrays.columns import repeated, squeezed, taken
 from analyzers.arrays.groups import distinct, label, ordered
 from analyzers.arrays.names import Names
 from analyzers.arrays.types import Floats, Ids, Ints, Mask
-from analyzers.matching.calls import PAIRWISE, CallTable, Transfers, calls, listed
+from analyzers.matching.calls import PAIRWISE, CallTable, Transfers, calls
 from analyzers.matching.fit import EstimatedClocks
 from analyzers.matching.lanes import (
     BY_ALL,
@@ -35,6 +35,7 @@ from analyzers.matching.order import CLEAR, Ahead, CallSequence, Known, Ordered,
 from analyzers.matching.transfers import match_transfers, uneven
 from analyzers.trace.alignment import MatchedCalls, MatchedCollectives, Matches, Members
 from analyzers.trace.columns import as_int64
+from analyzers.trace.groups import listed
 from analyzers.trace.steps import find_steps, steps_of
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before

@@ -10,9 +10,10 @@ from collections.abc import Collection
 import numpy as np
 
 from analyzers.arrays.types import Mask
-from analyzers.matching.calls import PAIRWISE, listed
+from analyzers.matching.calls import PAIRWISE
 from analyzers.trace.alignment import Matches
 from analyzers.trace.devices import count_devices
+from analyzers.trace.groups import listed
 from analyzers.trace.tables import Trace
 
 _NAMED = ("manifest", "label", "distributed", "environment", "file-name")  # rules by which a number is the rank's own
