@@ -8,12 +8,13 @@ from collections import Counter
 import numpy as np
 
 from analyzers.arrays.groups import alike, distinct, rows_by_key
-from analyzers.arrays.types import Ids, Ints
+from analyzers.arrays.types import Ints
 from analyzers.clocks.align import Aligned
 from analyzers.clocks.solve import TOGETHER
 from analyzers.collectives.tables import CollectiveTable, RankCalls
 from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import count_of, duration
+from analyzers.trace.alignment import MatchedCollectives
 
 MANY = 10  # collectives, to say how far apart ranks usually leave them
 TIMES_THE_USUAL = 20  # further apart than so many times the median, and UNUSUAL_NS, is not usual
@@ -109,9 +110,8 @@ def _last_to_leave(table: CollectiveTable, calls: RankCalls, skew: Ints, some: I
 def _cut_off(aligned: Aligned, calls: RankCalls) -> list[TraceWarning]:
     """Collectives of a rank's own groups that ended before its first call or began after its last."""
     missing: dict[int, tuple[int, int]] = {}
-    heads, _ = alike(calls.collective)
-    first, last, begun, ended = _spans(aligned, calls, heads)
-    for sets, ends, starts in _groups(aligned, calls.rank, heads, begun, ended):
+    first, last = _spans(calls)
+    for sets, ends, starts in _groups(aligned.matches.collectives, calls):
         counts = Counter(sets)
         number = {members: index for index, members in enumerate(counts)}
         which = np.array([number[members] for members in sets])
@@ -138,30 +138,24 @@ def _cut_off(aligned: Aligned, calls: RankCalls) -> list[TraceWarning]:
     return [TraceWarning("cut-off", text)]
 
 
-def _spans(aligned: Aligned, calls: RankCalls, heads: Ints) -> tuple[dict[int, int], dict[int, int], Ints, Ints]:
-    """Each rank's first start and last end of a call, and each collective's."""
-    member, ranks = aligned.matches.calls.member, aligned.matches.members.rank
-    limits, end = np.iinfo(np.int64), calls.start_ns + calls.duration_ns
-    starts, ends = np.full(ranks.size, limits.max), np.full(ranks.size, limits.min)
-    np.minimum.at(starts, member, calls.start_ns)
-    np.maximum.at(ends, member, end)
-    begun, ended = np.minimum.reduceat(calls.start_ns, heads), np.maximum.reduceat(end, heads)
-    clocks_of = {rank: at for (rank,), at in rows_by_key(ranks).items()}
-    first = {rank: int(starts[at].min()) for rank, at in clocks_of.items()}
-    return first, {rank: int(ends[at].max()) for rank, at in clocks_of.items()}, begun, ended
+def _spans(calls: RankCalls) -> tuple[dict[int, int], dict[int, int]]:
+    """When each rank's first call starts, and its last one ends."""
+    own = {rank: calls.take(rows) for (rank,), rows in rows_by_key(calls.rank).items()}
+    first = {rank: int(each.start_ns.min()) for rank, each in own.items()}
+    return first, {rank: int((each.start_ns + each.duration_ns).max()) for rank, each in own.items()}
 
 
-def _groups(
-    aligned: Aligned, rank: Ids, heads: Ints, starts: Ints, ends: Ints
-) -> list[tuple[list[frozenset[int]], Ints, Ints]]:
+def _groups(found: MatchedCollectives, calls: RankCalls) -> list[tuple[list[frozenset[int]], Ints, Ints]]:
     """Per kind of collective (operation, group): each one's set of ranks, latest end and earliest start."""
-    collectives = aligned.matches.collectives
+    heads, _ = alike(calls.collective)
+    starts = np.minimum.reduceat(calls.start_ns, heads)
+    ends = np.maximum.reduceat(calls.start_ns + calls.duration_ns, heads)
     # Few of them are distinct: those of many ranks, kept once a collective, would take gigabytes.
-    parts = np.split(rank, heads[1:])
+    parts = np.split(calls.rank, heads[1:])
     distinct = {part.tobytes(): part for part in parts}
     members = {key: frozenset(part.tolist()) for key, part in distinct.items()}
     sets = [members[part.tobytes()] for part in parts]
-    kind = rows_by_key(collectives.operation.codes, collectives.group.codes, collectives.group_ranks.codes)
+    kind = rows_by_key(found.operation.codes, found.group.codes, found.group_ranks.codes)
     return [([sets[row] for row in rows], ends[rows], starts[rows]) for rows in kind.values()]
 
 

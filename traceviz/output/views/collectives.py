@@ -21,7 +21,7 @@ from traceviz.output import brief as short
 from traceviz.output.document import Block, Headline, Paragraph, Table
 from traceviz.output.quantities import duration, error, percent, size, unshown
 from traceviz.output.records import Json, picked, rows
-from traceviz.output.tables import Column, table
+from traceviz.output.tables import Column, rank_column, table
 from traceviz.output.views.caveats import caveats, steps, unsure
 
 MOST_COLLECTIVES = 24
@@ -257,13 +257,13 @@ def _device_labels(result: Collectives) -> DeviceLabels:
 def _by_rank(result: Collectives, by_device: Sequence[DeviceTimes]) -> Table:
     last_rank, last_device = result.table.last_arrival_rank, result.table.last_arrival_device
     arrived = Counter(zip(last_rank.tolist(), last_device.tolist(), strict=True))
-    labels = _device_labels(result)
-    rows = []
-    for one in by_device:
-        times = duration(one.duration_ns), duration(one.wait_ns), duration(one.transfer_ns)
-        share = percent(one.wait_ns / one.duration_ns if one.duration_ns else None)
-        last = arrived[one.rank, one.device]
-        rows.append((labels.short(one.rank, one.device), f"{one.collectives:,}", *times, share, f"{last:,}"))
-    headers = ("rank", "collectives", "time in them", "wait", "transfer", "wait / time", "last to arrive")
-    note = unshown(len(rows) - MOST_RANKS, "more ranks")
-    return Table(headers, rows[:MOST_RANKS], "By rank", frozenset(headers), note)
+    columns: dict[str, Column] = {
+        "rank": rank_column(_device_labels(result)),
+        "collectives": lambda one: f"{one.collectives:,}",
+        "time in them": "duration_ns",
+        "wait": "wait_ns",
+        "transfer": "transfer_ns",
+        "wait / time": lambda one: percent(one.wait_ns / one.duration_ns if one.duration_ns else None),
+        "last to arrive": lambda one: f"{arrived[one.rank, one.device]:,}",
+    }
+    return table("By rank", by_device, columns, most=MOST_RANKS, more="more ranks")
