@@ -9,10 +9,8 @@ from collections import Counter
 
 import msgspec
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.columns import narrowed
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.clocks.hosts import AheadByHosts, HostBounds, host_bounds
@@ -23,8 +21,7 @@ from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import count_of, duration
 from analyzers.matching.match import match
 from analyzers.matching.peers import states_ranks
-from analyzers.trace.alignment import Clock, Clocks, Matches
-from analyzers.trace.columns import ints
+from analyzers.trace.alignment import Clock, Clocks, Matches, Members
 from analyzers.trace.devices import DeviceLabels, count_devices
 from analyzers.trace.tables import Trace
 
@@ -76,23 +73,22 @@ def _with_clocks_of(hosts: HostBounds, matches: Matches, trace: Trace) -> Matche
     }
     shared = {key: (int(hosts.hosts[one]), -1 if hosts.hosts[one] >= 0 else one) for key, one in bounded.items()}
     count = Counter(shared.values())
-    before = list(zip(*(ints(matches.members, column).tolist() for column in ("process", "device")), strict=True))
+    before = list(zip(matches.members.process.tolist(), matches.members.device.tolist(), strict=True))
     new = [key for key in bounded if count[shared[key]] > 1 and key not in set(before)]
     if not new:
         return matches
-    rows = [(process, device, trace.processes[process].rank) for process, device in (*before, *new)]
-    order = sorted(range(len(rows)), key=lambda one: (rows[one][2], *rows[one][:2]))
-    members = pd.DataFrame([rows[one] for one in order], columns=["process", "device", "rank"])
-    capture = [trace.processes[process].capture for process in members["process"]]
-    number = np.argsort(np.array(order))
-    calls = matches.calls.assign(member=narrowed(number, "id")[ints(matches.calls, "member")])
-    return replace(matches, members=members.assign(capture=np.array(capture, np.int64)), calls=calls)
+    process, device = np.array([*before, *new], np.int64).T
+    rank, capture = np.array([(one.rank, one.capture) for one in trace.processes], np.int64)[process].T
+    order = np.lexsort((device, process, rank))
+    members = Members.of({"process": process, "device": device, "rank": rank, "capture": capture}).take(order)
+    calls = matches.calls.having(member=np.argsort(order)[matches.calls.member])
+    return replace(matches, members=members, calls=calls)
 
 
 def _in_order(matches: Matches, clocks: Clocks, end: Ints) -> tuple[Matches, Clocks]:
     """Number the collectives by when they end, now that there is one clock."""
     ends = np.full(len(matches.collectives), np.iinfo(np.int64).max)
-    np.minimum.at(ends, ints(matches.calls, "collective"), end[ints(matches.calls, "op")])
+    np.minimum.at(ends, matches.calls.collective, end[matches.calls.op])
     order = np.argsort(ends, kind="stable")
     number = np.argsort(order, kind="stable")
     doubtful = tuple(int(number[one]) for one in clocks.doubtful)

@@ -13,7 +13,6 @@ from statistics import median_high, median_low
 
 import msgspec
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import alike, rows_by_key
@@ -23,8 +22,7 @@ from analyzers.clocks.hosts import HostBounds
 from analyzers.matching.fit import DRIFT, RESOLUTION_NS, T99, bases, estimate
 from analyzers.matching.lanes import BY_ALL
 from analyzers.matching.order import linked
-from analyzers.trace.alignment import Clock, Clocks, Matches
-from analyzers.trace.columns import ints, ints_at, is_one_of, stored
+from analyzers.trace.alignment import Clock, Clocks, MatchedCalls, Matches, Members
 
 # Of the operations in which none can end before all have arrived, those that all leave at about one time: in an
 # all-to-all each leaves when its own data has come and gone.
@@ -37,10 +35,8 @@ MIN_COLLECTIVES = 8  # below which the bounds, not the scatter, may limit what i
 
 def unaligned(matches: Matches, method: str) -> Clocks:
     """Clocks as they are; a trace with one clock needs no more."""
-    clocks = tuple(
-        Clock(int(process), int(device), int(rank))
-        for process, device, rank in matches.members[["process", "device", "rank"]].itertuples(index=False)
-    )
+    columns = matches.members.process, matches.members.device, matches.members.rank
+    clocks = tuple(Clock(*own) for own in zip(*(column.tolist() for column in columns), strict=True))
     if len(clocks) == 1:
         return Clocks("one", (replace(clocks[0], residual_ns=0),))
     return Clocks(method, clocks)
@@ -76,7 +72,7 @@ def solve(matches: Matches, hosts: HostBounds) -> Solution:
     evidence = _evidence(matches, by_hosts.links_all)
     if not evidence.ends.any() and not by_hosts.links_some:
         return Solution(replace(unsolved, hosts_contradict=by_hosts.contradicts), unknown(count))
-    member, end = (stored(matches.calls, column) for column in ("member", "end_ns"))
+    member, end = matches.calls.member, matches.calls.end_ns
     at = by_hosts.middle_ns
     if evidence.ends.any():
         first = evidence.islands[member[evidence.ends.argmax()]]
@@ -137,16 +133,15 @@ def _evidence(matches: Matches, hosts_link_all: bool) -> _Evidence:
     hosts do. Sure collectives in which none can end before all have arrived are bounds, whatever their ends say.
     """
     calls, collectives = matches.calls, matches.collectives
-    number, member, members = stored(calls, "collective"), stored(calls, "member"), len(matches.members)
+    number, member, members = calls.collective, calls.member, len(matches.members)
     count = matches.calls_of_each
 
     def of_calls(which: Mask) -> Mask:
         return np.repeat(which, count)  # those of one stand together: many times quicker than to look each up
 
     has_several = count > 1
-    is_sure = collectives["sure"].to_numpy(bool) & has_several
-    by_all = is_one_of(collectives, "operation", BY_ALL)
-    leaves_together = is_one_of(collectives, "operation", TOGETHER)
+    is_sure = collectives.sure & has_several
+    by_all, leaves_together = collectives.operation.is_one_of(BY_ALL), collectives.operation.is_one_of(TOGETHER)
     together, bounds = (of_calls(is_sure & each) for each in (leaves_together, by_all))
     linking = of_calls(has_several)
     islands = _islands(number, member, members, linking)
@@ -176,11 +171,11 @@ def _evidence(matches: Matches, hosts_link_all: bool) -> _Evidence:
     )
 
 
-def _fastest(calls: pd.DataFrame, rows: Mask) -> float:
+def _fastest(calls: MatchedCalls, rows: Mask) -> float:
     """How long some collectives take on their fastest rank, ns; the median."""
-    number, start, end = (ints(calls, column)[rows] for column in ("collective", "start_ns", "end_ns"))
-    first, _ = alike(number)  # those of one stand together
-    return float(np.median(np.minimum.reduceat(end - start, first)))
+    calls = calls.take(rows)
+    first, _ = alike(calls.collective)  # those of one stand together
+    return float(np.median(np.minimum.reduceat(calls.end_ns - calls.start_ns, first)))
 
 
 def _islands(collective: Ids, member: Ids, members: int, rows: Mask) -> Ints:
@@ -240,29 +235,28 @@ class _Estimated(msgspec.Struct, frozen=True):
                 values[members] = found
 
 
-def _of_one_host(members: pd.DataFrame, hosts: HostBounds) -> Ints:
+def _of_one_host(members: Members, hosts: HostBounds) -> Ints:
     """A number for each clock, the same for those known not to drift apart: of one capture, or of one host."""
-    capture = ints(members, "capture")
-    host = hosts.hosts[capture]
-    return np.where(host >= 0, host, host.max(initial=-1) + 1 + capture)
+    host = hosts.hosts[members.capture]
+    return np.where(host >= 0, host, host.max(initial=-1) + 1 + members.capture)
 
 
 def _island(
-    calls: pd.DataFrame, evidence: _Evidence, members: Ints, at: int, steady: Ints
+    calls: MatchedCalls, evidence: _Evidence, members: Ints, at: int, steady: Ints
 ) -> tuple[_Estimated, list[int]]:
     """Solve linked clocks from the ends of calls and the bounds some of them give; the first is the reference.
 
     The other result: the collectives that contradict the others.
     """
     used, count = evidence.ends | evidence.bounds, members.size
-    calls, coincides, bounding = calls[used], evidence.ends[used], evidence.bounds[used]
+    calls, coincides, bounding = calls.take(used), evidence.ends[used], evidence.bounds[used]
     index_of = np.empty(members[-1] + 1, np.int32)
     index_of[members] = np.arange(count)
-    member = index_of[stored(calls, "member")]
-    first, behind = alike(stored(calls, "collective"))
-    numbers, collective = ints_at(calls, "collective", first), np.repeat(np.arange(first.size, dtype=np.int32), behind)
-    base = bases(ints(calls, "end_ns"), member, count, at)
-    start, end = ((ints(calls, column) - base[member]).astype(np.float64) for column in ("start_ns", "end_ns"))
+    member = index_of[calls.member]
+    first, behind = alike(calls.collective)
+    numbers, collective = calls.collective[first], np.repeat(np.arange(first.size, dtype=np.int32), behind)
+    base = bases(calls.end_ns, member, count, at)
+    start, end = ((times - base[member]).astype(np.float64) for times in (calls.start_ns, calls.end_ns))
     fit = estimate(collective[coincides], member[coincides], end[coincides], count, 0)
     offset = fit.offset_ns[member]
     ahead = (end - offset) * fit.drift[member] + offset
@@ -351,9 +345,9 @@ class _ByHosts:
     contradicts : whether bounds of some capture cross; they are left out. middle_ns : an instant they hold at.
     """
 
-    def __init__(self, hosts: HostBounds, members: pd.DataFrame, steady: Ints) -> None:
-        self._count, self._capture = len(members), ints(members, "capture")
-        clocks = rows_by_key(ints(members, "process"), ints(members, "device"))
+    def __init__(self, hosts: HostBounds, members: Members, steady: Ints) -> None:
+        self._count, self._capture = len(members), members.capture
+        clocks = rows_by_key(members.process, members.device)
         keys = zip(hosts.process.tolist(), hosts.device.tolist(), strict=True)
         self._member = np.array([clocks[key][0] if key in clocks else -1 for key in keys], np.int64)
         self._bounds = hosts
@@ -475,10 +469,9 @@ def _together(
 
 def _adopt(clocks: list[Clock], matches: Matches) -> tuple[Clock, ...]:
     """Clocks that no evidence reaches go with the others of their capture, error unknown."""
-    capture = ints(matches.members, "capture")
     reached = [one.residual_ns is not None or one.collectives > 0 for one in clocks]
     result = list(clocks)
-    for rows in rows_by_key(capture).values():
+    for rows in rows_by_key(matches.members.capture).values():
         same_capture = [clocks[one] for one in rows if reached[one]]
         for one in rows if same_capture else ():
             if not reached[one]:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import alike, label, ordered
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.matching.order import linked
 from analyzers.matching.peers import ranks_known, waits_seen
-from analyzers.trace.alignment import Clocks
-from analyzers.trace.columns import as_int64, ints, ints_at
+from analyzers.trace.alignment import Clocks, Members
+from analyzers.trace.columns import as_int64
 from analyzers.trace.kernels import is_declared
 from analyzers.trace.schemas import WAIT_RANGE, Ops
 from analyzers.trace.tables import Trace
@@ -33,10 +32,10 @@ def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
     """
     if trace.matches is None or not len(trace.matches.calls):
         return replace(trace, ops=trace.ops.having(**dict.fromkeys(("wait_ns", *WAIT_RANGE), 0)))
-    calls, collectives = trace.matches.calls, trace.matches.collectives
-    op, collective = ints(calls, "op"), ints(calls, "collective")
+    calls, collective = trace.matches.calls, as_int64(trace.matches.calls.collective)
+    op = as_int64(calls.op)
     start, length = trace.ops.start_ns[op], (trace.ops.end_ns - trace.ops.start_ns)[op]
-    clock, apart = _clock_of_members(trace.clocks, trace.matches.members)[ints(calls, "member")], apart_ns
+    clock, apart = _clock_of_members(trace.clocks, trace.matches.members)[calls.member], apart_ns
     if (clock == len(apart)).any():
         apart = np.pad(apart_ns, (0, 1), constant_values=np.inf)  # the last stands for devices without a clock
     heads, count = alike(collective)
@@ -44,7 +43,7 @@ def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
     last = np.maximum.reduceat(start, heads)[number]
     since_first = (start - np.minimum.reduceat(start, heads)[number]).astype(np.float64)  # small: floats hold it
     low, high = (last - since_first for last in Arrivals(apart).last(number, clock, since_first))
-    unsure = ~collectives["sure"].to_numpy(bool)[collective]  # its calls may be another collective's
+    unsure = ~trace.matches.collectives.sure[collective]  # its calls may be another collective's
     low, high = np.where(unsure, 0, low), np.where(unsure, length, high)
     has_several = count[number] > 1
     found = {
@@ -58,10 +57,10 @@ def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
     return replace(trace, ops=trace.ops.having(**waits))
 
 
-def _clock_of_members(clocks: Clocks | None, members: pd.DataFrame) -> Ints:
+def _clock_of_members(clocks: Clocks | None, members: Members) -> Ints:
     """The place of each member's clock among `clocks`; one behind the last for a device without."""
     number = {(one.rank, one.device): i for i, one in enumerate(clocks.clocks)} if clocks is not None else {}
-    devices = zip(*(ints(members, column).tolist() for column in ("rank", "device")), strict=True)
+    devices = zip(members.rank.tolist(), members.device.tolist(), strict=True)
     return np.array([number.get(device, len(number)) for device in devices], np.int64)
 
 
@@ -76,11 +75,11 @@ def with_collectives(trace: Trace) -> Trace:
     unmatched = is_declared(trace) & trace.ops.kind.is_one_of(("kernel",))
     if trace.matches is None or not len(trace.matches.calls):
         return _waits_unseen(trace, unmatched)
-    op, collective = ints(trace.matches.calls, "op"), ints(trace.matches.calls, "collective")
+    op, collective = as_int64(trace.matches.calls.op), as_int64(trace.matches.calls.collective)
     unmatched[op] = False
     count, (first, several), start = trace.matches.calls_of_each, alike(collective), trace.ops.start_ns[op]
     came_last = np.flatnonzero(start == np.repeat(np.maximum.reduceat(start, first), several))
-    rank, device = (ints_at(trace.ops, column, op[came_last]) for column in ("rank", "device"))
+    rank, device = trace.ops.rank[op[came_last]], trace.ops.device[op[came_last]]
     order = np.lexsort((-device, -rank))
     came_last = came_last[order]
     last_rank, last_device = np.full((2, count.size), -1)

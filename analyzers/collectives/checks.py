@@ -6,15 +6,15 @@ import json
 from collections import Counter
 
 import numpy as np
-import pandas as pd
 
 from analyzers.arrays.groups import alike, distinct, rows_by_key
-from analyzers.arrays.types import Ids, Ints
+from analyzers.arrays.types import Ints
 from analyzers.clocks.align import Aligned
 from analyzers.clocks.solve import TOGETHER
+from analyzers.collectives.tables import CollectiveTable, RankCalls
 from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import count_of, duration
-from analyzers.trace.columns import codes, ints, is_one_of, stored
+from analyzers.trace.alignment import MatchedCollectives
 
 MANY = 10  # collectives, to say how far apart ranks usually leave them
 TIMES_THE_USUAL = 20  # further apart than so many times the median, and UNUSUAL_NS, is not usual
@@ -23,22 +23,17 @@ ENDS_APART_NS = 50_000  # so far apart ranks may leave a collective that takes n
 COMMON_GROUPS = 8  # sets of ranks, most frequent first, that a rank is held to belong to
 
 
-def capture_warnings(aligned: Aligned, table: pd.DataFrame, calls: pd.DataFrame) -> list[TraceWarning]:
-    """Warn of one rank only, of ranks nobody profiled, of ranks cut off, of unsure matches, and of ends far apart.
-
-    Parameters
-    ----------
-    table, calls : `Collectives.table` and `Collectives.narrow_calls`.
-    """
+def capture_warnings(aligned: Aligned, table: CollectiveTable, calls: RankCalls) -> list[TraceWarning]:
+    """Warn of one rank only, of ranks nobody profiled, of ranks cut off, of unsure matches, and of ends far apart."""
     if not len(calls):
         return []
-    seen = distinct(stored(calls, "rank")).astype(np.int64)
+    seen = distinct(calls.rank).astype(np.int64)
     return [*_ranks(aligned, seen), *_cut_off(aligned, calls), *_unsure(aligned), *_end_apart(aligned, table, calls)]
 
 
 def _ranks(aligned: Aligned, seen: Ints) -> list[TraceWarning]:
     worlds = [one.world_size or one.ranks_named for one in aligned.trace.captures]
-    world = max([*worlds, int(ints(aligned.matches.collectives, "group_size").max(initial=0))])
+    world = max([*worlds, int(aligned.matches.collectives.group_size.max(initial=0))])
     if seen.size == 1:
         of = f" of {world}" if world > 1 else ""
         text = (
@@ -59,7 +54,7 @@ def _unsure(aligned: Aligned) -> list[TraceWarning]:
     """Of collectives that lack a rank which was given, and of others that several orders of calls would fit."""
     matches = aligned.matches
     unsure, several = matches.unsure
-    is_partial = matches.calls_of_each < ints(matches.collectives, "given")
+    is_partial = matches.calls_of_each < matches.collectives.given
     partial, among = int(np.count_nonzero(is_partial)), len(matches.collectives)
     found = []
     if partial:
@@ -75,7 +70,7 @@ def _unsure(aligned: Aligned) -> list[TraceWarning]:
     return found
 
 
-def _end_apart(aligned: Aligned, table: pd.DataFrame, calls: pd.DataFrame) -> list[TraceWarning]:
+def _end_apart(aligned: Aligned, table: CollectiveTable, calls: RankCalls) -> list[TraceWarning]:
     """Of collectives that all ranks leave at about one time, those that some leave much later: by the clocks' error, or
     than they leave others, where that error itself may come of these.
 
@@ -84,9 +79,8 @@ def _end_apart(aligned: Aligned, table: pd.DataFrame, calls: pd.DataFrame) -> li
     residual = aligned.clocks.residual_ns
     if residual is None or not len(table):
         return []
-    allowed = ints(table, "fastest_ns") + 2 * residual + ENDS_APART_NS
-    leave_together = is_one_of(table, "operation", TOGETHER) & table["sure"].to_numpy(bool)
-    skew = ints(table, "end_skew_ns")
+    allowed, skew = table.fastest_ns + 2 * residual + ENDS_APART_NS, table.end_skew_ns
+    leave_together = table.operation.is_one_of(TOGETHER) & table.sure
     found = np.flatnonzero(leave_together & (skew > allowed))
     texts = []
     if found.size:
@@ -105,22 +99,19 @@ def _end_apart(aligned: Aligned, table: pd.DataFrame, calls: pd.DataFrame) -> li
     return [TraceWarning("ends-apart", text) for text in texts]
 
 
-def _last_to_leave(table: pd.DataFrame, calls: pd.DataFrame, skew: Ints, some: Ints) -> str:
+def _last_to_leave(table: CollectiveTable, calls: RankCalls, skew: Ints, some: Ints) -> str:
     """Which rank leaves which of some collectives last, and by how much, where that is most."""
     worst = int(some[np.argmax(skew[some])])
-    own = np.flatnonzero(ints(calls, "collective") == worst)
-    end = ints(calls, "start_ns")[own] + ints(calls, "duration_ns")[own]
-    last = int(ints(calls, "rank")[own[np.argmax(end)]])
-    return f"rank {last} ends {table['operation'].iloc[worst]} {worst} {duration(int(skew[worst]))}"
+    own = calls.take(calls.collective == worst)
+    last = int(own.rank[np.argmax(own.start_ns + own.duration_ns)])
+    return f"rank {last} ends {table.operation[worst]} {worst} {duration(int(skew[worst]))}"
 
 
-def _cut_off(aligned: Aligned, calls: pd.DataFrame) -> list[TraceWarning]:
+def _cut_off(aligned: Aligned, calls: RankCalls) -> list[TraceWarning]:
     """Collectives of a rank's own groups that ended before its first call or began after its last."""
     missing: dict[int, tuple[int, int]] = {}
-    collective, rank = stored(calls, "collective"), stored(calls, "rank")
-    heads, _ = alike(collective)
-    first, last, begun, ended = _spans(aligned, ints(calls, "start_ns"), stored(calls, "duration_ns"), heads)
-    for sets, ends, starts in _groups(aligned, rank, heads, begun, ended):
+    first, last = _spans(calls)
+    for sets, ends, starts in _groups(aligned.matches.collectives, calls):
         counts = Counter(sets)
         number = {members: index for index, members in enumerate(counts)}
         which = np.array([number[members] for members in sets])
@@ -147,32 +138,24 @@ def _cut_off(aligned: Aligned, calls: pd.DataFrame) -> list[TraceWarning]:
     return [TraceWarning("cut-off", text)]
 
 
-def _spans(
-    aligned: Aligned, start: Ints, duration: Ids, heads: Ints
-) -> tuple[dict[int, int], dict[int, int], Ints, Ints]:
-    """Each rank's first start and last end of a call, and each collective's."""
-    member, ranks = stored(aligned.matches.calls, "member"), ints(aligned.matches.members, "rank")
-    limits = np.iinfo(np.int64)
-    starts, ends, end = np.full(ranks.size, limits.max), np.full(ranks.size, limits.min), start + duration
-    np.minimum.at(starts, member, start)
-    np.maximum.at(ends, member, end)
-    begun, ended = np.minimum.reduceat(start, heads), np.maximum.reduceat(end, heads)
-    clocks_of = {rank: at for (rank,), at in rows_by_key(ranks).items()}
-    first = {rank: int(starts[at].min()) for rank, at in clocks_of.items()}
-    return first, {rank: int(ends[at].max()) for rank, at in clocks_of.items()}, begun, ended
+def _spans(calls: RankCalls) -> tuple[dict[int, int], dict[int, int]]:
+    """When each rank's first call starts, and its last one ends."""
+    own = {rank: calls.take(rows) for (rank,), rows in rows_by_key(calls.rank).items()}
+    first = {rank: int(each.start_ns.min()) for rank, each in own.items()}
+    return first, {rank: int((each.start_ns + each.duration_ns).max()) for rank, each in own.items()}
 
 
-def _groups(
-    aligned: Aligned, rank: Ids, heads: Ints, starts: Ints, ends: Ints
-) -> list[tuple[list[frozenset[int]], Ints, Ints]]:
+def _groups(found: MatchedCollectives, calls: RankCalls) -> list[tuple[list[frozenset[int]], Ints, Ints]]:
     """Per kind of collective (operation, group): each one's set of ranks, latest end and earliest start."""
-    frame = aligned.matches.collectives
+    heads, _ = alike(calls.collective)
+    starts = np.minimum.reduceat(calls.start_ns, heads)
+    ends = np.maximum.reduceat(calls.start_ns + calls.duration_ns, heads)
     # Few of them are distinct: those of many ranks, kept once a collective, would take gigabytes.
-    parts = np.split(rank, heads[1:])
+    parts = np.split(calls.rank, heads[1:])
     distinct = {part.tobytes(): part for part in parts}
     members = {key: frozenset(part.tolist()) for key, part in distinct.items()}
     sets = [members[part.tobytes()] for part in parts]
-    kind = rows_by_key(*(codes(frame, column)[0].astype(np.int64) for column in ("operation", "group", "group_ranks")))
+    kind = rows_by_key(found.operation.codes, found.group.codes, found.group_ranks.codes)
     return [([sets[row] for row in rows], ends[rows], starts[rows]) for rows in kind.values()]
 
 

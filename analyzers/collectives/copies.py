@@ -8,45 +8,60 @@ each rank its duration less the fastest rank's is waiting, whatever the clocks s
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import label, rows_by_key
+from analyzers.arrays.groups import alike, label, rows_by_key
 from analyzers.arrays.intervals import union
-from analyzers.arrays.names import rows_of_codes
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.names import Names
+from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.common.errors import TraceWarning
 from analyzers.common.records import Record
 from analyzers.common.wording import count_of, duration, size
 from analyzers.matching.match import match
-from analyzers.trace.columns import as_int64, ints, ints_at, table
+from analyzers.trace.columns import table
 from analyzers.trace.communication import BOOKKEEPING, known
 from analyzers.trace.kernels import is_peer_copy
+from analyzers.trace.table import Table, number, text
 from analyzers.trace.tables import Trace
 
 BY_BARRIER, ALONE = "barriers", "alone"
-_CALLS = (
-    *("exchange", "rank", "device", "copies", "bytes", "start_ns", "end_ns", "busy_ns", "gb_s"),
-    *("barrier_ns", "barrier_wait_ns"),
-)
+
+
+class Exchanges(Table):
+    """A row an exchange, in order of time."""
+
+    index: Ints = number("int64", 0)
+    ranks: Ints = number("int64", 0)  # how many were seen in it
+    copies: Ints = number("int64", 0)  # of the rank with most
+    bytes: Ints = number("int64", -1)  # of the rank with most; -1 where unknown
+    fastest_ns: Ints = number("int64", 0)  # least busy time over ranks
+    fastest_rank: Ints = number("int64", -1)
+    gb_s: Floats = number("float64", float("nan"))  # 10⁹ bytes a second over that
+    matched_by: Names = text()  # BY_BARRIER or ALONE
+
+
+class ExchangeParts(Table):
+    """A row a rank's part of an exchange."""
+
+    exchange: Ints = number("int64", 0)
+    rank: Ints = number("int64", -1)
+    device: Ints = number("int64", -1)
+    copies: Ints = number("int64", 0)
+    bytes: Ints = number("int64", -1)
+    start_ns: Ints = number("int64", 0)
+    end_ns: Ints = number("int64", 0)
+    busy_ns: Ints = number("int64", 0)  # length of the copies' union
+    gb_s: Floats = number("float64", float("nan"))  # bytes over busy_ns
+    barrier_ns: Ints = number("int64", -1)  # duration of the barrier before; -1 where there is none
+    barrier_wait_ns: Ints = number("int64", -1)  # what of it is waiting for the last rank; -1 where peers are not known
 
 
 class PeerCopies(Record, frozen=True):
-    """Exchanges by copy engines.
+    """Exchanges by copy engines."""
 
-    table : a row an exchange, in order of time: index, ranks (how many were seen in it), copies and bytes (of the rank
-        with most; bytes -1 where unknown), fastest_ns (least busy time over ranks), fastest_rank, gb_s (10⁹ bytes a
-        second over that), matched_by ("barriers", or "alone").
-    calls : a row a rank's part: exchange, rank, device, copies, bytes, start_ns, end_ns, busy_ns (length of the copies'
-        union), gb_s (bytes over busy_ns), barrier_ns (duration of the barrier before; -1 where there is none),
-        barrier_wait_ns (what of it is waiting for the last rank; -1 where its peers are not known).
-    """
-
-    table: pd.DataFrame
-    calls: pd.DataFrame
+    table: Exchanges
+    calls: ExchangeParts
 
     def __len__(self) -> int:
         return len(self.table)
@@ -57,38 +72,35 @@ def peer_copies(trace: Trace, kept: Ints | None = None) -> PeerCopies:
     ops = trace.ops
     copies = np.flatnonzero(is_peer_copy(trace))
     barriers = np.flatnonzero(_is_barrier(trace))
-    start, end = ints(ops, "start_ns"), ints(ops, "end_ns")
     rows = np.concatenate([copies, barriers])
-    member = label(*(ints_at(ops, column, rows) for column in ("process", "device")))
+    member = label(ops.process[rows], ops.device[rows])
     of_copy, of_barrier = np.split(member, [copies.size])
     before = np.full(copies.size, -1, np.int64)  # the barrier that each copy follows, as a row of `barriers`
     of_member = rows_by_key(of_barrier)
     for key, own in rows_by_key(of_copy).items():
         its = of_member.get(key, np.empty(0, np.int64))
-        its = its[np.argsort(start[barriers[its]], kind="stable")]
-        before[own] = np.append(its, -1)[np.searchsorted(start[barriers[its]], start[copies[own]], side="right") - 1]
+        its = its[np.argsort(ops.start_ns[barriers[its]], kind="stable")]
+        since = np.searchsorted(ops.start_ns[barriers[its]], ops.start_ns[copies[own]], side="right") - 1
+        before[own] = np.append(its, -1)[since]
     together, fastest = _matched(trace, barriers)
     part = label(of_copy, before)  # a rank's part of an exchange: what it copies behind one barrier
-    heads = np.unique(part, return_index=True)[1] if part.size else np.empty(0, np.int64)
-    number = np.unique(part, return_inverse=True)[1] if part.size else part
+    _, heads, number = np.unique(part, return_index=True, return_inverse=True)
     barrier = before[heads]
     known_as = np.append(together, -1)[barrier]
     exchange = label(known_as, np.where(known_as >= 0, -1, np.arange(heads.size)))
-    calls = _parts(trace, copies, number, heads)
-    calls["exchange"] = exchange
-    calls["barrier_ns"] = np.append(end[barriers] - start[barriers], -1)[barrier]
-    calls["barrier_wait_ns"] = np.where(known_as >= 0, calls["barrier_ns"] - np.append(fastest, 0)[barrier], -1)
+    took = np.append(ops.end_ns[barriers] - ops.start_ns[barriers], -1)[barrier]
+    waited = np.where(known_as >= 0, took - np.append(fastest, 0)[barrier], -1)
+    calls = _parts(trace, copies, number, heads).having(exchange=exchange, barrier_ns=took, barrier_wait_ns=waited)
     if kept is not None:
-        inside = np.unique(exchange[number[np.isin(copies, kept)]])
-        calls = calls[np.isin(exchange, inside)]
+        calls = calls.take(np.isin(exchange, exchange[number[np.isin(copies, kept)]]))
     return _exchanges(calls)
 
 
 def _is_barrier(trace: Trace) -> Mask:
-    code, texts = trace.ops.name.codes, trace.ops.name.texts
-    found = [known(text) for text in texts]
-    barrier = rows_of_codes(code, [one.kind == BOOKKEEPING and one.operation == "barrier" for one in found])
-    return barrier & trace.ops.kind.is_one_of(("kernel",))
+    def names_barrier(text: str) -> bool:
+        return (found := known(text)).kind == BOOKKEEPING and found.operation == "barrier"
+
+    return trace.ops.name.matching(names_barrier) & trace.ops.kind.is_one_of(("kernel",))
 
 
 def _matched(trace: Trace, barriers: Ints) -> tuple[Ints, Ints]:
@@ -96,12 +108,10 @@ def _matched(trace: Trace, barriers: Ints) -> tuple[Ints, Ints]:
     together, fastest = np.full(barriers.size, -1, np.int64), np.zeros(barriers.size, np.int64)
     if not barriers.size:
         return together, fastest
-    marked = pd.Categorical.from_codes(np.zeros(barriers.size, np.int64), categories=pd.Index(["barrier"], dtype="str"))
-    alone = trace.ops.take(barriers).having(declared=marked)
+    alone = trace.ops.take(barriers).having(declared="barrier")
     matches = match(replace(trace, ops=alone, comms=table("comms"), whole=None, rows=None, matches=None))
-    sure = matches.collectives["sure"].to_numpy(bool)
-    op, collective = (ints(matches.calls, column) for column in ("op", "collective"))
-    took = ints(alone, "end_ns") - ints(alone, "start_ns")
+    sure, op, collective = matches.collectives.sure, matches.calls.op, matches.calls.collective
+    took = alone.end_ns - alone.start_ns
     least = np.full(sure.size, np.iinfo(np.int64).max)
     np.minimum.at(least, collective, took[op])
     together[op] = np.where(sure[collective], collective, -1)
@@ -109,9 +119,9 @@ def _matched(trace: Trace, barriers: Ints) -> tuple[Ints, Ints]:
     return together, fastest
 
 
-def _parts(trace: Trace, copies: Ints, number: Ints, heads: Ints) -> pd.DataFrame:
+def _parts(trace: Trace, copies: Ints, number: Ints, heads: Ints) -> ExchangeParts:
     """A row a rank's part of an exchange; `number` says which part each copy is of."""
-    start, end, moved = (ints(trace.ops, column)[copies] for column in ("start_ns", "end_ns", "bytes"))
+    start, end, moved = trace.ops.start_ns[copies], trace.ops.end_ns[copies], trace.ops.bytes[copies]
     count = heads.size
     first, last = np.full(count, np.iinfo(np.int64).max), np.full(count, np.iinfo(np.int64).min)
     np.minimum.at(first, number, start)
@@ -121,10 +131,10 @@ def _parts(trace: Trace, copies: Ints, number: Ints, heads: Ints) -> pd.DataFram
     np.minimum.at(least, number, moved)
     busy = _busy(start, end, number, count)
     total = np.where(least >= 0, total, -1)
-    return pd.DataFrame(
+    return ExchangeParts.of(
         {
-            "rank": ints_at(trace.ops, "rank", copies[heads]),
-            "device": as_int64(trace.ops.device)[copies[heads]],
+            "rank": trace.ops.rank[copies[heads]],
+            "device": trace.ops.device[copies[heads]],
             "copies": np.bincount(number, minlength=count),
             "bytes": total,
             "start_ns": first,
@@ -147,34 +157,26 @@ def _busy(start: Ints, end: Ints, number: Ints, count: int) -> Ints:
     return busy
 
 
-def _exchanges(calls: pd.DataFrame) -> PeerCopies:
+def _exchanges(calls: ExchangeParts) -> PeerCopies:
     """Number exchanges in order of their first copy, and sum them up."""
-    exchange, start = ints(calls, "exchange"), ints(calls, "start_ns")
-    distinct, place = np.unique(exchange, return_inverse=True)
+    distinct, place = np.unique(calls.exchange, return_inverse=True)
     first = np.full(distinct.size, np.iinfo(np.int64).max)
-    np.minimum.at(first, place, start)
+    np.minimum.at(first, place, calls.start_ns)
     new = np.empty(distinct.size, np.int64)
     new[np.argsort(first, kind="stable")] = np.arange(distinct.size)
-    order = np.lexsort((ints(calls, "device"), ints(calls, "rank"), new[place]))
-    calls = calls.assign(exchange=new[place]).iloc[order].reset_index(drop=True)[list(_CALLS)]
-    number = ints(calls, "exchange")
-    head = np.flatnonzero(np.diff(number, prepend=-1))
-    count = np.diff(np.append(head, number.size))
-    fastest = np.lexsort((ints(calls, "rank"), ints(calls, "busy_ns"), number))[head]
-    most: dict[str, Any] = {
-        column: np.maximum.reduceat(ints(calls, column), head) if head.size else head for column in ("copies", "bytes")
-    }
-    found = pd.DataFrame(
+    calls = calls.having(exchange=new[place]).take(np.lexsort((calls.device, calls.rank, new[place])))
+    head, count = alike(calls.exchange)
+    fastest = calls.take(np.lexsort((calls.rank, calls.busy_ns, calls.exchange))[head])
+    found = Exchanges.of(
         {
             "index": np.arange(head.size),
             "ranks": count,
-            **most,
-            "fastest_ns": ints(calls, "busy_ns")[fastest],
-            "fastest_rank": ints(calls, "rank")[fastest],
-            "gb_s": calls["gb_s"].to_numpy(float)[fastest],
-            "matched_by": pd.Categorical.from_codes(
-                np.where(count > 1, 0, 1), categories=pd.Index([BY_BARRIER, ALONE], dtype="str")
-            ),
+            "copies": np.maximum.reduceat(calls.copies, head),
+            "bytes": np.maximum.reduceat(calls.bytes, head),
+            "fastest_ns": fastest.busy_ns,
+            "fastest_rank": fastest.rank,
+            "gb_s": fastest.gb_s,
+            "matched_by": Names(np.where(count > 1, 0, 1), (BY_BARRIER, ALONE)),
         }
     )
     return PeerCopies(found, calls)
@@ -182,12 +184,12 @@ def _exchanges(calls: pd.DataFrame) -> PeerCopies:
 
 def about_copies(copies: PeerCopies) -> list[TraceWarning]:
     """Say so where copies between GPUs belong to no exchange that is matched over ranks."""
-    alone = copies.calls[copies.table["ranks"].to_numpy()[ints(copies.calls, "exchange")] < 2]
+    alone = copies.calls.take(copies.table.ranks[copies.calls.exchange] < 2)
     if not len(alone):
         return []
-    copied, moved = int(alone["copies"].sum()), int(np.maximum(ints(alone, "bytes"), 0).sum())
+    copied, moved = int(alone.copies.sum()), int(np.maximum(alone.bytes, 0).sum())
     text = (
-        f"{count_of(copied, 'copy')} between GPUs ({size(moved)}, {duration(int(alone['busy_ns'].sum()))}) are matched "
+        f"{count_of(copied, 'copy')} between GPUs ({size(moved)}, {duration(int(alone.busy_ns.sum()))}) are matched "
         "with no other rank's: there are no barriers that tell which belong together. A copy waits for nobody while it "
         "runs, so overlap with it is real."
     )

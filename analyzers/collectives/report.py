@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.columns import narrowed, squeezed
-from analyzers.arrays.groups import alike
-from analyzers.arrays.types import Ids, Ints
+from analyzers.arrays.groups import alike, rows_by_key
+from analyzers.arrays.names import Names
+from analyzers.arrays.types import Floats, Ids, Ints
 from analyzers.clocks.align import Aligned
 from analyzers.collectives.checks import capture_warnings
 from analyzers.collectives.copies import PeerCopies, about_copies, peer_copies
 from analyzers.collectives.summary import GroupSum, Summary, sum_by_group, summarize
+from analyzers.collectives.tables import CollectiveTable, RankCalls
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
 from analyzers.common.records import Record
 from analyzers.common.wording import duration, percent, size
-from analyzers.trace.alignment import Clocks
-from analyzers.trace.columns import codes, framed, ints, ints_at, stored
+from analyzers.trace.alignment import Clocks, MatchedCollectives
+from analyzers.trace.columns import as_int64
 from analyzers.trace.groups import groups_of
 from analyzers.trace.step_table import StepsUsed
 from analyzers.trace.tables import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TOGETHER = 256  # collectives that are taken out of the table together: who shows a few needs no others
 # Bus bandwidth = size / time × this factor of n ranks (a, b: (a·n − b) / n); 1 for operations not listed.
@@ -40,6 +42,7 @@ _BUS_FACTORS = {
 }
 
 _TEXTS = ("dtype", "group", "group_description", "group_ranks")
+_NONE_WHERE_NEGATIVE = ("bytes", "group_size", "last_arrival_rank", "last_arrival_device")
 
 
 class RankCall(Record, frozen=True):
@@ -93,19 +96,27 @@ class Collective(Record, frozen=True):
     ranks: tuple[RankCall, ...]
 
 
-class Collectives(Record, frozen=True, dict=True):
+class DeviceTimes(Record, frozen=True):
+    """How many collectives a rank's device took part in, and its calls' times summed, ns."""
+
+    rank: int
+    device: int
+    collectives: int
+    duration_ns: int
+    wait_ns: int
+    transfer_ns: int
+
+
+class Collectives(Record, frozen=True):
     """All collectives of a trace, and the clocks they were compared on.
 
-    table : a row a collective, columns as the fields of `Collective` without `ranks`; unknown is -1, nan or "".
-    narrow_calls : `calls` without `transfer_ns`, in 32 bits where they fit: of many ranks a third of its memory; and
-        `member`, the number of each call's clock.
     summary : per operation and size. groups : per process group. copies : exchanges by copy engines.
     clocks : their residual is the error bar of every figure that compares ranks.
     steps : those that the figures are of. untrusted : why not all collectives may be on record, "" where they are.
     """
 
-    table: pd.DataFrame
-    narrow_calls: pd.DataFrame
+    table: CollectiveTable
+    calls: RankCalls
     summary: Summary
     groups: tuple[GroupSum, ...]
     copies: PeerCopies
@@ -131,42 +142,35 @@ class Collectives(Record, frozen=True, dict=True):
 
     def __iter__(self) -> Iterator[Collective]:
         """Yield the collectives one by one, in order of time."""
-        first, count = alike(stored(self.narrow_calls, "collective"))
-        of_calls = [stored(self.narrow_calls, name) for name in RankCall.__dataclass_fields__ if name != "transfer_ns"]
-        names = [str(name) for name in self.table.columns]
+        calls = self.calls
+        first, count = alike(calls.collective)
+        of_calls = calls.rank, calls.device, calls.start_ns, calls.duration_ns, calls.wait_ns, calls.transfer_ns
         for row, begin, end in zip(self._rows(), first.tolist(), (first + count).tolist(), strict=True):
-            *own, duration, wait = (column[begin:end].tolist() for column in of_calls)
-            transfer = [took - waited for took, waited in zip(duration, wait, strict=True)]
-            yield Collective(
-                **dict(zip(names, row, strict=True)),
-                ranks=tuple(RankCall(*call) for call in zip(*own, duration, wait, transfer, strict=True)),
-            )
+            own = zip(*(column[begin:end].tolist() for column in of_calls), strict=True)
+            yield Collective(**row, ranks=tuple(RankCall(*call) for call in own))
 
-    def _rows(self) -> Iterator[tuple[Any, ...]]:
+    def _rows(self) -> Iterator[dict[str, Any]]:
         for first in range(0, len(self), TOGETHER):
-            part = self.table.iloc[first : first + TOGETHER]
-            yield from zip(*(_plain(part[name]) for name in part), strict=True)
+            columns = self.table.take(slice(first, first + TOGETHER)).columns
+            rows = zip(*(_plain(name, values) for name, values in columns.items()), strict=True)
+            yield from (dict(zip(columns, row, strict=True)) for row in rows)
 
-    @cached_property
-    def calls(self) -> pd.DataFrame:
-        """A row a rank's call: collective, then the fields of `RankCall`; sorted by (collective, rank). All int64."""
-        names = [name for name in self.narrow_calls.columns if name != "member"]
-        columns = {name: np.array(ints(self.narrow_calls, name)) for name in names}  # the user's own, to write to
-        return framed(columns | {"transfer_ns": columns["duration_ns"] - columns["wait_ns"]})
-
-    def by_device(self) -> pd.DataFrame:
-        """One row a rank's device, indexed by (rank, device): how many collectives, and its calls' times summed, ns."""
-        sums = self.calls.groupby(["rank", "device"])
-        columns = ["duration_ns", "wait_ns", "transfer_ns"]
-        return sums[columns].sum().assign(collectives=sums.size())[["collectives", *columns]]
+    def by_device(self) -> tuple[DeviceTimes, ...]:
+        """The calls of each rank's device summed, by rank, then device."""
+        found = []
+        for (rank, device), rows in rows_by_key(self.calls.rank, self.calls.device).items():
+            took, waited = int(self.calls.duration_ns[rows].sum()), int(self.calls.wait_ns[rows].sum())
+            found.append(DeviceTimes(rank, device, rows.size, took, waited, took - waited))
+        return tuple(found)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per collective and rank, indexed by (collective, rank): that rank's columns, then the collective's.
 
         Times in ns, `bytes` in bytes, `algorithm_gb_s` and `bus_gb_s` in 10⁹ bytes a second.
         """
-        joined = self.calls.merge(self.table, left_on="collective", right_on="index").drop(columns="index")
-        return joined.set_index(["collective", "rank"])
+        calls = self.calls.to_frame().astype("int64").assign(transfer_ns=self.calls.transfer_ns.astype("int64"))
+        joined = calls.merge(self.table.to_frame(), left_on="collective", right_on="index").drop(columns="index")
+        return joined.set_index(["collective", "rank"]).copy()  # the user's own, to write to
 
     def __repr__(self) -> str:
         residual = self.clocks.residual_ns
@@ -222,18 +226,11 @@ def collectives_of(trace: Trace) -> Collectives:
     whole = collectives(Aligned(trace.whole or trace, trace.clocks, trace.matches), trace.rows)
     if trace.rows is None:
         return whole
-    present = np.unique(ints(trace.matches.calls, "collective")[np.isin(ints(trace.matches.calls, "op"), trace.rows)])
-    table = whole.table[whole.table["index"].isin(present)].reset_index(drop=True)
-    calls = whole.narrow_calls[whole.narrow_calls["collective"].isin(present)].reset_index(drop=True)
-    position = np.searchsorted(ints(table, "index"), ints(calls, "collective"))
-    renumbered = calls.assign(collective=position)
-    return replace(
-        whole,
-        table=table,
-        narrow_calls=calls,
-        summary=summarize(table, renumbered),
-        groups=sum_by_group(table, renumbered),
-    )
+    is_present = np.zeros(len(whole), bool)
+    is_present[trace.matches.calls.collective[np.isin(trace.matches.calls.op, trace.rows)]] = True
+    table, calls = whole.table.take(is_present), whole.calls.take(is_present[whole.calls.collective])
+    sums = summarize(table, calls), sum_by_group(table, calls)
+    return replace(whole, table=table, calls=calls, summary=sums[0], groups=sums[1])
 
 
 def bus_factor(operation: str, ranks: int) -> float:
@@ -248,66 +245,65 @@ def bus_factor(operation: str, ranks: int) -> float:
     return (times * ranks - less) / ranks
 
 
-def _calls(aligned: Aligned) -> pd.DataFrame:
-    """`Collectives.narrow_calls`."""
+def _calls(aligned: Aligned) -> RankCalls:
     matched, ops = aligned.matches.calls, aligned.trace.ops
-    op = ints(matched, "op")
-    columns = {column: stored(matched, column) for column in ("collective", "member", "rank")}
+    op = as_int64(matched.op)
     start = ops.start_ns[op]
-    columns |= {"device": ops.device[op], "start_ns": start, "duration_ns": narrowed(ops.end_ns[op] - start, "id")}
-    return framed(columns | {"wait_ns": squeezed(ops.wait_ns[op])})
+    columns = {"collective": matched.collective, "rank": matched.rank, "device": ops.device[op], "start_ns": start}
+    return RankCalls.of({**columns, "duration_ns": ops.end_ns[op] - start, "wait_ns": ops.wait_ns[op]})
 
 
-def _table(aligned: Aligned, calls: pd.DataFrame) -> pd.DataFrame:
-    matched = aligned.matches.collectives
-    head, count = alike(stored(calls, "collective"))
-    start = ints(calls, "start_ns")
-    fastest, last, second_last, skew = _extremes(start, stored(calls, "duration_ns"), head, count)
-    fastest_ns, fastest_rank, fastest_device = (
-        ints_at(calls, name, fastest) for name in ("duration_ns", "rank", "device")
-    )
-    last_rank, last_device = (ints_at(calls, name, last) for name in ("rank", "device"))
-    sizes, ranks = ints(matched, "bytes"), np.where(ints(matched, "group_size") > 0, ints(matched, "group_size"), count)
-    operation_code, names = codes(matched, "operation")
-    factor = np.array([[bus_factor(name, int(n)) for n in np.unique(ranks)] for name in names]).reshape(len(names), -1)
-    seconds = fastest_ns / 1e9
-    known = (sizes >= 0) & (seconds > 0)
-    bandwidth = np.where(known, sizes / 1e9 / np.where(seconds > 0, seconds, 1.0), np.nan)
-    bus = bandwidth * factor[operation_code, np.searchsorted(np.unique(ranks), ranks)] if len(matched) else bandwidth
-    unknown = (count == 1) & (ints(matched, "group_size") <= 0)  # one rank of who knows how many
-    return pd.DataFrame(
+def _table(aligned: Aligned, calls: RankCalls) -> CollectiveTable:
+    matched, start = aligned.matches.collectives, calls.start_ns
+    head, count = alike(calls.collective)
+    fastest, last, second_last, skew = _extremes(start, calls.duration_ns, head, count)
+    seconds = calls.duration_ns[fastest] / 1e9
+    known = (matched.bytes >= 0) & (seconds > 0)
+    bandwidth = np.where(known, matched.bytes / 1e9 / np.where(seconds > 0, seconds, 1.0), np.nan)
+    unknown = (count == 1) & (matched.group_size <= 0)  # one rank of who knows how many
+    return CollectiveTable.of(
         {
             "index": np.arange(len(matched)),
-            "operation": matched["operation"].array,
-            "bytes": sizes,
-            **{column: _filled(matched[column].array) for column in _TEXTS},
-            "group_size": ints(matched, "group_size"),
+            "operation": matched.operation,
+            "bytes": matched.bytes,
+            **{column: _filled(getattr(matched, column)) for column in _TEXTS},
+            "group_size": matched.group_size,
             "communicator": _communicators(aligned, head),
-            "fastest_ns": fastest_ns,
-            "fastest_rank": fastest_rank,
-            "fastest_device": fastest_device,
-            "last_arrival_rank": np.where(count > 1, last_rank, -1),
-            "last_arrival_device": np.where(count > 1, last_device, -1),
+            "fastest_ns": calls.duration_ns[fastest],
+            "fastest_rank": calls.rank[fastest],
+            "fastest_device": calls.device[fastest],
+            "last_arrival_rank": np.where(count > 1, calls.rank[last], -1),
+            "last_arrival_device": np.where(count > 1, calls.device[last], -1),
             "last_arrival_lead_ns": np.where(count > 1, start[last] - np.where(count > 1, second_last, 0), 0),
             "end_skew_ns": skew,
             "algorithm_gb_s": bandwidth,
-            "bus_gb_s": np.where(unknown, np.nan, bus),
-            **{column: matched[column].array for column in ("matched_by", "confidence", "sure")},
+            "bus_gb_s": np.where(unknown, np.nan, bandwidth * _bus_factors(matched, count)),
+            **{column: getattr(matched, column) for column in ("matched_by", "confidence", "sure")},
         }
     )
 
 
-def _communicators(aligned: Aligned, head: Ints) -> Any:
+def _bus_factors(matched: MatchedCollectives, count: Ints) -> Floats:
+    """`bus_factor` of each collective: of its group's ranks, of those that `count` calls are of where it has none."""
+    ranks = np.where(matched.group_size > 0, matched.group_size, count)
+    found = np.ones(ranks.size)
+    for (code, of_ranks), rows in rows_by_key(matched.operation.codes, ranks).items():
+        found[rows] = bus_factor(matched.operation.texts[code] if code >= 0 else "", of_ranks)
+    return found
+
+
+def _communicators(aligned: Aligned, head: Ints) -> Names:
     """NCCL's id of the communicator of each collective, of which `head` are the first calls."""
-    groups, number = groups_of(aligned.trace, ints_at(aligned.matches.calls, "op", head))
+    groups, number = groups_of(aligned.trace, as_int64(aligned.matches.calls.op[head]))
     distinct = list(dict.fromkeys(["", *(one.communicator for one in groups)]))
     code = np.array([*(distinct.index(one.communicator) for one in groups), 0], np.int64)
-    return pd.Categorical.from_codes(code[number], dtype=pd.CategoricalDtype(distinct))
+    return Names(code[number], distinct)
 
 
-def _filled(values: pd.Categorical) -> pd.Categorical:
+def _filled(names: Names) -> Names:
     """The same texts with "" for a missing one."""
-    return values.add_categories([""]).fillna("")
+    texts = tuple(dict.fromkeys((*names.texts, "")))
+    return Names(np.where(names.codes < 0, np.int64(texts.index("")), names.codes), texts)
 
 
 def _extremes(start: Ints, duration: Ids, head: Ints, count: Ints) -> tuple[Ints, Ints, Ints, Ints]:
@@ -325,9 +321,9 @@ def _first_of(how: np.ufunc, values: Ids, head: Ints, count: Ints) -> Ints:
     return rows[np.searchsorted(rows, head)]
 
 
-def _plain(column: pd.Series) -> list[Any]:
-    """A table's column as the dataclass has it."""
-    values = column.tolist()
-    if column.name in ("bytes", "group_size", "last_arrival_rank", "last_arrival_device"):
+def _plain(name: str, column: Any) -> list[Any]:
+    """A table's column as the record has it."""
+    values: list[Any] = column.tolist()
+    if name in _NONE_WHERE_NEGATIVE:
         return [None if value == -1 else value for value in values]
-    return values if column.dtype.kind in "iub" else [None if value != value else value for value in values]
+    return [None if value != value else value for value in values] if name.endswith("_gb_s") else values

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
-from analyzers.arrays.groups import distinct, label, rows_by_key
-from analyzers.arrays.types import Ints
+from analyzers.arrays.groups import alike, distinct, label, rows_by_key
+from analyzers.arrays.types import Ids, Ints
+from analyzers.collectives.tables import CollectiveTable, RankCalls
 from analyzers.common.records import Record
-from analyzers.trace.columns import codes, ints, stored
 from analyzers.trace.groups import Group
 
-_GROUP_TEXTS = ("group", "group_description", "group_ranks", "communicator")
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Kind(Record, frozen=True):
@@ -59,32 +60,31 @@ class Summary(Record, frozen=True):
 
     def to_frame(self) -> pd.DataFrame:
         """One row a kind; `last_by_rank` stays a mapping."""
+        import pandas as pd
+
         return pd.DataFrame([asdict(kind) for kind in self.kinds])
 
 
-def summarize(table: pd.DataFrame, calls: pd.DataFrame) -> Summary:
-    """Summarize `Collectives.table` and its `narrow_calls`."""
-    operation, names = codes(table, "operation")
-    names = [*names, ""]  # the last stands for code -1, an operation that is not known
-    duration, wait = (sum_by_collective(calls, name, len(table)) for name in ("duration_ns", "wait_ns"))
+def summarize(table: CollectiveTable, calls: RankCalls) -> Summary:
+    """Summarize some collectives and their calls."""
+    heads, _ = alike(calls.collective)
+    duration, wait = _sums(calls.duration_ns, heads), _sums(calls.wait_ns, heads)
     kinds = []
-    for (which, size), rows in rows_by_key(operation.astype(np.int64), ints(table, "bytes")).items():
-        several = rows[ints(table, "last_arrival_rank")[rows] >= 0]
-        kinds.append(_kind(names[which], size, table, several if several.size else rows, wait, duration))
+    for (which, size), rows in rows_by_key(table.operation.codes, table.bytes).items():
+        several = rows[table.last_arrival_rank[rows] >= 0]
+        operation = table.operation.texts[which] if which >= 0 else ""
+        kinds.append(_kind(operation, size, table, several if several.size else rows, wait, duration))
     return Summary(tuple(sorted(kinds, key=lambda kind: (-kind.count * kind.median_ns, kind.operation))))
 
 
-def sum_by_collective(calls: pd.DataFrame, column: str, count: int) -> Ints:
-    """A column's sum over the calls of each collective, which stand together."""
-    total = np.zeros(count, np.int64)
-    np.add.at(total, ints(calls, "collective"), ints(calls, column))
-    return total
+def _sums(values: Ids, heads: Ints) -> Ints:
+    """A column's sum over the calls of each collective, which stand together from one of `heads` on."""
+    return np.add.reduceat(values, heads, dtype=np.int64)
 
 
-def _kind(operation: str, size: int, table: pd.DataFrame, rows: Ints, wait: Ints, duration: Ints) -> Kind:
-    fastest, last = ints(table, "fastest_ns")[rows], ints(table, "last_arrival_rank")[rows]
-    lead = ints(table, "last_arrival_lead_ns")[rows]
-    bus = table["bus_gb_s"].to_numpy(float)[rows]
+def _kind(operation: str, size: int, table: CollectiveTable, rows: Ints, wait: Ints, duration: Ints) -> Kind:
+    own = table.take(rows)
+    fastest, last, lead, bus = own.fastest_ns, own.last_arrival_rank, own.last_arrival_lead_ns, own.bus_gb_s
     several = bool(last[0] >= 0)
     worst = int(np.argmax(lead))
     total = float(duration[rows].sum())
@@ -95,13 +95,13 @@ def _kind(operation: str, size: int, table: pd.DataFrame, rows: Ints, wait: Ints
         median_ns=round(float(np.median(fastest))),
         p90_ns=int(np.quantile(fastest, 0.9, method="inverted_cdf")),
         worst_straggler_rank=int(last[worst]) if several else None,
-        worst_straggler_device=int(ints(table, "last_arrival_device")[rows[worst]]) if several else None,
+        worst_straggler_device=int(own.last_arrival_device[worst]) if several else None,
         worst_straggler_index=int(rows[worst]) if several else None,
         worst_straggler_ns=int(lead[worst]),
         wait_share=float(wait[rows].sum()) / total if several and total else None,
         last_by_rank={int(rank): int(np.count_nonzero(last == rank)) for rank in np.unique(last[last >= 0])},
         median_bus_gb_s=float(np.median(bus[np.isfinite(bus)])) if np.isfinite(bus).any() else None,
-        unsure=int(np.count_nonzero(~table["sure"].to_numpy(bool)[rows])),
+        unsure=int(np.count_nonzero(~own.sure)),
     )
 
 
@@ -124,25 +124,19 @@ class GroupSum(Record, frozen=True):
     wait_share: float | None
 
 
-def sum_by_group(table: pd.DataFrame, calls: pd.DataFrame) -> tuple[GroupSum, ...]:
-    """Sum `Collectives.table` and its calls by group, the most time first; empty where no group is named.
-
-    Parameters
-    ----------
-    calls : `Collectives.narrow_calls`; `collective` is the position in `table`.
-    """
-    texts = [codes(table, column) for column in _GROUP_TEXTS]
-    size = ints(table, "group_size")
-    if not (size > 0).any() and all(set(names) <= {""} for _, names in texts):
+def sum_by_group(table: CollectiveTable, calls: RankCalls) -> tuple[GroupSum, ...]:
+    """Sum some collectives and their calls by group, the most time first; empty where no group is named."""
+    texts = table.group, table.group_description, table.group_ranks, table.communicator
+    size = table.group_size
+    if not (size > 0).any() and all({*names.texts} <= {""} for names in texts):
         return ()
-    columns = [np.asarray(code, np.int64) for code, _ in texts]
-    group_of = label(*columns, size)
-    duration, wait = (sum_by_collective(calls, name, len(table)) for name in ("duration_ns", "wait_ns"))
-    ranks_of = _ranks_of(group_of, calls)
-    sizes, several = ints(table, "bytes"), ints(table, "last_arrival_rank") >= 0
+    group_of, (heads, count) = label(*texts, size), alike(calls.collective)
+    duration, wait = _sums(calls.duration_ns, heads), _sums(calls.wait_ns, heads)
+    ranks_of = _ranks_of(group_of, np.repeat(group_of, count), calls.rank)
+    sizes, several = table.bytes, table.last_arrival_rank >= 0
     found = []
     for (number,), rows in rows_by_key(group_of).items():
-        name, description, ranks, communicator = (names[code[rows[0]]] for code, names in texts)
+        name, description, ranks, communicator = (names[int(rows[0])] for names in texts)
         took, waited = int(duration[rows].sum()), int(wait[rows].sum())
         known = sizes[rows][sizes[rows] >= 0]
         found.append(
@@ -151,7 +145,7 @@ def sum_by_group(table: pd.DataFrame, calls: pd.DataFrame) -> tuple[GroupSum, ..
                 ranks_of[number],
                 int(rows.size),
                 int(known.sum()) if known.size else None,
-                int(ints(table, "fastest_ns")[rows].sum()),
+                int(table.fastest_ns[rows].sum()),
                 took,
                 waited,
                 waited / took if several[rows].any() and took else None,
@@ -160,10 +154,8 @@ def sum_by_group(table: pd.DataFrame, calls: pd.DataFrame) -> tuple[GroupSum, ..
     return tuple(sorted(found, key=lambda one: (-one.duration_ns, str(one.group))))
 
 
-def _ranks_of(group_of: Ints, calls: pd.DataFrame) -> dict[int, int]:
+def _ranks_of(group_of: Ints, of_calls: Ints, rank: Ids) -> dict[int, int]:
     """How many ranks are in the collectives of each group."""
-    rank = stored(calls, "rank")
     if not group_of.any():  # mostly all of one group
         return {0: distinct(rank).size}
-    rows = rows_by_key(group_of[ints(calls, "collective")])
-    return {number: distinct(rank[those]).size for (number,), those in rows.items()}
+    return {number: distinct(rank[rows]).size for (number,), rows in rows_by_key(of_calls).items()}

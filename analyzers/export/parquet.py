@@ -18,7 +18,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analyzers.arrays.columns import narrowed
 from analyzers.clocks.waits import with_collectives
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress, silent
@@ -26,8 +25,8 @@ from analyzers.common.writing import refuse_existing, replacing
 from analyzers.export.run import RunAsFiles, filed_columns, texts_of
 from analyzers.readers.inputs import bounded
 from analyzers.trace.about import about, restored
-from analyzers.trace.alignment import IDS_OF_CALLS, Matches
-from analyzers.trace.columns import ints, table
+from analyzers.trace.alignment import MatchedCalls, MatchedCollectives, Matches, Members
+from analyzers.trace.columns import table
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, Run
 from analyzers.trace.schemas import TABLES
@@ -35,15 +34,8 @@ from analyzers.trace.tables import Trace
 
 SCHEMA = "traceviz.parquet/1"
 ABOUT = "trace.json"
-# Table -> columns of `Matches`, in its order.
-MATCHED = {
-    "match_members": ("process", "device", "rank", "capture"),
-    "match_calls": ("collective", "op", "member", "rank", "start_ns", "end_ns", "confidence"),
-    "match_collectives": (
-        *("operation", "bytes", "dtype", "group", "group_description", "group_ranks", "group_size"),
-        *("matched_by", "confidence", "peers", "given", "sure"),
-    ),
-}
+# The tables of `Matches`, in its order.
+MATCHED = {"match_members": Members, "match_calls": MatchedCalls, "match_collectives": MatchedCollectives}
 ROWS = 1 << 17  # in a group of rows: what is held of a table while it is written, and what a reader takes at once
 _HINT = "Export it again from the captures."
 
@@ -68,13 +60,13 @@ def to_parquet(run: Trace | Run, folder: str | Path, *, narrowing: Narrowing = A
     files = RunAsFiles(run, narrowing)
     lengths, matches = files.lengths, files.matches
     matched = () if matches is None else (matches.members, matches.calls, matches.collectives)
-    lengths |= {name: len(frame) for name, frame in zip(MATCHED, matched, strict=False)}
+    lengths |= {name: len(rows) for name, rows in zip(MATCHED, matched, strict=False)}
     with replacing(folder) as beside:
         beside.mkdir()
         for name in TABLES:
             _write(beside / f"{name}.parquet", files.frames(name))
-        for name, frame in zip(MATCHED, matched, strict=False):
-            _write(beside / f"{name}.parquet", iter([_as_filed(frame)]))
+        for name, rows in zip(MATCHED, matched, strict=False):
+            _write(beside / f"{name}.parquet", iter([_as_filed(rows.to_frame())]))
         description = {"schema": SCHEMA, "tables": lengths, **about(files.trace)}
         (beside / ABOUT).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
     return folder
@@ -129,7 +121,8 @@ def read(path: Path, progress: Progress = silent) -> Trace:
         for done, (name, length) in enumerate(lengths.items()):
             frames[name] = _frame(path.parent / f"{name}.parquet", length)
             progress(f"reading {path.parent.name}", done + 1, len(lengths))
-        columns = {**{name: filed_columns(name) for name in TABLES}, **MATCHED}
+        columns = {name: filed_columns(name) for name in TABLES}
+        columns |= {name: [*kind.schema] for name, kind in MATCHED.items()}
         for name, frame in frames.items():
             missing = sorted({*columns.get(name, ())} - {*frame})
             if missing:  # the default would be taken for what was recorded
@@ -137,10 +130,11 @@ def read(path: Path, progress: Progress = silent) -> Trace:
         read: dict[str, Any] = {
             name: table(name, {str(key): frames[name][key] for key in frames[name]}) for name in TABLES
         }
-        if "match_calls" in frames:
-            calls = frames["match_calls"]
-            frames["match_calls"] = calls.assign(**{one: narrowed(ints(calls, one), "id") for one in IDS_OF_CALLS})
-        matched = [frames[name][list(columns)] for name, columns in MATCHED.items() if name in frames]
+        matched: list[Any] = [
+            kind.of({column: frames[name][column] for column in kind.schema})
+            for name, kind in MATCHED.items()
+            if name in frames
+        ]
         matches = Matches(*matched) if matched else None
         return with_collectives(Trace(**restored(description), **read, matches=matches))
     except (

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import alike, rows_by_key
 from analyzers.arrays.intervals import Union, intersect, subtract, union
+from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.pieces import GapPieces
 from analyzers.causes.table import CAUSES
@@ -17,7 +18,7 @@ from analyzers.collectives.report import Collectives
 from analyzers.export.perfetto_lines import Column, Events, Tracks
 from analyzers.overlap.measure import RankOverlap
 from analyzers.syncs.report import OrderReport
-from analyzers.trace.columns import as_int64, ints
+from analyzers.trace.columns import as_int64
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult
 from analyzers.verdict.part import sides_of
@@ -61,26 +62,19 @@ def collective_events(trace: Trace, tracks: Tracks, found: Collectives) -> Itera
     """One slice a collective, from its first start to its last end; args are the columns of `Matches.collectives`."""
     if trace.matches is None or not len(found.table):
         return
-    calls, table = found.narrow_calls, found.table
-    number, start = ints(calls, "collective"), ints(calls, "start_ns")
-    head = np.flatnonzero(np.diff(number, prepend=-1))
-    low = np.minimum.reduceat(start, head)
-    high = np.maximum.reduceat(start + ints(calls, "duration_ns"), head)
+    calls, table = found.calls, found.table
+    head, _ = alike(calls.collective)
+    low = np.minimum.reduceat(calls.start_ns, head)
+    high = np.maximum.reduceat(calls.start_ns + calls.duration_ns, head)
     matched = trace.matches.collectives
     args: dict[str, Any] = {"index": np.arange(len(matched))}
-    for column in matched.columns:
-        values = matched[column]
-        whole = values.dtype.kind in "iu"
-        args[column] = values.array if isinstance(values.array, pd.Categorical) else values.to_numpy()
-        args[column] = args[column].astype(np.int64) if whole else args[column]
+    args |= {name: one.to_pandas() if isinstance(one, Names) else one for name, one in matched.columns.items()}
     for column in ("fastest_ns", "fastest_rank", "last_arrival_rank", "last_arrival_lead_ns", "end_skew_ns"):
-        args[column] = ints(table, column)
-    args["bus_gb_s"] = table["bus_gb_s"].to_numpy(np.float64)
+        args[column] = table.columns[column]
+    args["bus_gb_s"] = table.bus_gb_s
     pid = tracks.process(("job",), JOB)
     tid = tracks.spread(pid, "collectives", low, high)
-    name = matched["operation"].array
-    assert isinstance(name, pd.Categorical)
-    yield Events("X", COLLECTIVE, name, tracks.pids(tid), tid, low, high - low, args)
+    yield Events("X", COLLECTIVE, args["operation"], tracks.pids(tid), tid, low, high - low, args)
 
 
 def _overlaps(

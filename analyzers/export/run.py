@@ -17,7 +17,7 @@ from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ints, Mask
 from analyzers.syncs.report import Span
 from analyzers.trace.alignment import Clocks, Matches
-from analyzers.trace.columns import as_int64, ints
+from analyzers.trace.columns import as_int64
 from analyzers.trace.narrow import Narrowing, clip, only_ops, whole_with_cuts
 from analyzers.trace.ranges import launch_span
 from analyzers.trace.run import ALL, Run
@@ -140,7 +140,7 @@ class RunAsFiles:
         row = np.full(len(trace.ops), -1, np.int64)
         matched = [rows + begins["ops"] for rows, begins in zip(self._matched, self._begins(), strict=True)]
         row[as_int64(trace.ops.collective) >= 0] = np.concatenate(matched)
-        calls = trace.matches.calls.assign(op=row[ints(trace.matches.calls, "op")])
+        calls = trace.matches.calls.having(op=row[trace.matches.calls.op])
         return replace(trace.matches, calls=calls)
 
 
@@ -236,15 +236,12 @@ def _recorded(records: Records, api: Calls) -> Mask:
 
 def _matches_of(matches: Matches, rows: Ints) -> tuple[Matches, Ints]:
     """The collectives that some ops took part in, and each old number's new one (-1: left out)."""
-    op = ints(matches.calls, "op")
-    kept = matches.calls[np.isin(op, rows)]
-    present = np.unique(ints(kept, "collective"))
+    kept = matches.calls.take(np.isin(matches.calls.op, rows))
+    present = np.unique(kept.collective)
     number = np.full(len(matches.collectives), -1, np.int64)
     number[present] = np.arange(present.size)
-    calls = kept.assign(
-        collective=number[ints(kept, "collective")], op=np.searchsorted(rows, ints(kept, "op"))
-    ).reset_index(drop=True)
-    return Matches(matches.members, calls, matches.collectives.take(present).reset_index(drop=True)), number
+    calls = kept.having(collective=number[kept.collective], op=np.searchsorted(rows, kept.op))
+    return Matches(matches.members, calls, matches.collectives.take(present)), number
 
 
 def _renumbered(clocks: Clocks, number: Ints) -> Clocks:

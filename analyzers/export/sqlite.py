@@ -22,7 +22,7 @@ from analyzers.common.errors import TracevizError
 from analyzers.common.records import values
 from analyzers.common.writing import refuse_existing, replacing
 from analyzers.export.run import RunAsFiles, filed_columns
-from analyzers.trace.columns import codes, ints, stored
+from analyzers.trace.columns import codes, stored
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, Run
 from analyzers.trace.schemas import TABLES
@@ -265,9 +265,10 @@ def _findings(run: Run, a: str, b: str, narrowing: Narrowing) -> dict[str, pd.Da
     }
     if run.trace.matches is not None:
         collectives = collectives_of(run.communication(narrowing))
-        number = ints(collectives.table, "index")
-        calls = collectives.calls.assign(collective=np.searchsorted(number, ints(collectives.calls, "collective")))
-        found |= {"collectives": collectives.table, "collective_calls": calls}
+        table, calls = collectives.table, collectives.calls
+        numbered = calls.having(collective=np.searchsorted(table.index, calls.collective)).to_frame()
+        found["collectives"] = table.to_frame()
+        found["collective_calls"] = numbered.assign(transfer_ns=calls.transfer_ns)
     if narrowing != ALL or run.trace.whole is not None:  # rows are counted in the whole run, which the file lacks
         found = {name: frame.drop(columns=[one for one in ROWS_OF if one in frame]) for name, frame in found.items()}
     return {name: frame for name, frame in found.items() if len(frame.columns)}

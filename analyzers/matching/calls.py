@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +12,9 @@ from analyzers.arrays.columns import narrowed, repeated
 from analyzers.arrays.groups import alike, first_of_each, first_row_of, label, rows_by_key
 from analyzers.arrays.names import Names, at_codes
 from analyzers.arrays.types import Ids, Ints, Mask
+from analyzers.trace.alignment import Members
 from analyzers.trace.communication import function, known, operation_of
+from analyzers.trace.groups import listed
 from analyzers.trace.kernels import is_communication, is_declared
 from analyzers.trace.schemas import CommunicationCalls
 from analyzers.trace.table import Table, flag, id_, key, number, text
@@ -29,15 +30,6 @@ _DTYPE_BYTES = {
     **dict.fromkeys(("float", "float32", "int", "int32", "uint32", "f32"), 4),
     **dict.fromkeys(("double", "float64", "long", "int64", "uint64", "f64", "complexfloat"), 8),
 }
-
-
-class Members(Table):
-    """A row a clock, that is a device of a process, by rank."""
-
-    process: Ints = number("int64", 0)
-    device: Ints = number("int64", -1)
-    rank: Ints = number("int64", -1)
-    capture: Ints = number("int64", 0)
 
 
 class CallTable(Table):
@@ -268,12 +260,3 @@ def _global_peers(group_ranks: Names, rank: Ids, peer: Ids) -> Ids:
         if other < len(ranks) and (other not in ranks or other == own):
             result[with_peer[rows]] = ranks[other]
     return result
-
-
-def listed(text: str) -> list[int]:
-    """Ranks of a group as printed; none where the text is cut short.
-
-    >>> listed("[0, 2]"), listed("[0, 1, ...]")
-    ([0, 2], [])
-    """
-    return [int(one) for one in re.findall(r"\d+", text)] if re.fullmatch(r"[\[({]?[\d,\s]*[\])}]?", text) else []

@@ -18,7 +18,7 @@ from analyzers.arrays.columns import repeated, squeezed, taken
 from analyzers.arrays.groups import distinct, label, ordered
 from analyzers.arrays.names import Names
 from analyzers.arrays.types import Floats, Ids, Ints, Mask
-from analyzers.matching.calls import PAIRWISE, CallTable, Members, Transfers, calls, listed
+from analyzers.matching.calls import PAIRWISE, CallTable, Transfers, calls
 from analyzers.matching.fit import EstimatedClocks
 from analyzers.matching.lanes import (
     BY_ALL,
@@ -33,8 +33,9 @@ from analyzers.matching.lanes import (
 )
 from analyzers.matching.order import CLEAR, Ahead, CallSequence, Known, Ordered, by_order
 from analyzers.matching.transfers import match_transfers, uneven
-from analyzers.trace.alignment import Matches
-from analyzers.trace.columns import as_int64, framed
+from analyzers.trace.alignment import MatchedCalls, MatchedCollectives, Matches, Members
+from analyzers.trace.columns import as_int64
+from analyzers.trace.groups import listed
 from analyzers.trace.steps import find_steps, steps_of
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before
@@ -319,7 +320,7 @@ def _matches(members: Members, assignment: _Assignment, given: Collection[int]) 
     needed = np.where(pairwise, of_lanes, needed)
     how = np.where(count > 1, assignment.by[head], _HOW.index("alone"))
     texts = {name: getattr(first, name) for name in ("dtype", "group", "group_description", "group_ranks")}
-    collectives = framed(
+    collectives = MatchedCollectives.of(
         {
             "operation": Names(joined, operations),
             "bytes": np.where(first.per_rank, np.where(ranks > 0, largest * ranks, -1), largest),
@@ -332,7 +333,7 @@ def _matches(members: Members, assignment: _Assignment, given: Collection[int]) 
             "sure": (least >= CLEAR) & (count > 1) & (count >= needed),
         }
     )
-    calls_of = {"collective": np.repeat(np.arange(count.size, dtype=np.int32), count)}
+    calls_of = {name: taken(getattr(table, name), order) for name in ("op", "member", "rank", "start_ns", "end_ns")}
+    calls_of["collective"] = np.repeat(np.arange(count.size, dtype=np.int32), count)
     calls_of["confidence"] = taken(squeezed(assignment.confidence), order)
-    calls_of |= {name: taken(getattr(table, name), order) for name in ("op", "member", "rank", "start_ns", "end_ns")}
-    return Matches(members.to_frame(), framed(calls_of), collectives)
+    return Matches(members, MatchedCalls.of(calls_of), collectives)

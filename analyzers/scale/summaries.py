@@ -14,13 +14,12 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.columns import repeated
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.columns import repeated, taken
+from analyzers.arrays.groups import first_row_of, rows_by_key
 from analyzers.arrays.names import Names
-from analyzers.arrays.types import Ints
+from analyzers.arrays.types import Ids, Ints
 from analyzers.clocks.hosts import witnesses
 from analyzers.clocks.moving import move
 from analyzers.counters.plateau import waits_by_traffic
@@ -37,9 +36,9 @@ from analyzers.trace.step_table import Steps
 from analyzers.trace.steps import bounding_ranges
 from analyzers.trace.tables import Trace
 
-_KEYS = ["process", "correlation"]
 _KINDS = ("kind", "copy", "source_memory", "target_memory")  # texts of the schema, which all captures have
 _OF_HOSTS = ("api", "syncs", "records")
+_OF_OPS = ("wait_ns", *OF_COLLECTIVES)
 IN_CONTEXT = ("ops", "api", "devices", "counters")  # tables that tell `apply_context` how to change any of them
 
 
@@ -62,7 +61,7 @@ class CaptureContext(msgspec.Struct, frozen=True):
 
     origin_utc_ns : the run's. ranks : rank and rule of each process of the capture.
     clocks : of the run; own : of the capture's processes, numbered as in the capture.
-    ops : the capture's ops in collectives; calls : for each of them `wait_ns` and `schemas.OF_COLLECTIVES`.
+    ops : the capture's ops in collectives; calls : of each of them `wait_ns` and `schemas.OF_COLLECTIVES`.
     device_labels : what the run calls its devices. communicators : the run's, with their ranks.
     steps : of the capture's processes, numbered as in the capture, on the run's clock.
     """
@@ -72,7 +71,7 @@ class CaptureContext(msgspec.Struct, frozen=True):
     clocks: Clocks | None
     own: Clocks | None
     ops: Ints
-    calls: pd.DataFrame
+    calls: Mapping[str, Ids]
     device_labels: DeviceLabels
     communicators: Mapping[int, list[int]]
     steps: Steps | None
@@ -94,10 +93,10 @@ def summary_of(trace: Trace, step_by: str | None = None) -> CaptureSummary:
     kept["api"] = np.union1d(kept["api"], launch[launch >= 0])
     launch = np.where(launch >= 0, np.searchsorted(kept["api"], launch), -1)
     ops = _of_their_own(trace.ops.take(rows).having(launch=launch))
-    has_op = pd.MultiIndex.from_frame(trace.comms.to_frame(_KEYS)).isin(
-        pd.MultiIndex.from_frame(ops.to_frame(_KEYS).drop_duplicates())
-    )
-    comms = _of_their_own(trace.comms.take(has_op))
+    # From 0 on: what has no correlation is as before kept with ops that have none.
+    ids, wanted = as_int64(ops.correlation) + 1, as_int64(trace.comms.correlation) + 1
+    op = first_row_of(as_int64(ops.process), ids, as_int64(trace.comms.process), wanted)
+    comms = _of_their_own(trace.comms.take(op >= 0))
     comms = comms.having(**{column: repeated(0, np.int64, len(comms)) for column in TIME_COLUMNS})
     marks = _of_their_own(trace.ranges.take(bounding_ranges(trace)))
     hosts: dict[str, Any] = {name: _of_their_own(getattr(trace, name).take(kept[name])) for name in _OF_HOSTS}
@@ -110,7 +109,6 @@ def summary_of(trace: Trace, step_by: str | None = None) -> CaptureSummary:
 def contexts(summaries: Sequence[CaptureSummary], run: Trace) -> list[CaptureContext]:
     """The context of each capture, from the run that was loaded from their summaries."""
     found: list[CaptureContext] = []
-    collective_columns = run.ops.to_frame(["wait_ns", *OF_COLLECTIVES])
     matched = as_int64(run.ops.collective) >= 0
     device_labels, communicators = labels_of(run), communicators_of(run)
     processes = ops = 0
@@ -122,8 +120,8 @@ def contexts(summaries: Sequence[CaptureSummary], run: Trace) -> list[CaptureCon
             own = [one for one in clocks.clocks if own_processes.start <= one.process < own_processes.stop]
             own_clocks = replace(clocks, clocks=tuple(replace(one, process=one.process - processes) for one in own))
         if steps is not None:
-            taken = steps.take((steps.process >= own_processes.start) & (steps.process < own_processes.stop))
-            own_steps = replace(taken, process=taken.process - processes)
+            is_own = (steps.process >= own_processes.start) & (steps.process < own_processes.stop)
+            own_steps = replace(steps.take(is_own), process=steps.process[is_own] - processes)
         in_collectives = ops + np.flatnonzero(matched[ops : ops + summary.rows.size])
         found.append(
             CaptureContext(
@@ -132,7 +130,7 @@ def contexts(summaries: Sequence[CaptureSummary], run: Trace) -> list[CaptureCon
                 run.clocks,
                 own_clocks,
                 summary.rows[in_collectives - ops],
-                collective_columns.take(in_collectives),
+                {column: taken(run.ops.columns[column], in_collectives) for column in _OF_OPS},
                 device_labels,
                 communicators,
                 own_steps,
@@ -157,8 +155,7 @@ def apply_context(trace: Trace, context: CaptureContext) -> Trace:
     if context.own is not None and context.own.aligned:
         trace = move(trace, context.own)
     of_collectives = {}
-    for column in ("wait_ns", *OF_COLLECTIVES):
-        values = context.calls[column].to_numpy()
+    for column, values in context.calls.items():
         of_collectives[column] = np.full(len(trace.ops), Ops.schema[column].default, values.dtype)
         of_collectives[column][context.ops] = values
     found = replace(

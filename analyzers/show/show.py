@@ -24,7 +24,7 @@ from analyzers.matching.match import MATCHED_BY
 from analyzers.overlap.pairing import Instance
 from analyzers.show.result import Piece, Related, Shown
 from analyzers.syncs.points import SyncPoint, host_syncs
-from analyzers.trace.columns import ints, ints_at
+from analyzers.trace.columns import as_int64, ints_at
 from analyzers.trace.kernels import function
 from analyzers.trace.narrow import Narrowing, counted
 from analyzers.trace.ranks import labels_of
@@ -324,7 +324,7 @@ def _collective(trace: Trace, wanted: FindingId) -> Shown:
     start = min(call.start_ns for call in found.ranks)
     end = max(call.start_ns + call.duration_ns for call in found.ranks)
     arrived = max(call.start_ns for call in found.ranks)
-    of_calls = ints(whole.matches.calls, "collective") == found.index
+    of_calls = whole.matches.calls.collective == found.index
     order = sorted(found.ranks, key=lambda call: (-call.wait_ns, call.rank))
     last = [call for call in order if (call.rank, call.device) == (found.last_arrival_rank, found.last_arrival_device)]
     order = last + [call for call in order if call not in last]
@@ -340,7 +340,7 @@ def _collective(trace: Trace, wanted: FindingId) -> Shown:
         device=None,
         start_ns=start,
         end_ns=end,
-        steps=_steps_of(whole, ints(whole.matches.calls, "op")[of_calls]),
+        steps=_steps_of(whole, as_int64(whole.matches.calls.op)[of_calls]),
         sentence=_collective_words(whole, found),
         figures={
             "ranks": len(found.ranks),

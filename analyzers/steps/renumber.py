@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from analyzers.arrays.groups import rows_by_key
 from analyzers.common.wording import ranks_in_words
 from analyzers.steps.choose import numbered_on, whole_in_windows
-from analyzers.trace.columns import as_int64, ints
+from analyzers.trace.columns import as_int64
 from analyzers.trace.step_table import NO_STEPS, Steps
 from analyzers.trace.steps import numbers_of_ops
 from analyzers.trace.tables import Trace
@@ -120,10 +120,9 @@ def _apart(trace: Trace) -> dict[tuple[int, int], Counter[int]]:
     """Of two processes, how much higher the first one's step is in collectives that both surely came to."""
     if trace.matches is None or not len(trace.matches.calls):
         return {}
-    calls, sure = trace.matches.calls, trace.matches.collectives["sure"].to_numpy(bool)
-    op, collective = ints(calls, "op"), ints(calls, "collective")
+    op, collective = as_int64(trace.matches.calls.op), as_int64(trace.matches.calls.collective)
     number, process = numbers_of_ops(trace)[op], as_int64(trace.ops.process)[op]
-    kept = sure[collective] & (number >= 0)
+    kept = trace.matches.collectives.sure[collective] & (number >= 0)
     number, process, collective = number[kept], process[kept], collective[kept]
     own = rows_by_key(process)
     found: dict[tuple[int, int], Counter[int]] = {}

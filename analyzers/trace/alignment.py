@@ -3,53 +3,87 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import ordered
-from analyzers.arrays.types import Ints
+from analyzers.arrays.names import Names
+from analyzers.arrays.types import Floats, Ids, Ints, Mask
 from analyzers.common.records import Record, values
+from analyzers.trace.table import Table, flag, id_, number, text
 
-IDS_OF_CALLS = ("collective", "op", "member", "rank")
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Members(Table):
+    """A row a clock, that is a device of a process, by rank."""
+
+    process: Ints = number("int64", 0)
+    device: Ints = number("int64", -1)
+    rank: Ints = number("int64", -1)
+    capture: Ints = number("int64", 0)
+
+
+class MatchedCalls(Table):
+    """A row a kernel, sorted by (collective, rank)."""
+
+    collective: Ids = id_(0)  # row in `MatchedCollectives`
+    confidence: Floats = number("float64", 1)  # 0 to 1
+    op: Ids = id_(-1)  # row in `Trace.ops`
+    member: Ids = id_(-1)  # row in `Members`
+    rank: Ids = id_(-1)
+    start_ns: Ints = number("int64", 0)  # as captured
+    end_ns: Ints = number("int64", 0)
+
+
+class MatchedCollectives(Table):
+    """A row a collective; -1, or no text, where the trace does not say."""
+
+    operation: Names = text()
+    bytes: Ints = number("int64", -1)
+    dtype: Names = text()
+    group: Names = text()
+    group_description: Names = text()
+    group_ranks: Names = text()  # as printed, "[0, 1]"
+    group_size: Ints = number("int64", -1)
+    matched_by: Names = text()  # a key of MATCHED_BY
+    confidence: Floats = number("float64", 1)  # the least of its calls
+    peers: Ints = number("int64", -1)  # between how many ranks a point-to-point call is
+    given: Ints = number("int64", 0)  # how many of the ranks that were given make it, as far as is known
+    sure: Mask = flag(default=True)  # matched over all of these beyond doubt
 
 
 class Matches(Record, frozen=True):
     """Communication calls matched into collectives.
 
-    members : one row a clock: process, device, rank, capture.
-    calls : one row a kernel, sorted by (collective, rank): collective, op (row in `Trace.ops`), member, rank, start_ns,
-        end_ns (as captured), confidence (0 to 1). Its `IDS_OF_CALLS` take 32 bits where they fit.
-    collectives : row number is the collective: operation, bytes (-1 unknown), dtype, group, group_description,
-        group_ranks, group_size (-1 unknown), matched_by (a key of MATCHED_BY), confidence (the least of its calls),
-        peers (between how many ranks a point-to-point call is, -1 unknown), given (how many of the ranks that were
-        given make it, as far as is known), sure: matched over all of these beyond doubt.
     refuted : calls that stay unmatched as hosts rule out the only clocks on which their order would match another's.
     """
 
-    members: pd.DataFrame
-    calls: pd.DataFrame
-    collectives: pd.DataFrame
+    members: Members
+    calls: MatchedCalls
+    collectives: MatchedCollectives
     refuted: int = 0
 
     @property
     def unsure(self) -> tuple[int, int]:
         """How many collectives of several ranks are not surely matched, and how many there are."""
         several = self.calls_of_each > 1
-        unsure = several & ~self.collectives["sure"].to_numpy(bool)
+        unsure = several & ~self.collectives.sure
         return int(np.count_nonzero(unsure)), int(np.count_nonzero(several))
 
     @property
     def calls_of_each(self) -> Ints:
         """How many calls each collective has."""
-        return np.bincount(self.calls["collective"].to_numpy(), minlength=len(self.collectives))
+        return np.bincount(self.calls.collective, minlength=len(self.collectives))
 
     def doubt(self, collectives: Ints) -> Matches:
         """Mark collectives as unsure."""
-        frame = self.collectives.copy()
-        frame.loc[collectives, "sure"] = False
-        return replace(self, collectives=frame)
+        sure = self.collectives.sure.copy()
+        sure[collectives] = False
+        return replace(self, collectives=self.collectives.having(sure=sure))
 
     def renumber(self, order: Ints) -> Matches:
         """Give the collectives in `order` the numbers 0, 1, …"""
@@ -57,13 +91,9 @@ class Matches(Record, frozen=True):
             return self
         number = np.empty(order.size, np.int32)
         number[order] = np.arange(order.size)
-        moved = self.calls.assign(collective=number[self.calls["collective"].to_numpy()])
-        rows = ordered(moved["collective"].to_numpy(), moved["rank"].to_numpy())
-        return replace(
-            self,
-            calls=moved.take(rows).reset_index(drop=True),
-            collectives=self.collectives.take(order).reset_index(drop=True),
-        )
+        moved = self.calls.having(collective=number[self.calls.collective])
+        rows = ordered(moved.collective, moved.rank)
+        return replace(self, calls=moved.take(rows), collectives=self.collectives.take(order))
 
 
 METHODS = {
@@ -123,6 +153,8 @@ class Clocks(Record, frozen=True):
 
     def to_frame(self) -> pd.DataFrame:
         """One row per clock, indexed by (rank, device): the fields of `Clock`; offsets and errors in ns."""
+        import pandas as pd
+
         frame = pd.DataFrame([values(one) for one in self.clocks], columns=[one.name for one in fields(Clock)])
         return frame.set_index(["rank", "device"])
 

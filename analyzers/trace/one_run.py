@@ -11,7 +11,7 @@ import numpy as np
 from analyzers.arrays.groups import distinct, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
-from analyzers.trace.columns import as_int64, ints_at, is_one_of
+from analyzers.trace.columns import as_int64, ints_at
 from analyzers.trace.communication import operation_of
 from analyzers.trace.kernels import function, is_bookkeeping, is_communication
 from analyzers.trace.numbered import family
@@ -367,8 +367,7 @@ def doubt_apart(trace: Trace, as_captured: Trace) -> Trace:
         return trace
     if trace.matches is not None:
         collectives = trace.matches.collectives
-        numbered = is_one_of(collectives, "matched_by", ("sequence",)) & collectives["sure"].to_numpy(bool)
-        if numbered.any():
+        if (collectives.matched_by.is_one_of(("sequence",)) & collectives.sure).any():
             return trace
     return trace.warn(DOUBTED, text)
 

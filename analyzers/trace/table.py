@@ -48,7 +48,8 @@ class Column(msgspec.Struct, frozen=True):
             return known if known.texts == self.kind else known.among(self.kind)
         if self.kind == "text":
             return Names.repeated(str(values), length) if np.isscalar(values) else Names.of(values)
-        numbers = narrowed(np.asarray(values), self.kind)
+        is_whole = self.kind not in ("bool", "float64")
+        numbers = narrowed(np.asarray(values), self.kind) if is_whole else np.asarray(values, self.kind)
         return repeated(numbers, numbers.dtype, length) if np.isscalar(values) else squeezed(numbers)
 
 
@@ -62,8 +63,8 @@ def id_(default: int) -> Any:
     return Column("id", default)
 
 
-def number(kind: str, default: int) -> Any:
-    """Column of integers of a type of numpy's."""
+def number(kind: str, default: float) -> Any:
+    """Column of numbers of a type of numpy's: of integers, or "float64"."""
     return Column(kind, default)
 
 

@@ -12,7 +12,6 @@ import pytest
 
 from analyzers import load
 from analyzers.readers.reading import Reading
-from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 from tests.simulator import kineto, nsys
 from tests.simulator.jobs import GPUS, STREAMS, Job, Layout, job
@@ -88,9 +87,9 @@ def count_matches(tally: Tally, seen: Run, trace: Trace, about: str) -> None:
         if key:
             members.setdefault(key, set()).add(row)
     found: dict[int, set[int]] = {}
-    for number, row in zip(ints(matches.calls, "collective").tolist(), ints(matches.calls, "op").tolist(), strict=True):
+    for number, row in zip(matches.calls.collective.tolist(), matches.calls.op.tolist(), strict=True):
         found.setdefault(number, set()).add(row)
-    sure = matches.collectives["sure"].tolist()
+    sure = matches.collectives.sure.tolist()
     together = {frozenset(rows) for rows in found.values()}
     for number, rows in found.items():
         keys = {true[row] for row in rows}

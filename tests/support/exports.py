@@ -33,8 +33,8 @@ def same_tables(first: Trace, second: Trace) -> None:
     assert (first.warnings, first.origin_utc_ns) == (second.warnings, second.origin_utc_ns)
     assert (first.matches is None) == (second.matches is None)
     for part in ("members", "calls", "collectives") if first.matches is not None else ():
-        before, after = _plain(getattr(first.matches, part)), _plain(getattr(second.matches, part))
-        pd.testing.assert_frame_equal(before, after, check_like=True, obj=part)
+        before, after = (_plain(getattr(one.matches, part).to_frame()) for one in (first, second))
+        pd.testing.assert_frame_equal(before, after, obj=part)
 
 
 def _plain(frame: pd.DataFrame) -> pd.DataFrame:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import pandas as pd
 
 from analyzers.clocks.hosts import HostBounds
 from analyzers.clocks.solve import solve as solution
-from analyzers.trace.alignment import Clocks, Matches
+from analyzers.trace.alignment import Clocks, MatchedCalls, MatchedCollectives, Matches, Members
 
 Span = tuple[int, int]
 Spans = Mapping[int, Span]  # start and end, on each clock that has the collective
@@ -26,18 +25,22 @@ def matched(
     named = [operation] * len(spans) if isinstance(operation, str) else operation
     rows = [(number, member, *span) for number, one in enumerate(spans) for member, span in sorted(one.items())]
     number = np.arange(members)
-    frame = {"process": 20 + number, "device": 30 + number, "rank": 10 + number}
+    clocks = {"process": 20 + number, "device": 30 + number, "rank": 10 + number}
+    columns = np.array(rows, np.int64).reshape(-1, 4).T
+    sure = np.array([one not in unsure for one in range(len(spans))], bool)
     return Matches(
-        pd.DataFrame(frame | {"capture": number if captures is None else np.array(captures)}),
-        pd.DataFrame(np.array(rows, np.int64).reshape(-1, 4), columns=["collective", "member", "start_ns", "end_ns"]),
-        pd.DataFrame(
-            {
-                "operation": pd.Categorical(named),
-                "sure": [one not in unsure for one in range(len(spans))],
-                "confidence": [0.0 if one in unsure else 1.0 for one in range(len(spans))],
-            },
-        ),
+        Members.of(clocks | {"capture": number if captures is None else np.array(captures)}),
+        MatchedCalls.of(dict(zip(("collective", "member", "start_ns", "end_ns"), columns, strict=True))),
+        MatchedCollectives.of({"operation": named, "sure": sure, "confidence": sure.astype(float)}),
     )
+
+
+def matches_of(calls: Sequence[Mapping[str, int]], ranks: Sequence[int]) -> Matches:
+    """Sure collectives of these calls, a mapping each, of ranks with a device 0 each."""
+    names = ("collective", "op", "member", "rank", "start_ns", "end_ns")
+    columns = {name: np.array([one[name] for one in calls], np.int64) for name in names}
+    collectives = MatchedCollectives.of({"sure": True}, length=int(columns["collective"].max(initial=-1)) + 1)
+    return Matches(Members.of({"rank": np.array(ranks), "device": 0}), MatchedCalls.of(columns), collectives)
 
 
 def together(members: Sequence[int], end: int, true: Mapping[int, int] | None = None, length: int = 300_000) -> Spans:
@@ -49,7 +52,7 @@ def together(members: Sequence[int], end: int, true: Mapping[int, int] | None = 
 def solve(matches: Matches, hosts: HostBounds | None = None) -> Clocks:
     """Clocks of one host, of which nothing else is known, where not given."""
     if hosts is None:
-        nothing, captures = np.empty(0, np.int64), np.zeros(int(matches.members["capture"].max()) + 1, np.int64)
+        nothing, captures = np.empty(0, np.int64), np.zeros(int(matches.members.capture.max()) + 1, np.int64)
         hosts = HostBounds(*[nothing] * 4, nothing > 0, nothing, nothing, captures, captures)
     return solution(matches, hosts).clocks
 

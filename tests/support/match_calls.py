@@ -6,7 +6,6 @@ from typing import Any
 
 from analyzers.matching.match import match
 from analyzers.trace.alignment import Matches
-from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
 
@@ -58,12 +57,10 @@ def matched(*calls: dict[str, Any]) -> Matches:
 def together(matches: Matches) -> list[list[int]]:
     """The ops of each collective, by number."""
     found: list[list[int]] = [[] for _ in range(len(matches.collectives))]
-    for collective, op in zip(
-        ints(matches.calls, "collective").tolist(), ints(matches.calls, "op").tolist(), strict=True
-    ):
+    for collective, op in zip(matches.calls.collective.tolist(), matches.calls.op.tolist(), strict=True):
         found[collective].append(op)
     return found
 
 
 def how(matches: Matches) -> list[str]:
-    return [str(one) for one in matches.collectives["matched_by"]]
+    return [str(one) for one in matches.collectives.matched_by]

@@ -48,7 +48,7 @@ def test_true_clocks_lie_within_the_claimed_residual(keyed: str, jitter: int, st
             claimed = clocks[rank].residual_ns
             if claimed is None:  # nothing is claimed just where the matches themselves are unsure
                 assert steps <= 12
-                assert not aligned.matches.collectives["sure"].all()
+                assert not aligned.matches.collectives.sure.all()
             else:
                 assert error <= claimed, (seed, rank)
 
@@ -93,8 +93,8 @@ def test_a_contradiction_names_its_collective_and_marks_it_unsure() -> None:
     builder.rows["ops"][12]["end_ns"] = builder.rows["ops"][13]["start_ns"] - 50_000 - 20_000
     aligned = align(builder.trace())
     assert aligned.clocks.doubtful == (6,)
-    assert not aligned.matches.collectives["sure"].to_numpy()[6]
-    assert aligned.matches.collectives["sure"].to_numpy().sum() == 11
+    assert not aligned.matches.collectives.sure[6]
+    assert aligned.matches.collectives.sure.sum() == 11
     assert "clocks-contradict" in {warning.code for warning in aligned.trace.warnings}
     assert by_rank(aligned)[1].offset_ns == 50_000
     assert by_rank(aligned)[1].upper_ns == 56_000
@@ -122,10 +122,10 @@ def assert_wait_and_transfer(aligned: Aligned) -> None:
     start, end, wait = (ints(ops, column) for column in ("start_ns", "end_ns", "wait_ns"))
     assert np.all(wait >= 0)
     assert np.all(wait <= end - start)
-    others = np.setdiff1d(np.arange(len(ops)), ints(calls, "op"))
+    others = np.setdiff1d(np.arange(len(ops)), calls.op)
     assert not wait[others].any()
-    for number in np.unique(ints(calls, "collective")):
-        op = ints(calls, "op")[ints(calls, "collective") == number]
+    for number in np.unique(calls.collective):
+        op = calls.op[calls.collective == number]
         last = max(start[op])
         for one in op:
             assert wait[one] == max(0, min(last, end[one]) - start[one])

@@ -17,6 +17,7 @@ from analyzers.clocks.hosts import AheadByHosts, HostBounds, _Last, host_bounds,
 from analyzers.clocks.solve import _ByHosts, _Estimated, _of_one_host
 from analyzers.clocks.solve import solve as solution
 from analyzers.scale.summaries import summary_of
+from analyzers.trace.alignment import MatchedCalls, MatchedCollectives
 from analyzers.trace.columns import ints, table
 from analyzers.trace.tables import Capture, Trace
 from tests.support.builder import Builder, Rank
@@ -428,13 +429,13 @@ def other_steps(host: str) -> Trace:
 
 def test_calls_of_other_steps_are_not_matched_where_hosts_rule_that_out_and_the_warning_says_so() -> None:
     aligned = align(other_steps("node3"))
-    assert not aligned.matches.collectives["sure"].any()
-    assert set(aligned.matches.collectives["matched_by"]) == {"alone"}
+    assert not aligned.matches.collectives.sure.any()
+    assert set(aligned.matches.collectives.matched_by) == {"alone"}
     assert aligned.clocks.method == "host"
     (warning,) = (one for one in aligned.trace.warnings if one.code == "order-refuted")
     assert warning.message.startswith("16 calls of communication stay unmatched")
     unnamed = align(other_steps(""))
-    assert set(unnamed.matches.collectives["matched_by"]) == {"order"}
+    assert set(unnamed.matches.collectives.matched_by) == {"order"}
     assert "order-refuted" not in [one.code for one in unnamed.trace.warnings]
 
 
@@ -498,7 +499,7 @@ def spans(name: str) -> dict[int, tuple[int, int, int]]:
     hosts = host_bounds(trace)
     matches = aligned.matches
     by_ends = solve(matches)
-    by_hosts = solve(replace(matches, calls=matches.calls[:0], collectives=matches.collectives[:0]), hosts)
+    by_hosts = solve(replace(matches, calls=MatchedCalls.of(), collectives=MatchedCollectives.of()), hosts)
     return {
         one.rank: (by_ends.clocks[k].offset_ns, one.lower_ns or 0, one.upper_ns or 0)
         for k, one in enumerate(by_hosts.clocks)

@@ -125,7 +125,7 @@ def test_collectives_are_numbered_by_their_first_end_on_the_common_clock() -> No
         aligned = align(run(4, 25, calls, seed=seed, offset=50 * MS, keyed="sequence").trace())
         matched, end = aligned.matches.calls, ints(aligned.trace.ops, "end_ns")
         first: dict[int, int] = {}
-        for op, number in zip(ints(matched, "op").tolist(), ints(matched, "collective").tolist(), strict=True):
+        for op, number in zip(matched.op.tolist(), matched.collective.tolist(), strict=True):
             first[number] = min(first.get(number, 2**62), int(end[op]))
         assert sorted(first) == list(range(len(aligned.matches.collectives)))
         assert [first[number] for number in sorted(first)] == sorted(first.values())

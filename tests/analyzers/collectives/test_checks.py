@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from analyzers.clocks.align import Aligned
 from analyzers.clocks.solve import unaligned
 from analyzers.collectives.checks import capture_warnings
-from analyzers.trace.alignment import Matches
+from analyzers.collectives.tables import CollectiveTable, RankCalls
+from analyzers.trace.alignment import MatchedCalls, MatchedCollectives, Matches, Members
 from analyzers.trace.tables import Capture
 from tests.support.builder import Builder
 
@@ -39,20 +39,22 @@ def warnings_of(*made: Made, worlds: Iterable[int | None] = (None,), devices: in
     collective, rank = np.array([(number, rank) for number, rank, _ in rows], np.int64).reshape(-1, 2).T
     start = np.array([one.at for _, _, one in rows], np.int64)
     length = np.array([one.lasts for _, _, one in rows], np.int64)
-    calls = pd.DataFrame({"collective": collective, "rank": rank, "start_ns": start, "duration_ns": length})
+    calls = {"collective": collective, "rank": rank, "start_ns": start}
     member = np.array([members.index((rank, number % devices)) for number, rank, _ in rows], np.int64)
-    kinds = {
-        name: pd.Categorical([one.kind[at] for one in made])
-        for at, name in enumerate(("operation", "group", "group_ranks"))
-    }
+    kinds = {name: [one.kind[at] for one in made] for at, name in enumerate(("operation", "group", "group_ranks"))}
     rest = {name: [getattr(one, name) for one in made] for name in ("matched_by", "sure", "group_size", "given")}
+    clocks = np.array(members, np.int64).reshape(-1, 2)
     matches = Matches(
-        pd.DataFrame({"process": 0, "device": [at for _, at in members], "rank": [rank for rank, _ in members]}),
-        calls.assign(member=member),
-        pd.DataFrame({**kinds, **rest}).astype({"group_size": np.int64}),
+        Members.of({"rank": clocks[:, 0], "device": clocks[:, 1]}),
+        MatchedCalls.of({**calls, "member": member}),
+        MatchedCollectives.of(kinds | rest),
     )
     trace = replace(Builder().trace(), captures=tuple(Capture("a", "synthetic", world_size=world) for world in worlds))
-    found = capture_warnings(Aligned(trace, unaligned(matches, "off"), matches), pd.DataFrame(), calls)
+    found = capture_warnings(
+        Aligned(trace, unaligned(matches, "off"), matches),
+        CollectiveTable.of(),
+        RankCalls.of({**calls, "duration_ns": length}),
+    )
     assert len({one.code for one in found}) == len(found)
     return {one.code: one.message for one in found}
 

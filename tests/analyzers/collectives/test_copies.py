@@ -60,7 +60,7 @@ def _run(seed: int, ranks: int = 3, rounds: int = 6) -> tuple[Trace, list[list[P
 
 def _rows(copies: PeerCopies) -> list[list[Part]]:
     found: list[list[Part]] = [[] for _ in range(len(copies))]
-    for row in copies.calls.to_dict("records"):
+    for row in copies.calls.to_frame().to_dict("records"):
         found[row.pop("exchange")].append({str(key): value for key, value in row.items()})
     return found
 
@@ -75,7 +75,7 @@ def test_exchanges_are_what_ranks_copy_between_barriers() -> None:
             assert [{key: part[key] for key in expected[0]} for part in parts] == expected
             for part in parts:
                 assert part["gb_s"] == part["bytes"] / part["busy_ns"]
-        for row, expected in zip(copies.table.to_dict("records"), truth, strict=True):
+        for row, expected in zip(copies.table.to_frame().to_dict("records"), truth, strict=True):
             least = min(part["busy_ns"] for part in expected)
             first = min(part["rank"] for part in expected if part["busy_ns"] == least)
             assert (row["ranks"], row["matched_by"], row["fastest_ns"]) == (3, "barriers", least)
@@ -101,9 +101,9 @@ def test_a_rank_without_barriers_has_one_exchange_and_no_match() -> None:
         rank.copy("PtoP", 63, 0, 500, bytes=1 << 20)
         rank.copy("PtoP", 64, 250, 750, bytes=1 << 20)
     copies = peer_copies(builder.trace())
-    assert copies.table[["ranks", "matched_by"]].to_numpy().tolist() == [[1, "alone"], [1, "alone"]]
-    assert copies.calls["busy_ns"].tolist() == [750, 750]
-    assert copies.calls["barrier_wait_ns"].tolist() == [-1, -1]
+    assert (copies.table.ranks.tolist(), copies.table.matched_by.tolist()) == ([1, 1], ["alone", "alone"])
+    assert copies.calls.busy_ns.tolist() == [750, 750]
+    assert copies.calls.barrier_wait_ns.tolist() == [-1, -1]
 
 
 def test_a_trace_without_copies_has_none() -> None:
@@ -142,10 +142,10 @@ def test_a_real_capture_of_async_tensor_parallelism() -> None:
         for _, op in own[own["copy"] == "PtoP"].iterrows():
             before = int((barriers["start_ns"] <= op["start_ns"]).sum())
             by_hand[before] = by_hand.get(before, 0) + int(op["bytes"])
-        mine = copies.calls[copies.calls["rank"] == rank]
-        assert mine["bytes"].tolist() == list(by_hand.values()) == [3 << 26] * 4
-    assert (copies.table["ranks"] == 2).all()
-    waits = copies.calls.pivot(index="exchange", columns="rank", values="barrier_wait_ns").to_numpy()
+        mine = copies.calls.take(copies.calls.rank == rank)
+        assert mine.bytes.tolist() == list(by_hand.values()) == [3 << 26] * 4
+    assert (copies.table.ranks == 2).all()
+    waits = copies.calls.to_frame().pivot(index="exchange", columns="rank", values="barrier_wait_ns").to_numpy()
     assert (waits.min(axis=1) == 0).all()
     assert np.median(waits[:, 0]) > 100_000  # rank 0 came first each time
     result = check_overlap(trace)
@@ -158,7 +158,7 @@ def test_rank_by_rank_and_by_steps_are_the_same() -> None:
     with opened([CAPTURE], Reading(memory=4 << 30)) as run:
         parts = answers.collectives(run, EVERYTHING).copies
         some = answers.collectives(run, Narrowing(steps=(1, 3))).copies
-    assert parts.calls.equals(whole.calls)
-    assert parts.table.equals(whole.table)
+    assert parts.calls.to_frame().equals(whole.calls.to_frame())
+    assert parts.table.to_frame().equals(whole.table.to_frame())
     assert len(some) == 2
-    assert some.calls["busy_ns"].tolist() == whole.calls["busy_ns"].tolist()[2:6]
+    assert some.calls.busy_ns.tolist() == whole.calls.busy_ns.tolist()[2:6]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from analyzers.clocks.align import align
-from analyzers.collectives.report import Collectives, collectives, collectives_of
+from analyzers.collectives.report import Collectives, DeviceTimes, collectives, collectives_of
 from analyzers.trace.narrow import clip
 from analyzers.trace.tables import Trace
 from tests.analyzers.collectives.test_report import pasted, three_ranks
@@ -55,7 +55,8 @@ def test_ranks_and_devices_of_the_fastest_and_of_the_last() -> None:
 def test_durations_and_waits_of_any_length_are_told_in_64_bits(unit: int) -> None:
     spans = {0: (100, 500), 1: (250, 530)}, {0: (900, 950), 1: (800, 990)}
     found = measured(*({rank: (start * unit, end * unit) for rank, (start, end) in one.items()} for one in spans))
-    assert found.calls.to_dict("list") == {
+    calls = found.to_frame().reset_index()[[*found.calls.schema, "transfer_ns"]]
+    assert calls.to_dict("list") == {
         "collective": [0, 0, 1, 1],
         "rank": [0, 1, 0, 1],
         "device": [4, 5, 4, 5],
@@ -64,26 +65,27 @@ def test_durations_and_waits_of_any_length_are_told_in_64_bits(unit: int) -> Non
         "wait_ns": [150 * unit, 0, 0, 100 * unit],
         "transfer_ns": [250 * unit, 280 * unit, 50 * unit, 90 * unit],
     }
-    assert {*found.calls.dtypes} == {np.dtype(np.int64)}
+    assert {*calls.dtypes} == {np.dtype(np.int64)}
     assert [(call.rank, call.wait_ns, call.transfer_ns) for one in found for call in one.ranks] == [
         (0, 150 * unit, 250 * unit),
         (1, 0, 280 * unit),
         (0, 0, 50 * unit),
         (1, 100 * unit, 90 * unit),
     ]
-    assert found.by_device().to_dict("index") == {
-        (0, 4): {"collectives": 2, "duration_ns": 450 * unit, "wait_ns": 150 * unit, "transfer_ns": 300 * unit},
-        (1, 5): {"collectives": 2, "duration_ns": 470 * unit, "wait_ns": 100 * unit, "transfer_ns": 370 * unit},
-    }
+    assert found.by_device() == (
+        DeviceTimes(0, 4, collectives=2, duration_ns=450 * unit, wait_ns=150 * unit, transfer_ns=300 * unit),
+        DeviceTimes(1, 5, collectives=2, duration_ns=470 * unit, wait_ns=100 * unit, transfer_ns=370 * unit),
+    )
     (kind,) = found.summary
     assert kind.wait_share == 250 / 920
 
 
-def test_who_writes_to_the_calls_changes_no_figure() -> None:
+def test_who_writes_to_the_frame_changes_no_figure() -> None:
     found = measured({0: (100, 500), 1: (100, 500)})  # columns of one value among them
-    for column in found.calls.columns:
-        found.calls.loc[0, column] = -7
-    assert found.calls.loc[0].tolist() == [-7] * 7
+    frame = found.to_frame()
+    columns = ["device", "start_ns", "duration_ns", "wait_ns", "transfer_ns", "fastest_ns"]
+    frame.loc[(0, 0), columns] = -7
+    assert frame[columns].iloc[0].tolist() == [-7] * 6
     (one,) = found
     first = one.ranks[0]
     assert (first.rank, first.device, first.start_ns, first.duration_ns) == (0, 4, 100, 400)
@@ -266,9 +268,7 @@ def test_kinds_are_told_by_size_and_the_most_time_comes_first() -> None:
     assert frame["bytes"].tolist() == [4_000_000]
 
 
-def test_a_part_s_frames_are_numbered_anew() -> None:
+def test_a_part_s_collectives_keep_their_numbers_in_the_whole_trace() -> None:
     part = collectives_of(clip(run({0: (0, 50), 1: (10, 50)}, {0: (100, 200), 1: (130, 210)}), 100, 260))
-    assert part.table.index.tolist() == [0]
-    assert part.calls.index.tolist() == [0, 1]
-    assert next(iter(part.calls)) == "collective"
-    assert part.table["index"].tolist() == [1], "its number in the whole trace"
+    assert part.table.index.tolist() == [1]
+    assert part.to_frame().index.tolist() == [(1, 0), (1, 1)]

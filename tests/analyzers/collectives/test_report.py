@@ -247,4 +247,4 @@ def test_copies_between_gpus_are_not_denied() -> None:
     assert len(result) == 0
     (warning,) = [one for one in result.warnings if one.code == "peer-copies"]
     assert warning.message.startswith("2 copies between GPUs (2.0 MiB, 1.00 µs) are matched with no other rank's")
-    assert result.copies.calls["bytes"].tolist() == [1 << 20, 1 << 20]
+    assert result.copies.calls.bytes.tolist() == [1 << 20, 1 << 20]

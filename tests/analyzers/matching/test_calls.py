@@ -76,7 +76,7 @@ def test_calls_of_a_trace_that_names_no_process_are_of_its_first_capture() -> No
     builder = Builder()
     builder.rank(0).kernel(ALL_REDUCE, 20, 100, 200)
     found = calls(replace(builder.trace(), processes=()))
-    assert ints(found.members, "capture").tolist() == [0]
+    assert found.members.capture.tolist() == [0]
 
 
 def test_kernels_are_one_by_function_and_grid_whatever_their_arguments_are() -> None:

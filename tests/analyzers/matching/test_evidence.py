@@ -60,9 +60,9 @@ def test_one_number_for_two_operations_is_hardly_one_collective(kernel: str, con
         *(call(rank, 9 * MS, group="1", sequence=1, name="ncclDevKernel_Broadcast(x)") for rank in range(2)),
     )  # fmt: skip
     assert together(matches) == [[0, 1, 2], [3, 4]]
-    assert matches.collectives["confidence"].tolist() == [confidence, 1.0]
-    assert matches.collectives["sure"].tolist() == [confidence == 1.0, True]
-    assert matches.calls["confidence"].tolist() == [confidence] * 3 + [1.0] * 2
+    assert matches.collectives.confidence.tolist() == [confidence, 1.0]
+    assert matches.collectives.sure.tolist() == [confidence == 1.0, True]
+    assert matches.calls.confidence.tolist() == [confidence] * 3 + [1.0] * 2
 
 
 def test_calls_of_one_communicator_are_matched_by_order_and_those_of_others_are_not() -> None:
@@ -177,7 +177,7 @@ def test_sends_and_receives_are_matched_between_the_two_they_name() -> None:
     matches = matched(*(transfer(rank, 5 * MS, operation, peer) for rank, operation, peer in pairs))
     assert sorted(together(matches)) == [[0, 1], [3, 2], [4, 5], [7, 6]]
     assert how(matches) == ["pair"] * 4
-    assert list(matches.collectives["operation"]) == ["send_recv"] * 4
+    assert list(matches.collectives.operation) == ["send_recv"] * 4
 
 
 def test_pairs_are_told_apart_by_group_and_sizes() -> None:
@@ -212,7 +212,7 @@ def test_a_send_that_ends_before_its_receiver_starts_is_not_the_next_one(evidenc
     assert sorted(sorted(one) for one in found) == [[2 * one, 2 * one + 1] for one in range(16)]
     kept = [number for number in range(32) if number not in (1, 31)]
     matches = matched(*(made[number] for number in kept))
-    for one, sure in zip(together(matches), matches.collectives["sure"], strict=True):
+    for one, sure in zip(together(matches), matches.collectives.sure, strict=True):
         assert not sure or len({kept[op] // 2 for op in one}) == 1
 
 
@@ -226,7 +226,7 @@ def test_what_was_launched_before_the_capture_began_is_no_call_of_others() -> No
     early = [call(rank, 10 * MS, launched=False) for rank in range(2)]
     matches = matched(*early, *named)
     assert [len(one) for one in together(matches)] == [1] * 8
-    assert not matches.collectives["sure"].any()
+    assert not matches.collectives.sure.any()
 
 
 def test_sends_whose_other_side_does_not_say_with_whom_are_matched_within_their_group() -> None:

@@ -30,9 +30,9 @@ PARALLEL = (
 
 def judged(recorded: Run, matches: Matches) -> tuple[float, int]:
     """(share of calls matched right, wrong ones that are not marked unsure)."""
-    truth = recorded.keep(np.lexsort((recorded.start, recorded.rank))).collective[ints(matches.calls, "op")]
-    found = ints(matches.calls, "collective")
-    return right_pairs(truth, found, matches.collectives["sure"].to_numpy(bool)[found])
+    truth = recorded.keep(np.lexsort((recorded.start, recorded.rank))).collective[matches.calls.op]
+    found = matches.calls.collective
+    return right_pairs(truth, found, matches.collectives.sure[found])
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_jitter_as_wide_as_the_gaps_keeps_the_order_of_calls() -> None:
 def test_groups_of_ranks_are_told_apart_without_names() -> None:
     recorded = run(8, 60, PARALLEL, offset=50 * MS, drift=20e-6)
     matches = match(recorded.trace())
-    sizes = np.bincount(ints(matches.calls, "collective"))
+    sizes = np.bincount(matches.calls.collective)
     assert sorted(set(sizes.tolist())) == [2, 4]
     assert judged(recorded, matches) == (1.0, 0)
 
@@ -95,7 +95,7 @@ def test_a_perfectly_periodic_run_is_marked_unsure() -> None:
                 start = number * step + rank * 40 * MS
                 ranks[rank].kernel("ncclDevKernel_AllReduce_Sum(x)", 20, start, start + 100_000)
     matches = match(builder.trace())
-    assert not matches.collectives["sure"].any()
+    assert not matches.collectives.sure.any()
 
 
 def test_broadcasts_that_name_no_group_are_among_the_ranks_that_reduce_together() -> None:
@@ -109,9 +109,9 @@ def test_broadcasts_that_name_no_group_are_among_the_ranks_that_reduce_together(
             end = at + MS // 10 + (after if number % 2 else 0)
             truth.append((ranks[rank].kernel(f"ncclDevKernel_{name}(x)", stream, at, end), number))
     matches = match(builder.trace())
-    assert matches.collectives["sure"].all()
-    expected = np.array([number for _, number in sorted(truth)])[ints(matches.calls, "op")]
-    assert right_pairs(expected, ints(matches.calls, "collective"), np.ones(expected.size, bool)) == (1.0, 0)
+    assert matches.collectives.sure.all()
+    expected = np.array([number for _, number in sorted(truth)])[matches.calls.op]
+    assert right_pairs(expected, matches.calls.collective, np.ones(expected.size, bool)) == (1.0, 0)
 
 
 def pipeline(stages: int, batches: int, *, named: bool) -> tuple[Trace, np.ndarray]:
@@ -141,7 +141,7 @@ def pipeline(stages: int, batches: int, *, named: bool) -> tuple[Trace, np.ndarr
 
 def test_sends_that_name_no_peer_among_several_stages_stay_alone() -> None:
     trace, _ = pipeline(4, 30, named=False)
-    assert set(match(trace).collectives["matched_by"]) == {"alone"}
+    assert set(match(trace).collectives.matched_by) == {"alone"}
 
 
 def test_calls_around_a_ring_of_which_one_capture_has_more_are_told_by_clocks() -> None:
@@ -160,7 +160,7 @@ def test_calls_around_a_ring_of_which_one_capture_has_more_are_told_by_clocks() 
                 builder.add("comms", process=one, correlation=builder.correlation, **said)
                 ring += [row] * (operation == "send_recv")
     calls = match(builder.trace()).calls
-    found = dict(zip(ints(calls, "op").tolist(), ints(calls, "collective").tolist(), strict=True))
+    found = dict(zip(calls.op.tolist(), calls.collective.tolist(), strict=True))
     first, *others = [found[op] for op in ring]
     assert [len({*others[:3]}), len({*others[3:]}), len({first, *others})] == [1, 1, 3]
 
@@ -168,13 +168,11 @@ def test_calls_around_a_ring_of_which_one_capture_has_more_are_told_by_clocks() 
 def test_sends_match_receives_between_each_two_stages() -> None:
     trace, truth = pipeline(4, 30, named=True)
     matches = match(trace)
-    found = ints(matches.calls, "collective")
-    share, wrong = right_pairs(
-        truth[ints(matches.calls, "op")], found, matches.collectives["sure"].to_numpy(bool)[found]
-    )
+    found = matches.calls.collective
+    share, wrong = right_pairs(truth[matches.calls.op], found, matches.collectives.sure[found])
     assert (share >= 0.99, wrong) == (True, 0)
-    assert set(matches.collectives["operation"]) == {"send_recv"}
-    assert set(matches.collectives["matched_by"]) == {"pair"}
+    assert set(matches.collectives.operation) == {"send_recv"}
+    assert set(matches.collectives.matched_by) == {"pair"}
 
 
 @pytest.mark.parametrize("name", ["ddp", "rowpar_s4", "rowpar_s4.4gpu.sqlite", "collectives.2gpu.pinned.sqlite"])
@@ -187,13 +185,13 @@ def test_deletions_from_a_real_capture_leave_the_rest_matched(name: str, seeds: 
     trace = whole_run(name)
     complete, hosts = match(trace), host_bounds(trace)
     truth = np.full(len(trace.ops), -1)
-    truth[ints(complete.calls, "op")] = ints(complete.calls, "collective")
+    truth[complete.calls.op] = complete.calls.collective
     wrong, total = 0, 0
     for seed in range(seeds):
         random = np.random.default_rng(seed)
         drop = np.zeros(len(trace.ops), dtype=bool)
         for rank in trace.rank_ids:
-            mine = ints(complete.calls, "op")[ints(complete.calls, "rank") == rank]
+            mine = complete.calls.op[complete.calls.rank == rank]
             if not mine.size:
                 continue
             mine = mine[np.argsort(ints(trace.ops, "end_ns")[mine])]
@@ -204,9 +202,9 @@ def test_deletions_from_a_real_capture_leave_the_rest_matched(name: str, seeds: 
         columns = {column: trace.ops.to_frame()[column].take(kept).array for column in trace.ops.schema}
         lossy = assign_ranks(_with_ops(trace, columns))
         matches = match(lossy, lambda members: AheadByHosts(hosts, members))
-        found = ints(matches.calls, "collective")
-        sure = matches.collectives["sure"].to_numpy(bool)[found]
-        share, unmarked = right_pairs(truth[kept][ints(matches.calls, "op")], found, sure)
+        found = matches.calls.collective
+        sure = matches.collectives.sure[found]
+        share, unmarked = right_pairs(truth[kept][matches.calls.op], found, sure)
         wrong += round((1 - share) * found.size)
         total += found.size
         assert unmarked == 0, seed
@@ -219,9 +217,9 @@ def test_a_trace_that_says_nothing_of_its_calls_matches_as_one_that_does(name: s
     named, unnamed = match(trace), match(replace(trace, comms=table("comms")))
     for column in ("op", "collective"):
         assert ints(named.calls, column).tolist() == ints(unnamed.calls, column).tolist()
-    assert set(named.collectives["matched_by"]) == {"group"}
-    assert set(unnamed.collectives["matched_by"]) == {"order"}
-    assert unnamed.collectives["sure"].all()
+    assert set(named.collectives.matched_by) == {"group"}
+    assert set(unnamed.collectives.matched_by) == {"order"}
+    assert unnamed.collectives.sure.all()
 
 
 def _with_ops(trace: Trace, columns: dict[str, object]) -> Trace:

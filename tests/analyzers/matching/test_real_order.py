@@ -11,7 +11,6 @@ import pytest
 
 from analyzers.load import load
 from analyzers.select.select import select
-from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 from tests.support import raw_programs as raw
 from tests.support.captures import DATA
@@ -39,12 +38,12 @@ def found(trace: Trace) -> dict[frozenset[Kernel], bool]:
     """The calls that were matched, each as the kernels it ran, and whether it is sure."""
     assert trace.matches is not None
     calls = trace.matches.calls
-    rank, start, number = (ints(calls, name) for name in ("rank", "start_ns", "collective"))
+    rank, start, number = calls.rank, calls.start_ns, calls.collective
     of_rank = np.empty(rank.size, np.int64)
     for one in np.unique(rank):
         own = np.flatnonzero(rank == one)
         of_rank[own[np.argsort(start[own], kind="stable")]] = np.arange(own.size)
-    sure = trace.matches.collectives["sure"].tolist()
+    sure = trace.matches.collectives.sure.tolist()
     together: dict[int, set[Kernel]] = {}
     for one, kernel in zip(number.tolist(), zip(rank.tolist(), of_rank.tolist(), strict=True), strict=True):
         together.setdefault(one, set()).add(kernel)
@@ -62,10 +61,10 @@ def test_calls_whose_sender_comes_last_are_matched_with_their_bytes_and_group() 
     """All 60 exchanges of two pipelines of two stages; 8,388,608 bf16 each way, where they go both ways at once too."""
     trace = load(files("mcore_pp"))
     assert trace.matches is not None
-    exchanges = trace.matches.collectives[trace.matches.collectives["operation"] == "send_recv"]
+    exchanges = trace.matches.collectives.take(trace.matches.collectives.operation.is_one_of(["send_recv"]))
     assert len(exchanges) == 60
-    assert set(exchanges["bytes"]) == {2 * 8_388_608}
-    assert set(exchanges["matched_by"]) == {"pair"}
+    assert set(exchanges.bytes) == {2 * 8_388_608}
+    assert set(exchanges.matched_by) == {"pair"}
     assert np.count_nonzero(select(trace, "group:PIPELINE_MODEL_PARALLEL_GROUP").picked) == 120
 
 
@@ -110,4 +109,4 @@ def test_clocks_of_one_host_that_differ_by_milliseconds_yield_to_equal_calls(
 def test_clocks_as_they_are_tell_what_no_order_tells(files_of: str, aligned: bool, sure: int) -> None:
     matches = load(sorted(DATA.glob(files_of)), align=aligned).matches
     assert matches is not None
-    assert np.count_nonzero(matches.collectives["sure"] & (matches.calls_of_each > 1)) == sure
+    assert np.count_nonzero(matches.collectives.sure & (matches.calls_of_each > 1)) == sure

@@ -6,17 +6,17 @@ from dataclasses import replace
 from math import nextafter
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from analyzers.arrays.types import Floats
 from analyzers.clocks.align import with_collectives, with_waits
 from analyzers.overlap.certainty import RealRange, real_range
-from analyzers.trace.alignment import Clock, Clocks, Matches
+from analyzers.trace.alignment import Clock, Clocks
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult, check_overlap
 from tests.analyzers.overlap.test_job import job_run
 from tests.support.builder import Builder
+from tests.support.made_matches import matches_of
 
 
 def with_clocks(trace: Trace, *residuals: int | None) -> Trace:
@@ -117,8 +117,7 @@ def one_that_waits(residual: int) -> Trace:
     first.kernel("lookup", 9, 200, 240)
     first.kernel("gemm", 7, 0, 76)
     second.kernel("gemm", 7, 40, 100)  # beside all of it: the other rank decides
-    members = pd.DataFrame({"rank": [0, 1], "device": 0})
-    matches = Matches(members, pd.DataFrame(calls), pd.DataFrame({"sure": [True]}))
+    matches = matches_of(calls, ranks=[0, 1])
     return with_clocks(replace(run.trace(), matches=matches), 0, residual)
 
 

@@ -6,8 +6,6 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -16,12 +14,12 @@ from analyzers.clocks.align import with_collectives
 from analyzers.overlap.certainty import RealRange
 from analyzers.overlap.job import Job, LastArrival, job_of
 from analyzers.overlap.measure import RankOverlap, Side
-from analyzers.trace.alignment import Matches
 from analyzers.trace.narrow import clip, only_ranks
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.support import oracle
 from tests.support.builder import Builder, one_rank
+from tests.support.made_matches import matches_of
 
 AR, GEMM = "ncclDevKernel_AllReduce", "gemm"
 Span = tuple[int, int]
@@ -55,9 +53,7 @@ def job_run(
     for rank, overlap_ns in (beside or {}).items():
         start = compute[rank][0][1] - overlap_ns
         ranks[rank].kernel("lookup", 11, start, start + 100)
-    frame = pd.DataFrame(calls, columns=["collective", "op", "member", "rank", "start_ns", "end_ns"], dtype=np.int64)
-    members = pd.DataFrame({"rank": [*ranks], "device": 0})
-    matches = Matches(members, frame, pd.DataFrame({"sure": [True] * len(collectives)}))
+    matches = matches_of(calls, ranks=[*ranks])
     return with_collectives(replace(run.trace(), matches=matches))
 
 

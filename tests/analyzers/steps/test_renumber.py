@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 from msgspec.structs import replace
 
 from analyzers.steps.choose import with_steps
 from analyzers.steps.renumber import OTHER_NUMBERS, renumbered
-from analyzers.trace.alignment import Matches
+from analyzers.trace.alignment import MatchedCalls, MatchedCollectives, Matches, Members
 from analyzers.trace.step_table import Steps
 from analyzers.trace.tables import Trace
 from tests.analyzers.steps.loops import OPTIMIZER, Loop
@@ -30,9 +29,9 @@ def joined(*ranks: tuple[int, int, int], sure: bool = True, odd: int = 0) -> Tra
             loop.launch(["ncclDevKernel_AllReduce", "a", "b", "c", "d"]).range(OPTIMIZER, ["adam", "norm"])
     trace = with_steps(run.trace())
     collective, op, member = (np.array(column) for column in zip(*sorted(calls), strict=True))
-    table = pd.DataFrame({"collective": collective, "op": op, "member": member, "rank": member})
-    about = pd.DataFrame({"sure": np.full(int(collective.max()) + 1, sure)})
-    return replace(trace, matches=Matches(pd.DataFrame({"rank": range(len(ranks))}), table, about))
+    table = MatchedCalls.of({"collective": collective, "op": op, "member": member, "rank": member})
+    about = MatchedCollectives.of({"sure": np.full(int(collective.max()) + 1, sure)})
+    return replace(trace, matches=Matches(Members.of({"rank": np.arange(len(ranks))}), table, about))
 
 
 def numbers(trace: Trace) -> dict[int, list[int]]:

@@ -105,7 +105,7 @@ def test_the_error_bar_is_that_of_the_two_clocks_which_meet(residuals: tuple[int
     """By hand: a wait is as sure as both clocks, and never off by more than its collective took."""
     trace = two_devices(1)
     assert trace.matches is not None
-    sure = replace(trace.matches, collectives=trace.matches.collectives.assign(sure=True))
+    sure = replace(trace.matches, collectives=trace.matches.collectives.having(sure=True))
     clocks = [
         Clock(process=0, device=device, rank=0, offset_ns=0, residual_ns=one) for device, one in enumerate(residuals)
     ]

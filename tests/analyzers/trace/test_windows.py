@@ -107,7 +107,7 @@ def test_no_collective_is_of_two_windows() -> None:
     window = {number: one.window for number, one in enumerate(trace.processes)}
     process = trace.ops.process
     of_collective = defaultdict(set)
-    for collective, op in zip(trace.matches.calls["collective"], trace.matches.calls["op"], strict=True):
+    for collective, op in zip(trace.matches.calls.collective, trace.matches.calls.op, strict=True):
         of_collective[collective].add(window[int(process[op])])
     assert len(of_collective) == 12 + 9
     assert all(len(windows) == 1 for windows in of_collective.values())

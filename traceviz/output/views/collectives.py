@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from itertools import islice
 
-import pandas as pd
+import numpy as np
 
-from analyzers.collectives.report import Collective, Collectives
+from analyzers.arrays.groups import alike, rows_by_key
+from analyzers.collectives.copies import ExchangeParts
+from analyzers.collectives.report import Collective, Collectives, DeviceTimes
 from analyzers.collectives.summary import Kind
 from analyzers.common.ids import collective_id
 from analyzers.matching.match import MATCHED_BY
@@ -17,8 +20,8 @@ from traceviz.options.again import CommandLine
 from traceviz.output import brief as short
 from traceviz.output.document import Block, Headline, Paragraph, Table
 from traceviz.output.quantities import duration, error, percent, size, unshown
-from traceviz.output.records import Json, picked
-from traceviz.output.tables import Column, table
+from traceviz.output.records import Json, picked, rows
+from traceviz.output.tables import Column, rank_column, table
 from traceviz.output.views.caveats import caveats, steps, unsure
 
 MOST_COLLECTIVES = 24
@@ -65,20 +68,22 @@ def brief_document(result: Collectives, line: CommandLine) -> Json:
 
 def _longest_waits(result: Collectives) -> list[Json]:
     """The collectives that most was waited in, over all ranks."""
-    waits = result.calls.groupby("collective")["wait_ns"].agg(["sum", "max"])
-    worst = waits[waits["sum"] > 0].sort_values(["sum"], ascending=False, kind="stable").head(8)
-    rows = result.table.set_index("index").loc[worst.index]
+    heads, _ = alike(result.calls.collective)
+    waits = np.add.reduceat(result.calls.wait_ns, heads, dtype=np.int64)
+    worst = np.argsort(-waits, kind="stable")[:8]
+    worst = worst[waits[worst] > 0]
+    longest = np.maximum.reduceat(result.calls.wait_ns, heads)[worst].tolist()
     return [
         {
-            "id": collective_id(index),
-            "operation": str(row["operation"]),
-            "bytes": None if row["bytes"] < 0 else int(row["bytes"]),
-            "fastest_ns": int(row["fastest_ns"]),
-            "last_arrival_rank": None if row["last_arrival_rank"] < 0 else int(row["last_arrival_rank"]),
-            "longest_wait_ns": int(longest),
-            "sure": bool(row["sure"]),
+            "id": collective_id(row["index"]),
+            "operation": row["operation"],
+            "bytes": row["bytes"],
+            "fastest_ns": row["fastest_ns"],
+            "last_arrival_rank": None if row["last_arrival_rank"] < 0 else row["last_arrival_rank"],
+            "longest_wait_ns": wait,
+            "sure": row["sure"],
         }
-        for index, (_, row), longest in zip(worst.index.tolist(), rows.iterrows(), worst["max"], strict=True)
+        for row, wait in zip(rows(result.table.take(worst)), longest, strict=True)
     ]
 
 
@@ -100,8 +105,8 @@ def blocks(result: Collectives) -> list[Block]:
 
 def brief(result: Collectives) -> list[Block]:
     """What the collectives come to, in a line, and of which steps that is."""
-    longest = int(result.calls["wait_ns"].max()) if len(result.calls) else 0
-    took, waited = (int(result.calls[name].sum()) for name in ("duration_ns", "wait_ns"))
+    longest = int(result.calls.wait_ns.max(initial=0))
+    took, waited = int(result.calls.duration_ns.sum()), int(result.calls.wait_ns.sum())
     if not took:
         return unsure(result.reason) or [Paragraph("No collectives were found.")]
     share = percent(waited / took)
@@ -168,33 +173,35 @@ def _groups(result: Collectives) -> list[Block]:
 
 def _copies(result: Collectives) -> list[Block]:
     """Copies by copy engines, summed by rank: bandwidth, and what their barriers waited."""
-    calls = result.copies.calls
+    table, calls = result.copies.table, result.copies.calls
     if not len(calls):
         return []
-    several = (result.copies.table["ranks"] > 1).to_numpy()[calls["exchange"]]
-    ranks = [*calls.assign(matched=several).groupby(["rank", "device"])]
-    devices = [device_key for device_key, _ in ranks]
+    is_matched = table.ranks[calls.exchange] > 1
+    devices = {(rank, device): rows for (rank, device), rows in rows_by_key(calls.rank, calls.device).items()}
     labels = DeviceLabels.of([*devices, *((one.rank, one.device) for one in result.clocks.clocks)])
     headers = ("rank", "copies", "bytes", "time in them", "GB/s", "exchanges", "matched", "waiting at barriers before")
-    rows = [(labels.short(*device_key), *_copies_of(own)) for device_key, own in ranks[:MOST_RANKS]]
+    rows = [
+        (labels.short(*device), *_copies_of(calls.take(own), int(np.count_nonzero(is_matched[own]))))
+        for device, own in islice(devices.items(), MOST_RANKS)
+    ]
     note = unshown(len(devices) - MOST_RANKS, "more ranks") or (
         "An exchange is what a rank copies between two barriers. A copy waits for nobody; ranks wait at the barriers."
     )
     return [Table(headers, rows, "Copies between GPUs, by copy engines", frozenset(headers), note)]
 
 
-def _copies_of(calls: pd.DataFrame) -> tuple[str, ...]:
+def _copies_of(calls: ExchangeParts, matched: int) -> tuple[str, ...]:
     """One rank's copies, between all others."""
-    busy, moved = int(calls["busy_ns"].sum()), int(calls["bytes"].clip(lower=0).sum())
-    known = calls[calls["barrier_wait_ns"] >= 0]
+    busy, moved = int(calls.busy_ns.sum()), int(np.maximum(calls.bytes, 0).sum())
+    known = calls.barrier_wait_ns[calls.barrier_wait_ns >= 0]
     return (
-        f"{int(calls['copies'].sum()):,}",
+        f"{int(calls.copies.sum()):,}",
         size(moved),
         duration(busy),
         f"{moved / busy:.1f}" if busy else "–",
         f"{len(calls):,}",
-        f"{int(calls['matched'].sum()):,}",
-        duration(int(known["barrier_wait_ns"].sum())) if len(known) else "–",
+        f"{matched:,}",
+        duration(int(known.sum())) if known.size else "–",
     )
 
 
@@ -235,8 +242,8 @@ def _collectives(result: Collectives) -> Table:
         "bus GB/s": lambda one: _bandwidth(one.bus_gb_s),
         "matched by": lambda one: one.matched_by + ("" if one.sure else ", unsure"),
     }
-    rules = [f"Matched by {how}: {MATCHED_BY[how]}." for how in dict.fromkeys(result.table["matched_by"])]
-    if len(rules) == 1 and result.table["sure"].all():  # the note says it of all
+    rules = [f"Matched by {how}: {MATCHED_BY[how]}." for how in dict.fromkeys(filter(None, result.table.matched_by))]
+    if len(rules) == 1 and result.table.sure.all():  # the note says it of all
         del columns["matched by"]
     note = "\n".join([*rules, unshown(len(result) - MOST_COLLECTIVES)])
     words = ["operation", "dtype", "group", "matched by"]
@@ -247,13 +254,16 @@ def _device_labels(result: Collectives) -> DeviceLabels:
     return DeviceLabels.of((one.rank, one.device) for one in result.clocks.clocks)
 
 
-def _by_rank(result: Collectives, by_device: pd.DataFrame) -> Table:
-    arrived = result.table[["last_arrival_rank", "last_arrival_device"]].value_counts().to_dict()
-    labels = _device_labels(result)
-    rows = []
-    for device_key, (count, spent, wait, transfer) in zip(by_device.index, by_device.to_numpy().tolist(), strict=True):
-        times = duration(spent), duration(wait), duration(transfer), percent(wait / spent if spent else None)
-        rows.append((labels.short(*device_key), f"{count:,}", *times, f"{arrived.get(device_key, 0):,}"))
-    headers = ("rank", "collectives", "time in them", "wait", "transfer", "wait / time", "last to arrive")
-    note = unshown(len(rows) - MOST_RANKS, "more ranks")
-    return Table(headers, rows[:MOST_RANKS], "By rank", frozenset(headers), note)
+def _by_rank(result: Collectives, by_device: Sequence[DeviceTimes]) -> Table:
+    last_rank, last_device = result.table.last_arrival_rank, result.table.last_arrival_device
+    arrived = Counter(zip(last_rank.tolist(), last_device.tolist(), strict=True))
+    columns: dict[str, Column] = {
+        "rank": rank_column(_device_labels(result)),
+        "collectives": lambda one: f"{one.collectives:,}",
+        "time in them": "duration_ns",
+        "wait": "wait_ns",
+        "transfer": "transfer_ns",
+        "wait / time": lambda one: percent(one.wait_ns / one.duration_ns if one.duration_ns else None),
+        "last to arrive": lambda one: f"{arrived[one.rank, one.device]:,}",
+    }
+    return table("By rank", by_device, columns, most=MOST_RANKS, more="more ranks")

@@ -171,7 +171,7 @@ def test_a_device_has_the_limits_that_all_listed_ones_share(tmp_path: Path) -> N
 def test_ranks_keep_their_devices() -> None:
     trace = tv.load([DATA / "roctracer.rank0.json.gz", DATA / "roctracer.rank1.json.gz"]).data
     assert [(one.rank, one.devices) for one in info(trace).ranks] == [(0, (2,)), (1, (3,))]
-    assert set(tv.collectives(trace).table["operation"]) == {"all_reduce"}
+    assert set(tv.collectives(trace).table.operation) == {"all_reduce"}
 
 
 def damaged(trace: str, how: str) -> str:

@@ -11,6 +11,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import traceviz as tv
@@ -154,13 +155,13 @@ def test_collectives_of_all_devices_belong_together_by_their_hlo_op(tmp_path: Pa
     program.device = [one for one in program.device if one not in gone]
     trace = load([write(tmp_path, xla.viewer_json(program))], align=False)
     found = tv.collectives(trace)
-    assert set(found.table["operation"]) == {"all_reduce"}
+    assert set(found.table.operation) == {"all_reduce"}
     together = Counter(ns(one[4] / 10**6) for one in program.device if one[2] == xla.NCCL)
-    calls = found.calls.assign(end_ns=found.calls["start_ns"] + found.calls["duration_ns"])
-    matched = calls.groupby("collective")["end_ns"]
+    ends = pd.Series(found.calls.start_ns + found.calls.duration_ns)
+    matched = ends.groupby(found.calls.collective)
     assert matched.nunique().max() == 1
     assert sorted(matched.size()) == sorted(together.values())
-    assert set(found.table["group"].astype(str)) == {"jit_train_step/all-reduce.2", "jit_train_step/all-reduce.5"}
+    assert set(found.table.group) == {"jit_train_step/all-reduce.2", "jit_train_step/all-reduce.5"}
 
 
 def test_the_host_is_what_the_space_or_its_name_says_and_no_rank(tmp_path: Path) -> None:
