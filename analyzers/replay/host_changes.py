@@ -9,10 +9,9 @@ from typing import ClassVar
 
 import msgspec
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import label, rows_by_key, run_heads, runs
+from analyzers.arrays.groups import group_numbers, label, rows_by_key, run_heads, runs
 from analyzers.arrays.intervals import coverage, union
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.common.errors import TracevizError
@@ -335,18 +334,19 @@ def longer_than_others(rank: Ints, step: Ints, ns: Ints) -> Ints:
     >>> longer_than_others(np.array([0, 0, 1, 2]), np.zeros(4, np.int64), np.array([1, 9, 3, 3])).tolist()
     [1, 6, 0, 0]
     """
-    some = np.flatnonzero(ns > 0)
-    table = pd.DataFrame({"rank": rank[some], "step": step[some], "ns": ns[some], "row": some})
-    table = table.sort_values("ns", ascending=False, kind="stable")
-    table["place"] = table.groupby(["rank", "step"]).cumcount()
+    ranks, column = np.unique(rank, return_inverse=True)
     found = np.zeros(ns.size, np.int64)
-    wide = table.pivot(index=["step", "place"], columns="rank", values="ns").fillna(0)
-    wide = wide.reindex(columns=np.unique(rank), fill_value=0)
-    for one in np.unique(table["rank"]):
-        mine, others = table[table["rank"] == one], wide.drop(columns=one)
-        if others.shape[1]:
-            median = others.median(axis=1).reindex(pd.MultiIndex.from_frame(mine[["step", "place"]])).to_numpy()
-            found[mine["row"].to_numpy()] = np.maximum(mine["ns"].to_numpy() - median, 0)
+    some = np.flatnonzero(ns > 0)
+    some = some[np.lexsort((-ns[some], step[some], rank[some]))]
+    first = np.flatnonzero(run_heads(rank[some], step[some]))
+    place = np.arange(some.size) - np.repeat(first, np.diff(np.append(first, some.size)))
+    row = group_numbers(step[some], place)
+    wide = np.zeros((int(row.max(initial=-1)) + 1, ranks.size), np.int64)  # steps and places x ranks
+    wide[row, column[some]] = ns[some]
+    for one in range(ranks.size if ranks.size > 1 else 0):
+        median = np.median(np.delete(wide, one, axis=1), axis=1)
+        mine = column[some] == one
+        found[some[mine]] = np.maximum(ns[some[mine]] - median[row[mine]], 0)
     return found
 
 

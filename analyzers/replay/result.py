@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from statistics import median
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
@@ -19,6 +18,9 @@ from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.step_table import StepsUsed
 from analyzers.verdict.bound import Bound
 from analyzers.verdict.fix import GAINS, Fix
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LITTLE_ELSE = 0.1  # of the critical path, beside computation
 LITTLE_MORE = 0.01  # of the step: no gain to speak of, of one change, or of a second one beyond the first
@@ -195,6 +197,8 @@ class CriticalPath(Record, frozen=True):
 
     def to_frame(self) -> pd.DataFrame:
         """One row per segment: kind, rank, start_ns, duration_ns, name, blocks (whether it is communication)."""
+        import pandas as pd
+
         rows = [(one.kind, one.rank, one.start_ns, one.ns, one.name, one.blocks) for one in self.segments]
         return pd.DataFrame(rows, columns=["kind", "rank", "start_ns", "duration_ns", "name", "blocks"])
 
@@ -314,6 +318,8 @@ class WhatIf(Record, frozen=True):
         …), likely (how much of the gain counts for that), real_overlap_ratio and now_ratio (on the worst rank, then
         and now), next_cause, next_share, assumptions.
         """
+        import pandas as pd
+
         columns = ["change", "step_ns", "step_low_ns", "step_high_ns", "gain_ns", "tells", "suggested", "likely"]
         rows = [
             (
@@ -331,6 +337,8 @@ class WhatIf(Record, frozen=True):
 
     def ranks_frame(self) -> pd.DataFrame:
         """One row per prediction, rank and device: real overlap now, predicted and its range, the most it could be."""
+        import pandas as pd
+
         columns = [name for name in RankPrediction.__struct_fields__ if "ratio" not in name]
         rows = [(one.change, *(getattr(rank, name) for name in columns)) for one in self.changes for rank in one.ranks]
         return pd.DataFrame(rows, columns=["change", *columns])

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import label, rows_by_key, run_heads, runs
+from analyzers.arrays.quantiles import ByGroup
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.hosts import LAUNCH_QUEUE
 from analyzers.causes.queues import BEHIND_NS, BRANCH_NS, find_nodes
@@ -242,8 +242,8 @@ def _dispatches(dispatch: Ints, released_by: Ints, kind: Ints, tells: Mask) -> I
     """From release to start, by what releases a unit: its own of the capture, the median of its kind for the others."""
     found = np.repeat(dispatch[:, None], len(RELEASES), axis=1)
     for release in range(len(RELEASES)):
-        known = pd.Series(dispatch).where(tells & (released_by == release))
-        usual = known.groupby(kind).transform("median").to_numpy()
+        known = tells & (released_by == release)
+        usual = ByGroup(dispatch.astype(float), kind, int(kind.max(initial=-1)) + 1, known).median[kind]
         other = tells & (released_by != release) & ~np.isnan(usual)
         found[other, release] = usual[other].astype(np.int64)
     return found

@@ -1,0 +1,45 @@
+"""Medians and other quantiles of values by group, without a loop over groups."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from analyzers.arrays.types import Floats, Ints, Mask
+
+
+class ByGroup:
+    """Values of some rows, ascending within each of `groups` groups that are numbered from 0.
+
+    count : how many each group has.
+
+    >>> ByGroup(np.array([4.0, 1.0, 2.0, 9.0]), np.array([0, 0, 2, 0]), 3, np.array([True, True, True, False])).median
+    array([2.5, nan, 2. ])
+    """
+
+    def __init__(self, values: Floats, group: Ints, groups: int, rows: Mask) -> None:
+        values, group = values[rows], group[rows]
+        self._values = values[np.lexsort((values, group))]
+        self.count = np.bincount(group, minlength=groups)
+        self._first = np.cumsum(self.count) - self.count
+
+    def at(self, place: Ints) -> Floats:
+        """The value at a place of each group's; NaN where it has none."""
+        found, has = np.full(self.count.size, np.nan), self.count > 0
+        found[has] = self._values[(self._first + place)[has]]
+        return found
+
+    @property
+    def median(self) -> Floats:
+        """Of each group; NaN where it has no values."""
+        return (self.at((self.count - 1) // 2) + self.at(self.count // 2)) / 2
+
+    def quantile(self, part: float) -> Floats:
+        """The value below which such a part of each group's lies, between two in proportion; NaN where it has none.
+
+        >>> ByGroup(np.array([10.0, 20.0, 60.0]), np.zeros(3, np.int64), 1, np.ones(3, bool)).quantile(0.75)
+        array([40.])
+        """
+        place = part * np.maximum(self.count - 1, 0)
+        below = np.floor(place).astype(np.int64)
+        low, high = self.at(below), self.at(np.minimum(below + 1, np.maximum(self.count - 1, 0)))
+        return low + (high - low) * (place - below)
