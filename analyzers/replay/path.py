@@ -109,8 +109,9 @@ def _back(trace: Trace, tasks: Tasks, times: Times, begin_ns: int) -> Iterator[S
         rank, around = rank_of_process[process[calls.call[call]]], range_of_call[int(calls.call[call])]
         previous, handed = call - 1, int(calls.handed[call])
         own = previous >= 0 and calls.thread[previous] == calls.thread[call]
-        after_own = int(times.call_end[previous] + calls.before_ns[call]) if own else -1
-        after_other = int(times.call_end[handed] + calls.handed_ns[call]) if handed >= 0 else -1
+        gap_ns = int(calls.gap_ns[call])
+        after_own = int(times.call_end[previous]) + (0 if handed >= 0 else gap_ns) if own else -1
+        after_other = int(times.call_end[handed]) + gap_ns if handed >= 0 else -1
         if max(after_own, after_other) < 0:
             yield Segment(HOST, rank, max(begin_ns, 0), until, around)
             return

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import rows_by_key, runs
+from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.explain import (
     BEHIND_BY_EVENT,
@@ -51,7 +51,7 @@ def without(cause: str, trace: Trace, tasks: Tasks, a: Mask, b: Mask) -> Tasks |
 
 def _no_syncs(tasks: Tasks, _: Sides) -> Tasks:
     """No call waits for the GPU."""
-    return returning_at_once(tasks, np.diff(tasks.calls.waits.first) > 0)
+    return returning_at_once(tasks, tasks.calls.waits.count > 0)
 
 
 def _no_host_work(tasks: Tasks, _: Sides) -> Tasks:
@@ -60,7 +60,7 @@ def _no_host_work(tasks: Tasks, _: Sides) -> Tasks:
     zero = np.zeros_like(calls.cost_ns)
     return replace(
         tasks,
-        calls=replace(calls, before_ns=zero, handed_ns=zero, cost_ns=zero),
+        calls=replace(calls, gap_ns=zero, cost_ns=zero),
         units=replace(units, submitted_ns=np.where(units.call >= 0, 0, units.submitted_ns)),
     )
 
@@ -89,8 +89,8 @@ def _own_streams(tasks: Tasks, sides: Sides) -> Tasks:
             beside = beside.also(rows, np.where(mine != each, unit[each], -1))
 
     def and_beside(lists: Lists) -> Lists:
-        at, which = runs(beside.first[lists.items], np.diff(beside.first)[lists.items])
-        return lists.also(lists.owner[which], beside.items[at])
+        items, which = beside.of_each(lists.items)
+        return lists.also(lists.owner[which], items)
 
     both = and_beside(units.waits).also(waits.owner, waits.items)
     return replace(

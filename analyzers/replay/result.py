@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -247,8 +248,8 @@ class WhatIf(Record, frozen=True):
     @property
     def fix(self) -> Fix | None:
         """The change to name: the one to try first, if it gains enough of a step and is not unsafe; None where none."""
-        best = self.best
-        return None if best is None or self.given or not is_fix(best) else as_fix(best)
+        first = None if self.given else first_fix(self.changes)
+        return None if first is None else as_fix(first)
 
     @property
     def to_try(self) -> list[Prediction]:
@@ -384,9 +385,11 @@ def is_enough(gain: float, likely: float, least: float) -> bool:
     return weighed(gain, likely) > 0 and gain >= least
 
 
-def is_fix(one: Prediction) -> bool:
-    """Whether a change may be named, by what it gains of a step."""
-    return is_enough(one.gain_ns, one.likely, one.least_gain * one.now_ns)
+def first_fix(predictions: Sequence[Prediction]) -> Prediction | None:
+    """The one to name: the first to try, if it gains enough of a step and may be made; None where there is none."""
+    first = min((one for one in predictions if one.suggested), key=lambda one: one.suggested or 0, default=None)
+    is_fix = first is not None and is_enough(first.gain_ns, first.likely, first.least_gain * first.now_ns)
+    return first if is_fix else None
 
 
 def as_fix(one: Prediction) -> Fix:

@@ -193,7 +193,7 @@ def _moves(trace: Trace, tasks: Tasks, places: _Places) -> list[Change]:
     if heads.size < 2:
         return []
     of_unit = take_or(run, units.call)
-    blocks = np.bincount(run, weights=np.diff(calls.waits.first) > 0, minlength=heads.size) > 0
+    blocks = np.bincount(run, weights=calls.waits.count > 0, minlength=heads.size) > 0
     host_ns = np.bincount(run, weights=calls.end_ns - calls.start_ns + calls.before_ns, minlength=heads.size)
     launched = np.unique(np.stack([of_unit, units.lane])[:, of_unit >= 0], axis=1)
     lanes = int(units.lane.max(initial=0)) + 1
@@ -283,7 +283,7 @@ def _graphs(tasks: Tasks, places: _Places) -> list[Change]:
     call = units.call[has_call]
     prompt = units.start_ns[has_call] - calls.start_ns[call] - units.submitted_ns[has_call] <= DISPATCH_NS
     place = places.of_call[call]
-    blocking = places.of_call[np.diff(calls.waits.first) > 0]
+    blocking = places.of_call[calls.waits.count > 0]
     occurrences = np.unique(np.stack([place, places.occurrence[call]]), axis=1)[0]
     launches, times = (np.bincount(each, minlength=len(places.selectors)) for each in (place, occurrences))
     fits = prompt & ~np.isin(place, blocking) & ((launches / np.maximum(times, 1))[place] >= MIN_GRAPH_LAUNCHES)
