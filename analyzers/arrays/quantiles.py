@@ -8,15 +8,17 @@ from analyzers.arrays.types import Floats, Ints, Mask
 
 
 class ByGroup:
-    """Values of some rows, ascending within each of `groups` groups that are numbered from 0.
+    """Values of some rows, by default those that are not NaN, ascending within each of `groups` groups.
 
-    count : how many each group has.
+    Groups are numbered from 0; by default there are as many as have rows. count : how many values each has.
 
-    >>> ByGroup(np.array([4.0, 1.0, 2.0, 9.0]), np.array([0, 0, 2, 0]), 3, np.array([True, True, True, False])).median
-    array([2.5, nan, 2. ])
+    >>> ByGroup(np.array([4.0, 1.0, 2.0, np.nan]), np.array([0, 0, 2, 3])).median
+    array([2.5, nan, 2. , nan])
     """
 
-    def __init__(self, values: Floats, group: Ints, groups: int, rows: Mask) -> None:
+    def __init__(self, values: Floats, group: Ints, groups: int | None = None, rows: Mask | None = None) -> None:
+        groups = int(group.max(initial=-1)) + 1 if groups is None else groups
+        rows = ~np.isnan(values) if rows is None else rows
         values, group = values[rows], group[rows]
         self._values = values[np.lexsort((values, group))]
         self.count = np.bincount(group, minlength=groups)
@@ -36,7 +38,7 @@ class ByGroup:
     def quantile(self, part: float) -> Floats:
         """The value below which such a part of each group's lies, between two in proportion; NaN where it has none.
 
-        >>> ByGroup(np.array([10.0, 20.0, 60.0]), np.zeros(3, np.int64), 1, np.ones(3, bool)).quantile(0.75)
+        >>> ByGroup(np.array([10.0, 20.0, 60.0]), np.zeros(3, np.int64)).quantile(0.75)
         array([40.])
         """
         place = part * np.maximum(self.count - 1, 0)

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import group_numbers, label, rows_by_key, run_heads, runs
+from analyzers.arrays.groups import group_numbers, label, occurrence, rows_by_key, run_heads, runs
 from analyzers.arrays.intervals import coverage, union
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.common.errors import TracevizError
@@ -228,7 +228,7 @@ class Graph(Change, frozen=True):
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         calls, units = tasks.calls, tasks.units
-        _, occurrence = occurrences(trace, tasks, self.where)
+        occurrence = occurrences(trace, tasks, self.where)
         inside = occurrence >= 0
         require(inside.any(), self, "no range of that name launches anything")
         if (inside & (calls.waits.count > 0)).any():
@@ -339,9 +339,8 @@ def longer_than_others(rank: Ints, step: Ints, ns: Ints) -> Ints:
     """
     ranks, column = np.unique(rank, return_inverse=True)
     some = np.flatnonzero(ns > 0)
-    some = some[np.lexsort((-ns[some], step[some], rank[some]))]
-    first = np.flatnonzero(run_heads(rank[some], step[some]))
-    place = np.arange(some.size) - np.repeat(first, np.diff(np.append(first, some.size)))
+    some = some[np.argsort(-ns[some], kind="stable")]
+    place = occurrence(column[some], group_numbers(step[some]))
     row = group_numbers(step[some], place)
     wide = np.zeros((int(row.max(initial=-1)) + 1, ranks.size), np.int64)  # steps and places x ranks
     wide[row, column[some]] = ns[some]

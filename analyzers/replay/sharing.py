@@ -110,8 +110,7 @@ def _loads(trace: Trace, op: Ints, takes_most: Mask) -> Ints:
 
 def _kinds(trace: Trace, op: Ints) -> Ints:
     """Which ops are alike: one function, grid and block."""
-    code, _ = trace.ops.name.codes, trace.ops.name.texts
-    return label(code[op].astype(np.int64), *(ints(trace.ops, one)[op] for one in ("grid", "block")))
+    return label(trace.ops.name.codes[op], *(ints(trace.ops, one)[op] for one in ("grid", "block")))
 
 
 def _as_seen(occupancy: Occupancy, units: Units, kind: Ints) -> Occupancy:
@@ -139,7 +138,7 @@ def _as_seen(occupancy: Occupancy, units: Units, kind: Ints) -> Occupancy:
         part = np.clip((room_at - units.start_ns[taker]) / length, 0, 1)
         tells = held | (part < occupancy.until[taker])
         np.fmin.at(seen, taker[tells], part[tells])
-    usual = ByGroup(seen, kind, int(kind.max(initial=-1)) + 1, ~np.isnan(seen)).median[kind]
+    usual = ByGroup(seen, kind).median[kind]
     seen = np.where(np.isnan(seen), usual, seen)
     is_seen = ~np.isnan(seen)
     return replace(
@@ -218,17 +217,16 @@ def _by_load(slower: Floats, beside: Floats, shared: Floats, kind: Ints) -> Floa
     found = np.full(beside.shape, np.nan)
     for which in (mostly, some):
         own = np.where(which, slower[:, None], np.nan)
-        for better in (own, _medians(own, kind)[kind]):
+        for better in (own, _medians(own, kind, int(kind.max(initial=-1)) + 1)[kind]):
             found = np.where(np.isnan(found), better, found)
     return found
 
 
-def _medians(of_load: Floats, group: Ints) -> Floats:
+def _medians(of_load: Floats, group: Ints, groups: int) -> Floats:
     """Of values per unit and load the medians per group and load, those that are NaN left out."""
-    loads, groups = of_load.shape[1], int(group.max(initial=-1)) + 1
+    loads = of_load.shape[1]
     number = group[:, None] * loads + np.arange(loads)
-    values = of_load.ravel()
-    return ByGroup(values, number.ravel(), groups * loads, ~np.isnan(values)).median.reshape(groups, loads)
+    return ByGroup(of_load.ravel(), number.ravel(), groups * loads).median.reshape(groups, loads)
 
 
 def _usual(found: Floats, load: Ints) -> Floats:
@@ -236,9 +234,7 @@ def _usual(found: Floats, load: Ints) -> Floats:
 
     What two contend for both lose: where only what the other loses was seen, it is that.
     """
-    seen = np.full((len(LOADS), len(LOADS)), np.nan)
-    known = _medians(found, load)
-    seen[: len(known)] = known
+    seen = _medians(found, load, len(LOADS))
     seen = np.where(np.isnan(seen), seen.T, seen)
     return np.where(np.isnan(seen), USUAL, seen)[load]
 
@@ -248,7 +244,7 @@ def _scatter(kind: Ints, taken: Floats) -> Floats:
 
     NaN of a kind that was never alone, or takes no time.
     """
-    of_kind = ByGroup(taken, kind, int(kind.max(initial=-1)) + 1, ~np.isnan(taken))
+    of_kind = ByGroup(taken, kind)
     low, middle, high = (of_kind.quantile(part)[kind] for part in (0.1, 0.5, 0.9))
     return np.divide(high - low, middle, out=np.full(len(taken), np.nan), where=middle > 0)
 
@@ -305,9 +301,7 @@ _ON_TENSOR_CORES = re.compile(
 
 def on_tensor_cores(trace: Trace) -> Mask:
     """Ops that are matmuls, convolutions or attention, by their names."""
-    code, names = trace.ops.name.codes, trace.ops.name.texts
-    by_name = np.array([bool(_ON_TENSOR_CORES.search(function(name))) for name in names] + [False])
-    return by_name[code] & is_compute(trace)
+    return trace.ops.name.matching(lambda name: _ON_TENSOR_CORES.search(function(name))) & is_compute(trace)
 
 
 def limit_reached(trace: Trace) -> tuple[float, float, float]:

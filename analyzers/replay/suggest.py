@@ -12,7 +12,6 @@ import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key, run_heads
-from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import values
 from analyzers.ordering.lanes import take_or
@@ -156,11 +155,11 @@ def _places(trace: Trace, tasks: Tasks) -> _Places:
 
 def _marks(trace: Trace) -> Mask:
     """Ranges that a program marks: no steps, and none of operators, of autograd or of a communication library."""
-    code, texts = trace.ranges.name.codes, trace.ranges.name.texts
-    own = [
-        bool(one.strip()) and not (STEP.match(one) or "::" in one or one.lower().startswith("nccl")) for one in texts
-    ]
-    return trace.ranges.kind.is_one_of(("nvtx", "annotation")) & rows_of_codes(code, own)
+
+    def is_own(name: str) -> bool:
+        return bool(name.strip()) and not (STEP.match(name) or "::" in name or name.lower().startswith("nccl"))
+
+    return trace.ranges.kind.is_one_of(("nvtx", "annotation")) & trace.ranges.name.matching(is_own)
 
 
 def _syncing(trace: Trace, result: OverlapResult) -> list[Change]:
@@ -297,8 +296,7 @@ def _last(trace: Trace) -> int | None:
     rows = np.flatnonzero((wait > 0) & (last >= 0))
     if not rows.size:
         return None
-    ranks, number = np.unique(last[rows], return_inverse=True)
-    return int(ranks[np.argmax(np.bincount(number, weights=wait[rows]))])
+    return int(np.argmax(np.bincount(last[rows], weights=wait[rows])))
 
 
 def _is_of(selector: str, kinds: Collection[str]) -> bool:

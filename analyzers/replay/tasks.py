@@ -238,8 +238,8 @@ def _dispatches(dispatch: Ints, released_by: Ints, kind: Ints, tells: Mask) -> I
     """From release to start, by what releases a unit: its own of the capture, the median of its kind for the others."""
     found = np.repeat(dispatch[:, None], len(RELEASES), axis=1)
     for release in range(len(RELEASES)):
-        known = tells & (released_by == release)
-        usual = ByGroup(dispatch.astype(float), kind, int(kind.max(initial=-1)) + 1, known).median[kind]
+        known = np.where(tells & (released_by == release), dispatch, np.nan)
+        usual = ByGroup(known, kind).median[kind]
         other = tells & (released_by != release) & ~np.isnan(usual)
         found[other, release] = usual[other].astype(np.int64)
     return found
