@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from analyzers.arrays.groups import ordered
 from analyzers.arrays.types import Floats, Ints, Mask
 
 
@@ -20,7 +21,8 @@ class ByGroup:
         groups = int(group.max(initial=-1)) + 1 if groups is None else groups
         rows = ~np.isnan(values) if rows is None else rows
         values, group = values[rows], group[rows]
-        self._values = values[np.lexsort((values, group))]
+        ascending = np.argsort(values)  # of equal ones any may come first
+        self._values = values[ascending[ordered(group[ascending])]]
         self.count = np.bincount(group, minlength=groups)
         self._first = np.cumsum(self.count) - self.count
 

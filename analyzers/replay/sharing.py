@@ -217,16 +217,14 @@ def _by_load(slower: Floats, beside: Floats, shared: Floats, kind: Ints) -> Floa
     found = np.full(beside.shape, np.nan)
     for which in (mostly, some):
         own = np.where(which, slower[:, None], np.nan)
-        for better in (own, _medians(own, kind, int(kind.max(initial=-1)) + 1)[kind]):
+        for better in (own, _medians(own, kind)[kind]):
             found = np.where(np.isnan(found), better, found)
     return found
 
 
-def _medians(of_load: Floats, group: Ints, groups: int) -> Floats:
+def _medians(of_load: Floats, group: Ints, groups: int | None = None) -> Floats:
     """Of values per unit and load the medians per group and load, those that are NaN left out."""
-    loads = of_load.shape[1]
-    number = group[:, None] * loads + np.arange(loads)
-    return ByGroup(of_load.ravel(), number.ravel(), groups * loads).median.reshape(groups, loads)
+    return np.stack([ByGroup(of_one, group, groups).median for of_one in of_load.T], axis=1)
 
 
 def _usual(found: Floats, load: Ints) -> Floats:
