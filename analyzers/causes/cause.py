@@ -21,7 +21,8 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     claims : which parts of gaps it holds.
     evidence : the words of a gap at length; finding : in one sentence; alike : what gaps of one kind share, which is
         one thing to fix.
-    removed : the state that an op is in no longer without the cause (`without`); None where that tells nothing.
+    removed : the state that an op is in no longer without the cause, in its gap (`without`), and on all ranks, which is
+        what the cause is worth (`analyzers.replay.removals`); None where that tells nothing.
     hue : its group of colours (`traceviz.timelines.palette`).
     also_unlaunched : whether pictures mark the time in which the op was not launched yet either.
     may_be_profilers : whether a heavy profiler may have made it.

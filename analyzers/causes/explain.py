@@ -11,8 +11,8 @@ takes some microseconds, which belong to what released it.
        launch      other side's     work of       on its way
        returns     op ends          neither ends
 
-50 µs BEHIND_OTHER, 10 + 4 BEHIND_NEITHER: launched at once, it would have started no sooner. Had its launch returned at
-62 only, all 64 µs were NOT_LAUNCHED. Which cause has which part stands in `table`.
+50 µs BEHIND_ON_STREAM or BEHIND_BY_EVENT, 10 + 4 BEHIND_NEITHER: launched at once, it would have started no sooner. Had
+its launch returned at 62 only, all 64 µs were NOT_LAUNCHED. Which cause has which part stands in `table`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.tables import Trace
 
 # What an op waits for in a part of its gap.
-PEER_WAITS, HOST_BLOCKED, NOT_LAUNCHED, BEHIND_OTHER, BEHIND_NEITHER, BEHIND_UNSEEN, NO_ROOM, IN_QUEUE, FREE = range(9)
+PEER_WAITS, HOST_BLOCKED, NOT_LAUNCHED, *BEHIND, NO_ROOM, IN_QUEUE, FREE = range(10)
+BEHIND_ON_STREAM, BEHIND_BY_EVENT, BEHIND_NEITHER, BEHIND_UNSEEN = BEHIND
+BEHIND_OTHER = BEHIND_ON_STREAM, BEHIND_BY_EVENT  # work of the other side
 
 
 class Parts(msgspec.Struct, frozen=True):
@@ -44,8 +46,7 @@ class Parts(msgspec.Struct, frozen=True):
 
     gap : which gap each is of; state : what its op waits for, PEER_WAITS to FREE; ns : how long the other side runs.
     low_ns, high_ns : from when to when; ns may be less, where the other side pauses.
-    same_stream : whether the gap's op shares its stream with the other side's op that it was queued behind.
-    early : whether it began before that op's end, too, which its launch provides for.
+    early : whether it began before the end of the other side's op before it on its stream, if its launch lets it.
     copies_itself : whether the launch of the gap's op blocks until the op is done.
     """
 
@@ -54,7 +55,6 @@ class Parts(msgspec.Struct, frozen=True):
     low_ns: Ints
     high_ns: Ints
     ns: Ints
-    same_stream: Mask
     early: Mask
     copies_itself: Mask
 
@@ -129,7 +129,8 @@ class Explainer:
         until_blocked = np.where(is_late, held_until, gaps.start_ns)
         blocked = self.hosts.blocked_spans(np.maximum(releases.late, 0), gaps.start_ns, until_blocked)
         not_blocked = _between(gaps.start_ns, held_until, blocked)
-        waits = np.select([is_late, releases.unseen >= 0], [NOT_LAUNCHED, BEHIND_UNSEEN], BEHIND_OTHER)
+        behind_other = np.where(releases.same_stream, BEHIND_ON_STREAM, BEHIND_BY_EVENT)
+        waits = np.select([is_late, releases.unseen >= 0], [NOT_LAUNCHED, BEHIND_UNSEEN], behind_other)
         let_go = np.clip(self.queue_order.until_ns[gaps.op], bound, gaps.end_ns)
         misses = gaps.alone(let_go, gaps.end_ns) > 0  # else it does not matter whether there was room
         free = self.room.of_ops(gaps.op, np.where(misses, let_go, gaps.end_ns), gaps.end_ns)
@@ -153,7 +154,7 @@ class Explainer:
         some = np.flatnonzero(ns)
         state, gap, low, high, ns = state[some], gap[some].astype(np.int32), low[some], high[some], ns[some]
         copies_itself = self.hosts.copies_itself[gaps.op[gap]]
-        return Parts(gap, state, low, high, ns, releases.same_stream[gap], releases.early[gap], copies_itself)
+        return Parts(gap, state, low, high, ns, releases.early[gap], copies_itself)
 
     def _states_of_free(self, gaps: Gaps, releases: LaunchBounds, bound: Ints, free: RoomPieces) -> Ids:
         """What each piece from the release on is: no room, the way from what released the op to its start, or free.
@@ -168,11 +169,12 @@ class Explainer:
         last_work = releases.released_ns[1:].max(axis=0)
         released_by_launch = (releases.released_ns[LAUNCH] >= last_work)[gap]
         released_by_holder = (releases.held_until_ns >= last_work)[gap]
+        behind_other = np.where(releases.same_stream[gap], BEHIND_ON_STREAM, BEHIND_BY_EVENT)
         no_room = (free.full | (no_longer_than_dispatch & ~at_release)) & ~self.queues.nodes.hidden[gaps.op[gap]]
         released_by_queue = (bound > releases.released_ns.max(axis=0))[gap] & (bound > gaps.start_ns)[gap]
         return np.select(
             [no_room, ~on_its_way, released_by_queue, released_by_launch, released_by_holder],
-            [NO_ROOM, FREE, IN_QUEUE, NOT_LAUNCHED, BEHIND_OTHER],
+            [NO_ROOM, FREE, IN_QUEUE, NOT_LAUNCHED, behind_other],
             BEHIND_NEITHER,
         ).astype(np.int8)
 

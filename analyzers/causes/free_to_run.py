@@ -107,6 +107,7 @@ PEER_WAIT = Cause(
     evidence=_peer_wait_evidence,
     finding=lambda gap: "late rank: {} only waited for {}, which hides nothing".format(*_waits_for(gap)),
     alike=lambda gap: _waits_for(gap)[1],
+    removed=PEER_WAITS,
     hue="late rank",
     may_be_profilers=True,
 )

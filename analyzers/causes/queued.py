@@ -13,10 +13,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.types import Ints
 from analyzers.causes.cause import Cause, in_state
 from analyzers.causes.evidence import ToldGap
-from analyzers.causes.explain import BEHIND_NEITHER, BEHIND_OTHER, IN_QUEUE, Parts
+from analyzers.causes.explain import BEHIND_BY_EVENT, BEHIND_NEITHER, BEHIND_ON_STREAM, BEHIND_OTHER, IN_QUEUE
 from analyzers.common.wording import duration
 from analyzers.ordering.inference import AT_ONCE_NS
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
@@ -32,9 +32,9 @@ def inferred_link(gap: ToldGap, removed: int | None) -> Inferred | None:
 
     None where the capture states all of them, and of causes that remove another state.
     """
-    if removed not in (BEHIND_OTHER, BEHIND_NEITHER):
+    if removed not in (*BEHIND_OTHER, BEHIND_NEITHER):
         return None
-    return _least_sure(gap.explainer.ordering, gap.path(gap.holder if removed == BEHIND_OTHER else gap.last))
+    return _least_sure(gap.explainer.ordering, gap.path(gap.last if removed == BEHIND_NEITHER else gap.holder))
 
 
 def _least_sure(ordering: Ordering, path: tuple[Step, ...]) -> Inferred | None:
@@ -99,10 +99,6 @@ def _path(gap: ToldGap, blocker: int) -> str:
     return f"on {writer.stream} {writer.op_column('stream', blocker)}{through}{sure}"
 
 
-def _same_stream(parts: Parts) -> Mask:
-    return (parts.state == BEHIND_OTHER) & parts.same_stream
-
-
 def _same_stream_evidence(gap: ToldGap) -> str:
     """Which op of the other side was queued before it."""
     behind = f"{gap.holder_name} of {gap.other} on the same {gap.writer.stream}"
@@ -120,11 +116,11 @@ SAME_STREAM = Cause(
     meaning="queued behind the other side's work on one stream",
     look_at="the streams of both sides",
     remedy="a stream for each, with its waits",
-    claims=_same_stream,
+    claims=in_state(BEHIND_ON_STREAM),
     evidence=_same_stream_evidence,
     finding=_same_stream_finding,
     alike=lambda gap: str(gap.stream),
-    removed=BEHIND_OTHER,
+    removed=BEHIND_ON_STREAM,
     hue="stream order",
     also_unlaunched=True,
 )
@@ -153,11 +149,11 @@ DEPENDENT_LAUNCH = Cause(
     meaning="launched to begin near the end of the other side's kernel, on one stream",
     look_at="the kernel before it",
     remedy="none",
-    claims=lambda parts: _same_stream(parts) & parts.early,
+    claims=lambda parts: (parts.state == BEHIND_ON_STREAM) & parts.early,
     evidence=_dependent_launch_evidence,
     finding=_dependent_launch_finding,
     alike=lambda gap: gap.holder_name,
-    removed=BEHIND_OTHER,
+    removed=BEHIND_ON_STREAM,
     hue="stream order, early",
 )
 
@@ -207,11 +203,11 @@ EVENT_DEPENDENCY = Cause(
     meaning="told to wait, by an event, for the other side's work",
     look_at="the record → wait path; *the wait was issued after …*",
     remedy="wait for less: record the event earlier, or move the wait",
-    claims=in_state(BEHIND_OTHER),
+    claims=in_state(BEHIND_BY_EVENT),
     evidence=_event_dependency_evidence,
     finding=_event_dependency_finding,
     alike=lambda gap: f"{gap.stream} {gap.holder_name}",
-    removed=BEHIND_OTHER,
+    removed=BEHIND_BY_EVENT,
     hue="event",
     also_unlaunched=True,
 )

@@ -30,7 +30,15 @@ import msgspec
 import numpy as np
 
 from analyzers.causes.evidence import ToldGap
-from analyzers.causes.explain import BEHIND_NEITHER, BEHIND_OTHER, HOST_BLOCKED, IN_QUEUE, NO_ROOM, NOT_LAUNCHED
+from analyzers.causes.explain import (
+    BEHIND_NEITHER,
+    BEHIND_OTHER,
+    HOST_BLOCKED,
+    IN_QUEUE,
+    NO_ROOM,
+    NOT_LAUNCHED,
+    PEER_WAITS,
+)
 from analyzers.causes.free_to_run import GPU_FULL, UNKNOWN
 from analyzers.causes.hosts import DISPATCH_NS, BlockingCall
 from analyzers.causes.not_launched import HOST_SYNC, LATE_LAUNCH
@@ -57,11 +65,14 @@ class EarlierStart(msgspec.Struct, frozen=True):
 
 
 def gain_without(gap: ToldGap, removed: int) -> EarlierStart | None:
-    """What a gap's op would gain without what it waits for in one state, HOST_BLOCKED to NO_ROOM.
+    """What a gap's op would gain without what it waits for in one state, `Cause.removed`.
 
-    None where that would take too long, or where a wait that the capture does not record may have held the op then; or
-    where it is only inferred that one did, and a full GPU may have.
+    None where that is a late rank, of which a gap tells nothing; where that would take too long, or where a wait that
+    the capture does not record may have held the op then; or where it is only inferred that one did, and a full GPU
+    may have.
     """
+    if removed == PEER_WAITS:
+        return None
     replay, ordering = _Replay(gap, removed), gap.explainer.ordering
     if len(replay.ops) > MOST_OPS or replay.may_be_full():
         return None
@@ -101,7 +112,7 @@ class _Replay:
         self.between = between = list(self._between(gap.last))
         self.idle = frozenset(between if removed == BEHIND_NEITHER else [])
         self.dropped = (-1, -1)  # who no longer waits, and for what
-        if removed == BEHIND_OTHER:
+        if removed in BEHIND_OTHER:
             waiting = [self.op, *between][-1]
             self.dropped = waiting, STREAM if self.queues.previous[waiting] == gap.holder else EVENT
         self.launched = int(self.queues.launched_ns[self.late])
@@ -126,7 +137,7 @@ class _Replay:
         Had it found room for as long as a dispatch takes, by its launch and its stream, it would have begun then.
         """
         released = self._released(self.op)
-        waited = self.removed in (BEHIND_OTHER, BEHIND_NEITHER) and released[EVENT] > max(released[:EVENT])
+        waited = self.removed in (*BEHIND_OTHER, BEHIND_NEITHER) and released[EVENT] > max(released[:EVENT])
         if not waited or not self.explainer.ordering.after_unrecorded_wait(np.array([self.op]))[0]:
             return False
         pieces = self.room.of_op(self.op, self.low, self.high)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from analyzers.arrays.types import Floats, Ints, Mask
+from analyzers.arrays.quantiles import ByGroup
+from analyzers.arrays.types import Floats, Ints
 from analyzers.contention.timings import Timings
 
 ALONE = 0.1  # share of its time up to which an op counts as alone
@@ -51,7 +52,7 @@ def alone(own: Timings, baseline: Timings | None = None) -> Alone:
     broad = own.kinds.numbered("previous")
     for one in runs:
         if np.isnan(found.taken_ns).any():
-            known = _ByKind(found.taken_ns, broad, int(broad.max()) + 1, ~np.isnan(found.taken_ns))
+            known = ByGroup(found.taken_ns, broad, int(broad.max()) + 1, ~np.isnan(found.taken_ns))
             agree = known.at(known.count - 1) - known.at(0 * known.count) <= AGREE * known.median
             of_broad = _alone(one, broad[one.kind], agree.size)
             taken = np.where(agree | (known.count == 0), of_broad.taken_ns, np.nan)
@@ -69,16 +70,16 @@ def _alone(one: Timings, kind: Ints, kinds: int) -> Alone:
     taken = one.taken_ns.astype(float)
     share = one.beside_ns / np.maximum(taken, 1)
     is_alone = one.usual & (share <= ALONE)
-    times = _ByKind(taken, kind, kinds, is_alone)
+    times = ByGroup(taken, kind, kinds, is_alone)
     is_beside = one.usual & (share >= BESIDE) & (times.count > 0)[kind]  # others have nothing to be held against
-    d_alone, d_beside = times.median, _ByKind(taken, kind, kinds, is_beside).median
-    c_beside = _ByKind(share, kind, kinds, is_beside).median
+    d_alone, d_beside = times.median, ByGroup(taken, kind, kinds, is_beside).median
+    c_beside = ByGroup(share, kind, kinds, is_beside).median
     is_compared = ~np.isnan(d_beside)
-    c_alone = _ByKind(share, kind, kinds, is_alone & is_compared[kind]).median
+    c_alone = ByGroup(share, kind, kinds, is_alone & is_compared[kind]).median
     ratio = np.divide(d_beside, d_alone, out=np.ones(kinds), where=is_compared & (d_alone > 0))
     slower = (ratio - 1) / np.maximum(ratio * c_beside - c_alone, BESIDE - ALONE)
     slower = np.where(is_compared, np.clip(slower, 0, 0.95), 0.0)
-    deviation = _ByKind(np.abs(taken - d_alone[kind]), kind, kinds, is_alone).median
+    deviation = ByGroup(np.abs(taken - d_alone[kind]), kind, kinds, is_alone).median
     spread = _DEVIATION * deviation / np.maximum(d_alone, 1)
     is_well_known = times.count >= FEW
     usual = float(np.median(spread[is_well_known])) if is_well_known.any() else SPREAD
@@ -87,24 +88,3 @@ def _alone(one: Timings, kind: Ints, kinds: int) -> Alone:
     pace = 1 - slower * np.nan_to_num(c_alone)
     least = np.fmax(times.at((times.count - 1) // UNDERCUT), (1 - CLOCKS_AT_MOST) * d_alone)
     return Alone(d_alone * pace, error, least * pace)
-
-
-class _ByKind:
-    """Values of some rows, ascending within each kind; `count` is how many each has."""
-
-    def __init__(self, values: Floats, kind: Ints, kinds: int, rows: Mask) -> None:
-        values, kind = values[rows], kind[rows]
-        self._values = values[np.lexsort((values, kind))]
-        self.count = np.bincount(kind, minlength=kinds)
-        self._first = np.cumsum(self.count) - self.count
-
-    def at(self, place: Ints) -> Floats:
-        """The value at a place of each kind's; NaN where it has none."""
-        found, has = np.full(self.count.size, np.nan), self.count > 0
-        found[has] = self._values[(self._first + place)[has]]
-        return found
-
-    @property
-    def median(self) -> Floats:
-        """Of each kind; NaN where it has no values."""
-        return (self.at((self.count - 1) // 2) + self.at(self.count // 2)) / 2

@@ -21,7 +21,7 @@ from analyzers.replay.change import Change, calls_named, host_call
 from analyzers.replay.host_changes import DropSync, Graph, Level, MoveWait, OnTime, Pin
 from analyzers.replay.model import Tasks
 from analyzers.replay.predict import CantReplayError, Replayed, cant_be_run_again
-from analyzers.replay.result import LITTLE_MORE, Prediction, WhatIf, is_enough, is_fix, weighed
+from analyzers.replay.result import LITTLE_MORE, Prediction, WhatIf, is_enough, weighed
 from analyzers.replay.safety import Safety, safety_of
 from analyzers.replay.scenarios import Outcome
 from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream, Scale, Split
@@ -80,26 +80,27 @@ def what_if(
     except CantReplayError as error:
         return WhatIf(a, b, None, (), error.message, given, warnings=warnings, steps=steps)
     fidelity = replayed.fidelity
-    found, reason = Explored(()), fidelity.reason
+    predictions: list[Prediction] = []
+    more, reason = 0, fidelity.reason
     if not reason and given:
         try:
             one = replayed.predict(changes)
             classes = [safety_of(each, replayed.trace, replayed.tasks) for each in changes]
             safety = max(classes, key=lambda each: each.place)
-            found = Explored((replace(one, safety=safety.named, likely=1.0),))
+            predictions = [replace(one, safety=safety.named, likely=1.0)]
         except CantReplayError as error:
             reason = f"with {' + '.join(map(str, changes))}, {error.message}"
     elif not reason:
         overlap = overlap or check_overlap(run, a, b, min_overlap=0.0, narrowing=narrowing)
-        found = explored(replayed, suggested(trace, replayed.tasks, a, b, overlap), progress)
+        predictions, more = explored(replayed, suggested(trace, replayed.tasks, a, b, overlap), progress)
     return WhatIf(
         a=a,
         b=b,
         replay=fidelity,
-        changes=tuple(sorted(found.predictions, key=lambda one: one.step_ns)),
-        more=found.more,
+        changes=tuple(sorted(predictions, key=lambda one: one.step_ns)),
+        more=more,
         bound=overlap.bound if overlap is not None else None,
-        reason=reason or ("" if found.predictions else NOTHING_SUGGESTED),
+        reason=reason or ("" if predictions else NOTHING_SUGGESTED),
         given=given,
         path=replayed.path(replayed.now.first) if critical_path and not fidelity.reason else None,
         warnings=warnings,
@@ -163,13 +164,6 @@ MANY_UNITS = 4_000  # from here on only the best are run in every way
 RUN_IN_FULL = 4
 
 
-class Explored(msgspec.Struct, frozen=True):
-    """Predictions of suggested changes, in the order to try; how many more were run in the likeliest way alone."""
-
-    predictions: tuple[Prediction, ...]
-    more: int = 0
-
-
 class Tried(msgspec.Struct, frozen=True):
     """A suggestion with its tasks, the likeliest runs of them, and what they gain of a step."""
 
@@ -196,13 +190,17 @@ def explored(
     *,
     few: bool = False,
     wanted: Collection[Change] = (),
-) -> Explored:
+) -> tuple[list[Prediction], int]:
     """What suggested changes are worth, the one to try first first; of two that gain the most, also both together.
 
     Parameters
     ----------
-    few : whether the best alone are asked for. wanted : those that are run in
-        every way however little they gain.
+    few : whether the best alone are asked for.
+    wanted : those that are run in every way however little they gain.
+
+    Returns
+    -------
+    The predictions; how many more changes were run in the likeliest way alone.
     """
     screened: list[Tried] = []
     for done, suggestion in enumerate(suggestions):
@@ -218,7 +216,7 @@ def explored(
         for found in _predicted(replayed, one):
             alone.append((replace(found, suggested=len(alone) + 1), one.suggestion.change))
     together = [] if few else _both(replayed, alone)
-    return Explored((*(found for found, _ in alone), *together), len(screened) - len(chosen))
+    return [*(found for found, _ in alone), *together], len(screened) - len(chosen)
 
 
 def in_order(found: Sequence[Tried]) -> list[Tried]:
@@ -256,7 +254,7 @@ def _predicted(replayed: Replayed, one: Tried) -> Iterator[Prediction]:
         found = replayed.predict([change], replayed.runs(one.tasks, one.likely))
     except TracevizError:  # with more or less slowdown it would wait for itself
         return
-    advice = change.advice_at(where) if where else change.advice
+    advice = change.advice_at(where)
     advice += f", {change.asks}" if safety is not Safety.SAFE and change.asks else ""
     classed = replace(found, safety=safety.named, likely=safety.weight, least_gain=safety.least_gain)
     yield replace(classed, where=where, advice=advice)
@@ -282,9 +280,3 @@ def without_repeated(found: list[Tried]) -> list[Tried]:
     changes = [(one, one.suggestion.change) for one in found]
     of_one = [one.gain for one, change in changes if isinstance(change, OnTime) and change.rank is not None]
     return [one for one, change in changes if change != OnTime() or not of_one or one.gain - of_one[0] > LITTLE_MORE]
-
-
-def first_fix(predictions: Sequence[Prediction]) -> Prediction | None:
-    """The one to name: the first to try, if it gains enough of a step and may be made; None where there is none."""
-    first = min((one for one in predictions if one.suggested), key=lambda one: one.suggested or 0, default=None)
-    return first if first is not None and is_fix(first) else None

@@ -139,16 +139,15 @@ def issued(trace: Trace, tasks: Tasks, where: str) -> Mask:
     """Calls that are made in the ranges a selector names, or that launch what it picks; or of a name ("call:…")."""
     if name := host_call(where):
         return calls_named(trace, name)[tasks.calls.call]
-    return occurrences(trace, tasks, where)[0]
-
-
-def occurrences(trace: Trace, tasks: Tasks, where: str) -> tuple[Mask, Ints]:
-    """As `issued`, and the range that each of these calls is in, -1 where it is in none."""
     selection, units = select(trace, where), tasks.units
     picked = np.zeros(tasks.calls.call.size, dtype=bool)
     picked[units.call[selection.picked[units.op] & (units.call >= 0)]] = True
-    occurrence = range_around(trace, np.flatnonzero(selection.ranges), tasks.calls.call)
-    return picked | (occurrence >= 0) if _names_ranges(selection.selector) else picked, occurrence
+    return picked | (occurrences(trace, tasks, where) >= 0) if _names_ranges(selection.selector) else picked
+
+
+def occurrences(trace: Trace, tasks: Tasks, where: str) -> Ints:
+    """The innermost range that a selector names around each call, a row of `Trace.ranges`; -1 where there is none."""
+    return range_around(trace, np.flatnonzero(select(trace, where).ranges), tasks.calls.call)
 
 
 def range_around(trace: Trace, ranges: Ints, calls: Ints) -> Ints:

@@ -59,10 +59,9 @@ class _Program:
     def _lay_out_calls(self, tasks: Tasks) -> None:
         calls, units = tasks.calls, tasks.units
         count = calls.call.size
-        self._before_ns, self._cost_ns, self._after_ns = (
-            each.tolist() for each in (calls.before_ns, calls.cost_ns, calls.after_ns)
+        self._handed, self._gap_ns, self._cost_ns, self._after_ns = (
+            each.tolist() for each in (calls.handed, calls.gap_ns, calls.cost_ns, calls.after_ns)
         )
-        self._handed, self._handed_ns = calls.handed.tolist(), calls.handed_ns.tolist()
         next_on_thread = np.flatnonzero(np.diff(calls.thread) == 0) + 1
         handed = np.flatnonzero(calls.handed >= 0)
         followers, before = np.append(next_on_thread, handed), np.append(next_on_thread - 1, calls.handed[handed])
@@ -72,7 +71,7 @@ class _Program:
         # How many it still follows, when it may begin as far as these returned, for how many units it waits, when the
         # last of them ended; when it began, found places in the launch queues, and returned.
         self._calls_left, self._earliest = np.bincount(followers, minlength=count).tolist(), [0] * count
-        self._awaited, self._done_ns = np.diff(calls.waits.first).tolist(), [MIN_NS] * count
+        self._awaited, self._done_ns = calls.waits.count.tolist(), [MIN_NS] * count
         self._call_start, self._launched_ns, self._call_end = ([-1] * count for _ in range(3))
 
     def _lay_out_units(self, calls: HostCalls, units: Units, queue: int) -> None:
@@ -95,7 +94,7 @@ class _Program:
         self._absent = list(map(len, self._members))  # have not started
         # For how many it still waits, of which the call that submits it counts as one; when it was submitted, and which
         # call waits for its start.
-        self._units_left = (np.diff(waits.first) + (units.previous >= 0) + 1).tolist()
+        self._units_left = (waits.count + (units.previous >= 0) + 1).tolist()
         self._submitted_ns, self._stalled_call = [0] * count, [-1] * count
         # Of units that move: since when, at which pace, when they drain and end at that.
         self._since_ns, self._pace = [0] * count, [1.0] * count
@@ -123,7 +122,7 @@ class _Program:
         """Run all tasks."""
         for call, left in enumerate(self._calls_left):
             if not left:
-                heappush(self._events, (self._before_ns[call], BEGIN, 0, call))
+                heappush(self._events, (self._gap_ns[call], BEGIN, 0, call))
         for unit, call in enumerate(self._call):
             if call < 0:
                 self._submit(unit, self._submit_ns[unit] - self._after_launch_ns[unit])
@@ -153,7 +152,7 @@ class _Program:
         end = max(self._launched_ns[call] + self._cost_ns[call], self._done_ns[call] + self._after_ns[call])
         self._call_end[call] = end
         for following in self._next_calls[call]:
-            lag = self._handed_ns[following] if self._handed[following] == call else self._before_ns[following]
+            lag = self._gap_ns[following] if self._handed[following] in (call, -1) else 0
             self._earliest[following] = max(self._earliest[following], end + lag)
             self._calls_left[following] -= 1
             if not self._calls_left[following]:

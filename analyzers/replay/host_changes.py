@@ -9,10 +9,9 @@ from typing import ClassVar
 
 import msgspec
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import label, rows_by_key, run_heads, runs
+from analyzers.arrays.groups import group_numbers, label, occurrence, rows_by_key, run_heads, runs
 from analyzers.arrays.intervals import coverage, union
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.common.errors import TracevizError
@@ -60,7 +59,7 @@ class DropSync(Change, frozen=True):
 
     def dropped(self, trace: Trace, tasks: Tasks) -> Mask:
         """Which of `tasks.calls` wait no longer."""
-        return issued(trace, tasks, self.where) & (np.diff(tasks.calls.waits.first) > 0)
+        return issued(trace, tasks, self.where) & (tasks.calls.waits.count > 0)
 
     def unsafe(self, trace: Trace, tasks: Tasks) -> str:
         """Whose order rests on the dropped syncs alone."""
@@ -143,7 +142,7 @@ class OnTime(Change, frozen=True):
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         less = late_hosts(tasks, self.rank)
         require((less > 0).any(), self, "its host is never later than the others'")
-        return replace(tasks, calls=replace(tasks.calls, before_ns=tasks.calls.before_ns - less))
+        return replace(tasks, calls=replace(tasks.calls, gap_ns=tasks.calls.gap_ns - less))
 
 
 class Level(Change, frozen=True):
@@ -155,15 +154,11 @@ class Level(Change, frozen=True):
     assumes: ClassVar[str] = "each rank's host can do it in the others' time"
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
-        calls, gaps, named = tasks.calls, tasks.calls.gap_ns, stretches(trace, tasks, self.where)
-        inside = np.zeros(calls.call.size, np.int64)
-        for (thread,), rows in rows_by_key(calls.thread).items():
-            if thread in named:
-                inside[rows] = coverage(calls.start_ns[rows] - gaps[rows], calls.start_ns[rows], named[thread])
+        calls = tasks.calls
         rank = np.array([one.rank for one in trace.processes], np.int64)[as_int64(trace.api.process)[calls.call]]
-        less = longer_than_others(rank, step_of_calls(trace, calls), inside)
+        less = longer_than_others(rank, step_of_calls(trace, calls), host_work_in(trace, tasks, self.where))
         require((less > 0).any(), self, "no rank's host takes longer there than the others'")
-        return replace(tasks, calls=calls.with_gaps(gaps - less))
+        return replace(tasks, calls=replace(calls, gap_ns=calls.gap_ns - less))
 
 
 class Blocks(msgspec.Struct, frozen=True):
@@ -186,15 +181,15 @@ class MoveWait(Change, frozen=True):
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         calls = tasks.calls
-        key, gap, moved = calls.start_ns.astype(float), calls.gap_ns, np.zeros(calls.call.size, dtype=bool)
-        for rows, blocks in self._blocks(trace, tasks):
-            moved[rows] = _lies_in(calls.start_ns[rows], blocks.start_ns, blocks.end_ns)
-            key[rows], gap[rows] = moved_ahead(calls, rows, blocks)
+        key, gap = calls.start_ns.astype(float), calls.gap_ns.copy()
+        moved, _ = self.jumps(trace, tasks)
         require(
             moved.any(), self, "no occurrence of the first comes behind one of the second in its step, on its thread"
         )
+        for rows, blocks in self._blocks(trace, tasks):
+            key[rows], gap[rows] = moved_ahead(calls, rows, blocks)
         of_moved = take_or(moved, tasks.units.call, False)
-        return waiting_for_less(reordered(replace(tasks, calls=calls.with_gaps(gap)), key), of_moved)
+        return waiting_for_less(reordered(replace(tasks, calls=replace(calls, gap_ns=gap)), key), of_moved)
 
     def jumps(self, trace: Trace, tasks: Tasks) -> tuple[Mask, Mask]:
         """Of `tasks.calls` which move, and which they come before then, and did not: all from the second on."""
@@ -233,16 +228,13 @@ class Graph(Change, frozen=True):
 
     def _apply(self, trace: Trace, tasks: Tasks) -> Tasks:
         calls, units = tasks.calls, tasks.units
-        _, occurrence = occurrences(trace, tasks, self.where)
+        occurrence = occurrences(trace, tasks, self.where)
         inside = occurrence >= 0
         require(inside.any(), self, "no range of that name launches anything")
-        if (inside & (np.diff(calls.waits.first) > 0)).any():
+        if (inside & (calls.waits.count > 0)).any():
             raise TracevizError(f"{self}: a call there waits for the GPU, which no graph can hold.")
-        first, gap, cost = np.arange(calls.call.size), calls.gap_ns, calls.cost_ns.copy()
-        named = stretches(trace, tasks, self.where)
-        for (thread,), rows in rows_by_key(calls.thread).items():
-            if thread in named:
-                gap[rows] -= coverage(calls.start_ns[rows] - gap[rows], calls.start_ns[rows], named[thread])
+        first, cost = np.arange(calls.call.size), calls.cost_ns.copy()
+        gap = calls.gap_ns - host_work_in(trace, tasks, self.where)
         for rows in rows_by_key(calls.thread[inside], occurrence[inside]).values():
             which = np.flatnonzero(inside)[rows]
             first[which] = which[0]
@@ -253,9 +245,19 @@ class Graph(Change, frozen=True):
         dispatch = np.where(merged[:, None], np.minimum(units.dispatch_ns, GRAPH_DISPATCH_NS), units.dispatch_ns)
         return replace(
             tasks,
-            calls=replace(calls, cost_ns=cost).with_gaps(gap),
+            calls=replace(calls, cost_ns=cost, gap_ns=gap),
             units=replace(units, call=call, submitted_ns=submitted, dispatch_ns=dispatch),
         )
+
+
+def host_work_in(trace: Trace, tasks: Tasks, where: str) -> Ints:
+    """How long the host works before each call within what a selector names, ns."""
+    calls, gaps, named = tasks.calls, tasks.calls.gap_ns, stretches(trace, tasks, where)
+    found = np.zeros(calls.call.size, np.int64)
+    for (thread,), rows in rows_by_key(calls.thread).items():
+        if thread in named:
+            found[rows] = coverage(calls.start_ns[rows] - gaps[rows], calls.start_ns[rows], named[thread])
+    return found
 
 
 def returning_at_once(tasks: Tasks, dropped: Mask) -> Tasks:
@@ -335,18 +337,17 @@ def longer_than_others(rank: Ints, step: Ints, ns: Ints) -> Ints:
     >>> longer_than_others(np.array([0, 0, 1, 2]), np.zeros(4, np.int64), np.array([1, 9, 3, 3])).tolist()
     [1, 6, 0, 0]
     """
+    ranks, column = np.unique(rank, return_inverse=True)
     some = np.flatnonzero(ns > 0)
-    table = pd.DataFrame({"rank": rank[some], "step": step[some], "ns": ns[some], "row": some})
-    table = table.sort_values("ns", ascending=False, kind="stable")
-    table["place"] = table.groupby(["rank", "step"]).cumcount()
+    some = some[np.argsort(-ns[some], kind="stable")]
+    place = occurrence(column[some], group_numbers(step[some]))
+    row = group_numbers(step[some], place)
+    wide = np.zeros((int(row.max(initial=-1)) + 1, ranks.size), np.int64)  # steps and places x ranks
+    wide[row, column[some]] = ns[some]
+    number = np.repeat(np.arange(len(wide)), ranks.size)
+    others = -_of_others(number, -wide.ravel(), least=False).reshape(wide.shape)  # a median between two rounded up
     found = np.zeros(ns.size, np.int64)
-    wide = table.pivot(index=["step", "place"], columns="rank", values="ns").fillna(0)
-    wide = wide.reindex(columns=np.unique(rank), fill_value=0)
-    for one in np.unique(table["rank"]):
-        mine, others = table[table["rank"] == one], wide.drop(columns=one)
-        if others.shape[1]:
-            median = others.median(axis=1).reindex(pd.MultiIndex.from_frame(mine[["step", "place"]])).to_numpy()
-            found[mine["row"].to_numpy()] = np.maximum(mine["ns"].to_numpy() - median, 0)
+    found[some] = np.maximum(ns[some] - others[row, column[some]], 0)
     return found
 
 

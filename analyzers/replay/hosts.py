@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import group_numbers, rows_by_key, run_heads
+from analyzers.arrays.groups import first_row, group_numbers, rows_by_key, run_heads
 from analyzers.arrays.types import Ints
 from analyzers.ordering.lanes import MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
@@ -32,7 +32,7 @@ def host_calls(trace: Trace, queue: int) -> tuple[HostCalls, Ints, int]:
     ordering = trace.once(Ordering)
     blocking = trace.once(blocking_calls)
     launch = as_int64(trace.ops.launch)[ordering.lanes.op]
-    row, last, blocked, holder = _outer_calls(trace, blocking, np.unique(launch[launch >= 0]))
+    row, last, blocked, (held, holder) = _outer_calls(trace, blocking, np.unique(launch[launch >= 0]))
     start, end, process = trace.api.start_ns[row], trace.api.end_ns[last], as_int64(trace.api.process)[row]
     thread = group_numbers(process, as_int64(trace.api.thread)[row])
     waits = _waited_for(trace, ordering, blocking, blocked)
@@ -50,16 +50,15 @@ def host_calls(trace: Trace, queue: int) -> tuple[HostCalls, Ints, int]:
         thread=thread,
         start_ns=start,
         end_ns=end,
-        before_ns=np.where(handed >= 0, 0, before),
         handed=handed,
-        handed_ns=handed_ns,
+        gap_ns=np.where(handed >= 0, handed_ns, before),
         cost_ns=np.where(waited, np.minimum(end - start, COST_NS), end - start),
         after_ns=np.where(waited, np.maximum(end - done, 0), RETURN_NS),
         waits=waits,
     )
-    call_of_unit = _numbered(*holder, launch)
+    call_of_unit = take_or(holder, first_row(held, launch))
     kinds = [KINDS.index(kind) for kind in ("stream", "event", "device")]
-    blind = np.isin(take_or(blocking.kind, blocked), kinds) & ~waited & (np.diff(waits.first) == 0)
+    blind = np.isin(take_or(blocking.kind, blocked), kinds) & ~waited & (waits.count == 0)
     blind_ns = int(np.maximum(end - start - COST_NS, 0)[blind].sum())
     found = replace(found, cost_ns=found.cost_ns - _queue_full_ns(ordering.lanes, found, call_of_unit, queue))
     return found, call_of_unit, blind_ns
@@ -72,7 +71,7 @@ def _queue_full_ns(lanes: Lanes, calls: HostCalls, call: Ints, queue: int) -> In
     ahead = lanes.unit(lane, unit - lanes.first[lane] - queue)
     unit, ahead = unit[ahead >= 0], ahead[ahead >= 0]
     start, end, began = calls.start_ns[call[unit]], calls.end_ns[call[unit]], lanes.start_ns[ahead]
-    full = (began > start) & (began <= end) & (np.diff(calls.waits.first)[call[unit]] == 0)
+    full = (began > start) & (began <= end) & (calls.waits.count[call[unit]] == 0)
     found = np.zeros(calls.call.size, np.int64)
     np.maximum.at(found, call[unit[full]], (began - start)[full])
     return found
@@ -111,13 +110,6 @@ def _hosts_behind(trace: Trace, lanes: Lanes, process: Ints, start: Ints, end: I
     for rows in rows_by_key(process).values():
         found[rows] = (done - end)[rows[early[rows]]].max(initial=0)
     return found
-
-
-def _numbered(row: Ints, number: Ints, asked: Ints) -> Ints:
-    """The number of each asked row; -1 for row -1."""
-    order = np.argsort(row, kind="stable")
-    at = np.minimum(np.searchsorted(row[order], asked), max(row.size - 1, 0))
-    return np.where(asked >= 0, number[order[at]], -1) if row.size else np.full(asked.size, -1, np.int64)
 
 
 def _waited_for(trace: Trace, ordering: Ordering, blocking: Blocking, blocked: Ints) -> Lists:

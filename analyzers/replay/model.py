@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import asdict, replace
 
-from analyzers.arrays.groups import run_heads
+from analyzers.arrays.groups import run_heads, runs
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.ordering.lanes import take_or
 
@@ -77,6 +77,11 @@ class Lists(Columns, frozen=True):
         there = (owners >= 0) & (items >= 0)
         return Lists.of(owners[there], items[there], count)
 
+    def of_each(self, tasks: Ints) -> tuple[Ints, Ints]:
+        """The items of some tasks, one list behind the other, and which of these tasks each is of."""
+        at, which = runs(self.first[tasks], self.count[tasks])
+        return self.items[at], which
+
     def __getitem__(self, task: int) -> Ints:
         return self.items[self.first[task] : self.first[task + 1]]
 
@@ -88,14 +93,20 @@ class Lists(Columns, frozen=True):
     @property
     def owner(self) -> Ints:
         """The task of each item."""
-        return np.repeat(np.arange(self.first.size - 1), np.diff(self.first))
+        return np.repeat(np.arange(self.first.size - 1), self.count)
+
+    @property
+    def count(self) -> Ints:
+        """How many items each task has."""
+        return np.diff(self.first)
 
 
 class HostCalls(Columns, frozen=True):
     """Calls that launch or wait, sorted by thread and time; -1 where there is none.
 
     call : row in `Trace.api`. thread : number of its thread. start_ns, end_ns : as captured.
-    before_ns : host work before it. handed, handed_ns : the call of another thread that it follows, and how long after.
+    handed : the call of another thread that it follows. gap_ns : host work before it, since that returned, else since
+    the call before it on its thread did.
     cost_ns : what it takes where nothing has to be waited for. after_ns : from the end of that work to its return.
     waits : units that have to end before it returns.
     """
@@ -104,23 +115,16 @@ class HostCalls(Columns, frozen=True):
     thread: Ints
     start_ns: Ints
     end_ns: Ints
-    before_ns: Ints
     handed: Ints
-    handed_ns: Ints
+    gap_ns: Ints
     cost_ns: Ints
     after_ns: Ints
     waits: Lists
 
     @property
-    def gap_ns(self) -> Ints:
-        """How long each call's thread works, or waits for another thread, before the call."""
-        return np.where(self.handed >= 0, self.handed_ns, self.before_ns)
-
-    def with_gaps(self, gap_ns: Ints) -> HostCalls:
-        """The same with other such times."""
-        handed = self.handed >= 0
-        before_ns, handed_ns = np.where(handed, self.before_ns, gap_ns), np.where(handed, gap_ns, self.handed_ns)
-        return replace(self, before_ns=before_ns, handed_ns=handed_ns)
+    def before_ns(self) -> Ints:
+        """Host work since the call before each on its thread, none where it follows another thread's."""
+        return np.where(self.handed >= 0, 0, self.gap_ns)
 
 
 class Units(Columns, frozen=True):
@@ -215,11 +219,12 @@ class Tasks(msgspec.Struct, frozen=True):
         new_call, new_unit = (np.where(mask, np.cumsum(mask) - 1, -1) for mask in (kept_calls, kept))
         handed = take_or(new_call, calls.handed)[kept_calls]
         first = run_heads(calls.thread[kept_calls]) & (handed < 0)
+        gap_ns = np.where(handed >= 0, calls.gap_ns[kept_calls], calls.before_ns[kept_calls])
         return replace(
             self,
             calls=calls.mapped(
                 lambda column: column[kept_calls],
-                before_ns=np.where(first, calls.start_ns[kept_calls], calls.before_ns[kept_calls]),
+                gap_ns=np.where(first, calls.start_ns[kept_calls], gap_ns),
                 handed=handed,
                 waits=calls.waits.renumbered(new_call, new_unit, int(kept_calls.sum())),
             ),

@@ -77,9 +77,8 @@ def by_kind(path: list[Segment]) -> dict[str, int]:
 
 def _back(trace: Trace, tasks: Tasks, times: Times, begin_ns: int) -> Iterator[Segment]:
     calls, units = tasks.calls, tasks.units
-    code, names = trace.ops.name.codes, trace.ops.name.texts
+    op_name, call_name = trace.ops.name, trace.api.name
     range_of_call = trace.once(_range_of_call)
-    api_code, api_names = trace.api.name.codes, trace.api.name.texts
     is_comm, rank_of_process = is_communication(trace), [process.rank for process in trace.processes]
     process = trace.api.process.tolist()
     rows = np.flatnonzero(units.collective >= 0)
@@ -90,32 +89,33 @@ def _back(trace: Trace, tasks: Tasks, times: Times, begin_ns: int) -> Iterator[S
             op, rank = int(units.op[unit]), int(units.rank[unit])
             began, start = int(times.unit_began[unit]), int(times.unit_start[unit])
             if is_comm[op] and began > start and units.collective[unit] >= 0:
-                yield Segment(COMMUNICATION, rank, began, until, function(names[code[op]]))
+                yield Segment(COMMUNICATION, rank, began, until, function(op_name[op]))
                 members = of_collective[int(units.collective[unit])]
                 unit, until = int(members[np.argmax(times.unit_start[members])]), began
                 rank, start = int(units.rank[unit]), int(times.unit_start[unit])
             else:
                 kind = COMMUNICATION if is_comm[op] else KERNEL
-                yield Segment(kind, rank, start, until, function(names[code[op]]))
+                yield Segment(kind, rank, start, until, function(op_name[op]))
             ready, unit, call = _released(tasks, times, unit)
             if ready < 0:
                 return
             kind, name = ROOM if start - ready >= FULL_NS else LAUNCH, ""
             if call >= 0:
-                kind, name, ready = LAUNCH, api_names[api_code[calls.call[call]]], int(times.call_start[call])
+                kind, name, ready = LAUNCH, call_name[calls.call[call]], int(times.call_start[call])
             yield Segment(kind, rank, ready, start, name)
             until = ready
             continue
         rank, around = rank_of_process[process[calls.call[call]]], range_of_call[int(calls.call[call])]
         previous, handed = call - 1, int(calls.handed[call])
         own = previous >= 0 and calls.thread[previous] == calls.thread[call]
-        after_own = int(times.call_end[previous] + calls.before_ns[call]) if own else -1
-        after_other = int(times.call_end[handed] + calls.handed_ns[call]) if handed >= 0 else -1
+        gap_ns = int(calls.gap_ns[call])
+        after_own = int(times.call_end[previous]) + (0 if handed >= 0 else gap_ns) if own else -1
+        after_other = int(times.call_end[handed]) + gap_ns if handed >= 0 else -1
         if max(after_own, after_other) < 0:
             yield Segment(HOST, rank, max(begin_ns, 0), until, around)
             return
         source = previous if after_own >= after_other else handed
-        back, name = int(times.call_end[source]), api_names[api_code[calls.call[source]]]
+        back, name = int(times.call_end[source]), call_name[calls.call[source]]
         yield Segment(HOST, rank, back, until, around)
         rank, waited = rank_of_process[process[calls.call[source]]], calls.waits[source]
         done = times.unit_end[waited]

@@ -33,6 +33,7 @@ from analyzers.select.select import select
 from analyzers.select.sides import without_shared
 from analyzers.trace.advice import recording_waits, without_calls
 from analyzers.trace.columns import as_int64
+from analyzers.trace.devices import DeviceKey
 from analyzers.trace.kernels import is_communication, is_compute
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.ranks import ops_of_devices
@@ -47,6 +48,8 @@ LEAST_UNSURE = 0.025  # of a step: runs of one program differ by as much
 TIE_NS = 4_000  # by which what is released at once may begin sooner or later
 NO_LONGER = 0.002  # of what kernels take: not worth running all again
 _MEDIAN, _DEVIATION = 1.2533, 1.4826  # standard error of a median in those of a mean; deviation in median deviations
+
+_Overlap = tuple[int, int]  # real overlap, and the most it could be, ns
 
 
 class CantReplayError(TracevizError):
@@ -184,41 +187,38 @@ class Replayed:
         np.minimum.at(starts, units.op[origin], times.unit_start)
         np.minimum.at(began, units.op[origin], times.unit_began)
         np.maximum.at(ends, units.op[origin], times.unit_end)
-        overlap, typical = self._overlap(began, ends), self._typical(began, ends)
-        return Outcome(self.steps(starts, ends), overlap, typical, times, changed, starts, began, ends)
+        return Outcome(self.steps(starts, ends), *self._overlap(began, ends), times, changed, starts, began, ends)
 
-    def _overlap(self, began: Ints, ends: Ints) -> dict[tuple[int, ...], tuple[int, int]]:
-        """Real overlap and the most it could be, ns, per rank and device."""
-        found = {}
+    def _overlap(self, began: Ints, ends: Ints) -> tuple[dict[DeviceKey, _Overlap], dict[DeviceKey, _Overlap]]:
+        """Real overlap of all that is looked at, and of the median step, where one speaks for it, else again of all."""
+        over_all: dict[DeviceKey, _Overlap] = {}
+        typical: dict[DeviceKey, _Overlap] = {}
         for key, sides in self._rows_of_sides.items():
             a, b = (union(began[rows], ends[rows]) for rows in sides)
-            found[key] = measure(intersect(a, b)), min(measure(a), measure(b))
-        return found
+            over_all[key] = measure(intersect(a, b)), min(measure(a), measure(b))
+            typical[key] = (self._of_median_step(sides, began, ends) if self.by_step else None) or over_all[key]
+        return over_all, typical
 
-    def _typical(self, began: Ints, ends: Ints) -> dict[tuple[int, ...], tuple[int, int]]:
-        """The same of the median step with work of both sides; of all that is looked at, where none speaks for it."""
-        found, columns = self._overlap(began, ends), self.groups.numbers.size
-        for key, sides in self._rows_of_sides.items() if self.by_step else ():
-            inside = [rows[self.groups.group[rows] >= 0] for rows in sides]
-            a, b = ((began[rows], ends[rows], self.groups.group[rows] % columns) for rows in inside)
-            lengths = overlap_by_group(a, b, columns)
-            could = np.minimum(lengths.a, lengths.b)
-            both = np.flatnonzero(could > 0)
-            if both.size:
-                step = both[median_row(lengths.both[both] / could[both])]
-                found[key] = int(lengths.both[step]), int(could[step])
-        return found
-
-    def _captured(self) -> tuple[Ints, Ints]:
-        """When ops began in the capture, without their waits, and ended."""
-        return self.trace.ops.start_ns + as_int64(self.trace.ops.wait_ns), self.trace.ops.end_ns
+    def _of_median_step(self, sides: Sequence[Ints], began: Ints, ends: Ints) -> _Overlap | None:
+        """The same of the median step of those with work of both sides; None where none has."""
+        group, columns = self.groups.group, self.groups.numbers.size
+        inside = [rows[group[rows] >= 0] for rows in sides]
+        a, b = ((began[rows], ends[rows], group[rows] % columns) for rows in inside)
+        lengths = overlap_by_group(a, b, columns)
+        could = np.minimum(lengths.a, lengths.b)
+        both = np.flatnonzero(could > 0)
+        if not both.size:
+            return None
+        step = both[median_row(lengths.both[both] / could[both])]
+        return int(lengths.both[step]), int(could[step])
 
     @cached_property
-    def _captured_typical(self) -> dict[tuple[int, ...], tuple[int, int]]:
-        return self._typical(*self._captured())
+    def _captured(self) -> tuple[dict[DeviceKey, _Overlap], dict[DeviceKey, _Overlap]]:
+        """Overlap as captured."""
+        return self._overlap(self.trace.ops.start_ns + as_int64(self.trace.ops.wait_ns), self.trace.ops.end_ns)
 
     @cached_property
-    def _rows_of_sides(self) -> dict[tuple[int, ...], list[Ints]]:
+    def _rows_of_sides(self) -> dict[DeviceKey, list[Ints]]:
         """Ops of A and of B on each device that is looked at."""
         ranks = {rank for (rank, _), one in zip(self.groups.lanes, self.looked_at, strict=True) if one}
         devices = ops_of_devices(self.trace)
@@ -227,7 +227,7 @@ class Replayed:
     @cached_property
     def fidelity(self) -> Fidelity:
         """How well the replay does."""
-        captured, most = self._overlap(*self._captured()), max(self.measured.mean(), 1.0)
+        captured, most = self._captured[0], max(self.measured.mean(), 1.0)
         error = max(float(np.abs(one.steps - self.measured).mean() / most) for one in self.now.all)
         overlap_error = max(
             (
@@ -355,9 +355,9 @@ class Replayed:
             if comm[0].size:
                 yield RankCommunication(rank, device, measure(comm), exposed, blocking)
 
-    def _of_rank(self, key: tuple[int, ...], runs: Runs) -> RankPrediction:
+    def _of_rank(self, key: DeviceKey, runs: Runs) -> RankPrediction:
         """Real overlap of a device as captured, and what runs bring more; most likely the mean of those runs."""
-        now, could = self._captured_typical[key]
+        now, could = self._captured[1][key]
         replayed = self.now.first.typical[key]
         off = now - replayed[0], could - replayed[1]
         moved = [[max(ns + by, 0) for ns, by in zip(one.typical[key], off, strict=True)] for one in runs.all]

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import rows_by_key
+from analyzers.arrays.groups import first_row_of, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.replay.change import Change
 from analyzers.replay.predict import Replayed
@@ -87,9 +86,8 @@ def _moved(start: Ints, end: Ints, first: Ints, last: Ints, new_first: Ints, new
 
 def _with_times_of_calls(syncs: Syncs, api: Calls, start: Ints, end: Ints) -> Syncs:
     """Records of synchronization with the times of the calls that made them."""
-    keys = ["process", "correlation"]
-    calls = pd.DataFrame({"process": api.process, "correlation": api.correlation, "start": start, "end": end})
-    calls = calls[calls["correlation"] >= 0].drop_duplicates(keys)
-    found = pd.DataFrame({"process": syncs.process, "correlation": syncs.correlation}).merge(calls, on=keys, how="left")
-    columns = {"start_ns": (found["start"], syncs.start_ns), "end_ns": (found["end"], syncs.end_ns)}
-    return syncs.having(**{name: new.fillna(pd.Series(old)).to_numpy(np.int64) for name, (new, old) in columns.items()})
+    call = first_row_of(*(as_int64(one) for table_ in (api, syncs) for one in (table_.process, table_.correlation)))
+    made = call >= 0
+    return syncs.having(
+        start_ns=np.where(made, start[call], syncs.start_ns), end_ns=np.where(made, end[call], syncs.end_ns)
+    )

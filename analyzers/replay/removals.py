@@ -1,15 +1,7 @@
-"""A program without one cause of missed overlap: nothing in it is held by that any more, on any rank.
+"""A program without one cause of missed overlap: nothing in it waits in the state that the cause removes, on any rank.
 
-That is what `analyzers.causes.without` does of one gap, everywhere:
-
-- host-sync: no call waits for the GPU. late-launch: the hosts' own work and their calls take no time; calls that wait
-  for the GPU still do.
-- same-stream, dependent-launch: each side is on a stream of its own, forked where it is launched, and keeps its order.
-  What is of neither side waits for both, but what stands between a side and the other in one step does not wait for the
-  first, or it would still hold the other.
-- event-dependency: no op of one side waits for an event behind the other side's.
-- stream-busy: the work of neither side takes no time. gpu-full: there is room for everything.
-- peer-wait: no rank waits for another in a collective: each finds the others there already.
+That is what `analyzers.causes.without` does of one gap, everywhere. A cause that removes a state of `REMOVALS` has a
+worth by that alone.
 """
 
 from __future__ import annotations
@@ -20,8 +12,18 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import rows_by_key, runs
+from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints, Mask
+from analyzers.causes.explain import (
+    BEHIND_BY_EVENT,
+    BEHIND_NEITHER,
+    BEHIND_ON_STREAM,
+    HOST_BLOCKED,
+    NO_ROOM,
+    NOT_LAUNCHED,
+    PEER_WAITS,
+)
+from analyzers.causes.table import CAUSES, TABLE
 from analyzers.ordering.lanes import take_or
 from analyzers.replay.host_changes import returning_at_once
 from analyzers.replay.model import Lists, Tasks
@@ -42,28 +44,34 @@ def without(cause: str, trace: Trace, tasks: Tasks, a: Mask, b: Mask) -> Tasks |
 
     a, b : masks over the rows of `Trace.ops`.
     """
-    if cause not in REMOVALS:
-        return None
+    removal = REMOVALS.get(TABLE[CAUSES.index(cause)].removed)
     units = tasks.units.op
-    return REMOVALS[cause](tasks, Sides(a[units], b[units], step_of_ops(trace)[units]))
+    return None if removal is None else removal(tasks, Sides(a[units], b[units], step_of_ops(trace)[units]))
 
 
 def _no_syncs(tasks: Tasks, _: Sides) -> Tasks:
-    return returning_at_once(tasks, np.diff(tasks.calls.waits.first) > 0)
+    """No call waits for the GPU."""
+    return returning_at_once(tasks, tasks.calls.waits.count > 0)
 
 
 def _no_host_work(tasks: Tasks, _: Sides) -> Tasks:
+    """The hosts' own work and their calls take no time; calls that wait for the GPU still do."""
     calls, units = tasks.calls, tasks.units
     zero = np.zeros_like(calls.cost_ns)
     return replace(
         tasks,
-        calls=replace(calls, before_ns=zero, handed_ns=zero, cost_ns=zero),
+        calls=replace(calls, gap_ns=zero, cost_ns=zero),
         units=replace(units, submitted_ns=np.where(units.call >= 0, 0, units.submitted_ns)),
     )
 
 
 def _own_streams(tasks: Tasks, sides: Sides) -> Tasks:
-    """Where a call or an event waits for the last op of a stream, it waits for the last of each side and of neither."""
+    """Each side is on a stream of its own, forked where it is launched, and keeps its order.
+
+    What is of neither side waits for both, but what stands between a side and the other in one step does not wait for
+    the first, or it would still hold the other. Where a call or an event waits for the last op of a stream, it waits
+    for the last of each side and of neither.
+    """
     units, count = tasks.units, tasks.units.op.size
     of = np.where(sides.a, 1, np.where(sides.b, 2, 0))
     previous = units.previous.copy()
@@ -81,8 +89,8 @@ def _own_streams(tasks: Tasks, sides: Sides) -> Tasks:
             beside = beside.also(rows, np.where(mine != each, unit[each], -1))
 
     def and_beside(lists: Lists) -> Lists:
-        at, which = runs(beside.first[lists.items], np.diff(beside.first)[lists.items])
-        return lists.also(lists.owner[which], beside.items[at])
+        items, which = beside.of_each(lists.items)
+        return lists.also(lists.owner[which], items)
 
     both = and_beside(units.waits).also(waits.owner, waits.items)
     return replace(
@@ -117,6 +125,7 @@ def _last_before(mask: Mask) -> Ints:
 
 
 def _no_waits_between(tasks: Tasks, sides: Sides) -> Tasks:
+    """No op of one side waits for an event behind the other side's."""
     units = tasks.units
     owner, item = units.waits.owner, units.waits.items
     between = (sides.a[owner] & sides.b[item]) | (sides.b[owner] & sides.a[item])
@@ -124,12 +133,13 @@ def _no_waits_between(tasks: Tasks, sides: Sides) -> Tasks:
 
 
 def _nothing_else(tasks: Tasks, sides: Sides) -> Tasks:
+    """The work of neither side takes no time."""
     neither = ~sides.a & ~sides.b
     return replace(tasks, units=replace(tasks.units, transfer_ns=np.where(neither, 0.0, tasks.units.transfer_ns)))
 
 
 def _room_for_all(tasks: Tasks, _: Sides) -> Tasks:
-    """All start as if given room."""
+    """There is room for everything: all start as if given room."""
     units = tasks.units
     dispatch = np.maximum(units.dispatch_ns, units.room_ns[:, None])
     occupancy = replace(tasks.occupancy, needed=np.zeros_like(tasks.occupancy.needed))  # what needs none takes none
@@ -137,17 +147,16 @@ def _room_for_all(tasks: Tasks, _: Sides) -> Tasks:
 
 
 def _nobody_late(tasks: Tasks, _: Sides) -> Tasks:
-    """Each rank's part of a collective is by itself."""
+    """No rank waits for another in a collective: each one's part is by itself."""
     return replace(tasks, units=replace(tasks.units, collective=np.full_like(tasks.units.collective, -1)))
 
 
-REMOVALS: dict[str, Callable[[Tasks, Sides], Tasks]] = {
-    "host-sync": _no_syncs,
-    "late-launch": _no_host_work,
-    "same-stream": _own_streams,
-    "dependent-launch": _own_streams,
-    "event-dependency": _no_waits_between,
-    "stream-busy": _nothing_else,
-    "gpu-full": _room_for_all,
-    "peer-wait": _nobody_late,
+REMOVALS: dict[int | None, Callable[[Tasks, Sides], Tasks]] = {
+    PEER_WAITS: _nobody_late,
+    HOST_BLOCKED: _no_syncs,
+    NOT_LAUNCHED: _no_host_work,
+    BEHIND_ON_STREAM: _own_streams,
+    BEHIND_BY_EVENT: _no_waits_between,
+    BEHIND_NEITHER: _nothing_else,
+    NO_ROOM: _room_for_all,
 }

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from statistics import median
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from analyzers.common.errors import TraceWarning
 from analyzers.common.notebook import card
@@ -19,6 +19,9 @@ from analyzers.trace.devices import DeviceLabels
 from analyzers.trace.step_table import StepsUsed
 from analyzers.verdict.bound import Bound
 from analyzers.verdict.fix import GAINS, Fix
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LITTLE_ELSE = 0.1  # of the critical path, beside computation
 LITTLE_MORE = 0.01  # of the step: no gain to speak of, of one change, or of a second one beyond the first
@@ -195,6 +198,8 @@ class CriticalPath(Record, frozen=True):
 
     def to_frame(self) -> pd.DataFrame:
         """One row per segment: kind, rank, start_ns, duration_ns, name, blocks (whether it is communication)."""
+        import pandas as pd
+
         rows = [(one.kind, one.rank, one.start_ns, one.ns, one.name, one.blocks) for one in self.segments]
         return pd.DataFrame(rows, columns=["kind", "rank", "start_ns", "duration_ns", "name", "blocks"])
 
@@ -243,8 +248,8 @@ class WhatIf(Record, frozen=True):
     @property
     def fix(self) -> Fix | None:
         """The change to name: the one to try first, if it gains enough of a step and is not unsafe; None where none."""
-        best = self.best
-        return None if best is None or self.given or not is_fix(best) else as_fix(best)
+        first = None if self.given else first_fix(self.changes)
+        return None if first is None else as_fix(first)
 
     @property
     def to_try(self) -> list[Prediction]:
@@ -314,6 +319,8 @@ class WhatIf(Record, frozen=True):
         …), likely (how much of the gain counts for that), real_overlap_ratio and now_ratio (on the worst rank, then
         and now), next_cause, next_share, assumptions.
         """
+        import pandas as pd
+
         columns = ["change", "step_ns", "step_low_ns", "step_high_ns", "gain_ns", "tells", "suggested", "likely"]
         rows = [
             (
@@ -331,6 +338,8 @@ class WhatIf(Record, frozen=True):
 
     def ranks_frame(self) -> pd.DataFrame:
         """One row per prediction, rank and device: real overlap now, predicted and its range, the most it could be."""
+        import pandas as pd
+
         columns = [name for name in RankPrediction.__struct_fields__ if "ratio" not in name]
         rows = [(one.change, *(getattr(rank, name) for name in columns)) for one in self.changes for rank in one.ranks]
         return pd.DataFrame(rows, columns=["change", *columns])
@@ -376,9 +385,11 @@ def is_enough(gain: float, likely: float, least: float) -> bool:
     return weighed(gain, likely) > 0 and gain >= least
 
 
-def is_fix(one: Prediction) -> bool:
-    """Whether a change may be named, by what it gains of a step."""
-    return is_enough(one.gain_ns, one.likely, one.least_gain * one.now_ns)
+def first_fix(predictions: Sequence[Prediction]) -> Prediction | None:
+    """The one to name: the first to try, if it gains enough of a step and may be made; None where there is none."""
+    first = min((one for one in predictions if one.suggested), key=lambda one: one.suggested or 0, default=None)
+    is_fix = first is not None and is_enough(first.gain_ns, first.likely, first.least_gain * first.now_ns)
+    return first if is_fix else None
 
 
 def as_fix(one: Prediction) -> Fix:

@@ -107,7 +107,7 @@ def _waits_for_copies(trace: Trace, tasks: Tasks, dropped: Mask) -> bool:
     to_host, copies = (trace.ops.copy.is_one_of(kinds)[units.op] for kinds in (("DtoH",), ("DtoH", "HtoD")))
     if copies[calls.waits.items[dropped[calls.waits.owner]]].any():
         return True
-    waits = np.diff(calls.waits.first) > 0
+    waits = calls.waits.count > 0
     stretch = np.cumsum(np.append(False, waits[:-1]) | run_heads(calls.thread))  # a call that waits ends its stretch
     copying = stretch[units.call[to_host & (units.call >= 0)]]
     return bool(np.isin(stretch[dropped], copying).any())

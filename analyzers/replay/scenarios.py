@@ -6,10 +6,10 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from analyzers.arrays.groups import runs
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.replay.engine import Times
 from analyzers.replay.model import Tasks
+from analyzers.trace.devices import DeviceKey
 
 
 class Variant(msgspec.Struct, frozen=True):
@@ -30,8 +30,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """
 
     steps: Ints
-    overlap: dict[tuple[int, ...], tuple[int, int]]
-    typical: dict[tuple[int, ...], tuple[int, int]]
+    overlap: dict[DeviceKey, tuple[int, int]]
+    typical: dict[DeviceKey, tuple[int, int]]
     times: Times
     tasks: Tasks
     start_ns: Ints
@@ -81,9 +81,8 @@ def origins(before: Tasks, after: Tasks) -> Ints:
 def newly_concurrent(before: Tasks, after: Tasks) -> Mask:
     """Units that a change made wait for other units than they did: for none, or for a piece."""
     origin, count = origins(before, after), after.units.op.size
-    waits = before.units.waits
-    rows, owner = runs(waits.first[origin], np.diff(waits.first)[origin])
-    then = owner * count + waits.items[rows]
+    awaited, owner = before.units.waits.of_each(origin)
+    then = owner * count + awaited
     now = after.units.waits.owner * count + after.units.waits.items
     found = after.units.previous != before.units.previous[origin]
     found[np.setxor1d(then, now) // count] = True
@@ -93,7 +92,7 @@ def newly_concurrent(before: Tasks, after: Tasks) -> Mask:
 def waits_for_less(before: Tasks, after: Tasks) -> Mask:
     """Units for which a change left fewer units to wait for."""
     origin = origins(before, after)
-    found: Mask = np.diff(after.units.waits.first) < np.diff(before.units.waits.first)[origin]
+    found: Mask = after.units.waits.count < before.units.waits.count[origin]
     return found
 
 

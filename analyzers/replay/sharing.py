@@ -21,11 +21,11 @@ import re
 
 import msgspec
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import label, rows_by_key, runs
 from analyzers.arrays.intervals import overlap_by_group, union
+from analyzers.arrays.quantiles import ByGroup
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.causes.occupancy import block_needs, blocks_per_sm, limits_of, occupancy_columns, room
 from analyzers.contention.alone import ALONE, alone
@@ -110,8 +110,7 @@ def _loads(trace: Trace, op: Ints, takes_most: Mask) -> Ints:
 
 def _kinds(trace: Trace, op: Ints) -> Ints:
     """Which ops are alike: one function, grid and block."""
-    code, _ = trace.ops.name.codes, trace.ops.name.texts
-    return label(code[op].astype(np.int64), *(ints(trace.ops, one)[op] for one in ("grid", "block")))
+    return label(trace.ops.name.codes[op], *(ints(trace.ops, one)[op] for one in ("grid", "block")))
 
 
 def _as_seen(occupancy: Occupancy, units: Units, kind: Ints) -> Occupancy:
@@ -139,8 +138,7 @@ def _as_seen(occupancy: Occupancy, units: Units, kind: Ints) -> Occupancy:
         part = np.clip((room_at - units.start_ns[taker]) / length, 0, 1)
         tells = held | (part < occupancy.until[taker])
         np.fmin.at(seen, taker[tells], part[tells])
-    known = np.flatnonzero(~np.isnan(seen))
-    usual = pd.Series(seen[known]).groupby(kind[known]).median().reindex(kind).to_numpy()
+    usual = ByGroup(seen, kind).median[kind]
     seen = np.where(np.isnan(seen), usual, seen)
     is_seen = ~np.isnan(seen)
     return replace(
@@ -216,10 +214,17 @@ def _by_load(slower: Floats, beside: Floats, shared: Floats, kind: Ints) -> Floa
     """What each unit loses beside each load: as measured, else the median of its like; beside it alone, if any was."""
     mostly = beside >= MOSTLY_BESIDE * shared[:, None]
     some = beside >= np.minimum(LITTLE_BESIDE, MOSTLY_BESIDE * shared)[:, None]
-    own = [pd.DataFrame(np.where(which, slower[:, None], np.nan)) for which in (mostly, some)]
-    of_kind = [one.groupby(kind).transform("median") for one in own]
-    found: Floats = own[0].fillna(of_kind[0]).fillna(own[1]).fillna(of_kind[1]).to_numpy()
+    found = np.full(beside.shape, np.nan)
+    for which in (mostly, some):
+        own = np.where(which, slower[:, None], np.nan)
+        for better in (own, _medians(own, kind)[kind]):
+            found = np.where(np.isnan(found), better, found)
     return found
+
+
+def _medians(of_load: Floats, group: Ints, groups: int | None = None) -> Floats:
+    """Of values per unit and load the medians per group and load, those that are NaN left out."""
+    return np.stack([ByGroup(of_one, group, groups).median for of_one in of_load.T], axis=1)
 
 
 def _usual(found: Floats, load: Ints) -> Floats:
@@ -227,7 +232,7 @@ def _usual(found: Floats, load: Ints) -> Floats:
 
     What two contend for both lose: where only what the other loses was seen, it is that.
     """
-    seen = np.array([pd.DataFrame(found[load == one]).median().to_numpy() for one in range(len(LOADS))])  # if known
+    seen = _medians(found, load, len(LOADS))
     seen = np.where(np.isnan(seen), seen.T, seen)
     return np.where(np.isnan(seen), USUAL, seen)[load]
 
@@ -237,8 +242,8 @@ def _scatter(kind: Ints, taken: Floats) -> Floats:
 
     NaN of a kind that was never alone, or takes no time.
     """
-    of_kind = pd.Series(taken).groupby(kind)
-    low, middle, high = (of_kind.quantile(part).reindex(kind).to_numpy() for part in (0.1, 0.5, 0.9))
+    of_kind = ByGroup(taken, kind)
+    low, middle, high = (of_kind.quantile(part)[kind] for part in (0.1, 0.5, 0.9))
     return np.divide(high - low, middle, out=np.full(len(taken), np.nan), where=middle > 0)
 
 
@@ -294,9 +299,7 @@ _ON_TENSOR_CORES = re.compile(
 
 def on_tensor_cores(trace: Trace) -> Mask:
     """Ops that are matmuls, convolutions or attention, by their names."""
-    code, names = trace.ops.name.codes, trace.ops.name.texts
-    by_name = np.array([bool(_ON_TENSOR_CORES.search(function(name))) for name in names] + [False])
-    return by_name[code] & is_compute(trace)
+    return trace.ops.name.matching(lambda name: _ON_TENSOR_CORES.search(function(name))) & is_compute(trace)
 
 
 def limit_reached(trace: Trace) -> tuple[float, float, float]:

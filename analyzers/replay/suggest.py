@@ -12,7 +12,6 @@ import msgspec
 import numpy as np
 
 from analyzers.arrays.groups import rows_by_key, run_heads
-from analyzers.arrays.names import rows_of_codes
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import values
 from analyzers.ordering.lanes import take_or
@@ -156,11 +155,11 @@ def _places(trace: Trace, tasks: Tasks) -> _Places:
 
 def _marks(trace: Trace) -> Mask:
     """Ranges that a program marks: no steps, and none of operators, of autograd or of a communication library."""
-    code, texts = trace.ranges.name.codes, trace.ranges.name.texts
-    own = [
-        bool(one.strip()) and not (STEP.match(one) or "::" in one or one.lower().startswith("nccl")) for one in texts
-    ]
-    return trace.ranges.kind.is_one_of(("nvtx", "annotation")) & rows_of_codes(code, own)
+
+    def is_own(name: str) -> bool:
+        return bool(name.strip()) and not (STEP.match(name) or "::" in name or name.lower().startswith("nccl"))
+
+    return trace.ranges.kind.is_one_of(("nvtx", "annotation")) & trace.ranges.name.matching(is_own)
 
 
 def _syncing(trace: Trace, result: OverlapResult) -> list[Change]:
@@ -193,7 +192,7 @@ def _moves(trace: Trace, tasks: Tasks, places: _Places) -> list[Change]:
     if heads.size < 2:
         return []
     of_unit = take_or(run, units.call)
-    blocks = np.bincount(run, weights=np.diff(calls.waits.first) > 0, minlength=heads.size) > 0
+    blocks = np.bincount(run, weights=calls.waits.count > 0, minlength=heads.size) > 0
     host_ns = np.bincount(run, weights=calls.end_ns - calls.start_ns + calls.before_ns, minlength=heads.size)
     launched = np.unique(np.stack([of_unit, units.lane])[:, of_unit >= 0], axis=1)
     lanes = int(units.lane.max(initial=0)) + 1
@@ -283,7 +282,7 @@ def _graphs(tasks: Tasks, places: _Places) -> list[Change]:
     call = units.call[has_call]
     prompt = units.start_ns[has_call] - calls.start_ns[call] - units.submitted_ns[has_call] <= DISPATCH_NS
     place = places.of_call[call]
-    blocking = places.of_call[np.diff(calls.waits.first) > 0]
+    blocking = places.of_call[calls.waits.count > 0]
     occurrences = np.unique(np.stack([place, places.occurrence[call]]), axis=1)[0]
     launches, times = (np.bincount(each, minlength=len(places.selectors)) for each in (place, occurrences))
     fits = prompt & ~np.isin(place, blocking) & ((launches / np.maximum(times, 1))[place] >= MIN_GRAPH_LAUNCHES)
@@ -297,8 +296,7 @@ def _last(trace: Trace) -> int | None:
     rows = np.flatnonzero((wait > 0) & (last >= 0))
     if not rows.size:
         return None
-    ranks, number = np.unique(last[rows], return_inverse=True)
-    return int(ranks[np.argmax(np.bincount(number, weights=wait[rows]))])
+    return int(np.argmax(np.bincount(last[rows], weights=wait[rows])))
 
 
 def _is_of(selector: str, kinds: Collection[str]) -> bool:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-import pandas as pd
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import label, rows_by_key, run_heads, runs
+from analyzers.arrays.quantiles import ByGroup
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.hosts import LAUNCH_QUEUE
 from analyzers.causes.queues import BEHIND_NS, BRANCH_NS, find_nodes
@@ -61,8 +61,8 @@ def tasks(trace: Trace) -> Tasks:
     waits, refuted = _stream_waits(ordering.graph)
     waits = _of_ops(found, ordering.lanes, _with_unnamed(trace, ordering, waits))
     units = _units(trace, found, host, call_of_unit[ordering.lanes.unit_of_op[found.op]], waits)
-    item, owner = _each_of(found.ends, host.waits.items, host.waits.owner)
-    host = replace(host, waits=Lists.of(owner, item, host.call.size))
+    item, which = found.ends.of_each(host.waits.items)
+    host = replace(host, waits=Lists.of(host.waits.owner[which], item, host.call.size))
     return Tasks(host, units, occupancy_of(trace, units), refuted, LAUNCH_QUEUE, blind_ns)
 
 
@@ -100,27 +100,23 @@ def _within_graphs(trace: Trace, lanes: Lanes, number: Ints, op: Ints, ends: Lis
     np.maximum.at(latest, launch, start)
     is_last = start == latest[launch]
     np.maximum.at(others_end, launch[~is_last], end[~is_last])
-    joins = np.flatnonzero(is_last & (start >= others_end[launch]) & (np.diff(ends.first) > 1)[launch])
-    item, owner = _each_of(ends, launch[joins], joins)
+    joins = np.flatnonzero(is_last & (start >= others_end[launch]) & (ends.count > 1)[launch])
+    item, which = ends.of_each(launch[joins])
+    owner = joins[which]
     item, owner = np.append(item[item != owner], beside[waits]), np.append(owner[item != owner], np.flatnonzero(waits))
     pairs = np.unique(np.stack([owner, item]), axis=1)
     return pairs[0], pairs[1]
 
 
-def _each_of(lists: Lists, which: Ints, other: Ints) -> tuple[Ints, Ints]:
-    """Each item of some lists, with what goes with its list."""
-    at, of = runs(lists.first[which], np.diff(lists.first)[which])
-    return lists.items[at], other[of]
-
-
 def _of_ops(found: OpsInOrder, lanes: Lanes, waits: Lists) -> Lists:
     """What ops wait for: by what units of `Lanes` do, in their graph, and where a graph is behind or before them."""
-    several = (np.diff(found.begins.first) > 1) | (np.diff(found.ends.first) > 1)
+    several = (found.begins.count > 1) | (found.ends.count > 1)
     behind = np.flatnonzero(np.append(False, np.diff(lanes.lane_of_unit()) == 0)[: several.size])
     behind = behind[several[behind] | several[behind - 1]]
     owner, item = np.append(waits.owner, behind), np.append(waits.items, behind - 1)
-    owner, item = _each_of(found.begins, owner, item)
-    item, owner = _each_of(found.ends, item, owner)
+    owner, which = found.begins.of_each(owner)
+    item, of = found.ends.of_each(item[which])
+    owner = owner[of]
     on_lane = found.previous[owner] == item
     waits = Lists.of(owner[~on_lane], item[~on_lane], found.op.size)
     return waits.also(found.waits.owner, found.waits.items)
@@ -194,7 +190,7 @@ def _units(trace: Trace, found: OpsInOrder, host: HostCalls, call: Ints, waits: 
     began, cost = take_or(host.start_ns, call, 0), take_or(host.cost_ns, call, 0)
     offset = np.maximum(np.minimum(take_or(host.end_ns, call, 0), start) - began, 0)
     waits_for_place = take_or(host.end_ns - host.start_ns - host.cost_ns, call, 0)
-    waits_for_place[take_or(np.diff(host.waits.first), call, 0) > 0] = 0
+    waits_for_place[take_or(host.waits.count, call, 0) > 0] = 0
     # A call that waits for work has submitted its own before; one that waits for a place submits it then.
     offset = np.minimum(np.maximum(offset - waits_for_place, 0), cost)
     ready = np.where(is_launched, began + waits_for_place + offset, MIN_NS)
@@ -242,8 +238,8 @@ def _dispatches(dispatch: Ints, released_by: Ints, kind: Ints, tells: Mask) -> I
     """From release to start, by what releases a unit: its own of the capture, the median of its kind for the others."""
     found = np.repeat(dispatch[:, None], len(RELEASES), axis=1)
     for release in range(len(RELEASES)):
-        known = pd.Series(dispatch).where(tells & (released_by == release))
-        usual = known.groupby(kind).transform("median").to_numpy()
+        known = np.where(tells & (released_by == release), dispatch, np.nan)
+        usual = ByGroup(known, kind).median[kind]
         other = tells & (released_by != release) & ~np.isnan(usual)
         found[other, release] = usual[other].astype(np.int64)
     return found

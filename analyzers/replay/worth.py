@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from analyzers.arrays.types import Mask
 from analyzers.overlap.measure import Missed, RankOverlap
-from analyzers.replay.answer import MANY_UNITS, MOST_UNITS, explored, first_fix
+from analyzers.replay.answer import MANY_UNITS, MOST_UNITS, explored
 from analyzers.replay.predict import CantReplayError, Replayed, cant_be_run_again
 from analyzers.replay.removals import without
-from analyzers.replay.result import Prediction, as_fix
+from analyzers.replay.result import Prediction, as_fix, first_fix
 from analyzers.replay.scenarios import Outcome, Runs
 from analyzers.replay.suggest import removing, suggested
 from analyzers.trace.devices import DeviceKey
@@ -72,13 +72,13 @@ def with_worth(
         first = result.findings[0].cause
         removed = removing(first.cause, first.finding, 2 * first.after_sync_ns > first.ns, suggestions)
     wanted = () if removed is None else (removed,)
-    tried = explored(replayed, suggestions, few=True, wanted=wanted)
+    predictions, _ = explored(replayed, suggestions, few=True, wanted=wanted)
     found = _Worth(replayed, result, _causes(result, replayed, everywhere=everywhere))
     return replace(
         result,
         ranks=tuple(map(found.of_rank, result.ranks)),
-        fix=found.fix(first_fix(tried.predictions)),
-        cause_fix=found.fix(next((one for one in tried.predictions if one.change == str(removed)), None)),
+        fix=found.fix(first_fix(predictions)),
+        cause_fix=found.fix(next((one for one in predictions if one.change == str(removed)), None)),
         worth_unknown=replayed.fidelity.overlap_reason,
         was_replayed=True,
     )

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from analyzers.replay.change import Change, combined
 from analyzers.replay.engine import Times, run
-from analyzers.replay.model import Tasks
+from analyzers.replay.model import Tasks, Units
 from analyzers.replay.tasks import tasks
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder, Rank
@@ -137,10 +137,15 @@ def blocked() -> Trace:
     return written(BLOCKED)
 
 
+def names_of(trace: Trace, units: Units) -> list[str]:
+    """The name of each unit's op."""
+    return [trace.ops.name[op] for op in units.op]
+
+
 def spans(trace: Trace, found: Tasks, times: Times) -> dict[str, list[tuple[float, float]]]:
     """When the units of each name run, µs."""
     result: dict[str, list[tuple[float, float]]] = {}
-    names = trace.ops.to_frame()["name"].astype(str).to_numpy()[found.units.op]
+    names = names_of(trace, found.units)
     for unit in times.unit_start.argsort(kind="stable"):
         span = times.unit_start[unit] / US, times.unit_end[unit] / US
         result.setdefault(names[unit], []).append(span)

@@ -11,7 +11,7 @@ from analyzers.replay.change import Change, combined
 from analyzers.replay.host_changes import DropSync, Graph, MoveWait, OnTime, Pin, _of_others, late_hosts
 from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream, Scale, Split
 from analyzers.replay.tasks import tasks
-from tests.analyzers.replay.programs import BLOCKED, US, blocked, on_ranks, replayed, written
+from tests.analyzers.replay.programs import BLOCKED, US, blocked, names_of, on_ranks, replayed, written
 
 ALL_REDUCE = "ncclDevKernel_AllReduce"
 # B runs 100 µs on stream 7; A, on 9, waits for it; the host works for 40 µs in B's range before B's launch.
@@ -91,7 +91,7 @@ def test_what_moves_knows_all_that_it_comes_before() -> None:
     trace = written("in 7 @0 7-8; [B 5-10]; B 7 @6 13-60; M 11 @12 19-70; [A 20-30]; A 9 @22 29-80; tail 7 @40 61-70")
     found = tasks(trace)
     moved, jumped = MoveWait("nvtx:A", "nvtx:B").jumps(trace, found)
-    names = trace.ops.to_frame()["name"].astype(str).to_numpy()[found.units.op]
+    names = np.array(names_of(trace, found.units))
     by_call = [names[found.units.call == call][0] for call in range(5)]
     assert [name for name, one in zip(by_call, moved, strict=True) if one] == ["A"]
     assert [name for name, one in zip(by_call, jumped, strict=True) if one] == ["B", "M"]

@@ -31,7 +31,7 @@ def run_with(trace: Trace, slower: Any = None, *, queue: int | None = None, **co
 
 def before(trace: Trace, *more: int) -> Any:
     """What hosts do before each call, with so many µs more."""
-    return tasks(trace).calls.before_ns + np.array(more) * US
+    return tasks(trace).calls.gap_ns + np.array(more) * US
 
 
 # L is launched to begin before K ends, and does, 30 µs after it began; then M.
@@ -45,8 +45,8 @@ def test_a_kernel_that_begins_before_the_one_before_it_ends_follows_its_start() 
     longer = np.array([60.0, 30.0, 9.0]) * US
     assert run_with(trace, transfer_ns=longer) == {"K": [(7, 67)], "L": [(37, 67)], "M": [(68, 77)]}
     later = {"K": [(27, 67)], "L": [(57, 87)], "M": [(88, 97)]}
-    assert run_with(trace, before_ns=before(trace, 20, 0, 0)) == later, "K is launched 20 later"
-    ((begin, _),) = run_with(trace, before_ns=before(trace, 0, 40, 0))["L"]
+    assert run_with(trace, gap_ns=before(trace, 20, 0, 0)) == later, "K is launched 20 later"
+    ((begin, _),) = run_with(trace, gap_ns=before(trace, 0, 40, 0))["L"]
     assert begin == 57, "L is submitted at 55, behind K's start and its end: it starts 2 µs after its launch"
     on_another = run_with(trace, previous=np.array([-1, -1, 1]))["L"]
     assert on_another == [(17, 47)], "2 µs after its launch at 10 has returned at 15"
@@ -76,9 +76,8 @@ def test_a_call_follows_the_one_of_another_thread_that_handed_over() -> None:
         calls=replace(
             found.calls,
             thread=np.array([0, 1]),
-            before_ns=np.array([30 * US, 0]),
             handed=np.array([-1, 0]),
-            handed_ns=np.array([0, 15 * US]),
+            gap_ns=np.array([30 * US, 15 * US]),
         ),
     )
     assert spans(trace, found, run(found)) == {"A": [(37, 42)], "B": [(57, 70)]}

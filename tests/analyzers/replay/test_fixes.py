@@ -9,12 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 import traceviz as tv
-from analyzers.replay.answer import MOST_UNITS, Explored, Tried, explored, first_fix, in_order, what_if
+from analyzers.replay.answer import MOST_UNITS, Tried, explored, in_order, what_if
 from analyzers.replay.change import Change
 from analyzers.replay.host_changes import DropSync, Graph, Level, MoveWait, OnTime, Pin
 from analyzers.replay.model import Tasks
 from analyzers.replay.predict import Replayed
-from analyzers.replay.result import Prediction, WhatIf, is_fix
+from analyzers.replay.result import Prediction, WhatIf, first_fix
 from analyzers.replay.safety import Safety
 from analyzers.replay.scenarios import Outcome
 from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream, Split
@@ -161,15 +161,15 @@ def test_few_are_run_in_every_way_where_only_the_best_are_asked_for(monkeypatch:
     replayed = Replayed(trace, "comm", "compute")
     checked = check_overlap(trace, min_overlap=0.0)
     suggestions = suggested(trace, replayed.tasks, "comm", "compute", checked)
-    every, few = (explored(replayed, suggestions, few=only) for only in (False, True))
-    alone = [one for one in every.predictions if one.suggested]
+    (every, _), (few, more) = (explored(replayed, suggestions, few=only) for only in (False, True))
+    alone = [one for one in every if one.suggested]
     assert len(alone) > 4
     assert [one.suggested for one in alone] == list(range(1, len(alone) + 1))
-    assert list(few.predictions) == alone[:4]
-    assert few.more == len(alone) - 4
+    assert few == alone[:4]
+    assert more == len(alone) - 4
     changes = {str(one.change): one.change for one in suggestions}
-    wanted: Explored = explored(replayed, suggestions, few=True, wanted=[changes[alone[-1].change]])
-    assert [one.change for one in wanted.predictions] == [*(one.change for one in alone[:4]), alone[-1].change]
+    wanted, _ = explored(replayed, suggestions, few=True, wanted=[changes[alone[-1].change]])
+    assert [one.change for one in wanted] == [*(one.change for one in alone[:4]), alone[-1].change]
 
 
 @pytest.fixture
@@ -225,5 +225,5 @@ def test_check_overlap_and_what_if_name_the_same_change_with_the_same_figures(na
     assert found.fix.step_ns < found.fix.now_step_ns
     assert found.fix.safety in ("safe", "conditional")
     best = found.best
-    assert best is not None and is_fix(best)
+    assert best is not None and first_fix([best]) is best
     assert (best.change, best.step_ns) == (found.fix.change, found.fix.step_ns)

@@ -11,7 +11,7 @@ from analyzers.replay.model import Tasks
 from analyzers.replay.stream_changes import DropWait, Scale
 from analyzers.replay.tasks import tasks
 from analyzers.trace.tables import Trace
-from tests.analyzers.replay.programs import US, Program, replayed, spans
+from tests.analyzers.replay.programs import US, Program, names_of, replayed, spans
 from tests.support.builder import Builder
 
 
@@ -43,8 +43,8 @@ def branches() -> Trace:
 
 def awaited(trace: Trace, found: Tasks) -> dict[str, set[str]]:
     """What each op waits for, by name: the one before it on its stream, and others."""
-    names = trace.ops.to_frame()["name"].astype(str).to_numpy()[found.units.op]
     units = found.units
+    names = names_of(trace, units)
     return {
         name: {names[each] for each in [*units.waits[at].tolist(), int(units.previous[at])] if each >= 0}
         for at, name in enumerate(names)
@@ -111,10 +111,10 @@ def test_a_graph_takes_one_place_of_the_launch_queue() -> None:
     """Of a queue of two, "L" takes the place of K, and what would come next that of the graph's first node."""
     trace = branches()
     units = tasks(trace).units
-    names = trace.ops.to_frame()["name"].astype(str).to_numpy()[units.op]
+    names = names_of(trace, units)
     found = {name: names[at] if at >= 0 else "" for name, at in zip(names, places(units, 2), strict=True)}
     assert found == {"K": "", "root": "", "left": "", "right": "", "join": "", "L": "K"}
-    assert names[places(units, 1)[list(names).index("L")]] == "root"
+    assert names[places(units, 1)[names.index("L")]] == "root"
 
 
 def test_a_collective_in_a_graph_begins_with_its_last_rank() -> None:

@@ -84,11 +84,11 @@ def step_ns(trace: Trace) -> float:
     spans = []
     for process in range(len(trace.processes)):
         mine = ints(trace.ops, "process") == process
-        marks = trace.ranges.to_frame()[trace.ranges.to_frame()["process"] == process].set_index("name")
-        ends, last = [], int(marks.index.str.startswith("ProfilerStep#").sum()) - 1
+        marks = trace.ranges.take(trace.ranges.process == process)
+        ends, last = [], int(marks.name.matching(lambda name: name.startswith("ProfilerStep#")).sum()) - 1
         for number in (2, last):
-            mark = marks.loc[[f"ProfilerStep#{number}"]]
-            inside = (start >= mark["start_ns"].min()) & (start <= mark["end_ns"].max())
+            mark = marks.take(marks.name.matching(f"ProfilerStep#{number}".__eq__))
+            inside = (start >= mark.start_ns.min()) & (start <= mark.end_ns.max())
             ends.append(int(end[mine & inside].max()))
         spans.append((ends[1] - ends[0]) / (last - 2))
     return max(spans)

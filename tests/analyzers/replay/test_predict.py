@@ -17,7 +17,7 @@ from analyzers.replay.predict import Replayed, _compared
 from analyzers.replay.scenarios import newly_concurrent, origins, shifted, waits_for_less
 from analyzers.replay.stream_changes import DropWait, Scale, Split
 from analyzers.replay.tasks import tasks
-from tests.analyzers.replay.programs import US, Program, written
+from tests.analyzers.replay.programs import US, Program, names_of, written
 from tests.analyzers.replay.test_pairs import PAIRS
 from tests.simulator.machine import simulate
 from tests.simulator.measure import A, B, loaded
@@ -97,7 +97,7 @@ def test_what_a_change_sets_free_may_begin_sooner_or_later() -> None:
     trace = written("K 7 @0 7-107; 9<7 @10; N 9 @12 112-212; 7<9 @20; L 7 @22 215-315")
     before = tasks(trace)
     after = combined(trace, before, [DropWait("kernel:L", "kernel:N")])
-    which = trace.ops.to_frame()["name"].astype(str).to_numpy()[before.units.op] == "L"
+    which = np.array(names_of(trace, before.units)) == "L"
     assert newly_concurrent(before, after).tolist() == waits_for_less(before, after).tolist() == which.tolist()
     assert not newly_concurrent(before, before).any()
     for by, took in ((-4, 0), (4, 7)):

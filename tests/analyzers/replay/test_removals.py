@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analyzers.replay.engine import run as run_of
-from analyzers.replay.removals import REMOVALS, without
+from analyzers.replay.removals import without
 from analyzers.replay.tasks import tasks
 from analyzers.select.select import select
 from analyzers.trace.tables import Trace
@@ -94,4 +94,3 @@ def test_no_rank_waits_for_another() -> None:
 def test_what_nobody_knows_the_cause_of_can_not_be_removed() -> None:
     nothing = np.zeros(2, dtype=bool)
     assert without("unknown", blocked(), tasks(blocked()), nothing, nothing) is None
-    assert "unknown" not in REMOVALS

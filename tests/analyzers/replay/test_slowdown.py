@@ -9,12 +9,12 @@ from analyzers.replay.model import LARGE, LOADS, TALKING, WAITING
 from analyzers.replay.sharing import LITTLE_TAKEN, NO_GAIN, USUAL, Slowdown, slowdown
 from analyzers.replay.tasks import tasks
 from analyzers.trace.tables import Trace
-from tests.analyzers.replay.programs import on_ranks, written
+from tests.analyzers.replay.programs import names_of, on_ranks, written
 
 
 def of(trace: Trace, name: str) -> tuple[Slowdown, list[int]]:
     found = tasks(trace)
-    names = trace.ops.to_frame()["name"].astype(str).to_numpy()[found.units.op]
+    names = names_of(trace, found.units)
     rows = np.flatnonzero([name in one for one in names])
     return slowdown(trace, found.units, found.occupancy), rows.tolist()
 

@@ -78,7 +78,7 @@ def test_threads_that_take_turns() -> None:
     follows = {int(calls.start_ns[call]) // US: int(calls.handed[call]) for call in by_start}
     started = {call: int(calls.start_ns[call]) // US for call in by_start}
     assert {at: started.get(other, -1) for at, other in follows.items()} == {0: -1, 15: 0, 40: -1, 60: 40}
-    assert calls.handed_ns[calls.handed >= 0].tolist() == [15 * US, 10 * US]  # by thread: 60 - 45, 15 - 5
+    assert calls.gap_ns[calls.handed >= 0].tolist() == [15 * US, 10 * US]  # by thread: 60 - 45, 15 - 5
 
 
 def test_threads_that_call_at_the_same_time_follow_nobody() -> None:
