@@ -156,12 +156,6 @@ def test_other_marks_of_one_process_are_of_one_rank(tmp_path: Path, marks: list[
     assert len(load([steps(tmp_path / "x.json", *marks)]).rank_ids) == 1
 
 
-def test_ranks_under_one_pid_are_refused_by_name(tmp_path: Path) -> None:
-    path = merged(tmp_path / "merged.json", lambda rank, pid: 0 if isinstance(pid, int) and pid < 16 else 5000)
-    with pytest.raises(TracevizError, match=r"holds the events of several ranks under one process \(5000\)"):
-        load([path])
-
-
 def test_a_label_that_some_processes_lack_is_refused(tmp_path: Path) -> None:
     path = merged(tmp_path / "merged.json", lambda rank, pid: f"[TP00] {pid}" if rank == 0 else pid)
     with pytest.raises(TracevizError, match=r"holds several ranks' events, and those of process .* have no label"):

@@ -16,7 +16,7 @@ from analyzers.load import load as load_run
 from analyzers.readers.kineto.read import read
 from analyzers.trace.ranks import assign_ranks
 from analyzers.trace.tables import Trace
-from tests.support.kineto_files import KinetoFile
+from tests.support.kineto_files import KinetoFile, reduces_beside_matmuls
 
 Event = dict[str, Any]
 CAPTURES = Path(__file__).parents[3] / "data" / "contention"
@@ -319,12 +319,10 @@ def test_counters_of_ranges_claim_nothing_of_overlap(folder: Path) -> None:
 
 
 def capture(path: Path, lost: str) -> Path:
-    """Five matmuls of 600 ns, beside each an all-reduce of 300; two of the all-reduces have another name."""
-    file = KinetoFile()
-    for start in range(0, 5_000, 1_000):
-        name = lost if start in (1_000, 3_000) else "ncclDevKernel_AllReduce"
-        file.kernel("gemm", 7, start, start + 600, launch=start)
-        file.kernel(name, 20, start + 100, start + 400, launch=start + 10)
+    """Five matmuls, beside each an all-reduce; two of the all-reduces have another name."""
+    file = reduces_beside_matmuls()
+    for number in (1, 3):
+        file.events[4 * number + 3]["name"] = lost
     return file.write(path)
 
 

@@ -362,3 +362,20 @@ def test_a_report_tells_which_nsys_made_it(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_bytes(b"dear diary")
     assert made_by(other) is None
+
+
+def test_an_nsys_in_a_folder_that_anybody_may_write_to_is_not_run(
+    fake: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    nsys = fake(GOOD, "2099.1.1", "here")
+    nsys.parent.chmod(0o777)
+    monkeypatch.setenv("PATH", f"{nsys.parent}:/nowhere")
+    assert list(find_nsys()) == []
+
+
+def test_progress_says_which_nsys_runs(fake: Callable[..., Path], report: Path) -> None:
+    """One that stands on PATH is not run without a word; what `collect` says of it, its own tests show."""
+    reported: list[str] = []
+    nsys = fake(GOOD)
+    exported(report, str(nsys), lambda what, done, total: reported.append(what))
+    assert set(reported) == {f"exporting · nsys 2024.2.1 at {nsys}"}

@@ -18,8 +18,8 @@ from analyzers.load import load
 from analyzers.readers.nsys.export import find_nsys
 from analyzers.readers.nsys.folder import NsysFolder
 from analyzers.readers.nsys.read import read_folder, read_sqlite
-from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
+from tests.support.exports import alike
 from tests.support.nightly import mostly_nightly
 from tests.support.nsys_exports import as_folder
 
@@ -29,9 +29,7 @@ QUICK = ("dpmp_hidden_sync.2gpu.nsys2023", "collectives.2gpu.pinned")  # an old 
 
 
 def assert_same(one: Trace, other: Trace, *, but: tuple[str, ...] = ()) -> None:
-    for name in TABLES:
-        if name not in but:
-            assert getattr(one, name).to_frame().equals(getattr(other, name).to_frame()), name
+    alike(one, other, *but)
     assert one.processes == other.processes
     if not but:
         assert [replace(each, path="") for each in one.captures] == [replace(each, path="") for each in other.captures]

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from analyzers.common.errors import TracevizError
 from analyzers.info import info
 from analyzers.load import load
-from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.support.exports import same_tables
@@ -39,24 +38,6 @@ def count(path: Path, sql: str) -> int:
 
 def codes(trace: Trace) -> set[str]:
     return {one.code for one in trace.warnings}
-
-
-def test_kernels_and_calls_of_tables_with_versions_are_read(tmp_path: Path) -> None:
-    path = public(tmp_path, "suffixed-tables")
-    trace = load([path])
-    assert len(trace.ops) == count(path, f"SELECT count(*) FROM {KERNEL}_V3") == 20
-    assert len(trace.api) == count(path, f"SELECT count(*) FROM {RUNTIME}_V2") == 20
-    linked = f"SELECT count(*) FROM {KERNEL}_V3 k JOIN {RUNTIME}_V2 r USING (correlationId)"
-    assert int((ints(trace.ops, "launch") >= 0).sum()) == count(path, linked)
-    assert info(trace).unused == {}
-
-
-def test_ranges_of_a_table_with_a_version_are_read(tmp_path: Path) -> None:
-    path = public(tmp_path, "suffixed-nvtx")
-    trace = load([path])
-    assert len(trace.ranges) == count(path, f"SELECT count(*) FROM {NVTX}_V2 WHERE eventType IN (59, 60)") == 10
-    assert set(trace.ranges.to_frame()["name"].astype(str)) == {"fwd"}
-    assert check_overlap(trace, "nvtx:fwd+comm", "nvtx:fwd+compute").ranks[0].a.ops == 10
 
 
 @pytest.mark.parametrize("version", [2, 17])

@@ -23,9 +23,7 @@ from analyzers.syncs.report import order_report
 from analyzers.trace.columns import ints
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
-from tests.support.brute import busy_and_overlap
 from tests.support.made import xla
-from tests.support.nightly import mostly_nightly
 
 DATA = Path(__file__).parents[3] / "data" / "jax"
 Event = dict[str, Any]
@@ -61,18 +59,6 @@ def write(folder: Path, text: str, name: str = "host1.trace.json.gz") -> Path:
     path = folder / name
     path.write_bytes(gzip.compress(text.encode(), mtime=0) if name.endswith(".gz") else text.encode())
     return path
-
-
-@pytest.mark.parametrize("seed", mostly_nightly(range(10), lambda seed: seed in (2, 3)))
-def test_busy_and_overlap_of_each_device_to_the_ns(tmp_path: Path, seed: int) -> None:
-    text = xla.viewer_json(xla.made(seed, devices=1 + seed % 4), perfetto=seed % 2 == 1)
-    ops = ops_of(text)
-    result = tv.check_overlap(load([write(tmp_path, text)], align=False), "comm", "compute")
-    assert [one.device for one in result.ranks] == sorted({op["device"] for op in ops})
-    for rank in result.ranks:
-        mine = [op for op in ops if op["device"] == rank.device and "Memcpy" not in op["name"]]
-        sides = [[(op["start"], op["end"]) for op in mine if ("nccl" in op["name"]) == comm] for comm in (True, False)]
-        assert (rank.a.busy_ns, rank.b.busy_ns, rank.overlap_ns) == busy_and_overlap(*sides)
 
 
 def test_ops_are_what_their_events_say() -> None:
