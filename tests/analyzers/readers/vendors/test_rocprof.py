@@ -13,6 +13,7 @@ import traceviz as tv
 from analyzers.causes.occupancy import limits_of
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
+from analyzers.select.select import select
 from analyzers.syncs.report import order_report
 from tests.support.made import rocprof
 
@@ -65,8 +66,6 @@ def test_ranges_collectives_and_devices(tmp_path: Path) -> None:
             for one in records["hip_api"]
             if any(low <= one["start_timestamp"] <= high for low, high in spans)
         ]
-        from analyzers.select.select import select
-
         assert sorted(trace.ops.to_frame()["correlation"][select(trace, f"nvtx:{name}").picked]) == sorted(inside)
     assert set(trace.comms.to_frame()["operation"]) == {"all_reduce"}
     rccl = {

@@ -11,6 +11,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import traceviz as tv
@@ -19,10 +20,10 @@ from analyzers.info import info
 from analyzers.load import load
 from analyzers.readers.xla import profile
 from analyzers.readers.xla.profile import Profile
+from analyzers.select.select import select
 from analyzers.syncs.report import order_report
 from analyzers.trace.columns import ints
 from analyzers.trace.schemas import TABLES
-from analyzers.trace.tables import Trace
 from tests.support.made import xla
 
 DATA = Path(__file__).parents[3] / "data" / "jax"
@@ -122,16 +123,10 @@ def test_an_op_belongs_to_its_hlo_op_and_module() -> None:
     ):
         rows = [row for row, op in enumerate(expected) if wanted(op)]
         assert rows
-        assert sorted(trace.ops.to_frame().index[select_mask(trace, text)].tolist()) == rows, text
+        assert sorted(np.flatnonzero(select(trace, text).picked).tolist()) == rows, text
     listed = {(one.word, one.name): (one.occurrences, one.launches) for one in info(trace).ranges}
     assert listed["hlo", "jit_train_step"] == (12, 60)  # 3 steps on 4 devices, 5 kernels each
     assert listed["hlo", "fusion.1"] == (12, 12)
-
-
-def select_mask(trace: Trace, text: str) -> Any:
-    from analyzers.select.select import select
-
-    return select(trace, text).picked
 
 
 def test_collectives_of_all_devices_belong_together_by_their_hlo_op(tmp_path: Path) -> None:
