@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,6 @@ from analyzers.trace.tables import Trace
 from tests.support.kineto_files import KinetoFile, reduces_beside_matmuls
 
 Event = dict[str, Any]
-CAPTURES = Path(__file__).parents[3] / "data" / "contention"
 
 
 def event(
@@ -185,15 +182,6 @@ def test_a_capture_without_sizes_says_so(folder: Path, header: dict[str, int], l
     assert (
         any("record_shapes" in text for text in load(folder, kernel("k", 0, 1), **header).captures[0].lacks) is lacking
     )
-
-
-def test_sizes_of_a_real_capture_tell_its_inputs_apart() -> None:
-    """By the texts of the file: as many numbers as texts, one each."""
-    path = CAPTURES / "contend_before.rank0.json.gz"
-    texts = set(re.findall(r'"Input Dims": (\[.*?\]), "', gzip.decompress(path.read_bytes()).decode()))
-    flat = {tuple(re.findall("[0-9]+", text)) for text in texts} - {()}
-    sizes = read(path).ranges.to_frame()["sizes"]
-    assert sizes[sizes >= 0].nunique() == len(flat) > 1
 
 
 COMMUNICATION = {"Collective name": "allreduce", "In msg nelems": 4, "Group size": 2, "dtype": "Float"}

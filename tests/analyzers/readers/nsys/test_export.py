@@ -123,15 +123,6 @@ def test_a_report_newer_than_nsys_says_which_made_it_which_is_here_and_what_to_d
     assert left_in(cache) == []
 
 
-@pytest.mark.nsys
-@pytest.mark.parametrize("rank", [0, 3])
-def test_each_ranks_report_exports(rank: int, real_nsys: str) -> None:
-    path = DATA / f"rowpar_s1.rank{rank}.nsys2023.nsys-rep"
-    trace = read_sqlite(exported(path, real_nsys), report=path)
-    assert trace.processes[-1].claims == {"environment": rank, "file-name": rank, "gpu": rank}
-    assert trace.ops.to_frame()["name"].str.startswith("ncclDevKernel_AllReduce").sum() == 5
-
-
 def test_a_report_is_exported_once(report: Path, fake: Callable[..., Path], tmp_path: Path) -> None:
     nsys = fake(GOOD)
     first = exported(report, str(nsys))

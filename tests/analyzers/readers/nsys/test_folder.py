@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -110,14 +109,3 @@ def test_a_folder_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> No
     folder = as_folder(EXPORTS[0], tmp_path / "export")
     with pytest.raises(TracevizError, match="changed while it was being read"), NsysFolder(folder):
         os.utime(folder / "StringIds.parquet", ns=(1, 1))
-
-
-def test_a_table_that_is_not_there_is_what_it_is_in_sqlite(tmp_path: Path) -> None:
-    folder = as_folder(EXPORTS[0], tmp_path / "export")
-    (folder / "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION.parquet").unlink(missing_ok=True)
-    shutil.copy(EXPORTS[0], tmp_path / "same.sqlite")
-    import sqlite3
-
-    with sqlite3.connect(tmp_path / "same.sqlite") as connection:
-        connection.execute("DROP TABLE IF EXISTS CUPTI_ACTIVITY_KIND_SYNCHRONIZATION")
-    assert_same(read_folder(folder), read_sqlite(tmp_path / "same.sqlite"))

@@ -114,12 +114,6 @@ def test_kernels_whose_names_are_nowhere_bar_every_verdict(tmp_path: Path, pair:
     assert named > 0
 
 
-def test_one_kernel_with_a_number_of_no_text_is_enough(tmp_path: Path) -> None:
-    trace = changed(tmp_path, f"UPDATE {KERNEL} SET demangledName = 1 << 30 WHERE rowid = 4")
-    result = check_overlap(trace, *EMBEDDINGS)
-    assert "names of 1 kernels" in result.reason
-
-
 def test_lost_names_of_ranges_bar_verdicts_on_ranges_alone(tmp_path: Path) -> None:
     made = f'UPDATE {NVTX} SET text = NULL, textId = 1 << 30 WHERE rowid IN (SELECT rowid FROM {NVTX} WHERE "text" LIKE'
     trace = changed(tmp_path, f"{made} 'MP Embedding' LIMIT 2)")

@@ -201,14 +201,6 @@ def test_json_that_is_not_escaped_is_read_but_for_what_is_broken(tmp_path: Path)
     assert "1 events that are no valid JSON" in tv.check_overlap(path).reason
 
 
-def test_lines_that_xla_derives_do_not_count(tmp_path: Path) -> None:
-    program = xla.made(1)
-    with_lines = load([write(tmp_path, xla.viewer_json(program), "a.trace.json.gz")])
-    program.derived = []
-    without = load([write(tmp_path, xla.viewer_json(program), "b.trace.json.gz")])
-    assert with_lines.ops.to_frame().drop(columns="hlo").equals(without.ops.to_frame().drop(columns="hlo"))
-
-
 def test_a_line_without_name_whose_events_tell_is_a_stream(tmp_path: Path) -> None:
     text = xla.viewer_json(xla.made(2), nameless=True)
     named = xla.viewer_json(xla.made(2))
