@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,7 @@ from traceviz.timelines.drawn import around
 from traceviz.timelines.marks import NEVER, ROLE, Marks
 from traceviz.timelines.page import page
 from traceviz.timelines.picture import Picture, folded, on_gpu_only
+from traceviz.timelines.ranges import lowest_free
 from traceviz.timelines.rows import GAP, stream_uses
 from traceviz.timelines.texts import fixed_name
 
@@ -371,6 +374,20 @@ def test_overlap_that_may_be_waiting_is_not_drawn_as_real() -> None:
         shown = pictures.picture(trace, check_overlap(trace), order_report(trace))
         words[size] = legend(shown)["overlap"], fixed_name("overlap", apparent=shown.apparent)
     assert words == {1: ("A and B really overlap",) * 2, 4: ("A and B overlap, apparently",) * 2}
+
+
+def test_ranges_on_the_gpu_take_as_few_rows_as_run_at_once_and_none_hides_another() -> None:
+    """Counted at each start, one by one: as many levels as ranges are open there."""
+    rng = np.random.default_rng(7)
+    for _ in range(50):
+        starts = rng.integers(0, 60, 12)
+        ends = starts + rng.integers(1, 20, 12)
+        level = lowest_free(starts, ends)
+        open_at = [int(np.count_nonzero((starts <= at) & (ends > at))) for at in starts.tolist()]
+        assert level.max() + 1 == max(open_at)
+        for one, other in itertools.combinations(range(12), 2):
+            crosses = starts[one] < ends[other] and starts[other] < ends[one]
+            assert not (crosses and level[one] == level[other])
 
 
 def test_a_long_wait_for_a_peer_cuts_what_it_lies_in_and_a_short_one_does_not() -> None:

@@ -219,8 +219,9 @@ def test_an_event_with_an_odd_name_is_left_out_and_reported(path: Path) -> None:
 
 def test_events_stay_that_last_less_than_a_day_and_start_within_one_of_the_middle(path: Path) -> None:
     """The profiler's own spans are not asked for the middle, and left out without a word."""
-    day, ns = 24 * 3600 * 10**6, 0.001
-    good = [*((0, 2) for _ in range(9)), (0, day - ns), (day - ns, 2), (ns - day, 2)]
+    hour, ns = 3600 * 10**6, 0.001
+    day = 24 * hour
+    good = [*((at * hour, 2) for at in (3, -4, 1, 0, -2, 4, -1, 2, -3)), (0, day - ns), (day - ns, 2), (ns - day, 2)]
     bad = [(0, day), (0, -ns), (day, 2), (-day, 2)]
     kernels = [{**EVENT, "ts": 10 * day + start, "dur": duration} for start, duration in (*good, *bad)]
     spans = [{**EVENT, "cat": "Trace"} for _ in range(2 * len(kernels))]
