@@ -221,16 +221,19 @@ def test_events_stay_that_last_less_than_a_day_and_start_within_one_of_the_middl
     """The profiler's own spans are not asked for the middle, and left out without a word."""
     hour, ns = 3600 * 10**6, 0.001
     day = 24 * hour
-    good = [*((at * hour, 2) for at in (3, -4, 1, 0, -2, 4, -1, 2, -3)), (0, day - ns), (day - ns, 2), (ns - day, 2)]
-    bad = [(0, day), (0, -ns), (day, 2), (-day, 2)]
+    good = [(at * hour, 2) for at in (3, -4, 1, 0, -2, 4, -1, 2, -3)]
+    good += [(-hour, 0), (-hour, day - ns), (day - ns, 2), (ns - day, 2)]
+    bad = [(hour, day), (hour, -ns), (day, 2), (-day, 2)]
     kernels = [{**EVENT, "ts": 10 * day + start, "dur": duration} for start, duration in (*good, *bad)]
     spans = [{**EVENT, "cat": "Trace"} for _ in range(2 * len(kernels))]
-    path.write_text(json.dumps({"traceEvents": [*kernels, *spans]}))
+    call = {**EVENT, "cat": "cuda_runtime", "ts": 10 * day - hour, "dur": -ns}
+    path.write_text(json.dumps({"traceEvents": [*kernels, *spans, call]}))
     trace = read(path)
     durations = (trace.ops.end_ns - trace.ops.start_ns).tolist()
     assert durations == [round(1000 * duration) for _, duration in good]
     assert [warning.code for warning in trace.warnings] == ["absurd-times", "unread-work"]
-    assert trace.warnings[0].message.startswith(f"{len(bad)} ")
+    assert trace.warnings[0].message.startswith(f"{len(bad) + 1} ")
+    assert f"{len(bad)} of GPU work with times that can't be" in trace.processes[0].unread
 
 
 def test_no_gpu_work_is_a_trace_without_ops(path: Path) -> None:
