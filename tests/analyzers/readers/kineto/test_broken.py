@@ -223,7 +223,7 @@ def test_events_stay_that_last_less_than_a_day_and_start_within_one_of_the_middl
     day = 24 * hour
     good = [(at * hour, 2) for at in (3, -4, 1, 0, -2, 4, -1, 2, -3)]
     good += [(-hour, 0), (-hour, day - ns), (day - ns, 2), (ns - day, 2)]
-    bad = [(hour, day), (hour, -ns), (day, 2), (-day, 2)]
+    bad = [(hour, day), (hour, -ns), (day, 3), (-day, 3)]
     kernels = [{**EVENT, "ts": 10 * day + start, "dur": duration} for start, duration in (*good, *bad)]
     spans = [{**EVENT, "cat": "Trace"} for _ in range(2 * len(kernels))]
     call = {**EVENT, "cat": "cuda_runtime", "ts": 10 * day - hour, "dur": -ns}
