@@ -71,6 +71,15 @@ def pair_of_ranges(a: str, b: str, *, overlap: int, rank: int = 0) -> KinetoFile
     return file
 
 
+def reduces_beside_matmuls(count: int = 5, rank: int | None = 0) -> KinetoFile:
+    """Matmuls of 600 ns, one each 1,000, and beside each an all-reduce of 300."""
+    file = KinetoFile(rank)
+    for start in range(0, 1_000 * count, 1_000):
+        file.kernel("gemm", 7, start, start + 600, launch=start)
+        file.kernel("ncclDevKernel_AllReduce", 20, start + 100, start + 400, launch=start + 10)
+    return file
+
+
 STEPS, KERNELS = 10, 5
 LAUNCHES = STEPS * KERNELS
 

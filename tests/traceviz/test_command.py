@@ -82,7 +82,6 @@ SMALL = (
 )
 
 
-@pytest.mark.xfail(strict=False, reason="until no room keeps its tables in pandas")
 @pytest.mark.parametrize(("words", "loaded"), SMALL)
 def test_small_captures_are_answered_without_what_takes_long_to_load(words: list[str], loaded: list[str]) -> None:
     code = f"""if True:

@@ -13,7 +13,6 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -29,6 +28,7 @@ from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 from tests.support.caching import folder as folder
 from tests.support.command_lines import run_json
+from tests.support.exports import alike
 from tests.support.kills import killed_everywhere
 from tests.support.kineto_files import KinetoFile
 from tests.support.nightly import mostly_nightly
@@ -43,14 +43,9 @@ ONE_REPORT = ["nsys/dpmp_hidden_sync.2gpu.sqlite"]
 
 
 def assert_same(one: Trace, other: Trace) -> None:
-    assert (one.captures, one.processes, one.warnings, one.origin_utc_ns) == (
-        other.captures,
-        other.processes,
-        other.warnings,
-        other.origin_utc_ns,
-    )
-    for name in TABLES:
-        pd.testing.assert_frame_equal(getattr(one, name).to_frame(), getattr(other, name).to_frame(), check_exact=True)
+    alike(one, other)
+    for name in ("captures", "processes", "warnings", "origin_utc_ns"):
+        assert getattr(one, name) == getattr(other, name)
 
 
 def plain(path: Path) -> Trace:

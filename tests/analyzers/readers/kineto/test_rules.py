@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +14,9 @@ from analyzers.load import load as load_run
 from analyzers.readers.kineto.read import read
 from analyzers.trace.ranks import assign_ranks
 from analyzers.trace.tables import Trace
-from tests.support.kineto_files import KinetoFile
+from tests.support.kineto_files import KinetoFile, reduces_beside_matmuls
 
 Event = dict[str, Any]
-CAPTURES = Path(__file__).parents[3] / "data" / "contention"
 
 
 def event(
@@ -187,15 +184,6 @@ def test_a_capture_without_sizes_says_so(folder: Path, header: dict[str, int], l
     )
 
 
-def test_sizes_of_a_real_capture_tell_its_inputs_apart() -> None:
-    """By the texts of the file: as many numbers as texts, one each."""
-    path = CAPTURES / "contend_before.rank0.json.gz"
-    texts = set(re.findall(r'"Input Dims": (\[.*?\]), "', gzip.decompress(path.read_bytes()).decode()))
-    flat = {tuple(re.findall("[0-9]+", text)) for text in texts} - {()}
-    sizes = read(path).ranges.to_frame()["sizes"]
-    assert sizes[sizes >= 0].nunique() == len(flat) > 1
-
-
 COMMUNICATION = {"Collective name": "allreduce", "In msg nelems": 4, "Group size": 2, "dtype": "Float"}
 
 
@@ -319,12 +307,10 @@ def test_counters_of_ranges_claim_nothing_of_overlap(folder: Path) -> None:
 
 
 def capture(path: Path, lost: str) -> Path:
-    """Five matmuls of 600 ns, beside each an all-reduce of 300; two of the all-reduces have another name."""
-    file = KinetoFile()
-    for start in range(0, 5_000, 1_000):
-        name = lost if start in (1_000, 3_000) else "ncclDevKernel_AllReduce"
-        file.kernel("gemm", 7, start, start + 600, launch=start)
-        file.kernel(name, 20, start + 100, start + 400, launch=start + 10)
+    """Five matmuls, beside each an all-reduce; two of the all-reduces have another name."""
+    file = reduces_beside_matmuls()
+    for number in (1, 3):
+        file.events[4 * number + 3]["name"] = lost
     return file.write(path)
 
 

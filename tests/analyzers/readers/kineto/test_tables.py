@@ -44,10 +44,6 @@ class Oracle:
         self.cpu = [event for event in complete if event["cat"] in RANGES]
         self.syncs = [event for event in complete if event["cat"] == "cuda_sync"]
         self.of_graphs = {c["args"]["correlation"] for c in self.calls if c["name"] == "cudaGraphLaunch"}
-        self.forward: dict[int, set[int]] = {}  # sequence number -> threads of its forward ops
-        for event in self.cpu:
-            if event["args"].get("Fwd thread id") == 0 and "Sequence number" in event["args"]:
-                self.forward.setdefault(event["args"]["Sequence number"], set()).add(event["tid"])
 
     def times(self, event: dict[str, Any]) -> dict[str, int]:
         start = ns(event["ts"]) - self.zero
@@ -112,10 +108,6 @@ class Oracle:
         rows = []
         for event in self.cpu:
             args = event["args"]
-            forward = -1
-            if args.get("Fwd thread id", 0) > 0:
-                threads = self.forward.get(args["Sequence number"], set())
-                forward = next(iter(threads)) if len(threads) == 1 else self.only_forward_thread()
             rows.append(
                 {
                     "process": 0,
@@ -125,16 +117,10 @@ class Oracle:
                     "domain": "",
                     "id": args.get("External id", -1),
                     "sequence": args.get("Sequence number", -1),
-                    "forward_thread": forward,
                     **self.times(event),
                 }
             )
         return rows
-
-    def only_forward_thread(self) -> int:
-        """In these captures one thread runs every forward op that records a sequence number."""
-        (thread,) = set().union(*self.forward.values())
-        return thread
 
     def sync_rows(self) -> Rows:
         return [

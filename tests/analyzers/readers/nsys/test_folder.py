@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +17,8 @@ from analyzers.load import load
 from analyzers.readers.nsys.export import find_nsys
 from analyzers.readers.nsys.folder import NsysFolder
 from analyzers.readers.nsys.read import read_folder, read_sqlite
-from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
+from tests.support.exports import alike
 from tests.support.nightly import mostly_nightly
 from tests.support.nsys_exports import as_folder
 
@@ -29,9 +28,7 @@ QUICK = ("dpmp_hidden_sync.2gpu.nsys2023", "collectives.2gpu.pinned")  # an old 
 
 
 def assert_same(one: Trace, other: Trace, *, but: tuple[str, ...] = ()) -> None:
-    for name in TABLES:
-        if name not in but:
-            assert getattr(one, name).to_frame().equals(getattr(other, name).to_frame()), name
+    alike(one, other, *but)
     assert one.processes == other.processes
     if not but:
         assert [replace(each, path="") for each in one.captures] == [replace(each, path="") for each in other.captures]
@@ -112,14 +109,3 @@ def test_a_folder_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> No
     folder = as_folder(EXPORTS[0], tmp_path / "export")
     with pytest.raises(TracevizError, match="changed while it was being read"), NsysFolder(folder):
         os.utime(folder / "StringIds.parquet", ns=(1, 1))
-
-
-def test_a_table_that_is_not_there_is_what_it_is_in_sqlite(tmp_path: Path) -> None:
-    folder = as_folder(EXPORTS[0], tmp_path / "export")
-    (folder / "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION.parquet").unlink(missing_ok=True)
-    shutil.copy(EXPORTS[0], tmp_path / "same.sqlite")
-    import sqlite3
-
-    with sqlite3.connect(tmp_path / "same.sqlite") as connection:
-        connection.execute("DROP TABLE IF EXISTS CUPTI_ACTIVITY_KIND_SYNCHRONIZATION")
-    assert_same(read_folder(folder), read_sqlite(tmp_path / "same.sqlite"))

@@ -40,24 +40,6 @@ def codes(trace: Trace) -> set[str]:
     return {one.code for one in trace.warnings}
 
 
-def test_kernels_and_calls_of_tables_with_versions_are_read(tmp_path: Path) -> None:
-    path = public(tmp_path, "suffixed-tables")
-    trace = load([path])
-    assert len(trace.ops) == count(path, f"SELECT count(*) FROM {KERNEL}_V3") == 20
-    assert len(trace.api) == count(path, f"SELECT count(*) FROM {RUNTIME}_V2") == 20
-    linked = f"SELECT count(*) FROM {KERNEL}_V3 k JOIN {RUNTIME}_V2 r USING (correlationId)"
-    assert int((trace.ops.launch >= 0).sum()) == count(path, linked)
-    assert info(trace).unused == {}
-
-
-def test_ranges_of_a_table_with_a_version_are_read(tmp_path: Path) -> None:
-    path = public(tmp_path, "suffixed-nvtx")
-    trace = load([path])
-    assert len(trace.ranges) == count(path, f"SELECT count(*) FROM {NVTX}_V2 WHERE eventType IN (59, 60)") == 10
-    assert set(trace.ranges.to_frame()["name"].astype(str)) == {"fwd"}
-    assert check_overlap(trace, "nvtx:fwd+comm", "nvtx:fwd+compute").ranks[0].a.ops == 10
-
-
 @pytest.mark.parametrize("version", [2, 17])
 def test_versions_of_all_tables_change_nothing(tmp_path: Path, version: int) -> None:
     names = (KERNEL, RUNTIME, NVTX, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT")
@@ -130,12 +112,6 @@ def test_kernels_whose_names_are_nowhere_bar_every_verdict(tmp_path: Path, pair:
     assert (result.verdict, result.passed) == ("inconclusive", None)
     assert f"names of {named:,} kernels are not in the export" in result.reason
     assert named > 0
-
-
-def test_one_kernel_with_a_number_of_no_text_is_enough(tmp_path: Path) -> None:
-    trace = changed(tmp_path, f"UPDATE {KERNEL} SET demangledName = 1 << 30 WHERE rowid = 4")
-    result = check_overlap(trace, *EMBEDDINGS)
-    assert "names of 1 kernels" in result.reason
 
 
 def test_lost_names_of_ranges_bar_verdicts_on_ranges_alone(tmp_path: Path) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
-import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -53,29 +50,6 @@ def test_every_call_of_the_program_is_there_with_its_size_and_kernel() -> None:
         sends = comms[comms["operation"].isin(["ncclSend", "ncclRecv"])]
         assert set(sends["peer"]) == {1 - process}
         assert sends["correlation"].nunique() == 2  # a send and its receive share a kernel
-
-
-def test_payloads_agree_with_the_json_nsys_made_of_them() -> None:
-    connection = sqlite3.connect(f"file:{CAPTURE}?immutable=1", uri=True)
-    expected: dict[tuple[int, int], tuple[int, int, int]] = {}
-    for tid, start, text, data in connection.execute(
-        "SELECT globalTid, start, jsonText, binaryData FROM NVTX_EVENTS WHERE jsonText IS NOT NULL"
-    ):
-        stated = json.loads(text)
-        communicator, size = struct.unpack_from("<qq", data, 32)
-        assert (communicator % 2**64, size) == (stated["NCCL communicator ID"], stated["Message size [bytes]"])
-        expected[tid % 2**24, start] = (communicator, size, stated.get("Peer rank", -1))
-    connection.close()
-    comms = read_sqlite(CAPTURE).comms.to_frame()
-    columns = ["communicator", "bytes", "peer"]
-    found = dict(
-        zip(
-            comms[["thread", "start_ns"]].itertuples(index=False, name=None),
-            comms[columns].itertuples(index=False, name=None),
-            strict=True,
-        )
-    )
-    assert found == expected
 
 
 def test_payloads_read_the_same_from_blobs_text_or_json(tmp_path: Path) -> None:

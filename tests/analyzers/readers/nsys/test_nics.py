@@ -108,27 +108,6 @@ def test_the_sum_over_cards_is_that_of_a_plain_loop(cards: list[tuple[int, list[
         assert found == pytest.approx(expected, abs=0.51)
 
 
-def test_counters_of_cards_are_told_by_state(export: Path) -> None:
-    """400 Gbit/s while communication runs, 8 elsewhere, sampled every 10 µs: as a plain loop weighs it."""
-    trace = load([export], reading=Reading(cache=False), align=False)
-    ops = trace.ops.to_frame()[trace.ops.to_frame()["rank"] == 0]
-    begin, end = int(ops["start_ns"].min()), int(ops["end_ns"].max())
-    calls = ops[ops["name"].astype(str).str.contains("nccl")]
-    spans = list(zip(calls["start_ns"], calls["end_ns"], strict=True))
-    period = max((end - begin) // 500, 1)
-    times = range(begin, end, period)
-    busy = [any(low < at + period and at < high for low, high in spans) for at in times]
-    raw.with_nics(
-        export,
-        [(0, 1, "IB: Bytes sent", at, at + period, 50e6 if on else 1e6) for at, on in zip(times, busy, strict=True)],
-    )
-    found = counters(load([export], reading=Reading(cache=False), align=False)).ranks[0]
-    assert found.period_ns == period
-    assert found.states["a"].sampled_ns == found.states["a"].time_ns
-    assert found.states["a"].mean("nic_out") == pytest.approx(400, abs=1)
-    assert found.states["neither"].mean("nic_out") < 200
-
-
 def test_counters_of_gpus_keep_their_own_samples_beside_cards(tmp_path: Path) -> None:
     path = raw.contend("after", tmp_path)
     before = counters(load([path], reading=Reading(cache=False)))

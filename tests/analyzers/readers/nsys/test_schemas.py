@@ -15,6 +15,7 @@ from analyzers.common.errors import TracevizError
 from analyzers.readers.nsys.read import read_sqlite
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
+from tests.support.exports import alike
 from tests.support.nightly import mostly_nightly
 from tests.support.nsys_exports import Edit, edited
 
@@ -67,12 +68,7 @@ def read_edited(tmp_path: Path) -> Callable[..., Trace]:
 
 def assert_same(found: Trace, source: Path, *but: str) -> None:
     """All tables equal the unedited export's, but for some columns or tables."""
-    expected = read_sqlite(source)
-    for name in TABLES:
-        if name not in but:
-            skipped = [column for column in but if column in getattr(found, name).to_frame()]
-            left, right = (getattr(trace, name).to_frame().drop(columns=skipped) for trace in (found, expected))
-            pd.testing.assert_frame_equal(left, right, check_categorical=False, obj=name)
+    alike(found, read_sqlite(source), *but)
 
 
 def test_without_enum_tables_the_numbers_mean_the_same(read_edited: Callable[..., Trace]) -> None:
@@ -183,15 +179,12 @@ def test_the_oldest_exports_have_no_metadata_at_all(read_edited: Callable[..., T
 
 
 def test_without_calls_work_has_no_launch_and_the_capture_says_so(read_edited: Callable[..., Trace]) -> None:
-    trace = read_edited(NEWER, "DROP TABLE CUPTI_ACTIVITY_KIND_RUNTIME")
+    """And kinds of syncs are told by their ids."""
+    trace = read_edited(ONE_REPORT, "DROP TABLE CUPTI_ACTIVITY_KIND_RUNTIME")
+    assert_same(trace, ONE_REPORT, "api", "launch", "comms")
     assert len(trace.api) == 0
     assert set(trace.ops.to_frame()["launch"]) == {-1}
     assert any("CUDA calls" in lack for lack in trace.captures[0].lacks)
-
-
-def test_sync_kinds_are_told_by_their_ids_where_calls_are_missing(read_edited: Callable[..., Trace]) -> None:
-    trace = read_edited(ONE_REPORT, "DROP TABLE CUPTI_ACTIVITY_KIND_RUNTIME")
-    assert_same(trace, ONE_REPORT, "api", "launch", "comms")
 
 
 def test_each_table_may_be_missing(read_edited: Callable[..., Trace]) -> None:
@@ -326,10 +319,7 @@ def test_big_tables_are_read_in_row_order_in_parts_by_several_readers(
     monkeypatch.setattr("analyzers.readers.nsys.file.READERS", 3)
     found = read_sqlite(ONE_REPORT)
     monkeypatch.undo()
-    for name in TABLES:
-        pd.testing.assert_frame_equal(
-            getattr(found, name).to_frame(), getattr(read_sqlite(ONE_REPORT), name).to_frame()
-        )
+    assert_same(found, ONE_REPORT)
     assert np.array_equal(found.ops.to_frame()["correlation"].head(4), [376, 411, 446, 481])
 
 

@@ -17,9 +17,8 @@ from analyzers.info import info
 from analyzers.readers.kineto.read import read
 from analyzers.syncs.report import order_report
 from analyzers.trace.tables import Trace
-from tests.support.brute import busy_and_overlap, ns
+from tests.support.brute import ns
 from tests.support.made import rocm
-from tests.support.nightly import mostly_nightly
 
 DATA = Path(__file__).parents[3] / "data" / "rocm"
 Event = dict[str, Any]
@@ -66,12 +65,6 @@ def ops_of(events: list[Event]) -> list[dict[str, Any]]:
     return found
 
 
-def sides(ops: list[dict[str, Any]]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    comm = [op for op in ops if op["copy"] == "PtoP" or (op["kind"] == "kernel" and op["name"].startswith("nccl"))]
-    compute = [op for op in ops if op["kind"] == "kernel" and op not in comm]
-    return [(op["start"], op["end"]) for op in comm], [(op["start"], op["end"]) for op in compute]
-
-
 def made(folder: Path, seed: int, **how: Any) -> Path:
     path = folder / "trace.json"
     path.write_text(rocm.capture(0, seed, **how))
@@ -88,25 +81,6 @@ def test_ops_are_what_their_events_and_calls_say(name: str) -> None:
         assert ops[column].tolist() == [op[column] for op in expected], column
     assert ops["start_ns"].tolist() == [op["start"] - zero for op in expected]
     assert ops["end_ns"].tolist() == [op["end"] - zero for op in expected]
-
-
-@pytest.mark.parametrize("seed", mostly_nightly(range(12), lambda seed: seed < 2))
-def test_busy_and_overlap_to_the_ns(tmp_path: Path, seed: int) -> None:
-    path = made(tmp_path, seed, sdk=seed % 2 == 1)
-    expected = busy_and_overlap(*sides(ops_of(json.loads(path.read_text())["traceEvents"])))
-    (rank,) = tv.check_overlap(path, "comm", "compute").ranks
-    assert (rank.a.busy_ns, rank.b.busy_ns, rank.overlap_ns) == expected
-
-
-def test_a_block_that_is_not_full_counts(tmp_path: Path) -> None:
-    path = made(tmp_path, 1)
-    content = json.loads(path.read_text())
-    calls = [one for one in content["traceEvents"] if one["name"] == "hipExtModuleLaunchKernel"]
-    for call in calls:
-        call["args"]["grid"][0] += 1
-    path.write_text(json.dumps(content))
-    assert calls
-    assert read(path).ops.grid.tolist() == [op["grid"] for op in ops_of(content["traceEvents"])]
 
 
 def test_copies_and_fills_that_run_as_kernels_are_no_compute() -> None:

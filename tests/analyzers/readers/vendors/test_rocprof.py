@@ -13,10 +13,9 @@ import traceviz as tv
 from analyzers.causes.occupancy import limits_of
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
+from analyzers.select.select import select
 from analyzers.syncs.report import order_report
-from tests.support.brute import busy_and_overlap
 from tests.support.made import rocprof
-from tests.support.nightly import mostly_nightly
 
 Record = dict[str, Any]
 
@@ -29,18 +28,6 @@ def made(folder: Path, seed: int = 0) -> tuple[Path, dict[str, list[Record]]]:
 
 def span(record: Record) -> tuple[int, int]:
     return record["start_timestamp"], record["end_timestamp"]
-
-
-@pytest.mark.parametrize("seed", mostly_nightly(range(10), lambda seed: seed < 2))
-def test_busy_and_overlap_to_the_ns(tmp_path: Path, seed: int) -> None:
-    """Communication is RCCL's kernels, and copies to the other GPU; a copy that runs as a kernel is no compute."""
-    path, records = made(tmp_path, seed)
-    kernels = records["kernel_dispatch"]
-    comm = [span(one) for one in kernels if one["dispatch_info"]["kernel_id"] == 11]
-    comm += [span(one) for one in records["memory_copy"] if one["dst_agent_id"]["handle"] == rocprof.GPUS[1]]
-    compute = [span(one) for one in kernels if one["dispatch_info"]["kernel_id"] == 10]
-    (rank,) = tv.check_overlap(path, "comm", "compute").ranks
-    assert (rank.a.busy_ns, rank.b.busy_ns, rank.overlap_ns) == busy_and_overlap(comm, compute)
 
 
 def test_ops_are_what_their_records_say(tmp_path: Path) -> None:
@@ -79,8 +66,6 @@ def test_ranges_collectives_and_devices(tmp_path: Path) -> None:
             for one in records["hip_api"]
             if any(low <= one["start_timestamp"] <= high for low, high in spans)
         ]
-        from analyzers.select.select import select
-
         assert sorted(trace.ops.to_frame()["correlation"][select(trace, f"nvtx:{name}").picked]) == sorted(inside)
     assert set(trace.comms.to_frame()["operation"]) == {"all_reduce"}
     rccl = {

@@ -11,6 +11,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -20,12 +21,10 @@ from analyzers.info import info
 from analyzers.load import load
 from analyzers.readers.xla import profile
 from analyzers.readers.xla.profile import Profile
+from analyzers.select.select import select
 from analyzers.syncs.report import order_report
 from analyzers.trace.schemas import TABLES
-from analyzers.trace.tables import Trace
-from tests.support.brute import busy_and_overlap
 from tests.support.made import xla
-from tests.support.nightly import mostly_nightly
 
 DATA = Path(__file__).parents[3] / "data" / "jax"
 Event = dict[str, Any]
@@ -61,18 +60,6 @@ def write(folder: Path, text: str, name: str = "host1.trace.json.gz") -> Path:
     path = folder / name
     path.write_bytes(gzip.compress(text.encode(), mtime=0) if name.endswith(".gz") else text.encode())
     return path
-
-
-@pytest.mark.parametrize("seed", mostly_nightly(range(10), lambda seed: seed in (2, 3)))
-def test_busy_and_overlap_of_each_device_to_the_ns(tmp_path: Path, seed: int) -> None:
-    text = xla.viewer_json(xla.made(seed, devices=1 + seed % 4), perfetto=seed % 2 == 1)
-    ops = ops_of(text)
-    result = tv.check_overlap(load([write(tmp_path, text)], align=False), "comm", "compute")
-    assert [one.device for one in result.ranks] == sorted({op["device"] for op in ops})
-    for rank in result.ranks:
-        mine = [op for op in ops if op["device"] == rank.device and "Memcpy" not in op["name"]]
-        sides = [[(op["start"], op["end"]) for op in mine if ("nccl" in op["name"]) == comm] for comm in (True, False)]
-        assert (rank.a.busy_ns, rank.b.busy_ns, rank.overlap_ns) == busy_and_overlap(*sides)
 
 
 def test_ops_are_what_their_events_say() -> None:
@@ -136,16 +123,10 @@ def test_an_op_belongs_to_its_hlo_op_and_module() -> None:
     ):
         rows = [row for row, op in enumerate(expected) if wanted(op)]
         assert rows
-        assert sorted(trace.ops.to_frame().index[select_mask(trace, text)].tolist()) == rows, text
+        assert sorted(np.flatnonzero(select(trace, text).picked).tolist()) == rows, text
     listed = {(one.word, one.name): (one.occurrences, one.launches) for one in info(trace).ranges}
     assert listed["hlo", "jit_train_step"] == (12, 60)  # 3 steps on 4 devices, 5 kernels each
     assert listed["hlo", "fusion.1"] == (12, 12)
-
-
-def select_mask(trace: Trace, text: str) -> Any:
-    from analyzers.select.select import select
-
-    return select(trace, text).picked
 
 
 def test_collectives_of_all_devices_belong_together_by_their_hlo_op(tmp_path: Path) -> None:
@@ -218,14 +199,6 @@ def test_json_that_is_not_escaped_is_read_but_for_what_is_broken(tmp_path: Path)
     trace, before = load([path]), load([write(tmp_path, whole, "host2.trace.json.gz")])
     assert len(trace.ops) == len(before.ops) - 1
     assert "1 events that are no valid JSON" in tv.check_overlap(path).reason
-
-
-def test_lines_that_xla_derives_do_not_count(tmp_path: Path) -> None:
-    program = xla.made(1)
-    with_lines = load([write(tmp_path, xla.viewer_json(program), "a.trace.json.gz")])
-    program.derived = []
-    without = load([write(tmp_path, xla.viewer_json(program), "b.trace.json.gz")])
-    assert with_lines.ops.to_frame().drop(columns="hlo").equals(without.ops.to_frame().drop(columns="hlo"))
 
 
 def test_a_line_without_name_whose_events_tell_is_a_stream(tmp_path: Path) -> None:

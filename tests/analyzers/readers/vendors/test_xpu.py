@@ -14,9 +14,8 @@ from analyzers.info import info
 from analyzers.readers.kineto.read import read
 from analyzers.syncs.report import order_report
 from analyzers.trace.tables import QUEUED
-from tests.support.brute import busy_and_overlap, ns
+from tests.support.brute import ns
 from tests.support.made import xpu
-from tests.support.nightly import mostly_nightly
 
 DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 Event = dict[str, Any]
@@ -27,18 +26,6 @@ def made(folder: Path, seed: int = 0) -> tuple[Path, list[Event]]:
     path = folder / "trace.json"
     path.write_text(xpu.capture(0, seed))
     return path, json.loads(path.read_text())["traceEvents"]
-
-
-def spans(events: list[Event], queue: int) -> list[tuple[int, int]]:
-    of_queue = [e for e in events if e["cat"] in DEVICE_WORK and e["tid"] == queue]
-    return [(ns(e["ts"]), ns(e["ts"]) + ns(e["dur"])) for e in of_queue]
-
-
-@pytest.mark.parametrize("seed", mostly_nightly(range(10), lambda seed: seed < 2))
-def test_busy_and_overlap_of_queues_to_the_ns(tmp_path: Path, seed: int) -> None:
-    path, events = made(tmp_path, seed)
-    (rank,) = tv.check_overlap(path, "queue:1", "queue:2").ranks
-    assert (rank.a.busy_ns, rank.b.busy_ns, rank.overlap_ns) == busy_and_overlap(spans(events, 1), spans(events, 2))
 
 
 def test_ops_are_what_their_events_say(tmp_path: Path) -> None:
