@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.ordering.calls import BLOCKING, call_kind, calls_of_kind, communication_around, host_calls, match_calls
+from analyzers.ordering.calls import BLOCKING, call_kind, communication_around, host_calls, match_calls
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder, one_rank
 from tests.support.order_of import array, lanes_of, named, names_of
@@ -30,30 +27,6 @@ KINDS = {
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in KINDS.items() for name in names])
 def test_a_call_is_of_the_kind_that_its_name_says(kind: str, name: str) -> None:
     assert call_kind(name) == kind
-
-
-def test_calls_of_a_kind_come_in_order_of_time_and_as_given_where_they_began_at_once() -> None:
-    run, rank = one_rank()
-    for name, at in [
-        ("cudaEventRecord", 9),
-        ("cudaStreamWaitEvent", 5),
-        ("cudaLaunchKernel", 1),
-        ("cudaEventRecord", 5),
-        ("cuEventRecord", 2),
-        ("cudaEventRecord", 5),
-    ]:
-        rank.call(name, at, at + 1)
-    trace = run.trace()
-    assert calls_of_kind(trace, "record").tolist() == [4, 3, 5, 0]
-    assert calls_of_kind(trace, "record", "wait").tolist() == [4, 1, 3, 5, 0]
-    assert calls_of_kind(trace, "device").tolist() == []
-    for number in range(60):
-        rank.call("cudaStreamWaitEvent", 20 + number % 3, 30)
-    waits = [1, *range(6, 66, 3), *range(7, 66, 3), *range(8, 66, 3)]
-    assert calls_of_kind(run.trace(), "wait").tolist() == waits
-    assert host_calls(run.trace()).waits.call.tolist() == waits
-    names = pd.Categorical([None, *trace.api.to_frame()["name"][1:]])
-    assert calls_of_kind(replace(trace, api=trace.api.having(name=names)), "record").tolist() == [4, 3, 5]
 
 
 ids = st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 3)), max_size=8)
