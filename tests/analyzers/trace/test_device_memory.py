@@ -17,7 +17,6 @@ from analyzers.readers.nsys.read import read_sqlite
 from analyzers.trace.columns import ints
 from analyzers.trace.memory import MemoryPeak, memory_peaks
 from analyzers.trace.steps import find_steps
-from tests.support.builder import Builder
 from tests.support.kineto_files import one_way
 from tests.support.nsys_exports import Edit, edited
 from traceviz.output.contract import comparison
@@ -126,10 +125,6 @@ def test_memory_reads_the_same_in_the_quick_and_the_exact_way(
     assert quick.ops.to_frame().equals(plain.ops.to_frame()), "the times of all else stay where they were"
 
 
-def test_a_trace_without_memory_has_none() -> None:
-    assert memory_peaks(load([TORCH / "opt_serial.rank0.json.gz"])) == ()
-
-
 USAGE = """CREATE TABLE CUDA_GPU_MEMORY_USAGE_EVENTS (start INTEGER NOT NULL, globalPid INTEGER NOT NULL,
   deviceId INTEGER NOT NULL, contextId INTEGER NOT NULL, address INTEGER NOT NULL, pc INTEGER NOT NULL,
   bytes INTEGER NOT NULL, memKind INTEGER NOT NULL, memoryOperationType INTEGER NOT NULL, name TEXT,
@@ -181,15 +176,6 @@ def test_what_nsys_lists_at_the_beginning_was_taken_before_and_counts(tmp_path: 
         ("driver", 1157),
         ("driver-change", 314),
     ]
-
-
-@pytest.mark.parametrize("source", ["driver", "driver-change"])
-def test_releases_alone_make_no_negative_peak(source: str) -> None:
-    run = Builder()
-    run.rank(0).kernel("k", 7, 0, 10)
-    for at, level in ((1, -5), (2, -9)):
-        run.add("memory", process=0, device=0, start_ns=at, source=source, bytes=level)
-    assert memory_peaks(run.trace()) == (MemoryPeak(0, 0, source, 0, None),)
 
 
 def test_compare_states_the_peak_of_the_compared_steps_per_rank(tmp_path: Path) -> None:
