@@ -14,15 +14,14 @@ from hypothesis import strategies as st
 
 from analyzers.clocks.align import with_collectives
 from analyzers.overlap.certainty import RealRange
-from analyzers.overlap.job import Job, LastArrival, job_of
+from analyzers.overlap.job import LastArrival, job_of
 from analyzers.overlap.measure import RankOverlap, Side
 from analyzers.trace.alignment import Matches
 from analyzers.trace.columns import ints
-from analyzers.trace.narrow import clip, only_ranks
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.support import oracle
-from tests.support.builder import Builder, one_rank
+from tests.support.builder import Builder
 
 AR, GEMM = "ncclDevKernel_AllReduce", "gemm"
 Span = tuple[int, int]
@@ -91,16 +90,6 @@ def test_the_last_arrivals_speak_where_nine_tenths_of_the_side_is_matched(alone_
     assert (check_overlap(trace).last_arrival is not None) is speaks
 
 
-def test_the_worst_rank_decides_and_the_others_are_counted() -> None:
-    """All four could overlap by 100 ns; they do by 90, 24, 70 and 61."""
-    trace = job_run([], {rank: [(0, 100)] for rank in range(4)}, beside={0: 90, 1: 24, 2: 70, 3: 61})
-    result = check_overlap(trace, "kernel:gemm", "kernel:lookup", min_overlap=0.3)
-    assert (result.job.rule, result.job.rank, result.job.real_overlap_ratio) == ("worst-rank", 1, 0.24)
-    assert (result.passed, result.job.ranks_met, result.job.ranks_deciding) == (False, 3, 4)
-    assert "24 %, threshold 30 % (worst of 4 ranks: rank 1; 3 of 4 meet it)" in result.sentence
-    assert check_overlap(trace, "kernel:gemm", "kernel:lookup", min_overlap=0.24).passed
-
-
 def test_a_rank_that_could_overlap_less_than_a_tenth_of_the_median_is_listed_and_does_not_decide() -> None:
     """Of 100, 100 and 9 or 10 ns that could overlap, all, all and nothing do; the median is 100."""
     for length, decides in ((9, False), (10, True)):
@@ -132,53 +121,6 @@ def test_the_bar_is_missed_by_one_surely_below_and_met_by_all_surely_above(tenth
     else:
         assert job.meets(bar / 10) is None
     assert job.ranks_met == sum(low >= bar for low, _ in bounds)
-
-
-def test_ranks_that_wait_speak_for_nothing_although_they_look_hidden() -> None:
-    trace = job_run([{0: (0, 100), 1: (90, 100)}], {0: [(0, 90)], 1: [(0, 90)]})
-    result = check_overlap(trace)
-    assert [rank.overlap_ratio for rank in result.ranks] == [1.0, 0.0]
-    assert [rank.real_overlap_ns for rank in result.ranks] == [0, 0]
-    assert result.job.real_overlap_ratio == 0.0
-    assert "waiting-is-not-overlap" in [warning.code for warning in result.warnings]
-
-
-def test_the_caveat_on_waits_is_a_share_of_what_overlapped() -> None:
-    """Rank 0's collective waits for 60 of its 100, compute runs from 10 to 80: 20 of 70 that overlapped are real."""
-    trace = job_run([{0: (0, 100), 1: (60, 100)}], {0: [(10, 80)], 1: [(110, 150)]})
-    (text,) = [one.message for one in check_overlap(trace).warnings if one.code == "waiting-is-not-overlap"]
-    assert text.startswith("Rank 0: 28.6 % of what overlapped is real: communication spends 60 % of its time waiting")
-
-
-def test_waits_are_taken_out_on_both_sides() -> None:
-    """Two collectives against each other: the heads of both are waits."""
-    run, rank = one_rank()
-    rank.kernel(AR, 9, 0, 100, wait_ns=40)
-    rank.kernel("ncclDevKernel_AllGather", 10, 50, 150, wait_ns=30)
-    (rank_0,) = check_overlap(run.trace(), "collective:all_reduce", "collective:all_gather").ranks
-    assert (rank_0.overlap_ns, rank_0.real_overlap_ns) == (50, 20)
-    assert (rank_0.a.wait_ns, rank_0.b.wait_ns) == (40, 30)
-    assert rank_0.real_overlap_ratio == 20 / 60
-
-
-def test_a_rank_without_one_of_the_sides_does_not_decide() -> None:
-    trace = job_run([], {0: [(0, 100)], 1: [(0, 100)]})
-    assert check_overlap(trace, "kernel:gemm", "stream:9").job == Job()
-    trace = job_run([{0: (0, 10), 1: (50, 100)}], {1: [(0, 100)]})
-    assert check_overlap(trace, "stream:7", "compute,comm+!stream:7").job.rank == 1
-
-
-def test_a_part_knows_who_was_last_outside_it() -> None:
-    trace = job_run([{0: (0, 100), 1: (60, 100)}], {0: [(0, 90)], 1: [(70, 80)]})
-    assert ints(only_ranks(trace, (0,)).ops, "last_rank").tolist() == [1, -1]
-    assert ints(clip(trace, 65, 200).ops, "last_rank").tolist() == [1, 1, -1, -1]
-
-
-def test_the_late_rank_is_named_in_the_causes() -> None:
-    trace = job_run([{0: (0, 100), 1: (60, 100)}], {0: [(10, 50)], 1: [(110, 150)]})
-    (rank_0, _) = check_overlap(trace).ranks
-    (one,) = [one for one in rank_0.missed if one.cause == "peer-wait"]
-    assert one.evidence.startswith("ncclDevKernel_AllReduce only waited for rank 1, which hides nothing: ")
 
 
 spans = st.tuples(st.integers(0, 40), st.integers(1, 20)).map(lambda each: (each[0], each[0] + each[1]))

@@ -3,12 +3,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.overlap.certainty import RealRange
-from analyzers.overlap.measure import RankOverlap, Side
+from analyzers.overlap.measure import RankOverlap
 from analyzers.trace.narrow import clip
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult, check_overlap
@@ -46,21 +44,6 @@ def test_busy_is_the_union_and_overlap_what_is_in_both() -> None:
     assert rank.overlap_ratio == rank.real_overlap_ratio == 0.5
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "b_stream", "overlap", "ratio"),
-    [
-        ((0, 10), (0, 1000), 7, 10, 1.0),  # of the shorter side
-        ((0, 1000), (0, 10), 7, 10, 1.0),
-        ((0, 10), (10, 20), 7, 0, 0.0),  # an end and a start at one instant
-        ((10, 20), (0, 10), 7, 0, 0.0),
-        ((0, 10), (6, 20), 9, 4, 0.4),  # on one stream
-    ],
-)
-def test_overlap_by_hand(a: tuple[int, int], b: tuple[int, int], b_stream: int, overlap: int, ratio: float) -> None:
-    rank = only(two([a], [b], b_stream=b_stream))
-    assert (rank.overlap_ns, rank.overlap_ratio) == (overlap, ratio)
-
-
 def test_two_ranks_that_both_claim_device_0_and_the_same_streams_never_overlap_each_other() -> None:
     run = Builder()
     first, second = run.rank(0), run.rank(1)
@@ -93,23 +76,6 @@ def test_waiting_for_a_late_rank_hides_nothing() -> None:
     assert (instance.achievable_ns, instance.missed_ns) == (20, 10)
 
 
-def test_achievable_and_missed_are_of_paired_instances() -> None:
-    run, rank = one_rank()
-    #     step 0: A 30, B 10, overlap 5; step 1: A 10, B 50, overlap 10; step 2: A alone
-    for step, (a, b) in enumerate([((0, 30), (25, 35)), ((100, 110), (90, 140)), ((200, 210), None)]):
-        rank.range(f"step {step}", 1000 * step, 1000 * step + 900)
-        rank.kernel("ncclKernel", 9, *a, launch=(1000 * step, 1000 * step + 1))
-        if b:
-            rank.kernel("gemm", 7, *b, launch=(1000 * step, 1000 * step + 1))
-    found = only(run.trace())
-    assert [(one.label, one.achievable_ns, one.missed_ns) for one in found.instances] == [
-        ("step 0", 10, 5),
-        ("step 1", 10, 0),
-    ]
-    assert (found.achievable_ns, found.missed_ns) == (20, 5)
-    assert [(one.start_ns, one.end_ns) for one in found.instances] == [(0, 35), (90, 140)]
-
-
 @given(traces.ops, st.sampled_from([0, -(2**40), 2**60]), st.booleans())
 def test_every_rank_and_device_agrees_with_the_oracle(rows: list[Op], shift: int, swapped: bool) -> None:
     """Rows come in any order, on any streams, among work of neither side; wherever times begin, whichever side is A."""
@@ -135,13 +101,6 @@ def test_a_window_clips_and_drops_nothing_it_cuts(rows: list[Op], low: int, leng
         )
         assert (a_busy, b_busy, overlap) == (oracle.busy(a), oracle.busy(b), oracle.overlap(a, b))
     assert set(found) == {(row.rank, row.device) for row in inside if row.side != "neither"}
-
-
-def test_the_error_of_real_overlap_is_to_the_farther_of_its_bounds() -> None:
-    side = Side(100, 100, 1, (7,))
-    for least, most, error in ((50, 65, 10), (55, 90, 30), (60, 60, 0)):
-        rank = RankOverlap(0, 0, side, side, 100, 60, real_range=RealRange(least, most, 35, 40))
-        assert (rank.real_overlap_bounds_ns, rank.real_overlap_error_ns) == ((least, most), error)
 
 
 def test_a_gain_that_rests_on_too_few_instances_is_reported() -> None:
