@@ -76,6 +76,23 @@ def test_waiting_for_a_late_rank_hides_nothing() -> None:
     assert (instance.achievable_ns, instance.missed_ns) == (20, 10)
 
 
+def test_achievable_and_missed_are_of_paired_instances() -> None:
+    run, rank = one_rank()
+    #     step 0: A 30, B 10, overlap 5; step 1: A 10, B 50, overlap 10; step 2: A alone
+    for step, (a, b) in enumerate([((0, 30), (25, 35)), ((100, 110), (90, 140)), ((200, 210), None)]):
+        rank.range(f"step {step}", 1000 * step, 1000 * step + 900)
+        rank.kernel("ncclKernel", 9, *a, launch=(1000 * step, 1000 * step + 1))
+        if b:
+            rank.kernel("gemm", 7, *b, launch=(1000 * step, 1000 * step + 1))
+    found = only(run.trace())
+    assert [(one.label, one.achievable_ns, one.missed_ns) for one in found.instances] == [
+        ("step 0", 10, 5),
+        ("step 1", 10, 0),
+    ]
+    assert (found.achievable_ns, found.missed_ns) == (20, 5)
+    assert [(one.start_ns, one.end_ns) for one in found.instances] == [(0, 35), (90, 140)]
+
+
 @given(traces.ops, st.sampled_from([0, -(2**40), 2**60]), st.booleans())
 def test_every_rank_and_device_agrees_with_the_oracle(rows: list[Op], shift: int, swapped: bool) -> None:
     """Rows come in any order, on any streams, among work of neither side; wherever times begin, whichever side is A."""
