@@ -116,6 +116,11 @@ def test_ranks_number_their_steps_alike(
     assert abs(int(np.diff(starts)[0])) < STEP / 4
 
 
+def test_a_late_rank_is_not_taken_for_the_next_step() -> None:
+    found = steps_of(ranks((0, 5, 0), (0, 5, STEP // 2)))
+    assert found.whole == (0, 1, 2, 3, 4)
+
+
 def test_ranks_without_one_clock_count_if_they_have_as_many_steps() -> None:
     def apart(trace: Trace) -> Trace:
         captures = (trace.captures[0], replace(trace.captures[0], path="other"))
