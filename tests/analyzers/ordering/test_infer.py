@@ -254,3 +254,15 @@ def test_an_event_synchronization_is_for_the_last_record_whose_work_had_ended() 
     for end, expected in ((300, (30, "s8")), (299, (10, "s7")), (200, (10, "s7")), (199, (-1, ""))):
         host_thread = HostThread().launch(7, runs=(100, 200)).record().launch(8, runs=(100, 300)).record()
         assert host_thread.synchronize(end).synchronized() == [expected]
+
+
+def test_an_event_synchronization_is_not_for_a_record_that_a_wait_claims() -> None:
+    host_thread = HostThread().launch(7, 8).record().record().wait(9).launch(8).synchronize(20_000)
+    assert host_thread.synchronized() == [(20, "s8")]
+
+
+def test_an_event_synchronization_goes_by_its_event() -> None:
+    host_thread = HostThread().launch(7, 8).record(4).record(3).synchronize(20_000, event=4)
+    trace = host_thread.trace()
+    trace = replace(trace, records=trace.records.having(stream=7, context=1))
+    assert links_of(trace, "syncs") == [Link(20, "s7")]
