@@ -54,15 +54,6 @@ def test_limits_that_the_capture_does_not_state_do_not_bind() -> None:
     assert blocks_per_sm(occupancy_columns(trace.ops), np.array([0]), Limits(132, 2048, 32, -1, -1)).tolist() == [8]
 
 
-def full(small: tuple[int, int, int, int], *others: tuple[int, int, int, int]) -> bool:
-    trace = kernels(small, *others)
-    running = running_at(occupancy_columns(trace.ops), np.arange(1, len(others) + 1), np.array([50]))
-    return bool(no_room(occupancy_columns(trace.ops), np.array([0]), running, H200)[0])
-
-
-ONE = (1, 256, 32, 0)
-
-
 @pytest.mark.parametrize(
     ("others", "expected"),
     [
@@ -83,7 +74,9 @@ ONE = (1, 256, 32, 0)
 def test_a_kernel_finds_room_where_the_emptiest_multiprocessor_has_it(
     others: list[tuple[int, int, int, int]], expected: bool
 ) -> None:
-    assert full(ONE, *others) is expected
+    columns = occupancy_columns(kernels((1, 256, 32, 0), *others).ops)
+    running = running_at(columns, np.arange(1, len(others) + 1), np.array([50]))
+    assert no_room(columns, np.array([0]), running, H200).tolist() == [expected]
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analyzers.overlap.measure import Inferred, Missed
+from analyzers.overlap.measure import Inferred
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.support.builder import one_rank
@@ -31,11 +31,6 @@ def steps_of(*late_us: int, stated: bool = False) -> Trace:
     return run.trace()
 
 
-def waited(trace: Trace) -> Missed:
-    (rank,) = check_overlap(trace, A, B).ranks
-    return next(one for one in rank.missed if one.cause == "event-dependency")
-
-
 @pytest.mark.parametrize(
     ("late_us", "expected", "words"),
     [
@@ -48,6 +43,7 @@ def waited(trace: Trace) -> Missed:
 )
 def test_the_starts_that_a_link_held_are_counted(late_us: tuple[int, ...], expected: Inferred, words: str) -> None:
     """A launch after beta's end says nothing about the link: what held alpha there was its launch."""
-    found = waited(steps_of(*late_us))
+    (rank,) = check_overlap(steps_of(*late_us), A, B).ranks
+    found = next(one for one in rank.missed if one.cause == "event-dependency")
     assert found.inferred == expected
     assert f"through record on stream 7 → wait on stream 9 ({words})" in found.evidence

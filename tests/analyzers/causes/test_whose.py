@@ -9,17 +9,9 @@ import pytest
 
 from analyzers.causes.evidence import EvidenceWriter, ToldGap
 from analyzers.causes.free_to_run import PEER_WAIT, longest_wait
-from analyzers.trace.tables import Trace
 from tests.analyzers.causes.test_causes import US, A, B, missed
 from tests.support.builder import one_rank
 from tests.support.causes_of import alone_by_instance, explainer
-
-
-def first_gap(trace: Trace) -> ToldGap:
-    """The one gap of a trace, or the first of the only lot."""
-    explains = explainer(trace, A, B)
-    explained = explains.explain(0, 0)
-    return ToldGap(EvidenceWriter(explains, ("A", "B")), explained, 0)
 
 
 def test_the_first_op_of_a_capture_may_be_a_copy_whose_call_waits_for_it() -> None:
@@ -41,7 +33,8 @@ def test_of_several_waits_the_idle_sides_longest_within_the_gap_is_named_with_wh
     run.rank(1).kernel("alpha", 8, 0, 190, wait_ns=110)  # another process
     trace = run.trace()
     trace = replace(trace, ops=trace.ops.having(last_rank=np.arange(6) + 20, last_device=np.arange(6) + 30))
-    gap = first_gap(trace)
+    explains = explainer(trace, A, B)
+    gap = ToldGap(EvidenceWriter(explains, ("A", "B")), explains.explain(0, 0), 0)
     assert (gap.op, longest_wait(gap)) == (2, 1)
     assert "alpha only waited for rank 21" in PEER_WAIT.finding(gap)
 

@@ -63,12 +63,6 @@ def test_neighbours_are_the_last_launch_before_an_instant_and_the_first_after_it
         assert list(zip(before.tolist(), after.tolist(), strict=True)) == expected
 
 
-def home_of(trace: Trace, thread: str = "t1") -> str:
-    found, lanes = linked(trace).home, host_calls(trace).lanes
-    assert all(found[~lanes.is_host()] == -1), "only threads have a home"
-    return name_of(lanes, int(found[named(lanes, thread)]))
-
-
 @pytest.mark.parametrize("default", [9, 5])
 def test_a_default_stream_that_a_thread_makes_wait_is_its_home(default: int) -> None:
     run, rank = one_rank()
@@ -77,4 +71,7 @@ def test_a_default_stream_that_a_thread_makes_wait_is_its_home(default: int) -> 
         rank.kernel("k", stream, 100, 101, launch=(at, at + 1))
     rank.kernel("k", default, 100, 101, launch=(0, 1), thread=2)
     rank.wait_stream(default, 8, 10)
-    assert home_of(run.trace()) == f"s{default}"
+    trace = run.trace()
+    found, lanes = linked(trace).home, host_calls(trace).lanes
+    assert all(found[~lanes.is_host()] == -1), "only threads have a home"
+    assert name_of(lanes, int(found[named(lanes, "t1")])) == f"s{default}"

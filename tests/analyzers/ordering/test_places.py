@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 
 from analyzers.ordering.ordering import Ordering
-from analyzers.ordering.places import Places
 from tests.support.builder import Builder, one_rank
-
-
-def places_of(run: Builder) -> Places:
-    return Ordering(run.trace()).linked.places
 
 
 def by_launch(run: Builder) -> list[tuple[int, int]]:
@@ -44,7 +39,7 @@ def test_a_turn_that_launches_more_has_places_of_its_own() -> None:
 
 
 def test_a_unit_is_found_by_its_place_and_turn_and_else_none() -> None:
-    places = places_of(launched(*["p7", "s9"] * 2))
+    places = Ordering(launched(*["p7", "s9"] * 2).trace()).linked.places
     units = np.arange(places.place.size)
     assert places.unit_at(places.place, places.turn).tolist() == units.tolist()
     assert places.unit_at(places.place[:1], np.array([5])).tolist() == [-1]

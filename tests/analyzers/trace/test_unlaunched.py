@@ -13,7 +13,6 @@ import pytest
 from analyzers.load import load
 from analyzers.readers.reading import Reading
 from analyzers.trace.columns import ints
-from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import about_unlaunched, count_unlaunched, launched_before
 from tests.support.builder import Builder, Rank, one_rank
 
@@ -44,10 +43,6 @@ def launched(rank: Rank, number: int, start: int, stream: int = 7) -> int:
     )
 
 
-def early(trace: Trace) -> list[int]:
-    return launched_before(trace).nonzero()[0].tolist()
-
-
 def brute(rows: Sequence[tuple[int, int, int, bool]], calls: Sequence[int]) -> list[int]:
     """(number, start, stream, whether its call is recorded) of one process, op by op."""
     found = []
@@ -76,7 +71,7 @@ def test_as_brute_force_tells(seed: int) -> None:
     for number in others:
         rank.call("cudaGetDevice", 0, 1, correlation=number)
     calls = [number for number, *_, known in rows if known] + others
-    assert early(run.trace()) == brute(rows, calls)
+    assert launched_before(run.trace()).nonzero()[0].tolist() == brute(rows, calls)
 
 
 def test_a_run_says_once_how_much_was_launched_before_and_how_many_launches_are_lost() -> None:

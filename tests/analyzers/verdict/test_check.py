@@ -118,18 +118,14 @@ def test_the_repr_says_the_verdict_with_its_figure_or_its_reason() -> None:
     assert "no memcpy" in repr(check_overlap(run_of(HALF), "memcpy"))
 
 
-def graph_trace(*, launched_in_range: bool = False) -> Trace:
+def test_a_graph_may_be_taken_as_one_op_of_a_side() -> None:
     run, rank = one_rank()
     rank.range("replay", 0, 10)
     rank.kernel(COMM, 9, 0, 100, launch=(20, 21))
     rank.kernel(GEMM, 7, 50, 150, launch=(22, 23))
     rank.op("graph 1", 7, 200, 300, kind="graph", launch=(1, 2))
-    return run.trace()
-
-
-def test_a_graph_may_be_taken_as_one_op_of_a_side() -> None:
     for b in ("compute,graph", "nvtx:replay,compute"):
-        result = check_overlap(graph_trace(), "comm", b)
+        result = check_overlap(run.trace(), "comm", b)
         assert result.verdict == "partial"
         assert [warning.code for warning in result.warnings] == [
             "missing-wait",
