@@ -81,6 +81,13 @@ def test_which_selectors_may_have_picked_it(a: str, b: str, of_a: int, of_b: int
     assert [int(may_pick(trace, parse(side), calls).sum()) for side in (a, b)] == [of_a, of_b]
 
 
+def test_a_lost_copy_is_no_kernel() -> None:
+    trace = program(call="cudaMemcpyAsync").trace()
+    calls = unrecorded(trace).call
+    asked_for = {"memcpy": 3, "memcpy:DtoH": 3, "!memcpy": 0, "!memcpy:DtoH": 3, "comm": 0, "nvtx:A": 3}
+    assert {text: int(may_pick(trace, parse(text), calls).sum()) for text in asked_for} == asked_for
+
+
 @pytest.mark.parametrize("where", ["C", "after"])
 def test_what_is_lost_elsewhere_or_not_ended_leaves_the_pair_as_it_is(where: str) -> None:
     """In another range; or a few calls behind the last that has its op, as where the capture ended."""
@@ -103,3 +110,23 @@ def test_a_rank_that_has_nothing_else_of_a_side_tells_nothing() -> None:
     assert (found.verdict, found.passed) == ("inconclusive", None)
     assert found.reason == "3 launches of rank 0, which may be of a side, have no GPU work on record"
     assert "empty-side" not in {one.code for one in found.warnings}
+
+
+def test_a_loss_that_is_not_why_gives_no_reason() -> None:
+    """What is lost may be compute, of which there is more; that no range is called so is why nothing is told."""
+    found = asked(program().trace(), 0.6, a="nvtx:typo", b="compute")
+    assert found.ranks[0].lost.ops == 3
+    assert found.reason.startswith("'nvtx:typo': ")
+    assert found.job.lost is None
+
+
+def test_another_rank_that_passes_does_not_speak_for_it() -> None:
+    run = program(lost=0)
+    rank = run.rank(1)
+    rank.range("B", 0, 10)
+    rank.kernel("b", 7, 1_000, 2_000, launch=(1, 2))
+    rank.range("A", 20, 200)
+    rank.call("cudaLaunchKernel", 30, 31)
+    rank.kernel("c", 9, 3_000, 3_001, launch=(398, 399))
+    found = asked(run.trace(), 0.6)
+    assert (found.verdict, found.job.ratio_low, found.job.lost) == ("inconclusive", 0.0, (1, 1))
