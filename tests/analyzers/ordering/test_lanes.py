@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from analyzers.ordering.lanes import UNSEEN, take_or
+from analyzers.ordering.lanes import take_or
 from tests.support.builder import Builder, one_rank
 from tests.support.order_of import array, lanes_of, named, names_of
 
@@ -61,24 +61,6 @@ def test_each_op_lies_on_the_lane_of_its_process_device_context_and_stream(
     assert np.diff(lanes.first).tolist() == [int(np.count_nonzero(lane == each)) for each in range(lanes.size)]
     assert lanes.start_ns.tolist() == [row[4] * 2 for row in (table[op] for op in lanes.op)]
     assert lanes.end_ns.tolist() == [row[4] * 2 + 1 for row in (table[op] for op in lanes.op)]
-
-
-def test_a_thread_that_only_calls_has_a_lane_and_one_that_is_not_known_has_none() -> None:
-    run, rank = one_rank()
-    rank.kernel("k", 7, 10, 20, launch=(0, 1), thread=-1)
-    rank.kernel("k", 7, 20, 30, launch=(2, 3), thread=4)
-    lanes = lanes_of(run.trace(), (0, 6), (0, -1), (1, 4), (0, 6))
-    names = names_of(lanes, np.arange(lanes.size))
-    assert names == ["s7", "unseen by t4", "unseen by t6", "t4", "t6", "1:unseen by t4", "1:t4"]
-    assert lanes.launcher.tolist() == [-1, 3]
-    assert lanes.is_host().tolist() == [name in ("t4", "t6", "1:t4") for name in names]
-    for host in np.flatnonzero(lanes.is_host()):
-        assert (lanes.context[host], lanes.device[host], lanes.stream[host]) == (-1, -1, -1)
-    hidden = lanes.unseen(np.arange(lanes.size))
-    assert names_of(lanes, hidden[[3, 4, 6]]) == ["unseen by t4", "unseen by t6", "1:unseen by t4"]
-    assert hidden[0] == -1
-    assert (lanes.stream[hidden[3]], lanes.context[hidden[3]], lanes.device[hidden[3]]) == (UNSEEN, -1, -1)
-    assert lanes.of_threads(array(0, 1, 0, 1), array(6, 4, 5, 6)).tolist() == [4, 6, -1, -1]
 
 
 def test_a_stream_whose_context_is_not_told_is_the_one_of_its_number() -> None:

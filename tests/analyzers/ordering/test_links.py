@@ -8,7 +8,7 @@ import pytest
 
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder, Rank, one_rank
-from tests.support.order_of import Link, linked, links_of, name_of
+from tests.support.order_of import Link, links_of
 
 
 def working(*streams: int) -> tuple[Builder, Rank]:
@@ -41,17 +41,3 @@ def test_a_claim_names_record_and_stream() -> None:
     # A record of which nobody knows where it was is not told.
     assert links_of(claims(run.trace(), record_correlation=record, record_stream=-1)) == [Link(6, "s6", False)]
     assert links_of(claims(run.trace(), record_correlation=-1, record_stream=7)) == [Link(6, "s6", False)]
-
-
-def test_a_stream_without_work_that_waits_gets_a_lane_of_its_thread() -> None:
-    run, rank = working(7, 8)
-    rank.record(7, 5, stated=False)
-    rank.call("cudaStreamWaitEvent", 10, 11, thread=3)
-    rank.wait(8, -1, 12, stated=False)
-    run.add("comms", process=0, thread=3, start_ns=20, end_ns=30)
-    rank.call("cudaStreamWaitEvent", 25, 26, thread=3)  # what a library makes wait for itself is not known at all
-    rank.wait(8, -1, 27, stated=False, thread=3)
-    found = linked(run.trace())
-    assert [name_of(found.calls.lanes, lane) for lane in found.wait_lane] == ["unseen by t3", "s8", "", "s8"]
-    assert found.own.tolist() == [False, False, True, True]
-    assert found.calls.waits.lane[0] == -1, "what the capture says stays as it is"
