@@ -17,6 +17,7 @@ from analyzers.readers.nsys.read import read_sqlite
 from analyzers.trace.columns import ints
 from analyzers.trace.memory import MemoryPeak, memory_peaks
 from analyzers.trace.steps import find_steps
+from tests.support.builder import Builder
 from tests.support.kineto_files import one_way
 from tests.support.nsys_exports import Edit, edited
 from traceviz.output.contract import comparison
@@ -176,6 +177,15 @@ def test_what_nsys_lists_at_the_beginning_was_taken_before_and_counts(tmp_path: 
         ("driver", 1157),
         ("driver-change", 314),
     ]
+
+
+@pytest.mark.parametrize("source", ["driver", "driver-change"])
+def test_releases_alone_make_no_negative_peak(source: str) -> None:
+    run = Builder()
+    run.rank(0).kernel("k", 7, 0, 10)
+    for at, level in ((1, -5), (2, -9)):
+        run.add("memory", process=0, device=0, start_ns=at, source=source, bytes=level)
+    assert memory_peaks(run.trace()) == (MemoryPeak(0, 0, source, 0, None),)
 
 
 def test_compare_states_the_peak_of_the_compared_steps_per_rank(tmp_path: Path) -> None:

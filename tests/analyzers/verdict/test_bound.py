@@ -132,6 +132,27 @@ def test_a_lost_launch_leaves_idle_time_undivided_where_much_of_it_ends_with_tha
     assert (found.idle_host_ns is not None) == told
 
 
+def test_what_was_launched_before_the_capture_was_submitted_all_along() -> None:
+    run, rank = one_rank()
+    run.correlation = 5
+    us(rank, GEMM, 7, 30, 40, (20, 21))  # call 6
+    early = {"process": 0, "device": 0, "context": 1, "stream": 8, "name": "gemm", "launch": -1}
+    run.add("ops", **early, correlation=2, start_ns=0, end_ns=10 * US)
+    run.add("ops", **early, correlation=3, start_ns=15 * US, end_ns=18 * US)
+    us(rank, GEMM, 8, 50, 60, (45, 46))
+    found = bound(run.trace())
+    # launched within it: 30–60, and nothing early still runs at 30
+    assert (found.step_ns, found.compute_ns, found.idle_ns) == (30 * US, 20 * US, 10 * US)
+
+
+def test_an_unfinished_early_op_ends_where_the_first_step_begins() -> None:
+    run, rank = one_rank()
+    run.correlation = 5
+    us(rank, GEMM, 7, 30, 60, (20, 21))
+    run.add("ops", process=0, device=0, context=1, stream=8, name="gemm", launch=-1, correlation=2, end_ns=40 * US)
+    assert bound(run.trace()).step_ns == 20 * US  # 40–60
+
+
 def test_what_runs_in_a_graph_of_one_row_is_not_known() -> None:
     run, rank = one_rank()
     us(rank, "graph 3", 7, 0, 60, (-9, -5), kind="graph")

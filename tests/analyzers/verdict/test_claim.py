@@ -33,6 +33,11 @@ def test_a_claim_is_held_against_the_bound_as_exactly_as_it_is_written(claimed: 
     assert claim.possible == possible
 
 
+def test_few_instances_rule_out_only_what_no_two_tasks_can_gain() -> None:
+    few = [rank_of((3 * MS, 1 * MS, 0), (3 * MS, 1 * MS, 0))]
+    assert [check_claim(one, few, 0).possible for one in (1.9, 2.1)] == [True, False]  # type: ignore[union-attr]
+
+
 def test_a_bound_scatters_with_the_tasks() -> None:
     runs = [rank_of(*[(3 * MS, k * MS // 4, 0) for k in range(1, 13)])]
     claim = check_claim(1.6, runs, 0)
