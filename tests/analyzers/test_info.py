@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analyzers.info import MOST_RANGES, facts_of, info, info_of
+from analyzers.info import facts_of, info, info_of
 from analyzers.load import load
 from analyzers.select.select import select
 from analyzers.trace.tables import Capture
@@ -51,31 +51,9 @@ def test_ranges_count_every_occurrence_and_launch_also_of_ranges_inside_them() -
     assert found.more_ranges == 0
 
 
-def test_more_names_than_are_listed_are_counted() -> None:
-    run, rank = one_rank()
-    rank.kernel("k", 7, 0, 1)
-    for k in range(MOST_RANGES + 3):
-        rank.range("range " + "i" * (k + 1), k, k + 1)
-    found = info(run.trace())
-    assert len(found.ranges) == MOST_RANGES
-    assert found.more_ranges == 3
-
-
 def listed(run: Builder) -> list[tuple[str, int, int, int, int | None, int | None]]:
     found = info(run.trace()).ranges
     return [(one.name, one.occurrences, one.launches, one.numbers, one.first, one.last) for one in found]
-
-
-def test_names_that_differ_in_numbers_alone_are_one_family() -> None:
-    run = Builder()
-    for number, batches in ((0, (9, 10, 11)), (1, (10, 11, 12))):
-        rank = run.rank(number)
-        for batch in batches:
-            rank.range(f"## forward {batch} ##", 100 * batch, 100 * batch + 50)
-            rank.range("conv2d 1", 100 * batch + 10, 100 * batch + 20)
-            rank.kernel("k", 7, 0, 1, launch=(100 * batch + 5, 100 * batch + 6))
-            rank.kernel("k", 7, 1, 2, launch=(100 * batch + 15, 100 * batch + 16))
-    assert listed(run) == [("## forward # ##", 6, 12, 4, 9, 12), ("conv2d 1", 6, 6, 0, None, None)]
 
 
 def test_only_numbers_that_differ_make_a_family_and_several_have_neither_first_nor_last() -> None:
@@ -90,15 +68,6 @@ def test_only_numbers_that_differ_make_a_family_and_several_have_neither_first_n
     ]
     (shown,) = (block for block in blocks(info(run.trace())) if isinstance(block, Table) and block.title == "Ranges")
     assert [row[0] for row in shown.rows] == ["nvtx:layer #.#  (3 names)", "nvtx:conv2d #  (2 of 0–5)", "nvtx:epoch 1"]
-
-
-def test_an_op_in_nested_ranges_of_a_family_counts_once() -> None:
-    run, rank = one_rank()
-    rank.range("block 1", 0, 100)
-    rank.range("block 2", 10, 90)
-    rank.kernel("gemm", 7, 200, 300, launch=(30, 31))
-    rank.kernel("gemm", 7, 300, 400, launch=(95, 96))
-    assert listed(run) == [("block #", 2, 2, 2, 1, 2)]
 
 
 def test_a_family_whose_numbers_are_in_different_captures_is_the_same_as_in_one() -> None:
@@ -158,11 +127,6 @@ def test_launches_that_are_missing_are_counted() -> None:
 def test_ranks_that_were_not_captured_are_counted() -> None:
     trace = replace(full().trace(), captures=(Capture("a", "synthetic", world_size=8),))
     assert info(trace).cannot == ("what the other ranks did: 2 of 8 were captured",)
-
-
-def test_what_a_capture_says_it_lacks_is_told_once() -> None:
-    trace = replace(full().trace(), captures=tuple(Capture(p, "synthetic", lacks=("colours",)) for p in "ab"))
-    assert info(trace).cannot == ("colours",)
 
 
 def test_what_only_some_captures_lack_is_said_of_those() -> None:

@@ -44,15 +44,6 @@ def test_pasted_text_without_a_row_of_a_gpu_trace_is_refused(tmp_path: Path) -> 
         load([tmp_path / "stats.txt"])
 
 
-def test_the_same_captures_give_the_same_answer_in_any_order(tmp_path: Path) -> None:
-    paths = [
-        pair_of_ranges("A", "B", overlap=20 + rank, rank=rank).write(tmp_path / f"trace{rank}.json")
-        for rank in range(3)
-    ]
-    frames = [traceviz.check_overlap(traceviz.load(*order).data).to_frame() for order in (paths, paths[::-1])]
-    assert frames[0].equals(frames[1])
-
-
 REPORT = (
     Path(__file__).parents[1] / "data" / "nsys" / "collectives.2gpu.pinned.sqlite"
 )  # its processes are 1070 and 1071

@@ -59,31 +59,6 @@ def sample() -> Trace:
     return run.trace()
 
 
-def test_two_gpus_are_never_summed() -> None:
-    run, rank = one_rank()
-    for device in (0, 1):
-        rank.device = device
-        rank.kernel("k", 7, 0, 100)
-    assert [one.busy_streams_ns for one in streams(run.trace()).ranks] == [(0, 100), (0, 100)]
-    assert [one.concurrent_ns for one in streams(run.trace()).ranks] == [0, 0]
-
-
-def test_the_same_stream_number_in_two_contexts_is_two_streams() -> None:
-    run, rank = one_rank()
-    rank.kernel("k", 7, 0, 10)
-    rank.context = 2
-    rank.kernel("k", 7, 5, 15)
-    (found,) = streams(run.trace()).ranks
-    assert found.busy_streams_ns == (0, 10, 5)
-
-
-def test_the_result_by_hand() -> None:
-    first, second = streams(sample()).ranks
-    assert first.busy_streams_ns == (5, 20, 5)
-    assert (first.span_ns, first.busy_ns, first.concurrent_ns) == (30, 25, 5)
-    assert second.busy_streams_ns == (0, 40)
-
-
 def test_the_frames() -> None:
     result = streams(sample())
     assert result.to_frame().reset_index().to_numpy().tolist() == [

@@ -92,15 +92,6 @@ def test_a_dependent_launch_is_no_mere_shared_stream(call: str, cause: str) -> N
         assert one.finding == "dependent launch: alpha begins once beta's beta, before it on its stream, lets it"
 
 
-def test_a_spin_around_the_gap_is_named_with_the_time_it_took() -> None:
-    run, rank = beta_then_alpha((100 * US, 105 * US), 112 * US)
-    for turn in range(10):  # the first ends before B begins to run, the last is at 85 µs
-        rank.call("cudaEventQuery", turn * 9 * US + 5 * US, turn * 9 * US + 6 * US)
-    found = missed(run.trace())["host-sync"]
-    # The host spun from 5 to 87 µs; B runs from 10 on.
-    assert "the host was blocked 77.0 µs of it in cudaEventQuery" in found.evidence
-
-
 def test_a_blocked_thread_waits_for_a_host_sync() -> None:
     run, rank = beta_then_alpha((100 * US, 105 * US), 112 * US)
     rank.synchronize("stream", 20 * US, 80 * US, stream=9)
@@ -267,30 +258,6 @@ def test_a_full_gpu_explains_nothing_that_an_unrecorded_wait_explains_as_well() 
     assert one.evidence == "alpha (alpha) took an unrecorded wait: it waited, or found the GPU full, for 103 µs"
 
 
-def test_room_that_came_while_it_waited_counts_as_unknown_only_when_it_was_there_for_long() -> None:
-    def trace(start: int) -> Trace:
-        run, rank = one_rank()
-        h200(run)
-        rank.kernel("beta", 7, 10 * US, 60 * US, launch=(0, 1 * US), grid=1056, **SIZE)
-        rank.kernel("beta", 7, 60 * US, 110 * US, launch=(0, 1 * US), grid=132, **SIZE)
-        rank.kernel("alpha", 8, start * US, 150 * US, launch=(2 * US, 3 * US), grid=1, **SIZE)
-        return run.trace()
-
-    assert causes(trace(70)) == {"gpu-full": 60 * US}, "10 µs on its way, once there was room"
-    assert causes(trace(71)) == {"gpu-full": 50 * US, "unknown": 11 * US}
-
-
-def test_room_that_came_before_the_gap_leaves_what_kept_the_op_unknown() -> None:
-    run, rank = one_rank()
-    h200(run)
-    rank.kernel("alpha", 8, 10 * US, 100 * US, launch=(0, 1 * US), grid=1, **SIZE)
-    rank.kernel("beta", 7, 10 * US, 130 * US, launch=(1 * US, 2 * US), grid=1, **SIZE)
-    rank.kernel("gamma", 9, 10 * US, 98 * US, launch=(2 * US, 3 * US), grid=1056, **SIZE)
-    rank.kernel("alpha", 10, 105 * US, 150 * US, launch=(3 * US, 4 * US), grid=1, **SIZE)
-    # Beta runs alone from 100 on; there was no room until 98 only.
-    assert causes(run.trace()) == {"unknown": 5 * US}
-
-
 def chain_then_alpha(start: int) -> Builder:
     """B's two kernels run from 10 to 60 and to 110 µs on stream 7; A is launched last, on stream 8."""
     run, rank = ran(("beta", 7, 10, 60, (0, 1)), ("beta", 7, 60, 110, (1, 2)))
@@ -320,25 +287,6 @@ def test_a_setting_on_record_is_no_cause_where_times_show_nothing() -> None:
         trace = chain_then_alpha(start).trace()
         assert causes(with_one_queue(trace)) == causes(trace)
         assert "shared-queue" not in causes(trace)
-
-
-def test_one_kernel_behind_others_tells_of_no_queue_that_is_not_on_record() -> None:
-    assert causes(chain_then_alpha(61 * US).trace()) == {"unknown": 51 * US}
-
-
-def test_launches_that_wait_for_their_kernels_block_the_host() -> None:
-    """Ten launches, each of which returns 1 µs after its kernel's end: nothing else held the thread."""
-    run, rank = one_rank()
-    for at in range(10):
-        name, stream = ("alpha", 8) if at % 2 else ("beta", 7)
-        start = at * 100 * US
-        rank.kernel(name, stream, start + 10 * US, start + 90 * US, launch=(start, start + 91 * US))
-    rank.range("step 0", 0, 1_000 * US)
-    trace = run.trace()
-    assert causes(trace)["host-sync"] > 0.8 * causes(trace).total()
-    one = missed(trace)["host-sync"]
-    assert "cudaLaunchKernel" in one.evidence
-    assert one.finding.endswith("launches return only once their kernels are done (as with CUDA_LAUNCH_BLOCKING=1)")
 
 
 @pytest.mark.parametrize(("way", "expected"), [(10 * US, "late-launch"), (10 * US + 1, "unknown")])
@@ -372,14 +320,6 @@ def test_of_a_launch_that_returns_as_the_work_before_ends_the_launch_is_named(
     assert causes(run.trace()) == {cause: ns * US for cause, ns in expected.items()}
 
 
-def test_a_copy_that_its_call_prepares_is_held_by_the_call() -> None:
-    run, rank = ran(("beta", 7, 10, 110, (0, 1)))
-    size = {"source_memory": "pageable", "target_memory": "device", "bytes": 10**8}
-    rank.copy("HtoD", 8, 60 * US, 150 * US, launch=(20 * US, 151 * US), **size)
-    (found,) = alone_by_instance(run.trace(), "memcpy", B).values()
-    assert found == {"late-launch": 10 * US, "host-sync": 40 * US}
-
-
 def test_an_op_without_a_launch_on_record_is_unknown() -> None:
     run, rank = one_rank()
     rank.kernel("beta", 7, 10 * US, 110 * US)
@@ -388,12 +328,6 @@ def test_an_op_without_a_launch_on_record_is_unknown() -> None:
     assert causes(trace) == {"unknown": 100 * US}
     (one,) = missed(trace).values()
     assert one.evidence == "the capture does not show what launched alpha or what it waited for"
-
-
-def test_a_side_that_has_nothing_left_to_start_misses_nothing_there() -> None:
-    run, _ = ran(("alpha", 8, 10, 20, (0, 1)), ("beta", 7, 30, 130, (22, 25)))
-    # A alone from 10 to 20 while B was to come; B alone afterwards is nobody's loss.
-    assert causes(run.trace()) == {"late-launch": 10 * US}
 
 
 def test_a_collective_that_only_waits_is_named_with_its_rank() -> None:
@@ -407,26 +341,6 @@ def test_a_collective_that_only_waits_is_named_with_its_rank() -> None:
     assert {cause: one.ns for cause, one in missed(trace).items()} == {"peer-wait": 15 * US, "unknown": 10 * US}
     one = missed(trace)["peer-wait"]
     assert one.evidence.startswith("alpha only waited for a late rank")
-
-
-def test_waiting_of_a_side_whose_other_comes_later_is_no_cause() -> None:
-    """B is launched behind A, which waits for a late rank first: on time A would end sooner, and B still come later."""
-    run, rank = one_rank()
-    rank.kernel("alpha", 8, 10 * US, 100 * US, launch=(0, 1 * US), wait_ns=60 * US)
-    rank.kernel("beta", 7, 105 * US, 150 * US, launch=(102 * US, 104 * US))
-    # A really runs from 70 to 100, while B is not launched yet.
-    assert causes(run.trace()) == {"late-launch": 30 * US}
-
-
-def test_what_was_waited_for_in_vain_counts_in_full_and_before_what_is_shared() -> None:
-    """B runs 150 µs. A begins 100 µs after it, waits until it is done, and then runs for 20, and for 30 µs later on."""
-    run, rank = ran(("beta", 7, 10, 160, (0, 1)))
-    rank.kernel("alpha", 8, 110 * US, 180 * US, launch=(105 * US, 106 * US), wait_ns=50 * US)
-    rank.kernel("alpha", 8, 312 * US, 342 * US, launch=(300 * US, 311 * US))
-    trace = run.trace()
-    # B is alone for 100 µs. 50 are possible and missed. On time the first would run from 110 to 130.
-    assert causes(trace) == {"late-launch": 100 * US, "peer-wait": 20 * US}
-    assert {cause: one.ns for cause, one in missed(trace).items()} == {"peer-wait": 20 * US, "late-launch": 30 * US}
 
 
 def test_causes_sum_to_achievable_less_real_where_instances_overlap_one_another() -> None:
@@ -477,18 +391,6 @@ def graph_on(nodes: list[tuple[str, int, int, int]], launch: tuple[int, int]) ->
     return run, rank
 
 
-def test_what_follows_a_graph_waits_for_the_last_of_its_nodes() -> None:
-    nodes = [("gamma", 7, 10, 20), ("beta", 7, 21, 60), ("gamma", 20, 21, 90)]
-    run, rank = graph_on(nodes, (0, 5 * US))
-    rank.kernel("alpha", 7, 92 * US, 99 * US, launch=(6 * US, 9 * US))
-    # Gamma of the other branch ended last and began with beta: work of neither side all the time that beta runs.
-    assert causes(run.trace()) == {"stream-busy": 39 * US}
-    run, rank = graph_on([("gamma", 7, 10, 20), ("gamma", 7, 21, 60), ("beta", 20, 21, 90)], (0, 5 * US))
-    rank.kernel("alpha", 7, 92 * US, 99 * US, launch=(6 * US, 9 * US))
-    assert causes(run.trace()) == {"same-stream": 69 * US}
-    assert missed(run.trace())["same-stream"].sooner_ns == 71 * US  # all of the gap: alpha was launched before it
-
-
 def test_behind_a_node_that_waited_for_what_nobody_knows() -> None:
     """Alpha follows a graph whose last node begins 20 µs after the one before it on its stream."""
     nodes = [("gamma", 7, 10, 30), ("beta", 20, 12, 50), ("gamma", 7, 50, 80)]
@@ -510,18 +412,6 @@ def test_no_promise_where_another_branch_may_have_held_a_node() -> None:
     run, _ = graph_on(nodes, (0, 5 * US))
     (one,) = missed(run.trace()).values()
     assert (one.cause, one.sooner_ns, one.next_cause) == ("same-stream", None, None)
-
-
-def test_a_graph_of_one_stream_has_no_hidden_order_and_may_find_the_gpu_full() -> None:
-    nodes = [("gamma", 7, 10, 20), ("alpha", 7, 71, 90)]
-    run, rank = graph_on(nodes, (0, 5 * US))
-    h200(run)
-    for row in run.rows["ops"]:
-        row |= {"grid": 1, "block": 256, "registers": 32, "shared_bytes": 0}
-    rank.kernel(
-        "beta", 9, 10 * US, 70 * US, launch=(5 * US, 6 * US), grid=13200, block=1024, registers=32, shared_bytes=0
-    )
-    assert causes(run.trace()) == {"stream-busy": 10 * US, "gpu-full": 50 * US}
 
 
 def test_a_launch_waits_for_a_place_in_a_full_queue(monkeypatch: pytest.MonkeyPatch) -> None:

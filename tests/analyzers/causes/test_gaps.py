@@ -10,7 +10,6 @@ from analyzers.arrays.intervals import union
 from analyzers.causes.gaps import MAX_PAUSE_NS, find_gaps, waited_in_vain
 from analyzers.overlap.pairing import Pairing
 from analyzers.trace.tables import Trace
-from analyzers.verdict.check import check_overlap
 from tests.support.builder import one_rank
 
 
@@ -45,10 +44,6 @@ def test_a_gap_runs_from_the_last_end_or_the_beginning_to_the_next_start() -> No
     ]
 
 
-def test_overlapping_ops_of_one_side_leave_no_gap_between_them() -> None:
-    assert gaps_of(("a0", 0, 30, 0), ("a0", 20, 60, 0), ("b0", 0, 70, 0)) == []
-
-
 def test_an_instance_with_one_side_has_no_gaps_and_instances_stay_apart() -> None:
     ops = (("a0", 0, 10, 0), ("b0", 20, 30, 0), ("a1", 5, 15, 0), ("a2", 40, 50, 0), ("b2", 45, 60, 0))
     assert gaps_of(*ops) == [("b", 0, 20, 10, 0), ("b", 40, 45, 5, 0)]
@@ -73,39 +68,6 @@ def test_a_wait_counts_for_as_long_as_it_cost_overlap() -> None:
     assert gaps_of(("a0", 0, 45, 0), *ops) == [("b", 0, 10, 10, 10)], "5 it overlaps now"
     assert gaps_of(("a0", 0, 100, 0), *ops) == [("b", 0, 10, 10, 0)], "all it overlaps now"
     assert gaps_of(("a0", 0, 5, 0), ("a0", 30, 45, 0), *ops) == [("b", 0, 10, 5, 0)], "on time it would be done by 30"
-
-
-def test_ops_that_follow_at_once_would_be_on_time_together() -> None:
-    after, later = 50 + MAX_PAUSE_NS, 51 + MAX_PAUSE_NS
-    # On time the first would run from 10 to 20, of which a runs all; what follows at once from 20 on, too.
-    assert gaps_of(("a0", 0, 40, 0), ("b0", 10, 50, 30), ("b0", after, after + 8, 0)) == [("b", 0, 10, 10, 18)]
-    assert gaps_of(("a0", 0, 40, 0), ("b0", 10, 50, 30), ("b0", later, later + 8, 0)) == [("b", 0, 10, 10, 10)]
-
-
-def test_where_the_other_side_never_runs_there_is_no_gap() -> None:
-    # a pauses from 30 to 50 and from 60 to 80; b ends at 30, and begins again at 80.
-    ops = (("a0", 0, 30, 0), ("a0", 50, 60, 0), ("a0", 80, 90, 0), ("b0", 0, 30, 0), ("b0", 80, 90, 0))
-    assert gaps_of(*ops) == [("b", 30, 80, 10, 0)]
-
-
-def test_an_op_that_only_waits_or_takes_no_time_is_no_work_to_start() -> None:
-    assert gaps_of(("a0", 0, 100, 0), ("b0", 10, 10, 0), ("b0", 20, 30, 10), ("b0", 0, 5, 0)) == []
-
-
-def test_times_far_from_zero_and_many_instances_overflow_nothing() -> None:
-    ops = [(f"{side}{k}", 1000 * k + at, 1000 * k + at + 10, 0) for k in range(3) for side, at in (("a", 0), ("b", 20))]
-    here = gaps_of(*ops)
-    assert here == [("b", 1000 * k, 1000 * k + 20, 10, 0) for k in range(3)]
-    assert gaps_of(*ops, shift=2**61) == here
-    wide = [
-        ("a0", 0, 2**60, 0),
-        ("b0", 2**60, 2**60 + 1, 0),
-        ("a1", 0, 1, 0),
-        ("b1", 5, 6, 0),
-        ("a2", 3, 4, 0),
-        ("b2", 4, 9, 0),
-    ]
-    assert gaps_of(*wide) == [("b", 0, 2**60, 2**60, 0), ("b", 0, 5, 1, 0), ("b", 3, 4, 1, 0)]
 
 
 def test_trivial_ops_end_no_gap_and_fill_none() -> None:
@@ -167,22 +129,3 @@ def test_they_are_what_a_slow_calculation_finds(mine: Ops, others: Ops, instance
     found = waited_in_vain(resident, really, union(*real(others)), np.arange(4) * SPAN * unit)
     pieces = zip((found.starts - shift).tolist(), (found.ends - shift).tolist(), strict=True)
     assert {t for start, end in pieces for t in range(start // unit, end // unit)} == slowly(mine, others)
-
-
-def test_runs_of_two_instances_are_not_one() -> None:
-    # The second alone would, on time, run from 100 to 110. As one run both would be done at 109.
-    really = union(np.array([90, 130]), np.array([99, 140]))
-    resident = union(np.array([90, 100]), np.array([99, 140]))
-    others = union(np.array([100]), np.array([110]))
-    found = waited_in_vain(resident, really, others, np.array([0, 100]))
-    assert (found.starts.tolist(), found.ends.tolist()) == ([100], [110])
-
-
-def test_of_gaps_held_as_long_that_of_a_is_told_whichever_comes_first() -> None:
-    """A is idle for the first 20 ns of the second instance, B for those of the first: the other runs alone then."""
-    run, rank = one_rank()
-    for k, (stream, start, end) in enumerate(((7, 0, 100), (8, 20, 200), (8, 1000, 1100), (7, 1020, 1200))):
-        rank.range("AB"[stream == 8], 1_000 * (k // 2) + stream, 1_000 * (k // 2) + stream + 1)
-        rank.kernel("k", stream, start, end, launch=(1_000 * (k // 2) + stream, 1_000 * (k // 2) + stream + 1))
-    (found,) = check_overlap(run.trace(), "nvtx:A", "nvtx:B").ranks
-    assert {(one.start_ns, one.end_ns) for one in found.missed} == {(1000, 1020)}

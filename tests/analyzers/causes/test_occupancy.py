@@ -9,10 +9,8 @@ from analyzers.causes.occupancy import (
     DeviceRoom,
     Limits,
     blocks_per_sm,
-    limits_of,
     no_room,
     occupancy_columns,
-    room,
     running_at,
 )
 from analyzers.trace.tables import Trace
@@ -56,15 +54,6 @@ def test_limits_that_the_capture_does_not_state_do_not_bind() -> None:
     assert blocks_per_sm(occupancy_columns(trace.ops), np.array([0]), Limits(132, 2048, 32, -1, -1)).tolist() == [8]
 
 
-def full(small: tuple[int, int, int, int], *others: tuple[int, int, int, int]) -> bool:
-    trace = kernels(small, *others)
-    running = running_at(occupancy_columns(trace.ops), np.arange(1, len(others) + 1), np.array([50]))
-    return bool(no_room(occupancy_columns(trace.ops), np.array([0]), running, H200)[0])
-
-
-ONE = (1, 256, 32, 0)
-
-
 @pytest.mark.parametrize(
     ("others", "expected"),
     [
@@ -85,39 +74,9 @@ ONE = (1, 256, 32, 0)
 def test_a_kernel_finds_room_where_the_emptiest_multiprocessor_has_it(
     others: list[tuple[int, int, int, int]], expected: bool
 ) -> None:
-    assert full(ONE, *others) is expected
-
-
-def test_copies_take_no_room_and_need_none() -> None:
-    assert not full((-1, 0, -1, -1), (1056, 256, 32, 0))
-    assert not full(ONE, (-1, 0, -1, -1))
-
-
-def test_a_window_is_cut_where_room_comes_and_goes() -> None:
-    run, rank = one_rank()
-    size = {"block": 256, "registers": 32, "shared_bytes": 0}
-    for start, end, grid in ((10, 30, 1056), (30, 40, 1056), (40, 50, 1), (60, 70, 1056)):
-        rank.kernel("other", 7, start, end, grid=grid, **size)
-    rank.kernel("mine", 8, 90, 99, grid=1, **size)
-    trace = run.trace()
-    pieces = room(
-        occupancy_columns(trace.ops), np.array([4, 4]), np.array([20, 65]), np.array([90, 65]), np.arange(5), H200
-    )
-    assert list(zip(pieces.row, pieces.low_ns, pieces.high_ns, pieces.full, strict=True)) == [
-        (0, 20, 40, True),
-        (0, 40, 60, False),
-        (0, 60, 70, True),
-        (0, 70, 90, False),
-    ]
-
-
-def test_limits_come_from_the_capture_and_are_none_where_it_has_none() -> None:
-    run = Builder()
-    run.rank(0).kernel("k", 7, 0, 1)
-    assert limits_of(run.trace(), 0, 0) is None
-    run.add("devices", process=0, device=0, sms=132, threads_per_sm=2048, registers_per_sm=65536)
-    assert limits_of(run.trace(), 0, 0) == Limits(132, 2048, 32, 65536, -1)
-    assert limits_of(run.trace(), 0, 1) is None
+    columns = occupancy_columns(kernels((1, 256, 32, 0), *others).ops)
+    running = running_at(columns, np.arange(1, len(others) + 1), np.array([50]))
+    assert no_room(columns, np.array([0]), running, H200).tolist() == [expected]
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -11,7 +11,6 @@ from analyzers.causes.queues import BEHIND_NS, BRANCH_NS, find_nodes, first_of_c
 from analyzers.ordering.ordering import Ordering
 from analyzers.trace.tables import Trace
 from tests.support.builder import one_rank
-from tests.support.captures import one_capture
 
 
 @pytest.mark.parametrize("nearby", [0.0, 0.5, 0.9])
@@ -89,17 +88,3 @@ def test_random_launches_as_the_slow_way_finds_them() -> None:
             assert found.beside[row] in {r for e, r in beside if e == max(beside)[0]} if beside else {-1}
             late = start - max(mine)[0] > BEHIND_NS if mine else start - began > BRANCH_NS
             assert found.unseen[row] == (several and late)
-
-
-def test_nodes_of_a_real_capture_are_of_the_streams_that_launched_them() -> None:
-    """Three graphs with a branch each (streams 142, 144 and 146), replayed on streams 37 and 41 between kernels."""
-    trace = one_capture("torch/graph_nodes.json.gz")
-    ops, lanes = trace.ops.to_frame(), Ordering(trace).lanes
-    stream = lanes.stream[lanes.lane_of_unit()[lanes.unit_of_op]]
-    node = trace.api.to_frame()["name"].to_numpy()[ops["launch"].to_numpy()] == "cudaGraphLaunch"
-    assert (ops["graph"].to_numpy() >= 0).tolist() == node.tolist()
-    assert node.sum() == 9 * 6 + 3  # six nodes; seven of the graph with one before its fork
-    assert set(ops["stream"][node]) == {37, 41, 142, 144, 146}
-    assert set(stream) == {37, 41, 45}
-    # Each launch has nodes on two streams, where the first of each is behind no other.
-    assert (find_nodes(trace, lanes).behind >= 0).sum() == node.sum() - 2 * 9

@@ -9,7 +9,7 @@ import pytest
 
 from analyzers.load import load
 from analyzers.overlap.measure import Missed
-from analyzers.trace.narrow import clip, only_ranks, only_steps
+from analyzers.trace.narrow import clip, only_ranks
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult, check_overlap
 from tests.support.causes_of import alone_by_instance
@@ -87,27 +87,6 @@ def test_other_causes_are_not_named(source: str) -> None:
     assert sum(one.after_sync_ns for one in late_after_sync) == sum(one.ns for one in late_after_sync) > 0
 
 
-def test_a_hidden_sync_is_found_with_its_line_where_stacks_are_there() -> None:
-    trace = load([DATA / "torch-stacks" / "dpmp_hidden_sync.rank0.json.gz"])
-    (rank,) = check_overlap(trace, DP, MP).ranks
-    (sync,) = [one for one in rank.missed if one.cause == "host-sync"]
-    assert "from aten::item in 'MP Embedding' (train.py(" in sync.evidence
-
-
-@pytest.mark.parametrize("source", SOURCES)
-def test_a_wait_issued_too_late_binds_and_is_next_behind_a_slow_host(source: str) -> None:
-    """Where DP is launched late behind a wait that is released later still, the wait binds; elsewhere it is next."""
-    for rank in answer("dpmp_overlap", source).ranks:
-        wait, late = rank.missed[:2]
-        assert (wait.cause, late.cause) == ("event-dependency", "late-launch")
-        assert late.after_sync_ns == 0
-        assert late.next_cause == "event-dependency"
-        assert "its wait was issued after 9 of 10 ops of MP Embedding were queued" in wait.evidence
-        assert "next in line: event-dependency, its wait issued after 9 of 10 ops of MP Embedding" in late.next_behind
-        for text in (wait.evidence, late.next_behind):
-            assert "a faster host could only meet the rest (ncclDevKernel_SendRecv)" in text
-
-
 def test_a_wait_behind_work_from_before_the_capture_is_the_same_wait_in_each_occurrence() -> None:
     """Each occurrence of DP Embedding waits by one record and wait for MP's last lookup."""
     trace = load(sorted((DATA / "workloads" / "dpmp.overlapped.4gpu.torch").glob("rank?.json.gz")))
@@ -128,14 +107,3 @@ def test_ranks_and_windows_are_explained_as_in_the_whole(name: str, source: str)
     low, high = int(trace.ops.start_ns.min()), int(trace.ops.end_ns.max())
     for rank, same in zip(whole.ranks, check_overlap(clip(trace, low, high), *SCENARIOS[name]).ranks, strict=True):
         assert (same.missed, same.missed_ns, same.achievable_ns) == (rank.missed, rank.missed_ns, rank.achievable_ns)
-
-
-def test_a_window_around_one_instance_explains_it_as_its_step_does() -> None:
-    trace = capture("dpmp_overlap", "nsys")
-    for step in (0, 1, 2):
-        (one, _) = check_overlap(only_steps(only_ranks(trace, (0, 1)), step, step + 1), DP, MP).ranks
-        (instance,) = one.instances
-        (windowed,) = check_overlap(clip(only_ranks(trace, (0,)), instance.start_ns, instance.end_ns), DP, MP).ranks
-        assert [(m.cause, m.ns, m.evidence) for m in windowed.missed] == [
-            (m.cause, m.ns, m.evidence) for m in one.missed
-        ]

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from analyzers.causes import hardware_queues
 from analyzers.load import load
 from analyzers.overlap.measure import Missed
 from analyzers.replay.worth import with_worth
@@ -105,24 +104,6 @@ def test_streams_of_amd_s_that_share_a_hardware_queue_follow_each_other() -> Non
     )
 
 
-def test_each_hardware_queue_is_named_by_its_own_number() -> None:
-    """Streams 1 and 2 are in queue 3, streams 11 and 12 in queue 5; in each the second stream's kernel is held."""
-    run, rank = one_rank()
-    for queue, stream, at in ((3, 1, 10 * US), (5, 11, 500 * US)):
-        call = at - 10 * US
-        rank.kernel("beta", stream, at, at + 100 * US, launch=(call, call + 1 * US), call="hipLaunchKernel")
-        held = at + 102 * US, at + 152 * US
-        rank.kernel("alpha", stream + 1, *held, launch=(call + 2 * US, call + 3 * US), call="hipLaunchKernel")
-        for one in (stream, stream + 1):
-            run.stream(rank, one, queue=queue)
-    trace = run.trace()
-    trace = replace(trace, captures=(replace(trace.captures[0], runtime="HIP"),))
-    (found,) = check_overlap(trace, "stream:2", "stream:1").ranks
-    assert "hardware queue 3" in found.missed[0].evidence
-    (found,) = check_overlap(trace, "stream:12", "stream:11").ranks
-    assert "hardware queue 5" in found.missed[0].evidence
-
-
 def cause_names(trace: Trace) -> set[str]:
     (rank,) = check_overlap(trace, "kernel:alpha", "kernel:beta").ranks
     return {one.cause for one in rank.missed}
@@ -166,37 +147,3 @@ def test_times_alone_tell_a_queue_by_kernels_that_were_held_by_one_just_let_go()
     assert "shared-queue" in cause_names(in_turn(3)[0].trace())
     assert "shared-queue" not in cause_names(in_turn(2)[0].trace()), "too few"
     assert "shared-queue" not in cause_names(in_turn(3, stalled=30 * US)[0].trace())
-
-
-def test_the_first_kernels_refute_a_shared_queue_only_where_all_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hardware_queues, "FIRST_KERNELS", 1)
-    assert "shared-queue" in cause_names(in_turn(3)[0].trace())
-    assert "shared-queue" not in cause_names(in_turn(3, stalled=30 * US)[0].trace())
-
-
-def test_a_kernel_that_was_free_hardly_before_another_began_refutes_nothing() -> None:
-    """It begins 1.5 µs before the other, 2 µs after it was free: when that was is not known so well."""
-    run, rank = in_turn(1)
-    rank.kernel("beta", 7, 705 * US, 800 * US, launch=(700 * US, 701 * US))
-    rank.kernel("alpha", 8, 703_500, 810 * US, launch=(702 * US, 703 * US))
-    assert "shared-queue" in cause_names(with_one_queue(run.trace()))
-
-
-@pytest.mark.parametrize(("before", "held"), [(900, True), (1_100, False)])
-def test_kernels_let_go_at_once_may_begin_in_another_order(before: int, held: bool) -> None:
-    """A, free since 3 µs, begins so many ns before B's second kernel, launched before it."""
-    run, rank = one_rank()
-    rank.kernel("beta", 7, 10 * US, 110 * US, launch=(0, 1 * US))
-    rank.kernel("beta", 7, 110 * US, 160 * US, launch=(1 * US, 2 * US))
-    rank.kernel("alpha", 8, 110 * US - before, 200 * US, launch=(2 * US, 3 * US))
-    assert ("shared-queue" in cause_names(with_one_queue(run.trace()))) is held
-
-
-def test_streams_with_queues_of_their_own_share_none() -> None:
-    (rank,) = check_overlap(on_amd(112 * US, queues=(3, 4)), "kernel:alpha", "kernel:beta").ranks
-    assert [one.cause for one in rank.missed] == ["unknown"]
-
-
-def test_a_kernel_that_ran_beside_another_of_its_queue_was_not_held_by_it() -> None:
-    (rank,) = check_overlap(on_amd(60 * US), "kernel:alpha", "kernel:beta").ranks
-    assert "shared-queue" not in [one.cause for one in rank.missed]

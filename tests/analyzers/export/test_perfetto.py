@@ -205,14 +205,6 @@ def crossed() -> Trace:
     return run.trace()
 
 
-def test_what_crosses_goes_to_a_further_track(tmp_path: Path) -> None:
-    trace = crossed()
-    content = json.loads(to_perfetto(trace, tmp_path / "x.json").read_text(encoding="utf-8"))
-    check_format(content)
-    names = [event["args"]["name"] for event in content["traceEvents"] if event["name"] == "thread_name"]
-    assert {"stream 7", "stream 7 (2)", "thread 1", "thread 1 (2)"} <= set(names)
-
-
 def test_findings_are_tracks(tmp_path: Path) -> None:
     """By hand: the two ops overlap from 150 to 200."""
     content = json.loads(to_perfetto(crossed(), tmp_path / "x.json").read_text(encoding="utf-8"))

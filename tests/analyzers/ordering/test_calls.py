@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.ordering.calls import BLOCKING, call_kind, calls_of_kind, communication_around, host_calls, match_calls
+from analyzers.ordering.calls import call_kind, communication_around, host_calls, match_calls
 from analyzers.trace.tables import Trace
-from tests.support.builder import Builder, one_rank
-from tests.support.order_of import array, lanes_of, named, names_of
+from tests.support.builder import Builder
+from tests.support.order_of import array, lanes_of, named
 
 KINDS = {
     "record": ["cudaEventRecord", "cuEventRecord", "hipEventRecord", "cudaEventRecordWithFlags"],
@@ -30,30 +27,6 @@ KINDS = {
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in KINDS.items() for name in names])
 def test_a_call_is_of_the_kind_that_its_name_says(kind: str, name: str) -> None:
     assert call_kind(name) == kind
-
-
-def test_calls_of_a_kind_come_in_order_of_time_and_as_given_where_they_began_at_once() -> None:
-    run, rank = one_rank()
-    for name, at in [
-        ("cudaEventRecord", 9),
-        ("cudaStreamWaitEvent", 5),
-        ("cudaLaunchKernel", 1),
-        ("cudaEventRecord", 5),
-        ("cuEventRecord", 2),
-        ("cudaEventRecord", 5),
-    ]:
-        rank.call(name, at, at + 1)
-    trace = run.trace()
-    assert calls_of_kind(trace, "record").tolist() == [4, 3, 5, 0]
-    assert calls_of_kind(trace, "record", "wait").tolist() == [4, 1, 3, 5, 0]
-    assert calls_of_kind(trace, "device").tolist() == []
-    for number in range(60):
-        rank.call("cudaStreamWaitEvent", 20 + number % 3, 30)
-    waits = [1, *range(6, 66, 3), *range(7, 66, 3), *range(8, 66, 3)]
-    assert calls_of_kind(run.trace(), "wait").tolist() == waits
-    assert host_calls(run.trace()).waits.call.tolist() == waits
-    names = pd.Categorical([None, *trace.api.to_frame()["name"][1:]])
-    assert calls_of_kind(replace(trace, api=trace.api.having(name=names)), "record").tolist() == [4, 3, 5]
 
 
 ids = st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 3)), max_size=8)
@@ -74,51 +47,6 @@ def test_rows_are_matched_to_calls_by_process_and_correlation(
     among = [calls[row] for row in chosen]
     expected = [among.index(each) if each in among and each[1] >= 0 else -1 for each in asked]
     assert match_calls(trace, array(*chosen), trace.records).tolist() == expected
-
-
-def test_each_call_has_its_thread_its_stream_and_its_event() -> None:
-    run, rank = one_rank()
-    rank.kernel("k", 7, 100, 110, launch=(0, 2), thread=2)
-    device = rank.synchronize("device", 60, 90, thread=5)
-    wanted = rank.record(7, 20, thread=3)
-    early = rank.record(8, 10, thread=2)
-    wait = rank.wait(8, wanted, 30, thread=3)
-    stream = rank.synchronize("stream", 40, 45, stream=8)
-    event = rank.synchronize("event", 50, 55, record=early)
-    calls = host_calls(run.trace())
-
-    def column_of(which: str, column: str) -> list[int]:
-        values: list[int] = getattr(getattr(calls, which), column).tolist()
-        return values
-
-    assert (calls.records.size, calls.waits.size, calls.syncs.size) == (2, 1, 3)
-    assert [BLOCKING[kind] for kind in calls.kind] == ["stream", "event", "device"]
-    assert column_of("records", "call") == [3, 2]
-    assert column_of("waits", "call") == [4]
-    assert column_of("syncs", "call") == [5, 6, 1]
-    # Rows of the tables that say more: a wait and three synchronizations of Trace.syncs, and two of Trace.records.
-    assert (column_of("records", "sync"), column_of("waits", "sync"), column_of("syncs", "sync")) == (
-        [1, 0],
-        [1],
-        [2, 3, 0],
-    )
-    assert (column_of("records", "start_ns"), column_of("records", "end_ns")) == ([10, 20], [11, 21])
-    assert (column_of("waits", "start_ns"), column_of("waits", "end_ns")) == ([30], [31])
-    assert (column_of("syncs", "start_ns"), column_of("syncs", "end_ns")) == ([40, 50, 60], [45, 55, 90])
-    assert names_of(calls.lanes, calls.records.host) == ["t2", "t3"]
-    assert names_of(calls.lanes, calls.waits.host) == ["t3"]
-    assert names_of(calls.lanes, calls.syncs.host) == ["t1", "t1", "t5"]
-    assert names_of(calls.lanes, calls.records.lane) == ["s8", "s7"]
-    assert names_of(calls.lanes, calls.waits.lane) == ["s8"]
-    assert names_of(calls.lanes, calls.syncs.lane) == ["s8", "", ""]
-    assert (column_of("records", "event"), column_of("records", "event_sync")) == ([early, wanted], [early, wanted])
-    assert (column_of("waits", "event"), column_of("waits", "event_sync")) == ([wanted], [wanted])
-    assert (column_of("syncs", "event"), column_of("syncs", "event_sync")) == ([-1, early, -1], [-1, early, -1])
-    assert (column_of("records", "correlation"), column_of("waits", "correlation")) == ([early, wanted], [wait])
-    assert column_of("syncs", "correlation") == [stream, event, device]
-    for which, size in (("records", 2), ("waits", 1), ("syncs", 3)):
-        assert column_of(which, "process") == [0] * size
-        assert column_of(which, "context") == [1] * size
 
 
 def captures(*calls: tuple[str, int, int, int]) -> Trace:

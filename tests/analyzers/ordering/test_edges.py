@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from analyzers.ordering.graph import known_streams
 from tests.support.builder import Builder, one_rank
-from tests.support.order_of import Edge, edges_of, links_of
-
-
-def test_what_waits_for_a_record_of_an_unknown_stream_is_no_edge() -> None:
-    run, rank = one_rank()
-    rank.kernel("k", 7, 50, 60, launch=(0, 1))
-    rank.wait(7, rank.record(7, 5, stated=False), 10, stated=False)  # no stream waits for itself
-    rank.synchronize("stream", 80, 90)  # nobody knows of which stream
-    trace = run.trace()
-    assert [(link.record, link.source) for which in ("waits", "syncs") for link in links_of(trace, which)] == [
-        (5, ""),
-        (-1, ""),
-    ]
-    assert edges_of(trace) == []
+from tests.support.order_of import Edge, edges_of, lanes_of, names_of
 
 
 def test_a_device_synchronization_waits_for_the_streams_of_its_context_that_ran_anything() -> None:
@@ -93,8 +82,42 @@ def test_a_copy_that_blocks_its_caller_is_done_when_the_call_returns(
     assert edges_of(run.trace()) == ([edge] if expected else [])
 
 
-def test_a_copy_without_a_call_blocks_nobody() -> None:
+# The legacy default stream.
+
+
+def test_streams_of_another_context_or_process_do_not_wait_for_the_default_stream() -> None:
     run, rank = one_rank()
-    rank.copy("DtoH", 7, 20, 30, target_memory="pageable")
-    rank.kernel("k", 7, 40, 50, launch=(35, 36), call="cudaMemcpy")
-    assert edges_of(run.trace()) == []
+    run.stream(rank, 7, default=1, blocking=1)
+    for stream, blocking in ((8, 1), (9, 0), (11, -1)):
+        run.stream(rank, stream, default=0, blocking=blocking)
+    elsewhere, neighbour = replace(rank, context=2), run.rank(1)
+    run.stream(elsewhere, 10, default=0, blocking=1)
+    run.stream(neighbour, 10, default=0, blocking=1)
+    streams = ((rank, 8), (rank, 9), (rank, 11), (elsewhere, 10), (neighbour, 10), (rank, 7))
+    for at, (of, stream) in enumerate(streams):
+        of.kernel("k", stream, 100, 101, launch=(at, at + 1))
+    assert [(edge.lane, edge.source) for edge in edges_of(run.trace())] == [("s7", "s8")]
+
+
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [
+        ({"blocking": 1}, True),
+        ({"blocking": 0}, True),
+        ({"default": 1}, True),
+        ({"default": 0}, False),
+        ({"default": -1}, False),
+        ({}, False),
+    ],
+)
+def test_a_stream_is_known_that_is_called_blocking_or_not_or_default(stated: dict[str, int], expected: bool) -> None:
+    run, rank = one_rank()
+    run.stream(rank, 9, blocking=1)  # which is none of the trace's
+    run.stream(rank, 8, **stated)
+    for stream in (6, 7, 8):
+        rank.kernel("k", stream, 100, 105)
+    trace = run.trace()
+    lanes = lanes_of(trace)
+    assert names_of(lanes, np.flatnonzero(known_streams(trace.streams, lanes))) == (["s8"] if expected else [])
+    trace = replace(trace, streams=trace.streams.having(stream=6))
+    assert names_of(lanes, np.flatnonzero(known_streams(trace.streams, lanes))) == ["s6"]

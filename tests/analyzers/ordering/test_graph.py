@@ -171,3 +171,42 @@ def test_an_op_is_released_by_its_stream_and_by_the_op_behind_its_waits_that_end
         assert (int(trace.ops.to_frame()["end_ns"].iloc[waited]) if waited >= 0 else -1) == latest
         if waited >= 0:
             assert step_of[waited] in held
+
+
+# By hand.
+
+
+def test_each_step_of_a_path_says_where_and_when_the_host_asked_for_it() -> None:
+    run, rank = one_rank()
+    rank.kernel("before", 9, 0, 1)
+    first = rank.kernel("a", 7, 100, 120, launch=(0, 2))
+    rank.wait_stream(8, 7, 5)
+    second = rank.kernel("b", 8, 130, 140, launch=(25, 27))
+    rank.synchronize("stream", 30, 145, stream=8, thread=4)
+    third = rank.kernel("c", 9, 170, 180, launch=(160, 162), thread=4)
+    path = Ordering(run.trace()).path(first, third)
+    assert [(step.kind, step.stream, step.thread, step.instant_ns, step.op, step.call) for step in path] == [
+        ("op", 7, -1, 0, first, 0),
+        ("record", 7, -1, 5, -1, 1),
+        ("wait", 8, -1, 7, -1, 2),
+        ("synchronize", -1, 4, 145, -1, 4),
+        ("launch", 9, -1, 160, -1, -1),
+        ("op", 9, -1, 160, third, 5),
+    ]
+    assert [str(step) for step in path[2:4]] == ["wait on stream 8", "synchronize on thread 4"]
+    assert Ordering(run.trace()).path(third, first) == Ordering(run.trace()).path(second, first) == ()
+
+
+def test_inferred_links_count_unless_only_stated_ones_are_asked_for() -> None:
+    run, rank = one_rank()
+    first = np.array([rank.kernel("a", 7, 100, 120, launch=(0, 2))])
+    rank.wait_stream(8, 7, 5, stated=False)
+    second = np.array([rank.kernel("b", 8, 130, 140, launch=(10, 12))])
+    ordering = Ordering(run.trace())
+    assert ordering.before(first, second).tolist() == [True]
+    assert ordering.before(first, second, exact=True).tolist() == [False]
+    assert [step.exact for step in ordering.path(0, 1)] == [True, False, False, True]
+    source, lane_and_position = ordering.lane_and_position(first)[0], ordering.lane_and_position(second)
+    assert ordering.complete(source, *lane_and_position).tolist() == [1]
+    assert ordering.complete(source, *lane_and_position, exact=True).tolist() == [0]
+    assert ordering.complete(source, *lane_and_position).dtype == np.int64

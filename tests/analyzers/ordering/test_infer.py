@@ -91,19 +91,6 @@ def test_of_several_waits_behind_one_record_those_wait_for_it_that_wait_for_the_
     assert host_thread.waited_for() == [(20, "s7") if event == events[0] else (-1, "") for event in events]
 
 
-def test_a_launch_between_record_and_wait_parts_them() -> None:
-    # It is then the last record that no wait claimed, on the stream its thread launched on last.
-    assert HostThread().launch(7, 8).record().launch(7).wait(9).waited_for() == [(20, "s8")]
-
-
-@pytest.mark.parametrize(("event", "expected"), [(4, (40, "s7")), (3, (30, "s7")), (-1, (40, "s7"))])
-def test_a_wait_is_for_a_record_of_its_event(event: int, expected: tuple[int, str]) -> None:
-    host_thread = HostThread().launch(7, 8).record(4).record(3).record(4).wait(9, event).record(4)
-    trace = host_thread.trace()
-    trace = replace(trace, records=trace.records.having(stream=7, context=1))
-    assert [(link.record, link.source) for link in links_of(trace)] == [expected]
-
-
 def test_a_lone_wait_is_for_the_last_record_of_its_thread_that_no_other_wait_claims() -> None:
     host_thread = (
         HostThread().launch(7, 8).record().launch(7).record().wait(9).on(2).launch(8).record().on(1).launch(6).wait(9)
@@ -156,12 +143,6 @@ def test_times_tell_which_stream_home_waits_for(turns: int, late: int, expected:
         begin = at + 93_000 + late
         host_thread.record().wait(7).launch(7, runs=(begin, begin + 5_000))
     assert [source for _, source in host_thread.waited_for()] == [expected] * turns
-
-
-def test_a_lone_wait_is_not_for_a_record_of_another_event() -> None:
-    host_thread = HostThread().launch(7).record().launch(8).record(4).launch(6)
-    assert host_thread.wait(9, event=5).waited_for() == [(10, "s7")]
-    assert host_thread.wait(9).waited_for() == [(10, "s7"), (30, "s8")]
 
 
 @pytest.mark.parametrize(
@@ -264,15 +245,6 @@ def test_elsewhere_a_refuted_one_leaves_its_record_to_others() -> None:
     host_thread.launch(7, runs=(200, 90_000)).record().wait(8).launch(8, runs=(80_000, 95_000))
     host_thread.launch(11, runs=(1, 2)).wait(12).launch(12, runs=(95_000, 96_000))
     assert host_thread.waited_for() == [(30, "s9"), (50, "s7")]
-
-
-def test_what_a_library_recorded_for_itself_is_not_waited_for_behind_its_call() -> None:
-    host_thread = HostThread().launch(7, 8).record().inside(1).record().wait(9)
-    assert host_thread.waited_for() == [(30, "s8")], "the last record that nothing claims, on the last stream"
-    host_thread = HostThread().launch(7, 8).record().inside(2).record().wait(9)
-    assert host_thread.waited_for() == [(30, "")]
-    host_thread = HostThread().launch(7, 8).record().inside(1).record().inside(1).wait(9)
-    assert host_thread.waited_for() == [(30, "s8")]
 
 
 # Synchronizations.

@@ -6,16 +6,14 @@ from dataclasses import replace
 from itertools import product
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from analyzers.ordering.lanes import UNSEEN, take_or
+from analyzers.ordering.lanes import take_or
 from tests.support.builder import Builder, one_rank
 from tests.support.order_of import array, lanes_of, named, names_of
 
-NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 rows = st.lists(st.tuples(*[st.integers(0, 2)] * 4, st.integers(0, 9), st.integers(-1, 2)), max_size=12)
 
 
@@ -65,39 +63,6 @@ def test_each_op_lies_on_the_lane_of_its_process_device_context_and_stream(
     assert lanes.end_ns.tolist() == [row[4] * 2 + 1 for row in (table[op] for op in lanes.op)]
 
 
-def test_a_thread_that_only_calls_has_a_lane_and_one_that_is_not_known_has_none() -> None:
-    run, rank = one_rank()
-    rank.kernel("k", 7, 10, 20, launch=(0, 1), thread=-1)
-    rank.kernel("k", 7, 20, 30, launch=(2, 3), thread=4)
-    lanes = lanes_of(run.trace(), (0, 6), (0, -1), (1, 4), (0, 6))
-    names = names_of(lanes, np.arange(lanes.size))
-    assert names == ["s7", "unseen by t4", "unseen by t6", "t4", "t6", "1:unseen by t4", "1:t4"]
-    assert lanes.launcher.tolist() == [-1, 3]
-    assert lanes.is_host().tolist() == [name in ("t4", "t6", "1:t4") for name in names]
-    for host in np.flatnonzero(lanes.is_host()):
-        assert (lanes.context[host], lanes.device[host], lanes.stream[host]) == (-1, -1, -1)
-    hidden = lanes.unseen(np.arange(lanes.size))
-    assert names_of(lanes, hidden[[3, 4, 6]]) == ["unseen by t4", "unseen by t6", "1:unseen by t4"]
-    assert hidden[0] == -1
-    assert (lanes.stream[hidden[3]], lanes.context[hidden[3]], lanes.device[hidden[3]]) == (UNSEEN, -1, -1)
-    assert lanes.of_threads(array(0, 1, 0, 1), array(6, 4, 5, 6)).tolist() == [4, 6, -1, -1]
-
-
-def test_streams_that_only_record_or_wait_are_lanes_without_a_device_or_units() -> None:
-    run, rank = one_rank()
-    rank.kernel("k", 7, 10, 20, launch=(0, 1))
-    rank.wait(8, rank.record(9, 2), 4)
-    rank.record(0, 6)
-    rank.record(7, 8)
-    lanes = lanes_of(run.trace())
-    assert names_of(lanes, np.flatnonzero(lanes.thread == -1)) == ["s0", "s7", "s8", "s9"]
-    for stream in ("s0", "s8", "s9"):
-        lane = named(lanes, stream)
-        assert (lanes.device[lane], lanes.context[lane]) == (-1, 1)
-        assert lanes.first[lane] == lanes.first[lane + 1]
-    assert lanes.device[named(lanes, "s7")] == 0
-
-
 def test_a_stream_whose_context_is_not_told_is_the_one_of_its_number() -> None:
     run = Builder()
     first, second = run.rank(0), run.rank(1)
@@ -111,35 +76,6 @@ def test_a_stream_whose_context_is_not_told_is_the_one_of_its_number() -> None:
     assert [lanes.context[named(lanes, name)] for name in ("s9", "s7", "1:s7")] == [-1, 1, -1]
 
 
-def test_streams_are_found_by_process_context_and_number() -> None:
-    run = Builder()
-    first, second = run.rank(0), run.rank(1)
-    first.kernel("k", 7, 10, 20)
-    replace(first, context=2).kernel("k", 7, 10, 20)
-    first.kernel("k", 8, 10, 20)
-    second.kernel("k", 7, 10, 20)
-    first.kernel("k", -1, 10, 20)
-    lanes = lanes_of(run.trace(), (0, 1))
-    assert names_of(lanes, np.flatnonzero(lanes.is_host())) == ["t1"]
-    asked = [(0, 1, 7), (0, 2, 7), (0, 1, 8), (1, 1, 7), (0, 2, 8), (0, -1, 8), (1, -1, 7), (0, -1, 7), (0, 1, -1)]
-    found = lanes.of_streams(*(array(*column) for column in zip(*asked, strict=True)))
-    keys = [(lanes.process[lane], lanes.context[lane], lanes.stream[lane]) for lane in found if lane >= 0]
-    assert keys == [(0, 1, 7), (0, 2, 7), (0, 1, 8), (1, 1, 7), (0, 1, 8), (1, 1, 7)]
-    # No such stream in that context; then the two that nothing tells apart; then one whose number nobody knows.
-    assert found[[4, 7, 8]].tolist() == [-1, -1, -1]
-
-
-def test_what_runs_earlier_on_a_stream_was_queued_no_later() -> None:
-    run, rank = one_rank()
-    rank.kernel("first", 7, 10, 20, launch=(6, 7))
-    rank.kernel("second", 7, 20, 30, launch=(4, 5))  # launched by another thread, say, while the first call lasted
-    rank.kernel("without a call", 7, 30, 40)
-    rank.kernel("last", 7, 40, 50, launch=(35, 36))
-    rank.kernel("other stream", 8, 12, 14, launch=(1, 2))
-    lanes = lanes_of(run.trace())
-    assert lanes.enqueue_ns.tolist() == [4, 4, 30, 35, 1]
-
-
 def test_what_runs_before_all_that_the_capture_launched_was_queued_before_it() -> None:
     """The first wait, at 12, is for the op launched at 20, not for the warm-up's that still runs at 30."""
     run, rank = one_rank()
@@ -149,23 +85,6 @@ def test_what_runs_before_all_that_the_capture_launched_was_queued_before_it() -
     rank.kernel("last", 7, 90, 95, launch=(25, 26))
     rank.call("cudaEventRecord", 10, 11)
     assert lanes_of(run.trace()).enqueue_ns.tolist() == [9, 20, 25, 25]
-
-
-def test_queued_before_counts_the_units_whose_calls_began_earlier() -> None:
-    run, rank = one_rank()
-    for launch in (0, 10, 20):
-        rank.kernel("k", 7, 100 + launch, 101 + launch, launch=(launch, launch + 5))
-    rank.kernel("k", 8, 100, 101, launch=(5, 6))
-    lanes = lanes_of(run.trace())
-    seven, eight = named(lanes, "s7"), named(lanes, "s8")
-    lane, instant = array(seven, seven, seven, seven, eight, eight, -1), array(0, 1, 10, 99, 5, 6, 99)
-    assert lanes.queued_before(lane, instant).tolist() == [0, 1, 1, 3, 0, 1, 0]
-    positions = [(seven, -1), (seven, 0), (seven, 2), (seven, 3), (eight, 0), (eight, 1), (-1, 0)]
-    units = lanes.unit(array(*(lane for lane, _ in positions)), array(*(position for _, position in positions)))
-    assert lanes.start_ns[units[[1, 2, 4]]].tolist() == [100, 120, 100]
-    assert units[[0, 3, 5, 6]].tolist() == [-1] * 4
-    below = -np.arange(1, lanes.size + 1)  # no number below 0 is a lane, counted from behind
-    assert lanes.unit(below, np.zeros_like(below)).tolist() == [-1] * lanes.size
 
 
 def test_a_graph_launch_is_a_unit_from_its_first_start_to_its_last_end() -> None:
@@ -199,33 +118,6 @@ def test_a_graph_launch_is_a_unit_from_its_first_start_to_its_last_end() -> None
     assert lanes.op[lanes.unit_of_op].tolist() == [1, 1, 2, 3, 1, 5, 6, 7, 8]
     # Stream 8 ran nothing of its own.
     assert [lanes.stream[lane] for lane in lanes.lane_of_unit()] == [7] * 3 + [9] * 4
-
-
-@pytest.mark.parametrize(
-    ("ops", "expected"),
-    [
-        ([(NCCL, "kernel")], True),
-        ([(NCCL, "kernel"), (NCCL, "kernel"), ("Memcpy DtoD", "memcpy")], True),
-        ([(NCCL, "kernel"), ("gemm", "kernel")], False),
-        ([("gemm", "kernel")], False),
-        ([("Memcpy PtoP", "memcpy")], False),
-        ([(NCCL, "memset")], False),
-        ([(NCCL, "kernel"), (None, "kernel")], False),
-    ],
-)
-def test_a_stream_is_for_communication_if_all_its_kernels_are(
-    ops: list[tuple[str | None, str]], expected: bool
-) -> None:
-    run, rank = one_rank()
-    rank.kernel("gemm", 6, 0, 1)
-    for number, (_, kind) in enumerate(ops):
-        rank.op("", 7, number, number + 1, kind=kind)
-    rank.kernel("gemm", 8, 0, 1)
-    rank.kernel(NCCL, 9, 0, 1)
-    names = pd.Categorical(["gemm", *(name for name, _ in ops), "gemm", NCCL])
-    trace = run.trace()
-    lanes = lanes_of(replace(trace, ops=trace.ops.having(name=names)), (0, 1))
-    assert lanes.communication.tolist() == [False, expected, False, True, False, False]
 
 
 def test_a_graph_is_of_the_stream_that_it_was_launched_on_though_another_branch_begins_first() -> None:

@@ -46,16 +46,6 @@ def test_inference_finds_what_nsys_states(name: str) -> None:
     assert checked >= 12
 
 
-def test_no_wait_is_for_a_record_that_is_known_to_be_of_another_event() -> None:
-    """The record that work.wait() waits for is there without its event, and behind it one of another event."""
-    found = Ordering(one_capture("nsys/dpmp_hidden_sync.2gpu.nsys2023.sqlite")).linked
-    waits, records, record = found.calls.waits, found.calls.records, found.waits.record
-    asked, recorded = waits.event[record >= 0], records.event[record[record >= 0]]
-    assert asked.size == 38
-    assert (asked >= 0).all()
-    assert (recorded[recorded >= 0] == asked[recorded >= 0]).all()
-
-
 @pytest.mark.parametrize("name", mostly_nightly(CAPTURES, lambda name: name not in LONG))
 def test_no_capture_contradicts_its_own_order(name: str) -> None:
     """Whatever is ordered before an op, inferred or not, had ended when that op started, on the GPU's own clock."""
@@ -68,28 +58,6 @@ def test_no_capture_contradicts_its_own_order(name: str) -> None:
     first, second = first[same], second[same]
     before = ordering.before(first, second)
     assert (end[first] <= start[second])[before].all()
-
-
-def test_data_parallel_lookups_are_queued_behind_the_model_parallel_ones_by_a_stated_event() -> None:
-    """In every step the side stream's wait was issued when the lookups on main had been queued."""
-    trace = one_capture("nsys/dpmp_overlap.4gpu.sqlite")
-    ordering = Ordering(trace)
-    names, launch = trace.ops.to_frame()["name"].astype(str), trace.ops.launch
-    starts, ends = trace.api.start_ns, trace.ops.end_ns
-    checked = 0
-    for op in np.flatnonzero(trace.ops.stream == 35):
-        released = ordering.released_by(np.array([op]))
-        if released.waited[0] < 0:
-            continue
-        behind = int(released.waited[0])
-        _, record, wait, _ = ordering.path(behind, int(op))
-        assert "CatArrayBatchedCopy" in names[behind]
-        assert trace.ops.to_frame()["stream"][behind] == 7
-        assert (record.kind, wait.kind, record.exact, wait.exact) == ("record", "wait", True, True)
-        assert starts[launch[behind]] < starts[record.call] < starts[wait.call] < starts[launch[op]]
-        assert ends[behind] <= trace.ops.to_frame()["start_ns"][op]
-        checked += 1
-    assert checked == 4 * 3
 
 
 def test_what_is_inferred_or_assumed_is_reported() -> None:

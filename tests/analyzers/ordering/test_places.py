@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 
 from analyzers.ordering.ordering import Ordering
-from analyzers.ordering.places import Places
 from tests.support.builder import Builder, one_rank
-
-
-def places_of(run: Builder) -> Places:
-    return Ordering(run.trace()).linked.places
 
 
 def by_launch(run: Builder) -> list[tuple[int, int]]:
@@ -36,13 +31,6 @@ def launched(*what: str, marks: tuple[int, ...] = ()) -> Builder:
     return run
 
 
-def test_steps_cut_turns_where_the_program_marks_them() -> None:
-    # |a7 a7 |a7 a7: by their period each launch were a turn
-    found = by_launch(launched("a7", "a7", "a7", "a7", marks=(0, 2)))
-    assert [turn for _, turn in found] == [0, 0, 1, 1]
-    assert found[0][0] == found[2][0] != found[1][0]
-
-
 def test_a_turn_that_launches_more_has_places_of_its_own() -> None:
     # |p7 s9 |p7 s9 |p7 s9 s9 : the last is not like the others, and none of its launches is
     found = by_launch(launched("p7", "s9", "p7", "s9", "p7", "s9", "s9", marks=(0, 2, 4)))
@@ -50,18 +38,8 @@ def test_a_turn_that_launches_more_has_places_of_its_own() -> None:
     assert not {place for place, _ in found[4:]} & {place for place, _ in found[:4]}
 
 
-def test_what_is_launched_before_the_first_step_has_no_place() -> None:
-    assert by_launch(launched("a7", "a7", "b7", "a7", "b7", marks=(1, 3)))[0] == (-1, -1)
-
-
-def test_threads_that_interleave_by_chance_are_cut_each_by_its_own_period() -> None:
-    #  thread 1: a7 b7 | a7 b7      thread 2: c9 | c9 | c9
-    found = by_launch(launched("c9'", "a7", "b7", "c9'", "a7", "c9'", "b7"))
-    assert [turn for _, turn in found] == [0, 0, 0, 1, 1, 2, 1]
-
-
 def test_a_unit_is_found_by_its_place_and_turn_and_else_none() -> None:
-    places = places_of(launched(*["p7", "s9"] * 2))
+    places = Ordering(launched(*["p7", "s9"] * 2).trace()).linked.places
     units = np.arange(places.place.size)
     assert places.unit_at(places.place, places.turn).tolist() == units.tolist()
     assert places.unit_at(places.place[:1], np.array([5])).tolist() == [-1]

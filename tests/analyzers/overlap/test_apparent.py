@@ -67,19 +67,6 @@ def test_without_its_peers_a_collective_proves_no_overlap() -> None:
         assert check_overlap(of_one_rank((20, 120), compute=((0, 60),)), min_overlap=bar).exit_code == 3
 
 
-def test_the_apparent_figure_decides_where_it_is_accepted_and_is_still_called_so() -> None:
-    result = check_overlap(of_one_rank((20, 120), compute=((0, 60),)), accept_apparent=True)
-    assert (result.passed, result.job.apparent) == (True, True)
-    assert "66.7 % apparent, threshold 60 % (rank 0, the only one given, of 4)" in result.sentence
-    refused = check_overlap(of_one_rank((20, 120), compute=((0, 60),)), min_overlap=0.7, accept_apparent=True)
-    assert refused.exit_code == 1
-
-
-def test_no_apparent_overlap_at_all_stays_a_miss() -> None:
-    result = check_overlap(of_one_rank((20, 120), compute=((0, 20),)))
-    assert (result.verdict, result.exit_code) == ("serialized", 1)
-
-
 def test_a_group_of_one_rank_waits_for_nobody() -> None:
     result = check_overlap(of_one_rank((20, 120), compute=((0, 60),), group_size=1))
     assert (result.passed, result.job.apparent, result.ranks[0].apparent_ns) == (True, False, None)

@@ -3,12 +3,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.overlap.certainty import RealRange
-from analyzers.overlap.measure import RankOverlap, Side
+from analyzers.overlap.measure import RankOverlap
 from analyzers.trace.narrow import clip
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult, check_overlap
@@ -44,21 +42,6 @@ def test_busy_is_the_union_and_overlap_what_is_in_both() -> None:
     assert (rank.a.busy_ns, rank.b.busy_ns, rank.overlap_ns) == (20, 20, 10)
     assert (rank.a.ops, rank.b.ops, rank.a.streams, rank.b.streams) == (3, 1, (9,), (7,))
     assert rank.overlap_ratio == rank.real_overlap_ratio == 0.5
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "b_stream", "overlap", "ratio"),
-    [
-        ((0, 10), (0, 1000), 7, 10, 1.0),  # of the shorter side
-        ((0, 1000), (0, 10), 7, 10, 1.0),
-        ((0, 10), (10, 20), 7, 0, 0.0),  # an end and a start at one instant
-        ((10, 20), (0, 10), 7, 0, 0.0),
-        ((0, 10), (6, 20), 9, 4, 0.4),  # on one stream
-    ],
-)
-def test_overlap_by_hand(a: tuple[int, int], b: tuple[int, int], b_stream: int, overlap: int, ratio: float) -> None:
-    rank = only(two([a], [b], b_stream=b_stream))
-    assert (rank.overlap_ns, rank.overlap_ratio) == (overlap, ratio)
 
 
 def test_two_ranks_that_both_claim_device_0_and_the_same_streams_never_overlap_each_other() -> None:
@@ -135,13 +118,6 @@ def test_a_window_clips_and_drops_nothing_it_cuts(rows: list[Op], low: int, leng
         )
         assert (a_busy, b_busy, overlap) == (oracle.busy(a), oracle.busy(b), oracle.overlap(a, b))
     assert set(found) == {(row.rank, row.device) for row in inside if row.side != "neither"}
-
-
-def test_the_error_of_real_overlap_is_to_the_farther_of_its_bounds() -> None:
-    side = Side(100, 100, 1, (7,))
-    for least, most, error in ((50, 65, 10), (55, 90, 30), (60, 60, 0)):
-        rank = RankOverlap(0, 0, side, side, 100, 60, real_range=RealRange(least, most, 35, 40))
-        assert (rank.real_overlap_bounds_ns, rank.real_overlap_error_ns) == ((least, most), error)
 
 
 def test_a_gain_that_rests_on_too_few_instances_is_reported() -> None:

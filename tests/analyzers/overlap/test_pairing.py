@@ -4,7 +4,6 @@ import pytest
 
 from analyzers.overlap.pairing import Pairing, Possible, pairing_method
 from analyzers.select.select import select
-from analyzers.trace.narrow import clip
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder, Rank, one_rank
 from tests.support.causes_of import pair
@@ -42,42 +41,6 @@ def test_the_kth_range_of_one_belongs_to_the_kth_of_the_other() -> None:
     assert (pairing.rule, pairing.shift) == ("occurrence", 0)
     told = {f"{side.lower()}{k}": f"{side} of occurrence {k}" for side in "AB" for k in (0, 1)}
     assert labels(trace, pairing) == told
-
-
-def test_work_that_a_window_took_away_shifts_no_pair() -> None:
-    run, rank = one_rank()
-    for k in range(3):
-        launch_in(rank, "A", 100 * k, f"a{k}", 1, 1000 * k, 1000 * k + 50)
-        launch_in(rank, "B", 100 * k + 10, f"b{k}", 2, 1000 * k + 500, 1000 * k + 550)
-    run.rank(1).range("A", 0, 1)  # of a process without work, which counts for nothing
-    trace = clip(run.trace(), 500, 2100)  # without a0 and b2
-    expected = {op: f"{op[0].upper()} of occurrence {op[1]}" for op in ("b0", "a1", "b1", "a2")}
-    assert labels(trace, paired(trace, "nvtx:A", "nvtx:B")) == expected
-
-
-def test_an_occurrence_without_work_leaves_those_with_work_paired() -> None:
-    run, rank = one_rank()
-    rank.range("A", 0, 1)  # launches nothing
-    for k in (1, 2):
-        launch_in(rank, "A", 100 * k, f"a{k}", 1, 1000 * k, 1000 * k + 50)
-        launch_in(rank, "B", 100 * k + 10, f"b{k}", 2, 1000 * k, 1000 * k + 50)
-    pairing = paired(run.trace(), "nvtx:A", "nvtx:B")
-    assert (pairing.rule, pairing.a.tolist(), pairing.b.tolist()) == ("occurrence", [0, -1, 1, -1], [-1, 0, -1, 1])
-
-
-def test_ranges_that_occur_unequally_often_are_paired_by_step() -> None:
-    run, rank = one_rank()
-    for step in range(2):
-        rank.range(f"step {step}", 1000 * step, 1000 * step + 900)
-        launch_in(rank, "A", 1000 * step, f"a{step}", 1, 1000 * step, 1000 * step + 50)
-        for k in range(2):
-            launch_in(rank, "B", 1000 * step + 100 + 10 * k, f"b{step}{k}", 2, 1000 * step, 1000 * step + 50)
-    rank.kernel("ncclKernel", 3, 5000, 5001, launch=(1950, 1951))  # outside all steps: in no instance
-    trace = run.trace()
-    pairing = paired(trace, "nvtx:A,comm", "nvtx:B")
-    assert pairing.rule == "step"
-    expected = {op: f"{op[0].upper()} of step {op[1]}" for op in ("a0", "b00", "b01", "a1", "b10", "b11")}
-    assert labels(trace, pairing) == expected
 
 
 def test_families_pair_by_their_numbers_also_where_one_side_lacks_some() -> None:
@@ -141,17 +104,6 @@ def test_a_part_that_can_not_pair_by_number_has_all_parts_pair_otherwise() -> No
     assert pairing_method([Possible(), Possible(by_numbers=False)]) == "ranges"
 
 
-def test_without_step_marks_all_of_a_capture_is_one_instance() -> None:
-    run = Builder()
-    for number in (0, 1):
-        rank = run.rank(number)
-        rank.kernel("ncclKernel", 1, 0, 10)
-        rank.kernel("gemm", 2, 0, 10)
-    pairing = paired(run.trace())
-    assert (pairing.rule, pairing.label) == ("capture", ("capture", "capture"))
-    assert (pairing.process.tolist(), pairing.a.tolist()) == ([0, 1], [0, -1, 1, -1])
-
-
 @pytest.mark.parametrize("moved", [-1, 0, 1])
 @pytest.mark.parametrize(("each", "rule"), [("{side}", "occurrence"), ("{side} {k}", "number")])
 def test_a_pipeline_pairs_one_batch_with_its_neighbour_where_more_overlaps(moved: int, each: str, rule: str) -> None:
@@ -174,29 +126,3 @@ def test_a_pipeline_pairs_one_batch_with_its_neighbour_where_more_overlaps(moved
     assert not (of_a[0] | of_b[0]) & (of_a[1] | of_b[1])
     lone = {int(pairing.b[2 * k + 1]) for k in range(4) if not 0 <= k + moved < 4}
     assert not lone & of_a[0], "a lone instance of B meets no instance of A"
-
-
-def test_a_tie_moves_nothing() -> None:
-    run, rank = one_rank()
-    for k in range(3):
-        launch_in(rank, "A", 100 * k, f"a{k}", 1, 1000 * k, 1000 * k + 10)
-        launch_in(rank, "B", 100 * k + 50, f"b{k}", 2, 1000 * k + 500, 1000 * k + 510)
-    assert paired(run.trace(), "nvtx:A", "nvtx:B").shift == 0
-
-
-def test_two_devices_of_one_process_never_pull_a_pair_towards_each_other() -> None:
-    run, rank = one_rank()
-    for k in range(3):
-        launch_in(rank, "A", 100 * k, f"a{k}", 1, 1000 * k, 1000 * k + 10)
-        rank.device = 1
-        launch_in(rank, "B", 100 * k + 50, f"b{k}", 2, 1000 * (k + 1), 1000 * (k + 1) + 10)
-        rank.device = 0
-    assert paired(run.trace(), "nvtx:A", "nvtx:B").shift == 0
-
-
-def test_an_empty_side_pairs_nothing() -> None:
-    run = Builder()
-    run.rank(0).kernel("gemm", 2, 0, 10)
-    pairing = paired(run.trace())
-    assert pairing.a.tolist() == [-1]
-    assert pairing.b.tolist() == [0]

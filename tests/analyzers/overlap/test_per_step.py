@@ -9,9 +9,6 @@ import numpy as np
 import pytest
 
 from analyzers.load import load
-from analyzers.overlap.job import job_of
-from analyzers.overlap.measure import measure_ranks
-from analyzers.overlap.pairing import Pairing
 from analyzers.overlap.per_step import PerStep, lower_median, per_step
 from analyzers.select.select import select
 from analyzers.trace.tables import Trace
@@ -134,24 +131,3 @@ def test_the_median_of_an_even_number_is_the_lower_of_the_two() -> None:
     assert int(one.numbers[one.median]) == 4
     assert lower_median(np.array([0.9, 0.5, 0.1, 0.7])) == 0.5
     assert one.far(1.0) == {3: 0.9, 5: 0.1}
-
-
-def test_the_median_step_speaks_for_the_job() -> None:
-    """Of steps that overlap by 0, 40 and 50 of 50 the median is 40 of 50; all of them are 90 of 150."""
-    run = Builder()
-    rank = run.rank(0)
-    for step, both in enumerate((0, 40, 50)):
-        at = 200 * step
-        rank.range(f"step {step}", at, at + 199)
-        rank.kernel("alpha", 7, at + 10, at + 60, launch=(at + 1, at + 2))
-        rank.kernel("beta", 9, at + 60 - both, at + 110 - both, launch=(at + 3, at + 4))
-    trace = run.trace()
-    rows = np.arange(6)
-    sides = [np.isin(rows, rows[first::2]) for first in (0, 1)]
-    nothing = np.full(6, -1)
-    pairing = Pairing("capture", nothing, nothing, np.empty(0, np.int64), ())
-    by_step, in_all = (job_of(measure_ranks(trace, *sides, pairing, by_step=each), 0.6) for each in (True, False))
-    assert (by_step.step, by_step.steps, by_step.real_overlap_ns, by_step.achievable_ns) == (1, 3, 40, 50)
-    assert (by_step.ratio_low, by_step.ratio_high) == (0.8, 0.8)
-    assert (in_all.step, in_all.real_overlap_ns, in_all.achievable_ns) == (None, 90, 150)
-    assert check_overlap(trace, "kernel:alpha", "kernel:beta").job == in_all, "nobody looked for steps in it"

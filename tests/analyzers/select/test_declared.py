@@ -39,11 +39,6 @@ def test_declared_ops_are_communication_by_the_first_rule_that_picks_them_and_no
     assert trace.ops.declared.tolist() == ["", "kernel:my_a2a (--comm)", second, second, second]
 
 
-def test_without_rules_a_trace_stays_as_it_is() -> None:
-    trace = _trace()
-    assert declare(trace, ()) is trace
-
-
 def test_the_nearest_settings_upward_are_used_and_named(tmp_path: Path) -> None:
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
@@ -98,14 +93,6 @@ def test_python_takes_it_with_and_without_a_cache_and_rank_by_rank(
     columns = ["a_busy_ns", "b_busy_ns", "overlap_ns", "a_ops", "b_ops"]
     assert whole[columns].equals(parts[columns])
     assert whole["a_ops"].tolist() == [int((after & (plain.ops.to_frame()["rank"] == rank)).sum()) for rank in (0, 1)]
-
-
-def test_an_export_keeps_what_was_declared(tmp_path: Path) -> None:
-    tv.load(TRACE, comm="stream:25").to_parquet(tmp_path / "new")
-    whole = tv.load(TRACE, comm="stream:25").data
-    back = tv.load(tmp_path / "new").data
-    assert is_communication(back).tolist() == is_communication(whole).tolist()
-    assert len(tv.collectives(back)) == len(tv.collectives(whole))
 
 
 @pytest.mark.parametrize(("name", "matched"), [("my_exchange", False), ("my_all_reduce", True)])

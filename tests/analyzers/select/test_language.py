@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from analyzers.common.errors import TracevizError
 from analyzers.select.language import BARE, KINDS, And, Atom, Not, Or, Selector, atoms, parse
-from analyzers.trace.numbered import families
 
 awkward = st.text(
     st.one_of(st.sampled_from(list(',+!()"~\\:* \t\n[]?.')), st.characters(codec="utf-8")), min_size=1, max_size=12
@@ -35,11 +34,6 @@ selectors: st.SearchStrategy[Selector] = st.recursive(named, joined, max_leaves=
 @given(selectors)
 def test_what_a_selector_prints_reads_back_as_the_same_selector(selector: Selector) -> None:
     assert parse(str(selector)) == selector
-
-
-@given(selectors, selectors)
-def test_printed_selectors_can_be_put_into_longer_ones(one: Selector, other: Selector) -> None:
-    assert parse(f"({one})+!({other})") == And((one, Not(other)))
 
 
 @given(st.text(max_size=25))
@@ -172,19 +166,6 @@ def test_a_hash_is_a_whole_number_or_itself(text: str, name: str) -> None:
     assert Atom("nvtx", text).matcher(whole=True)(name) == stands_for(text, name)
 
 
-@given(st.lists(st.text("a#12 ", max_size=8), unique=True))
-def test_a_family_s_name_picks_its_members_and_no_other_family_has_them(names: list[str]) -> None:
-    found = families(names).values()
-    for family in found:
-        fits = Atom("nvtx", family.name).matcher(whole=True)
-        assert all(map(fits, family.members))
-        assert len({re.sub("[0-9]+", "0", name) for name in family.members}) == 1
-    members = [name for family in found for name in family.members]
-    assert len(set(members)) == len(members)
-    alone = [re.sub("[0-9]+", "0", name) for name in names if name not in members]
-    assert len(set(alone)) == len(alone), "what differs in numbers alone is of one family"
-
-
 def test_numbers_are_told_of_names_that_fit() -> None:
     assert Atom("nvtx", "layer # mb #").numbers("layer 3 mb 12") == (3, 12)
     assert Atom("nvtx", "## forward # ##").numbers("## forward # ##") == ()
@@ -196,8 +177,3 @@ def test_atoms_are_told_by_whether_they_pick_or_take_out() -> None:
     selector = parse("nvtx:a+!(comm,!nvtx:b),!stream:7")
     assert [str(atom) for atom in atoms(selector)] == ["nvtx:a", "nvtx:b"]
     assert [str(atom) for atom in atoms(selector, positive=False)] == ["comm", "stream:7"]
-
-
-def test_two_words_for_one_thing_pick_the_same() -> None:
-    assert [Atom(kind).meaning for kind in ("copy", "memcpy", "queue", "stream")] == ["memcpy"] * 2 + ["stream"] * 2
-    assert str(parse("copy:DtoH+queue:7")) == "copy:DtoH+queue:7"

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from analyzers.select.absence import nearest
 from analyzers.select.select import select
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder, one_rank
@@ -212,24 +211,3 @@ def test_work_another_thread_launched_meanwhile_is_not_taken_and_is_reported() -
     (warning,) = selection.warnings
     assert warning.code == "other-thread"
     assert "thread 77 launched 2 GPU ops" in warning.message
-
-
-def test_a_message_operation_comes_from_the_call_before_the_kernels_name() -> None:
-    assert picked("collective:send_recv") == []
-    run = Builder()
-    run.rank(0).kernel("ncclDevKernel_SendRecv(x)", 7, 0, 1)
-    assert select(run.trace(), "collective:send_recv").picked.tolist() == [True]
-
-
-@pytest.mark.parametrize(
-    ("text", "there", "expected"),
-    [
-        ("dp embeddin", ["MP Embedding", "DP Embedding", "x"], ["DP Embedding", "MP Embedding"]),
-        ("embed", ["DP Embedding", "y"], ["DP Embedding"]),
-        ("zzz", ["DP Embedding"], []),
-        ("a", [], []),
-        ("dp embedding", ["MP Embedding", "DP Embedding", "DP embedding"], ["DP Embedding", "DP embedding"]),
-    ],
-)
-def test_names_come_near_whatever_their_case(text: str, there: list[str], expected: list[str]) -> None:
-    assert nearest(text, there) == expected

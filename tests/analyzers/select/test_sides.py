@@ -31,10 +31,6 @@ def forward() -> Trace:
     return run.trace()
 
 
-def test_ops_of_one_side_only_stay_where_they_are() -> None:
-    assert names(forward(), "nvtx:lookup", "comm") == (["inside"], ["ncclDevKernel_AllReduce"], [])
-
-
 @pytest.mark.parametrize("swapped", [False, True])
 def test_the_smaller_set_inside_the_larger_keeps_the_shared_ops(swapped: bool) -> None:
     sides = ("nvtx:forward", "comm") if swapped else ("comm", "nvtx:forward")
@@ -43,21 +39,6 @@ def test_the_smaller_set_inside_the_larger_keeps_the_shared_ops(swapped: bool) -
     assert comm == ["ncclDevKernel_AllReduce"]
     assert range_ == ["before", "inside", "after"]
     assert notes == ["1 ops that both sides pick count for 'comm' only, which lies inside 'nvtx:forward'."]
-
-
-def test_a_range_inside_the_other_sides_range_keeps_its_ops_though_both_have_others() -> None:
-    run, rank = one_rank()
-    rank.range("outer", 0, 100)
-    rank.range("inner", 10, 20)
-    rank.range("inner", 200, 210)
-    rank.kernel("both", 7, 0, 1, launch=(15, 16))
-    rank.kernel("outer only", 7, 1, 2, launch=(50, 51))
-    rank.kernel("inner only", 7, 2, 3, launch=(205, 206))
-    inner, outer, notes = names(run.trace(), "nvtx:inner", "nvtx:outer")
-    assert inner == ["both", "inner only"]
-    assert outer == ["outer only"]
-    assert len(notes) == 1
-    assert names(run.trace(), "nvtx:outer", "nvtx:inner")[:2] == (outer, inner)
 
 
 def test_each_side_may_be_the_inner_one_of_some_ops() -> None:

@@ -13,7 +13,6 @@ from analyzers.common.ids import collective_id, gap_id, instance_id, read_id, sy
 from analyzers.load import load
 from analyzers.select.select import select
 from analyzers.show.show import show
-from analyzers.trace.narrow import only_ranks, only_steps
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
 
@@ -71,11 +70,6 @@ def test_an_instance_by_hand() -> None:
     }
     assert [(one.name, one.ns) for one in found.pieces] == [("late-launch", 80)]
     assert [one.id for one in found.related] == [gap_id(0, 0, 0)]
-
-
-def test_sides_may_be_given_the_other_way_round() -> None:
-    swapped = show(late_trace(), gap_id(0, 0, 0), "nvtx:B", "nvtx:A")
-    assert (swapped.start_ns, swapped.end_ns) == (0, 80)
 
 
 @pytest.mark.parametrize(("name", "a", "b"), PAIRS)
@@ -158,14 +152,6 @@ def test_steps_are_those_of_the_marks(item: Trace) -> None:
     marks = item.ranges.take(item.ranges.name.is_one_of(["ProfilerStep#3"])).to_frame()
     assert ((marks["start_ns"] <= 18069860) & (marks["end_ns"] > 18069860)).any()
     assert show(item, "sync:r0:18069860").steps == (3,)
-
-
-def test_a_part_of_the_trace_shows_the_same(item: Trace) -> None:
-    part = only_steps(only_ranks(item, (0,)), 1, 3)
-    for finding in ("gap:r0.d0:8211267", "coll:1", "sync:r0:8105202"):
-        whole, narrowed = show(item, finding), show(part, finding)
-        assert (whole.start_ns, whole.end_ns, whole.sentence) == (narrowed.start_ns, narrowed.end_ns, narrowed.sentence)
-        assert whole.pieces == narrowed.pieces
 
 
 def test_what_is_not_there_is_said_with_where_to_look(item: Trace) -> None:

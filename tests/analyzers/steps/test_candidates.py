@@ -26,15 +26,6 @@ def test_an_optimizer_ends_steps_and_what_came_before_the_first_is_one() -> None
     assert (one.whole.tolist(), one.numbers.tolist(), one.fits) == ([True] * 3, [0, 1, 2], True)
 
 
-def test_a_first_step_that_was_begun_before_the_capture_is_not_whole() -> None:
-    run, loop = one_loop()
-    loop.launch(["backward"]).range(ADAM, ["adam", "norm"])
-    for _ in range(3):
-        loop.launch(["forward", "loss", "backward"]).range(ADAM, ["adam", "norm"])
-    one = found(run.trace())[OPTIMIZER, ADAM]
-    assert one.whole.tolist() == [False, True, True, True]
-
-
 def test_what_a_program_launches_before_its_first_step_is_cut_off() -> None:
     one = found(trained(3, head=["copy", "copy", "init"]))[OPTIMIZER, ADAM]
     assert one.start_ns.tolist()[0] == 30  # three launches later
@@ -49,11 +40,6 @@ def test_where_the_first_step_begins_otherwise_it_is_not_whole() -> None:
     assert found(run.trace())[OPTIMIZER, ADAM].whole.tolist() == [False, True, True, True]
 
 
-def test_work_after_the_last_optimizer_is_in_no_step() -> None:
-    one = found(trained(3, tail=["forward", "loss"]))[OPTIMIZER, ADAM]
-    assert spans(one)[-1] == (95, 144)
-
-
 @pytest.mark.parametrize("first", [0, 1])
 def test_of_two_optimizers_in_turn_the_one_that_steps_first_ends_the_step(first: int) -> None:
     names = ["Optimizer.step#SGD.step", ADAM]
@@ -64,28 +50,6 @@ def test_of_two_optimizers_in_turn_the_one_that_steps_first_ends_the_step(first:
     # Each turn is 30 long and its range ends 5 before the next: the first, third, … end steps.
     assert (one.end_ns + 1).tolist() == [25, 85, 145, 205]
     assert one.whole.tolist() == [False, True, True, True], "half a step came before"
-
-
-def test_two_optimizers_of_one_class_are_told_apart_by_what_they_launch() -> None:
-    run, loop = one_loop()
-    for _ in range(4):
-        loop.launch(["d"] * 4).range(ADAM, ["one"]).launch(["g"] * 6).range(ADAM, ["one", "two"])
-    (one,) = found(run.trace()).values()
-    assert one.start_ns.size == 4 and one.fits
-
-
-def test_an_optimizer_that_steps_unevenly_does_not_fit() -> None:
-    run, loop = one_loop()
-    for size in (10, 30, 80, 10, 50):
-        loop.launch(["k"] * size).range(ADAM, ["adam"])
-    assert not found(run.trace())[OPTIMIZER, ADAM].fits
-
-
-def test_a_step_in_four_may_also_evaluate() -> None:
-    run, loop = one_loop()
-    for number in range(8):
-        loop.launch(["k"] * 20).range(ADAM, ["adam"]).launch(["eval"] * (30 if number % 4 == 3 else 0))
-    assert found(run.trace())[OPTIMIZER, ADAM].fits
 
 
 def test_a_range_begins_steps_and_the_last_reaches_to_the_end_if_that_launches_as_much() -> None:
@@ -131,14 +95,6 @@ def test_a_layer_recurs_within_steps_and_does_not_fit() -> None:
     assert not found(run.trace())[RANGE, "layer"].fits
 
 
-def test_numbers_of_a_family_count_its_steps() -> None:
-    run, loop = one_loop()
-    for number in range(7, 11):
-        loop.range(f"## forward {number} ##", ["a"] * 10).launch(["b"] * 10)
-    one = found(run.trace())[RANGE, "## forward # ##"]
-    assert one.numbers.tolist() == [7, 8, 9, 10]
-
-
 def test_a_family_that_prefetches_launches_little_before_its_first_step() -> None:
     run, loop = one_loop()
     loop.range("load 0", ["copy"])
@@ -182,13 +138,6 @@ def test_micro_batches_are_no_steps_where_the_optimizers_kernels_come_every_othe
     assert not one.fits, "22 launches against 20 are even, but for what they are"
 
 
-def test_a_program_may_evaluate_behind_some_of_its_steps() -> None:
-    run, loop = one_loop()
-    for number in range(8):
-        loop.range("train_step", ["a", "b", "adam"] * 6).launch(["a", "b"] * 9 * (number % 4 == 3))
-    assert found(run.trace())[RANGE, "train_step"].fits
-
-
 def test_a_range_that_an_evaluation_holds_as_well_is_no_step() -> None:
     run, loop = one_loop()
     for number in range(8):
@@ -210,28 +159,3 @@ def test_launches_that_do_not_repeat_evenly_are_no_steps(launches: list[str]) ->
     run, loop = one_loop()
     assert found(loop.launch(launches).rank.run.trace()) == {}
     assert run.trace().ops.to_frame().shape[0] == len(launches)
-
-
-def test_marked_steps_need_no_candidates_unless_a_range_is_given() -> None:
-    run, loop = one_loop()
-    for number in range(4):
-        loop.range(f"ProfilerStep#{number}", ["a"] * 3)
-        loop.range("mine", ["b"] * 2)
-    trace = run.trace()
-    assert candidates(trace) == {}
-    assert list(found(trace, "mine")) == [(RANGE, "mine")]
-
-
-def test_a_given_range_need_not_fit() -> None:
-    run, loop = one_loop()
-    for size in (3, 30, 7):
-        loop.range("epoch", ["a"] * size)
-    assert found(run.trace(), "epoch")[RANGE, "epoch"].start_ns.tolist() == [0, 30, 330]
-
-
-def test_the_backward_pass_of_another_thread_counts_for_the_step() -> None:
-    run, loop = one_loop()
-    for _ in range(4):
-        loop.launch(["forward"] * 4).launch(["backward"] * 8, thread=9).range(ADAM, ["adam"])
-    one = found(run.trace())[OPTIMIZER, ADAM]
-    assert one.fits and one.whole.all()

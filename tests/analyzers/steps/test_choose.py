@@ -65,16 +65,6 @@ def test_nothing_is_inferred_where_a_larger_range_recurs_as_evenly() -> None:
     assert steps_of(run.trace(), OPTIMIZER).source == GIVEN
 
 
-def test_nor_where_a_step_and_its_micro_batches_do_without_an_optimizer() -> None:
-    run, loop = one_loop()
-    for _ in range(4):
-        begin = loop.now
-        for _ in range(3):
-            loop.range("micro", ["a"] * 10)
-        loop.rank.range("step of mine", begin, loop.now - 1, kind="annotation")
-    assert steps_of(run.trace()).source == ""
-
-
 def test_nothing_is_inferred_where_launches_vary() -> None:
     run, loop = one_loop()
     for size in (5, 9, 30, 14, 44):
@@ -101,26 +91,6 @@ def test_a_mark_reaches_to_the_next_one_if_that_is_near_and_has_the_next_number(
     rank.kernel("k", 7, 0, 1, launch=(110, 111))
     found = steps_of(run.trace())
     assert found.end_ns.tolist() == [139, 240, 500, 620]
-
-
-def test_steps_that_a_rank_lacks_are_whole_on_none() -> None:
-    run = Builder()
-    for number, steps in enumerate(((4, 5, 6), (5, 6, 7))):
-        rank = run.rank(number)
-        rank.kernel("k", 7, 0, 1, launch=(1, 2))
-        for step in steps:
-            rank.range(f"step {step}", 100 * step, 100 * step + 99)
-    assert steps_of(run.trace()).whole == (5, 6)
-
-
-def test_no_step_is_whole_where_only_some_ranks_mark_them() -> None:
-    run = Builder()
-    for number in range(2):
-        rank = run.rank(number)
-        rank.kernel("k", 7, 0, 1, launch=(1, 2))
-        if not number:
-            rank.range("step 1", 0, 100)
-    assert steps_of(run.trace()).whole == ()
 
 
 STEP = 140  # ns: 12 launches of work and 2 of the optimizer

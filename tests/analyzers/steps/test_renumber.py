@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from analyzers.steps.choose import with_steps
 from analyzers.steps.renumber import OTHER_NUMBERS, renumbered
 from analyzers.trace.alignment import MatchedCalls, MatchedCollectives, Matches, Members
-from analyzers.trace.step_table import Steps
 from analyzers.trace.tables import Trace
 from tests.analyzers.steps.loops import OPTIMIZER, Loop
 from tests.support.builder import Builder
@@ -47,19 +46,6 @@ def test_a_host_that_is_a_step_ahead_is_at_the_same_step() -> None:
     trace = joined((0, 5, 0), (0, 5, -STEP))
     assert trace.steps is not None and trace.steps.whole == (1, 2, 3, 4), "so their clocks say"
     assert numbers(trace) == {0: [0, 1, 2, 3, 4], 1: [0, 1, 2, 3, 4]}
-
-
-def test_a_rank_whose_capture_begins_later_begins_with_a_later_step() -> None:
-    trace = joined((0, 5, 0), (2, 3, 0))
-    found = numbers(trace)
-    assert found == {0: [0, 1, 2, 3, 4], 1: [2, 3, 4]}
-    steps = renumbered(trace).steps
-    assert isinstance(steps, Steps) and steps.whole == (2, 3, 4)
-
-
-def test_ranks_that_share_nothing_are_numbered_by_those_between() -> None:
-    trace = joined((0, 4, 0), (1, 4, 0), (3, 4, 0))
-    assert numbers(trace) == {0: [0, 1, 2, 3], 1: [1, 2, 3, 4], 2: [3, 4, 5, 6]}
 
 
 @pytest.mark.parametrize(("sure", "odd"), [(False, 0), (True, 2)])

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from analyzers.load import load
-from analyzers.readers.reading import Reading
 from analyzers.steps.choose import with_steps
 from analyzers.steps.window import with_window
 from analyzers.trace.narrow import EVERYTHING, Narrowing, counted, steps_used
@@ -18,7 +14,6 @@ from analyzers.trace.step_table import LateStart, Steps
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
 
-DATA = Path(__file__).parents[2] / "data"
 COMM, GEMM = "ncclDevKernel_AllReduce", "gemm"
 Step = tuple[int, int]  # work, and a wait before it
 
@@ -85,10 +80,6 @@ def test_the_longest_wait_of_all_ranks_is_told_and_the_step_counts_on_none() -> 
     assert found.counted == (1, 2, 3)
 
 
-def test_only_the_first_step_is_a_warm_up() -> None:
-    assert windowed(run([*USUAL, (3500, 9500)])).left_out == ()
-
-
 def profiled(*shares: int, steps: int = 6) -> Steps:
     """Steps of 1000 each, of which the profiler took so many."""
     made = Builder()
@@ -113,11 +104,6 @@ def profiled(*shares: int, steps: int = 6) -> Steps:
 )
 def test_steps_that_the_profiler_takes_much_of(shares: tuple[int, ...], left: list[int]) -> None:
     assert [one.step for one in profiled(*shares).left_out] == left
-
-
-def test_why_it_is_left_out() -> None:
-    (one,) = profiled(0, 400).left_out
-    assert one.reason == "the profiler's own work took 40 % of it on rank 0"
 
 
 def test_a_step_that_is_not_whole_counts_nowhere_even_where_few_are_left() -> None:
@@ -172,27 +158,11 @@ def test_a_step_whose_work_had_not_ended_when_the_capture_did_is_not_whole() -> 
     assert cut_after(50).left_out == ()
 
 
-def test_steps_that_lost_most_of_the_run_are_not_taken_out_of_it() -> None:
-    """Two whole ones do not speak for three that were cut off: these count, and leave the figures open."""
-    assert cut_after(21).counted == (0, 1, 2, 3, 4)
-
-
 def test_devices_of_one_process_have_no_late_profiler() -> None:
     """As of JAX: one process, four devices, and the first step compiles."""
     made = run([(3500, 9500), *USUAL])
     made = replace(made, ops=made.ops.having(last_rank=made.ops.to_frame()["rank"]))
     assert windowed(made).left_out == ()
-
-
-def test_nobody_is_named_of_whom_no_more_than_half_is_waited_for() -> None:
-    """Of the first step's two collectives one waits for rank 7, and one as long for rank 3."""
-    made = run([(3500, 9500), *USUAL])
-    first = ((made.ops.to_frame()["collective"] == 0) & (made.ops.to_frame()["wait_ns"] == 0)).to_numpy()
-    wait, last = made.ops.wait_ns.copy(), made.ops.to_frame()["last_rank"].to_numpy().copy()
-    wait[first], last[first] = 9500, 3
-    late = windowed(replace(made, ops=made.ops.having(wait_ns=wait, last_rank=last))).late_start
-    assert late is not None and late.late_rank == -1
-    assert late.reason.startswith("rank 0 waits 19.0 µs in it, in others 0 ns in the median")
 
 
 def test_figures_are_of_the_counted_steps_unless_something_else_is_asked_for() -> None:
@@ -220,19 +190,3 @@ def test_what_is_said_of_them() -> None:
     everything = steps_used(trace, EVERYTHING)
     assert everything is not None and everything.numbers is None
     assert everything.sentence == "Figures are of everything captured, 4 steps."
-
-
-@pytest.mark.parametrize(
-    ("name", "late"),
-    [
-        ("workloads/a2a.sync.2gpu.nsys-per-rank", None),  # 13.0 ms, 9.5 of them waiting; then 3.4 ms: two would be left
-        ("nsys/dpmp_hidden_sync.2gpu.nsys2023.sqlite", None),  # 4.2 ms, 3.3 of them; then 1.1 ms: two would be left
-        ("workloads/a2a.event.2gpu.torch", None),  # 4.4 ms by work launched before, which is no step's
-        ("workloads/rowpar.s1.2gpu.torch", None),
-    ],
-)
-def test_real_captures(name: str, late: tuple[int, int, int] | None) -> None:
-    steps = load([DATA / name], reading=Reading(cache=False)).steps
-    assert steps is not None and len(steps.whole) >= 3
-    found = steps.late_start
-    assert (None if found is None else (found.step, found.rank, found.late_rank)) == late

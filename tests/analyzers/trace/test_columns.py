@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.arrays import groups
-from analyzers.arrays.columns import FilledInParts, squeezed, taken
+from analyzers.arrays.columns import FilledInParts
 from analyzers.arrays.groups import is_repeated
 from analyzers.arrays.names import Names
 from analyzers.common.errors import TracevizError
@@ -37,23 +37,6 @@ def test_texts_are_numbered_as_they_ascend_and_what_is_none_has_none(texts: list
     assert names.tolist() == texts
     assert list(names.texts) == sorted({*texts} - {None})
     assert Names.of(pd.Series(texts, dtype=object)).tolist() == texts
-
-
-def test_a_column_of_one_value_takes_no_room_and_reads_as_before() -> None:
-    for values in ([7, 7, 7], [7, 8, 7], [7, 7, 8], [7]):
-        column = np.array(values, np.int32)
-        found = squeezed(column)
-        assert is_repeated(found) == (values == [7, 7, 7]) or not values
-        assert found.tolist() == values and found.dtype == column.dtype
-    assert squeezed(np.empty(0, np.int32)).size == 0
-
-
-@pytest.mark.parametrize("values", [[7, 7, 7], [7, 8, 7], []])
-def test_some_of_a_column_of_one_value_take_no_room_either(values: list[int]) -> None:
-    rows = np.array([2, 0] if values else [], np.int64)
-    found = taken(squeezed(np.array(values, np.int32)), rows)
-    assert found.tolist() == [values[row] for row in rows.tolist()]
-    assert is_repeated(found) == (values == [7, 7, 7]) or not values
 
 
 MOST = 2**31 - 1  # that 32 bits hold
@@ -89,16 +72,6 @@ def test_a_table_refuses_columns_that_it_lacks_or_that_are_of_another_length() -
         Streams.of({"stream": [7, 8], "queue": [1]})
     with pytest.raises(TracevizError, match="below 2,147,483,648"):
         Streams.of({"context": [1 << 31]})
-
-
-def test_rows_are_taken_by_mask_by_number_and_by_slice() -> None:
-    ops = Ops.of({"name": ["a", None, "b"], "kind": "memcpy", "start_ns": [1, 2, 3]})
-    for rows in (np.array([True, False, True]), np.array([0, 2]), slice(0, 3, 2)):
-        some = ops.take(rows)
-        assert (some.name.tolist(), some.kind.tolist()) == (["a", "b"], ["memcpy"] * 2)
-        assert some.start_ns.tolist() == [1, 3] and is_repeated(some.stream)
-    assert ops.having(name="c").name.tolist() == ["c"] * 3
-    assert ops.name.tolist() == ["a", None, "b"], "the other table stays as it is"
 
 
 def test_tables_stand_below_one_another_and_go_to_another_process() -> None:

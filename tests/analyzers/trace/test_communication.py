@@ -238,17 +238,6 @@ def test_nixl_ep_in_a_capture() -> None:
     }
 
 
-def test_copies_and_memsets_are_neither_but_for_copies_between_peers() -> None:
-    run, rank = one_rank()
-    for direction in ("HtoD", "DtoH", "DtoD", "PtoP"):
-        rank.copy(direction, 7, 0, 1)
-    rank.op("nccl memset", 7, 0, 1, kind="memset")
-    rank.op("nccl graph", 7, 0, 1, kind="graph")
-    trace = run.trace()
-    assert is_communication(trace).tolist() == [False, False, False, True, False, False]
-    assert not is_compute(trace).any()
-
-
 def test_what_the_call_says_comes_before_the_kernels_name_in_its_process_only() -> None:
     run = Builder()
     for number in (0, 1):

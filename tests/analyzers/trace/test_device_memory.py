@@ -125,10 +125,6 @@ def test_memory_reads_the_same_in_the_quick_and_the_exact_way(
     assert quick.ops.to_frame().equals(plain.ops.to_frame()), "the times of all else stay where they were"
 
 
-def test_a_trace_without_memory_has_none() -> None:
-    assert memory_peaks(load([TORCH / "opt_serial.rank0.json.gz"])) == ()
-
-
 USAGE = """CREATE TABLE CUDA_GPU_MEMORY_USAGE_EVENTS (start INTEGER NOT NULL, globalPid INTEGER NOT NULL,
   deviceId INTEGER NOT NULL, contextId INTEGER NOT NULL, address INTEGER NOT NULL, pc INTEGER NOT NULL,
   bytes INTEGER NOT NULL, memKind INTEGER NOT NULL, memoryOperationType INTEGER NOT NULL, name TEXT,

@@ -19,12 +19,6 @@ def kernels(rank: Rank, *starts: int) -> None:
         rank.kernel("k", stream=7, start=start + 100, end=start + 150, launch=(start, start + 5))
 
 
-def test_launches_that_all_have_their_kernel_say_nothing() -> None:
-    run = Builder()
-    kernels(run.rank(0), 0, 10, 20)
-    assert not lost_work_warnings(run)
-
-
 def test_a_launch_amid_others_without_its_kernel_is_counted_per_rank() -> None:
     run = Builder()
     whole, holed = run.rank(0), run.rank(3)

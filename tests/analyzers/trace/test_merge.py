@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyzers.common.errors import TraceWarning
 from analyzers.trace.columns import table
 from analyzers.trace.merge import merge
 from analyzers.trace.ranges import launches
@@ -33,11 +32,6 @@ def capture(path: str, origin: int | None, *, processes: int = 1) -> Trace:
 EPOCH = 1_790_000_000_000_000_000
 
 
-def test_one_capture_is_left_as_it_is() -> None:
-    only = capture("a", None)
-    assert merge([only]) is only
-
-
 def test_processes_captures_and_launches_are_renumbered() -> None:
     merged = merge([capture("a", EPOCH, processes=2), capture("b", EPOCH), capture("c", EPOCH, processes=2)])
     assert merged.ops.process.tolist() == [0, 1, 2, 3, 4]
@@ -48,12 +42,6 @@ def test_processes_captures_and_launches_are_renumbered() -> None:
     _, start, end = launches(merged)
     assert start.tolist() == [10, 11, 10, 10, 11]
     assert end.tolist() == [12, 13, 12, 12, 13]
-
-
-def test_an_op_without_a_launch_has_none_afterwards() -> None:
-    second = capture("b", EPOCH)
-    second = replace(second, ops=second.ops.having(launch=-1))
-    assert merge([capture("a", EPOCH), second]).ops.launch.tolist() == [1, -1]
 
 
 def test_times_move_onto_the_earliest_captures_zero() -> None:
@@ -75,11 +63,6 @@ def test_a_capture_without_a_clock_keeps_its_zero_and_is_reported() -> None:
     assert warning.code == "no-common-clock"
     assert "1 of 2 captures have no absolute start time (b …)" in warning.message
     assert merge([capture("a", None), capture("b", None)]).origin_utc_ns is None
-
-
-def test_a_warning_of_several_captures_is_kept_once() -> None:
-    traces = [replace(capture(path, EPOCH), warnings=(TraceWarning("c", "m"),)) for path in "ab"]
-    assert merge(traces).warnings == (TraceWarning("c", "m"),)
 
 
 @pytest.mark.parametrize("empty", [pd.Categorical([]), pd.Categorical(np.array([], object)), [], ""])

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from analyzers.common.errors import TracevizError
@@ -25,11 +24,6 @@ def names(trace: Trace) -> list[str]:
     return trace.ops.name.tolist()
 
 
-def test_ranks_keep_their_numbers() -> None:
-    assert only_ranks(two_ranks(), (2,)).rank_ids == [2]
-    assert only_ranks(two_ranks(), (2, 0)).rank_ids == [0, 2]
-
-
 def test_a_rank_that_is_not_there_is_an_error_that_says_which_are() -> None:
     with pytest.raises(TracevizError, match=r"There is no rank 1, 3; there are 0, 2\."):
         only_ranks(two_ranks(), (0, 1, 3))
@@ -38,12 +32,6 @@ def test_a_rank_that_is_not_there_is_an_error_that_says_which_are() -> None:
 def test_steps_go_by_launch_and_the_second_number_is_not_included() -> None:
     assert names(only_steps(two_ranks(), 10, 12)) == ["k10", "k11"] * 2
     assert names(only_steps(two_ranks(), 12, 99)) == ["k12"] * 2
-
-
-def test_a_narrowed_trace_still_knows_its_launches() -> None:
-    trace = only_steps(two_ranks(), 11, 12)
-    launched = trace.api.start_ns[trace.ops.launch]
-    assert launched.tolist() == [11_010, 11_010]
 
 
 @pytest.mark.parametrize(
@@ -81,15 +69,6 @@ def test_a_window_clips_what_it_cuts_and_the_wait_with_it() -> None:
     assert window_of(6, 8) == [("early", 6, 8, 0), ("cut", 6, 8, 2)]
     assert [name for name, *_ in window_of(20, 21)] == ["cut", "point"]
     assert [name for name, *_ in window_of(10, 20)] == ["cut"]
-
-
-def test_a_window_as_wide_as_can_be_written_is_the_whole_trace() -> None:
-    assert len(window_of(-(10**21), 10**21)) == 4
-
-
-def test_times_given_as_floats_leave_whole_nanoseconds() -> None:
-    trace = clip(two_ranks(), 0, 1000000.0)  # type: ignore[arg-type]
-    assert trace.ops.to_frame()["end_ns"].dtype == np.int64
 
 
 @pytest.mark.parametrize(

@@ -43,22 +43,6 @@ def test_ranges_that_cross_in_more_levels_than_a_call_stack_has_are_found_too(pa
         assert found_at(pairs, moments) == [oracle.innermost(pairs, moment) for moment in moments]
 
 
-def test_a_long_chain_of_crossing_ranges_is_answered_exactly() -> None:
-    pairs = [(10 * k, 10 * k + 995) for k in range(400)]
-    moments = list(range(0, 5000, 7))
-    assert found_at(pairs, moments) == [oracle.innermost(pairs, moment) for moment in moments]
-
-
-def test_a_range_is_closed_at_both_ends_and_the_later_of_two_that_touch_counts() -> None:
-    assert found_at([(0, 10), (10, 20)], [0, 10, 20, 21]) == [(0, 10), (10, 20), (10, 20), None]
-
-
-def test_another_thread_or_process_has_ranges_of_its_own() -> None:
-    ranges = table("ranges", {"process": [0, 0, 1], "thread": [5, -7, 5], "start_ns": [0, 0, 0], "end_ns": [9, 9, 9]})
-    process, thread = np.array([0, 0, 1, 1]), np.array([5, -7, 5, -7])
-    assert RangeIndex(ranges).innermost(process, thread, np.full(4, 3)).tolist() == [0, 1, 2, -1]
-
-
 @given(spans, spans, st.lists(st.tuples(st.sampled_from([1, -7]), st.integers(-1, 47)), max_size=40))
 def test_moments_of_several_threads_may_come_in_any_order(
     one: list[oracle.Interval], other: list[oracle.Interval], asked: list[tuple[int, int]]

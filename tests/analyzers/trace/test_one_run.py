@@ -83,13 +83,6 @@ def test_a_relative_path_keeps_its_case(tmp_path: Path, monkeypatch: pytest.Monk
     assert "Runs/1.json begins 60.0 s after Runs/0.json ends" in result.reason
 
 
-def test_times_that_hardly_meet_are_a_warning(tmp_path: Path) -> None:
-    """Each lasts from 10 to 200 ns after its base: 38 ns are a fifth of that."""
-    for apart_ns, odd in ((152, False), (153, True)):
-        trace = load(written(tmp_path, KinetoFile(0), KinetoFile(1, base_ns=BASE_NS + apart_ns)))
-        assert ("captures-apart" in [one.code for one in trace.warnings]) is odd
-
-
 def test_a_capture_given_twice_under_two_names_is_refused(tmp_path: Path) -> None:
     """Nothing in it says its rank: by order, or by the files' names, a copy would be another one."""
 
@@ -141,12 +134,6 @@ def test_a_part_of_a_capture_as_another_rank_is_told_to_the_ns(
     assert doubt.startswith(f"all ops of rank {part} in ")
     for device in (0, 1):
         assert "not-one-run" not in [one.code for one in load(files(device, seed=1)).warnings]
-
-
-def test_few_ops_that_another_rank_has_too_are_no_part(tmp_path: Path) -> None:
-    files = [kernels(count, rank=rank, device=0) for rank, count in enumerate((49, 100))]
-    trace = load([one.write(tmp_path / f"{rank}.json") for rank, one in enumerate(files)])
-    assert "not-one-run" not in [one.code for one in trace.warnings]
 
 
 def on_gpus(*claims: tuple[str, int]) -> Trace:

@@ -17,7 +17,6 @@ from tests.support.captures import DATA
 from tests.support.kineto_files import KinetoFile
 
 BASE_NS = 1_790_000_000_000_000_000
-HOUR_NS = 3600 * 10**9
 
 
 def read(name: str) -> Any:
@@ -71,14 +70,6 @@ def test_the_same_times_of_another_process_leave_the_verdict_open(tmp_path: Path
     assert "one may be a copy of the other" in result.reason
 
 
-def test_ranks_of_different_programs_are_refused(tmp_path: Path) -> None:
-    """Embeddings against a transformer's step, at the same time: neither kernels nor ranges nor calls are alike."""
-    first = read("torch/dpmp_overlap.rank0.json.gz")
-    other = at_the_time_of(read("torch/ddp.rank1.json.gz"), first)
-    with pytest.raises(TracevizError, match=r"Ranks 0 .*and 1 .*run different programs: their kernels are"):
-        load(written(tmp_path, first, other))
-
-
 def test_ranks_that_make_no_call_in_common_leave_the_verdict_open(tmp_path: Path) -> None:
     """DDP's rank 0 and FSDP's rank 1 share most kernels and operators, and a group 0; their calls are others."""
     first = read("workloads/ddp.step.2gpu.torch/rank0.json.gz")
@@ -127,14 +118,6 @@ def test_programs_with_process_groups_of_their_own_are_refused(tmp_path: Path) -
 def test_ranks_that_share_half_of_what_they_run_are_of_one_program(tmp_path: Path, kernels: str) -> None:
     trace = load_both(tmp_path, program(0, "abcd"), program(1, kernels))
     assert DOUBTED not in [one.code for one in trace.warnings]
-
-
-def test_captures_hours_apart_are_refused_and_seconds_apart_doubted(tmp_path: Path) -> None:
-    with pytest.raises(TracevizError, match=r"1\.json was captured 2\.0 hours after .*0\.json"):
-        load_both(tmp_path, program(0, "abcd"), program(1, "abcd", at_ns=2 * HOUR_NS))
-    trace = load_both(tmp_path, program(0, "abcd"), program(1, "abcd", at_ns=60 * 10**9))
-    assert "begins 60.0 s after" in next(one.message for one in trace.warnings if one.code == DOUBTED)
-    assert check_overlap(trace, "kernel:kernel_a", "kernel:kernel_b").passed is None
 
 
 MULTI_RANK = sorted({path.parent / path.name.replace("rank0", "rank*") for path in DATA.rglob("*rank0.json.gz")})

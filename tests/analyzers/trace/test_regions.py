@@ -27,26 +27,6 @@ def test_an_op_belongs_to_a_range_by_its_launch_not_by_when_it_runs() -> None:
     assert inside(run.trace(), "A") == ["runs later", "launch ends after it"]
 
 
-def test_both_ends_of_a_range_are_inside() -> None:
-    run, rank = one_rank()
-    rank.range("A", 10, 20)
-    for start in (9, 10, 20, 21):
-        rank.kernel(f"at {start}", 7, 100, 101, launch=(start, start + 1))
-    assert inside(run.trace(), "A") == ["at 10", "at 20"]
-
-
-def test_only_the_thread_the_range_is_open_on_counts() -> None:
-    run, rank = one_rank()
-    rank.range("A", 0, 100)
-    rank.kernel("mine", 7, 10, 20, launch=(1, 2))
-    rank.kernel("other thread's", 7, 20, 30, launch=(3, 4), thread=-9)
-    run.rank(1).kernel("other process's", 7, 20, 30, launch=(3, 4))
-    trace = run.trace()
-    assert inside(trace, "A") == ["mine"]
-    wanted = trace.ranges.name.is_one_of(("A",))
-    assert launched_by_others(trace, wanted, launched_in(trace, wanted)[0]) == {-9: 1}
-
-
 def test_an_op_whose_launch_is_unknown_belongs_to_no_range() -> None:
     run, rank = one_rank()
     for thread in (-1, 0, 1):
@@ -92,16 +72,6 @@ def test_who_launched_what_is_what_a_scan_of_all_ranges_says(threads: tuple[int,
     assert others
 
 
-def test_the_innermost_of_the_wanted_ranges_is_found() -> None:
-    run, rank = one_rank()
-    outer, inner = rank.range("A", 0, 100), rank.range("A", 10, 20)
-    rank.range("B", 12, 18)
-    rank.kernel("k", 7, 100, 101, launch=(15, 16))
-    rank.kernel("k", 7, 101, 102, launch=(50, 51))
-    trace = run.trace()
-    assert launched_in(trace, trace.ranges.name.is_one_of(("A",)))[0].tolist() == [inner, outer]
-
-
 def backward(run: Builder, worker: int, *, forward_thread: int = 1) -> Rank:
     """A forward op 41 on thread 1; its backward on `worker`, with one launch inside the engine's op and one not."""
     rank = run.rank(0)
@@ -126,12 +96,6 @@ def test_autograds_work_belongs_to_the_range_that_is_open_on_the_forward_thread(
     assert launched_by_others(trace, wanted, occurrence) == {worker: 1}
 
 
-def test_without_a_forward_backward_link_nothing_is_guessed() -> None:
-    run = Builder()
-    backward(run, 2, forward_thread=-1)
-    assert inside(run.trace(), "A") == []
-
-
 def test_a_worker_that_serves_two_forward_threads_is_tied_to_neither() -> None:
     run = Builder()
     rank = backward(run, 2)
@@ -147,10 +111,3 @@ def test_a_range_opened_on_the_worker_itself_needs_no_link() -> None:
     trace = run.trace()
     assert inside(trace, "hook") == ["backward"]
     assert launched_in(trace, trace.ranges.name.is_one_of(("hook",)))[1].size == 0
-
-
-def test_another_process_with_the_same_thread_ids_is_not_tied() -> None:
-    run = Builder()
-    backward(run, 2)
-    run.rank(1).kernel("other process's", 7, 120, 130, launch=(115, 118), thread=2)
-    assert inside(run.trace(), "A") == ["backward"]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,11 +16,10 @@ from analyzers.scale import answers
 from analyzers.syncs.report import OrderReport, order_of
 from analyzers.trace import run as runs_of
 from analyzers.trace.narrow import Narrowing
-from analyzers.trace.run import Run, of_processes
+from analyzers.trace.run import Run
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
-from analyzers.verdict.part import examine, of_run
 from tests.support.builder import Builder
 from tests.support.nightly import mostly_nightly
 from traceviz.output import contract
@@ -173,42 +170,3 @@ def test_a_run_by_process_keeps_what_concerns_all_of_it(monkeypatch: pytest.Monk
     parts = list(run.parts(narrow))
     assert [len(part.ops) > 0 for part in parts] == [False, True, False, False]
     assert len(parts[1].ops) == len(narrow.of(trace).ops)
-
-
-def test_a_process_without_gpu_work_goes_with_the_first() -> None:
-    trace = two_processes()
-    run = Run(trace, of_processes(trace, np.array([0, 1])))
-    parts = run.map(lambda part: sorted(set(part.api.process.tolist())))
-    assert parts == {0: [0, 2], 1: [1]}
-
-
-def test_ops_behind_causes_are_named_as_in_the_run_and_none_stays_none() -> None:
-    part = examine(load([DATA / "nsys" / "dpmp_overlap.4gpu.sqlite"]), "comm", "compute")
-    rank = next(one for one in part.ranks if one.missed)
-    missed = (rank.missed[0], replace(rank.missed[0], op=-1))
-    changed = msgspec.structs.replace(part, ranks=(replace(rank, missed=missed),))
-    found = of_run(changed, lambda ops: np.where(ops < 0, -1, ops + 1000))
-    assert [one.op for one in found.ranks[0].missed] == [rank.missed[0].op + 1000, -1]
-
-
-def test_only_long_traces_of_several_processes_go_by_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    trace = two_processes()
-    whole = Run.of(trace)
-    assert whole.by_process() is whole, "too short"
-    monkeypatch.setattr(runs_of, "LARGE_PROCESS", 0)
-    assert len(whole.by_process().handles) == 2
-    part = Run.of(Narrowing(ranks=(0,)).of(trace))
-    assert part.by_process() is part
-    counted = Run.of(load([DATA / "counters" / "nvlink.sqlite.gz"]))
-    assert counted.by_process() is counted
-    alone = Run.of(load([DATA / "torch" / "ddp.rank0.json.gz"]))
-    assert alone.by_process() is alone
-
-
-def two_processes() -> Trace:
-    """Two processes with a kernel each, and one that only makes calls."""
-    run = Builder()
-    for number, call in ((0, (0, 5)), (1, (0, 5))):
-        run.rank(number).kernel("gemm", stream=7, start=10, end=60, launch=call)
-    run.rank(2).call("cudaDeviceSynchronize", 5, 9)
-    return run.trace()

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from analyzers.load import load
 from analyzers.readers.reading import Reading
-from analyzers.replay.answer import parse_change, what_if
 from analyzers.trace.narrow import EVERYTHING
 from analyzers.trace.tables import Trace
 from analyzers.trace.times import about_spoiled, cut_spoiled
@@ -114,12 +113,6 @@ def test_real_kernels_that_depend_on_the_one_before_are_left_as_captured() -> No
     assert [one.cut for one in trace.processes] == [0]
     (rank,) = check_overlap(trace, "kernel:kernel_a", "kernel:kernel_b", narrowing=EVERYTHING).ranks
     assert rank.overlap_ns == busy_and_overlap(a, b)[2]
-
-
-def test_a_replay_runs_real_dependent_launches_as_captured() -> None:
-    found = what_if(load([DEPENDENT]), [parse_change("scale kernel:kernel_a 1")], "kernel:kernel_a", "kernel:kernel_b")
-    assert found.replay is not None
-    assert found.replay.error < 0.01
 
 
 def test_long_dependent_launches_are_told_by_being_the_rule() -> None:

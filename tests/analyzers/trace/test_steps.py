@@ -31,25 +31,11 @@ def test_names_that_mark_a_step(name: str, number: int | None) -> None:
     assert (int(mark[1]) if mark else None) == number
 
 
-def test_a_number_no_step_can_have_breaks_nothing() -> None:
-    run = Builder()
-    run.rank(0).range("step 99999999999999999999999", 0, 5)
-    run.rank(1).range("ProfilerStep#x", 0, 5)
-    assert find_steps(run.trace()).present == []
-
-
 def test_the_profilers_own_marks_come_before_those_written_by_hand() -> None:
     run, rank = one_rank()
     rank.range("ProfilerStep#8", 0, 100, kind="annotation")
     rank.range("step 1", 10, 20)
     assert find_steps(run.trace()).present == [8]
-
-
-def test_operators_and_python_functions_are_no_steps() -> None:
-    run = Builder()
-    run.rank(0).range("step 1", 0, 5, kind="op")
-    run.rank(0).range("step 2", 0, 5, kind="python")
-    assert find_steps(run.trace()).present == []
 
 
 def test_where_marks_nest_the_outer_ones_count() -> None:
@@ -63,17 +49,6 @@ def test_where_marks_nest_the_outer_ones_count() -> None:
     steps = find_steps(trace)
     assert steps.present == [0, 1]
     assert steps.numbers[step_of_ops(trace)].tolist() == [1]
-
-
-def test_marks_that_cross_are_all_steps() -> None:
-    run, rank = one_rank()
-    rank.range("step 1", 0, 100)
-    rank.range("step 2", 80, 180)
-    rank.kernel("k", 7, 0, 1, launch=(90, 91))
-    trace = run.trace()
-    steps = find_steps(trace)
-    assert steps.present == [1, 2]
-    assert steps.numbers[step_of_ops(trace)].tolist() == [2]
 
 
 def test_any_thread_of_the_process_launches_for_the_step_and_other_processes_do_not() -> None:

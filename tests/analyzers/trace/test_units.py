@@ -112,8 +112,3 @@ def test_units_are_told_where_both_begin_together(
 def test_long_queues_are_no_other_unit(tmp_path: Path, *, wait: bool, busy: float, every: float) -> None:
     """Kernels of 10 ms launched every 10 µs last a thousand times as long as their launches."""
     assert said(from_the_first_launch(tmp_path, wait=wait, busy=busy, every=every)) == []
-
-
-@pytest.mark.parametrize("path", sorted((DATA / "nsys").glob("*.sqlite"))[::4], ids=lambda path: path.name)
-def test_no_real_capture_is_taken_for_one(path: Path) -> None:
-    assert said(path) == []

@@ -12,7 +12,6 @@ import pytest
 
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
-from analyzers.overlap.measure import RankOverlap
 from analyzers.trace.narrow import EVERYTHING
 from analyzers.trace.steps import find_steps
 from analyzers.trace.windows import windows_of_ranks
@@ -80,16 +79,6 @@ def test_each_window_has_its_own_figures_and_the_worst_decides(staged: Any) -> N
     assert (staged.job.ranks_met, staged.job.ranks_deciding) == (0, 2)
 
 
-def test_the_time_between_windows_is_nobodys(staged: Any) -> None:
-    """From the first op to the last of each window; between them lie 3 s."""
-    for one in staged.times:
-        spans = []
-        for stage in ("DECODE", "EXTEND"):
-            kernels = [e for e in events_of(next(STAGES.glob(f"*TP-{one.rank}-{stage}*"))) if e["cat"] == "kernel"]
-            spans.append(max(e["ts"] + e["dur"] for e in kernels) - min(e["ts"] for e in kernels))
-        assert one.span_ns == round(sum(spans) * 1000)
-
-
 def test_steps_of_later_windows_are_numbered_on_and_each_window_can_be_asked_for() -> None:
     trace = load([STAGES])
     assert find_steps(trace).whole == tuple(range(12 + 9))
@@ -99,18 +88,6 @@ def test_steps_of_later_windows_are_numbered_on_and_each_window_can_be_asked_for
         (2_400_000, 1_200_000),
         (2_400_000, 0),
     ]
-
-
-def test_no_collective_is_of_two_windows() -> None:
-    trace = load([STAGES])
-    assert trace.matches is not None
-    window = {number: one.window for number, one in enumerate(trace.processes)}
-    process = trace.ops.process
-    of_collective = defaultdict(set)
-    for collective, op in zip(trace.matches.calls.collective, trace.matches.calls.op, strict=True):
-        of_collective[collective].add(window[int(process[op])])
-    assert len(of_collective) == 12 + 9
-    assert all(len(windows) == 1 for windows in of_collective.values())
 
 
 def test_one_capture_at_a_time_is_refused_where_captures_are_windows() -> None:
@@ -165,14 +142,6 @@ def test_captures_of_one_process_at_the_same_time_are_refused_by_name(tmp_path: 
         load(paths)
 
 
-def test_ranks_of_containers_may_share_pid_and_device(tmp_path: Path) -> None:
-    """Each container counts its pids, and its GPUs, from the start: what they claim to be tells them apart."""
-    by_claim = [file_of((100, 200), (300, 400 + rank), rank=rank).write(tmp_path / f"{rank}.json") for rank in (0, 1)]
-    assert load(by_claim).rank_ids == [0, 1]
-    by_name = [file_of((100, 200), (300, 400 + rank)).write(tmp_path / f"x.rank{rank}.json") for rank in (0, 1)]
-    assert load(by_name).rank_ids == [0, 1]
-
-
 def divided(folder: Path, names: tuple[str, str], *, skipped: int = 0, device: int = 0, earlier: int = 0) -> list[Path]:
     """Six kernels of one process, the first three in one file and the others in another; ids go from 101 to 106."""
     paths = []
@@ -206,17 +175,6 @@ def test_ranks_of_containers_one_after_the_other_are_no_halves(tmp_path: Path, h
     assert load(divided(tmp_path, ("rank0.json", "rank1.json"), **how)).rank_ids == [0, 1]
 
 
-def test_numbers_that_go_on_in_the_next_window_stay(tmp_path: Path) -> None:
-    paths = []
-    for window, first in enumerate((3, 8)):
-        made = file_of(base_ns=BASE_NS + window * SECOND_NS)
-        for k in range(3):
-            made.range(f"ProfilerStep#{first + k}", 1000 * k, 1000 * k + 900)
-            made.kernel("gemm", 7, 1000 * k + 100, 1000 * k + 200, launch=1000 * k + 10)
-        paths.append(made.write(tmp_path / f"{window}.json"))
-    assert find_steps(load(paths)).present == [3, 4, 5, 8, 9, 10]
-
-
 def test_which_windows_belong_together_is_not_guessed(tmp_path: Path) -> None:
     """Rank 0 was captured twice while rank 1 was once, over both."""
     twice = [file_of((100, 200), base_ns=BASE_NS + k * SECOND_NS, rank=0) for k in (0, 1)]
@@ -224,10 +182,3 @@ def test_which_windows_belong_together_is_not_guessed(tmp_path: Path) -> None:
     paths = [made.write(tmp_path / f"{k}.json") for k, made in enumerate([*twice, over_both])]
     with pytest.raises(TracevizError, match="which of them belongs to which capture of the other ranks can't be told"):
         load(paths)
-
-
-def test_a_rank_without_several_windows_is_its_own_window() -> None:
-    result = check_overlap(load([DATA / "torch" / f"ddp.rank{rank}.json.gz" for rank in (0, 1)]))
-    ranks: tuple[RankOverlap, ...] = result.ranks
-    assert all(rank.windows == () and rank.by_window == (rank,) for rank in ranks)
-    assert result.job.window is None

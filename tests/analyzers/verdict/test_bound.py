@@ -17,7 +17,6 @@ from analyzers.compare.steps import step_times_of
 from analyzers.load import load
 from analyzers.overlap.measure import RankOverlap, Side
 from analyzers.overlap.pairing import Instances
-from analyzers.trace.kernels import is_bookkeeping, is_fused
 from analyzers.trace.narrow import Narrowing, steps_used
 from analyzers.trace.run import Run
 from analyzers.trace.tables import Trace
@@ -122,29 +121,6 @@ def test_of_several_ranks_the_one_that_waits_least_in_a_step_speaks_for_it() -> 
     assert [(one.rank, one.step, one.step_ns) for one in found.ranks] == [(0, 1, 12 * US), (1, 1, 13 * US)]
 
 
-def test_of_ranks_that_wait_alike_the_lowest_speaks_and_one_that_hardly_works_never() -> None:
-    run = Builder()
-    for number, work in ((2, 40), (1, 1), (3, 41)):
-        rank = run.rank(number)
-        us(rank, GEMM, 7, 0, work, (-9, -5))
-        us(rank, COMM, 7, work, work + (5 if work > 1 else 0), (-5, -4), wait_ns=2 if work > 1 else 0)
-    found = bound(run.trace())
-    assert (found.rank, found.waited_ns) == (2, 2 * US)
-    assert [one.rank for one in found.ranks] == [1, 2, 3]
-
-
-def test_without_launches_on_record_idle_time_is_not_divided() -> None:
-    run, rank = one_rank()
-    us(rank, GEMM, 7, 0, 10, None)
-    us(rank, GEMM, 7, 60, 70, None)
-    run.add("overhead", process=0, start_ns=20 * US, end_ns=40 * US)
-    found = bound(run.trace())
-    assert figures(found)["idle"] == 50
-    assert (found.idle_host_ns, found.idle_wait_ns, found.idle_profiler_ns) == (None, None, 0)
-    assert not found.tells_profiler
-    assert found.sentence == "70.0 µs in all: compute 20.0, idle 50.0: idle."
-
-
 @pytest.mark.parametrize(("gap", "told"), [(1, True), (30, False)])
 def test_a_lost_launch_leaves_idle_time_undivided_where_much_of_it_ends_with_that_op(gap: int, told: bool) -> None:
     run, rank = one_rank()
@@ -186,20 +162,6 @@ def test_what_runs_in_a_graph_of_one_row_is_not_known() -> None:
     assert found.sentence == "70.0 µs in all: graphs (inside not recorded) 70.0: unknown."
 
 
-def test_fused_kernels_compute_and_barriers_are_communication() -> None:
-    run, rank = one_rank()
-    us(rank, FUSED, 7, 0, 30, (-9, -5))
-    us(rank, BARRIER, 7, 30, 45, (-4, -3))
-    trace = run.trace()
-    assert is_fused(trace).tolist() == [True, False]
-    assert is_bookkeeping(trace).tolist() == [False, True]
-    assert figures(bound(trace)) | {"idle": 0} == {
-        **dict.fromkeys(("exposed_wait", "exposed_copy", "idle", "idle_host", "idle_wait", "idle_profiler"), 0),
-        "compute": 30,
-        "exposed_transfer": 15,
-    }
-
-
 def test_waits_for_ranks_that_were_not_captured_are_in_the_transfer_and_said() -> None:
     run, rank = one_rank()
     us(rank, COMM, 9, 0, 60, (-9, -5), wait_seen=0)
@@ -207,17 +169,6 @@ def test_waits_for_ranks_that_were_not_captured_are_in_the_transfer_and_said() -
     found = bound(run.trace())
     assert (found.exposed_transfer_ns, found.unseen_ns) == (50 * US, 50 * US)
     assert "exposed communication, waits included 50.0" in found.sentence
-
-
-def test_steps_that_figures_leave_out_still_end_the_window_before_the_next() -> None:
-    run, rank = one_rank()
-    for number in range(4):
-        step(rank, number, 100 * number, 100 * (number + 1))
-        us(rank, GEMM, 7, 100 * number + 10, 100 * number + 60 + number, (100 * number + 1, 100 * number + 3))
-    found = bound(run.trace(), (1, 3))
-    assert {one.number.tolist()[0] for one in device_steps(run.trace(), (3,))} == {3}
-    assert (found.step, found.step_ns) == (1, (161 - 60) * US)
-    assert bound(run.trace(), (3,)).step_ns == (363 - 262) * US
 
 
 def test_a_window_of_time_is_one_step() -> None:

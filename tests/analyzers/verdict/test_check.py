@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from analyzers.common.errors import TracevizError
-from analyzers.trace.narrow import only_ranks
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap, verdict
 from tests.support.builder import Builder, one_rank
@@ -79,15 +78,6 @@ def test_an_empty_side_is_inconclusive_and_never_a_figure(a: str, b: str, reason
     assert all(rank.overlap_ratio is None and rank.real_overlap_ratio is None for rank in result.ranks)
 
 
-def test_an_empty_trace_is_inconclusive() -> None:
-    trace = run_of(HALF)
-    empty = replace(trace, ops=trace.ops.take(slice(0, 0)))
-    result = check_overlap(empty)
-    assert (result.verdict, result.ranks) == ("inconclusive", ())
-    assert "there is no GPU work" in result.reason
-    assert result.to_frame().empty
-
-
 def test_sides_that_never_meet_on_a_rank_are_inconclusive() -> None:
     result = check_overlap(run_of([(COMM, 0, 100)], [(GEMM, 0, 100)]))
     assert (result.verdict, result.reason) == ("inconclusive", "no rank ran both sides on one device")
@@ -108,20 +98,6 @@ def test_sides_that_work_on_different_ranks_alone_can_not_overlap() -> None:
     assert check_overlap(waiting).reason == "no rank has work of both sides, waits left out, so nothing could overlap"
 
 
-def test_a_rank_that_never_arrived_last_did_not_take_no_time() -> None:
-    """Rank 1 comes last to the all-reduce: of rank 0 alone, nothing counts there, and both sides took time."""
-    run = Builder()
-    for number, start in enumerate((0, 50)):
-        rank = run.rank(number)
-        rank.kernel(COMM, 9, start, 100)
-        rank.kernel(GEMM, 7, 60, 200)
-    trace = run.trace()
-    seen = trace.ops.having(wait_ns=[50, 0, 0, 0], last_rank=[1, -1, 1, -1], last_device=[0, -1, 0, -1])
-    result = check_overlap(only_ranks(replace(trace, ops=seen), (0,)))
-    assert "took no time" not in result.reason
-    assert result.ranks[0].a.real_busy_ns == 50
-
-
 def test_the_worst_rank_where_both_ran_speaks_for_the_job() -> None:
     result = check_overlap(run_of([(COMM, 0, 100)], HALF, FULL))
     assert result.job.rank == 1
@@ -135,26 +111,6 @@ def test_the_worst_rank_where_both_ran_speaks_for_the_job() -> None:
     )
 
 
-def test_a_rank_where_neither_side_ran_is_reported_not_dropped_silently() -> None:
-    result = check_overlap(run_of(HALF, [("Memset", 0, 1)]), "comm", "kernel:gemm")
-    assert [rank.rank for rank in result.ranks] == [0]
-    _, warning = result.warnings
-    assert (warning.code, "rank 1" in warning.message) == ("no-side", True)
-
-
-def test_the_frames_hold_whole_nanoseconds_and_the_ranks_of_the_result() -> None:
-    frame = check_overlap(run_of(HALF, NONE)).to_frame()
-    assert frame.index.tolist() == [(0, 0), (1, 0)]
-    assert frame["overlap_ns"].tolist() == [50, 0]
-    assert frame["overlap_ratio"].tolist() == [0.5, 0.0]
-    assert all(frame[column].dtype == np.int64 for column in frame if column.endswith("_ns"))
-    instances = check_overlap(run_of(HALF, NONE)).instances()
-    assert instances[["rank", "label", "achievable_ns", "missed_ns"]].to_numpy().tolist() == [
-        [0, "capture", 100, 50],
-        [1, "capture", 100, 100],
-    ]
-
-
 def test_the_repr_says_the_verdict_with_its_figure_or_its_reason() -> None:
     assert repr(check_overlap(run_of(HALF))) == (
         "<partial: 'comm' against 'compute', 50 % of what is achievable; threshold 60 %; 1 rank>"
@@ -162,40 +118,20 @@ def test_the_repr_says_the_verdict_with_its_figure_or_its_reason() -> None:
     assert "no memcpy" in repr(check_overlap(run_of(HALF), "memcpy"))
 
 
-def graph_trace(*, launched_in_range: bool = False) -> Trace:
+def test_a_graph_may_be_taken_as_one_op_of_a_side() -> None:
     run, rank = one_rank()
     rank.range("replay", 0, 10)
     rank.kernel(COMM, 9, 0, 100, launch=(20, 21))
     rank.kernel(GEMM, 7, 50, 150, launch=(22, 23))
     rank.op("graph 1", 7, 200, 300, kind="graph", launch=(1, 2))
-    return run.trace()
-
-
-def test_what_a_one_row_graph_hides_is_never_guessed() -> None:
-    result = check_overlap(graph_trace())
-    assert (result.verdict, result.exit_code) == ("inconclusive", 3)
-    assert "1 CUDA graph launches are one row each" in result.reason
-    assert "--cuda-graph-trace=node" in result.reason
-    assert result.ranks[0].overlap_ns == 50, "what is known stays"
-
-
-def test_a_graph_may_be_taken_as_one_op_of_a_side() -> None:
     for b in ("compute,graph", "nvtx:replay,compute"):
-        result = check_overlap(graph_trace(), "comm", b)
+        result = check_overlap(run.trace(), "comm", b)
         assert result.verdict == "partial"
         assert [warning.code for warning in result.warnings] == [
             "missing-wait",
             "graph-as-one-row",
             "few-instances",
         ]
-
-
-def test_a_graph_is_of_no_concern_to_sides_that_pick_no_kernels() -> None:
-    run, rank = one_rank()
-    rank.copy("DtoH", 9, 0, 100)
-    rank.op("Memset", 7, 50, 150, kind="memset")
-    rank.op("graph 1", 7, 200, 300, kind="graph")
-    assert check_overlap(run.trace(), "memcpy:DtoH", "memset").verdict == "partial"
 
 
 @pytest.mark.parametrize(("outside", "told"), [(40, "28.6 %"), (5, "")])

@@ -66,27 +66,3 @@ def test_where_launches_alone_are_on_record_no_race_and_no_full_gpu_is_claimed()
     assert not crossings(load([CAPTURE])).missing
     missed = result.ranks[0].missed
     assert "gpu-full" not in {one.cause for one in missed} | {one.next_cause for one in missed}
-
-
-def test_one_call_that_synchronizes_shows_that_such_calls_are_on_record(tmp_path: Path) -> None:
-    whole = dualpipe.profile()
-    last = max(one["ts"] for one in whole["traceEvents"]) + 100_000
-    whole["traceEvents"].append(
-        {"ph": "X", "cat": "cuda_runtime", "name": "cudaDeviceSynchronize", "pid": 1166, "tid": 1166, "ts": last,
-         "dur": 5, "args": {"correlation": 99_999}}
-    )  # fmt: skip
-    (tmp_path / "rank0.json").write_text(json.dumps(whole))
-    assert "missing-wait" in {one.code for one in tv.check_overlap(tmp_path / "rank0.json").warnings}
-
-
-def test_what_counted_is_named_by_library_and_operation() -> None:
-    found = {(one.kind, one.library, one.operation): (one.ops, one.ns) for one in tv.info(CAPTURE).communication}
-    by_hand: dict[tuple[str, str, str], tuple[int, int]] = {}
-    for one in _kernels():
-        if "dpsk::ep::" not in one["name"]:
-            continue
-        operation = "dispatch" if "dispatch<" in one["name"] else "combine"
-        key = ("bookkeeping", "DeepEP", "") if _is_books(one["name"]) else ("communication", "DeepEP", operation)
-        ops, ns = by_hand.get(key, (0, 0))
-        by_hand[key] = ops + 1, ns + 1000 * one["dur"]
-    assert found == by_hand

@@ -165,26 +165,3 @@ def test_one_row_graphs_are_said_wherever_ops_are_counted(command: str) -> None:
     messages = [one["message"] for one in answer["warnings"] if one["code"] == "graph-as-one-row"]
     assert messages
     assert all("12 CUDA graph launches" in message for message in messages)
-
-
-def test_enough_instances_say_nothing_of_chance(tmp_path: Path) -> None:
-    file = KinetoFile()
-    for turn in range(3):
-        file.range("A", 1000 * turn, 1000 * turn + 50)
-        file.range("B", 1000 * turn + 100, 1000 * turn + 150)
-        file.kernel("a", 7, 1000 * turn + 500, 1000 * turn + 600, launch=1000 * turn + 10)
-        file.kernel("b", 9, 1000 * turn + 500, 1000 * turn + 600, launch=1000 * turn + 110)
-    path = str(file.write(tmp_path / "three.json"))
-    answer = json.loads(run("check-overlap", path, "-a", "nvtx:A", "-b", "nvtx:B", "--format", "json"))
-    assert "few-instances" not in [one["code"] for one in answer["warnings"]]
-
-
-def test_a_launcher_beside_the_ranks_says_nothing_of_them(tmp_path: Path) -> None:
-    """Its warnings are of a process without GPU work."""
-    edits = (
-        "DELETE FROM DIAGNOSTIC_EVENT",
-        "INSERT INTO DIAGNOSTIC_EVENT VALUES (0, 1, 1, 2, 'No CUDA events collected.', 4242 << 24)",
-    )
-    (path,) = export("rowpar_s1.rank0.nsys2025.sqlite", *edits)(tmp_path)
-    answer = json.loads(run("info", str(path), "--format", "json"))
-    assert "nsys-warns" not in [one["code"] for one in answer["warnings"]]

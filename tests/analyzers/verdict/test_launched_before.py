@@ -8,18 +8,14 @@ from pathlib import Path
 import pytest
 
 from analyzers.load import load
-from analyzers.matching.calls import calls
 from analyzers.overlap.measure import LeftOut
 from analyzers.readers.reading import Reading
 from analyzers.select.select import picked, select
 from analyzers.trace.columns import ints
-from analyzers.trace.narrow import EVERYTHING
-from analyzers.trace.run import ALL
 from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import LAUNCHED_BEFORE
 from analyzers.verdict.check import OverlapResult, check_overlap
 from tests.support.builder import Builder, Rank, one_rank
-from traceviz.output import contract
 
 DATA = Path(__file__).parents[2] / "data"
 A, B = "kernel:alpha", "kernel:beta"
@@ -38,20 +34,6 @@ def run() -> tuple[Builder, Rank]:
 
 def asked(made: Builder, a: str = A, b: str = B, bar: float = 0.6) -> OverlapResult:
     return check_overlap(made.trace(), a, b, min_overlap=bar, explain=False)
-
-
-def test_it_counts_on_no_side() -> None:
-    made, rank = run()
-    early(rank, "alpha", 7, 0, 1000)
-    early(rank, "beta", 8, 0, 1000)
-    rank.kernel("alpha", 7, 2000, 2100, launch=(1, 2))
-    rank.kernel("beta", 8, 2050, 2150, launch=(3, 4))
-    (found,) = (result := asked(made)).ranks
-    assert (found.a.busy_ns, found.b.busy_ns, found.overlap_ns, found.a.ops) == (100, 100, 50, 1)
-    assert found.launched_before == LeftOut(2, 1000), "both at once"
-    assert (found.unaccounted_ns, result.job.ratio_low, result.job.ratio_high) == (0, 0.5, 0.5)
-    shown = contract.overlap(result)["ranks"][0]
-    assert (shown["launched_before"], shown["unaccounted_ns"]) == ({"ops": 2, "busy_ns": 1000}, 0)
 
 
 def test_beside_it_a_side_may_have_overlapped_the_other_one() -> None:
@@ -80,15 +62,6 @@ def test_beside_it_a_side_is_not_called_serialized() -> None:
     assert "0 %, at most 20 % with work whose launch was not captured, threshold 60 %" in result.sentence
 
 
-def test_what_is_not_the_other_sides_leaves_nothing_open() -> None:
-    made, rank = run()
-    early(rank, "alpha", 9, 0, 1100)
-    early(rank, "gamma", 10, 0, 1100)
-    rank.kernel("alpha", 7, 1000, 1100, launch=(1, 2))
-    rank.kernel("beta", 8, 1100, 1200, launch=(3, 4))
-    assert [one.unaccounted_ns for one in asked(made).ranks] == [0]
-
-
 def test_of_a_range_it_may_be_whatever_it_is() -> None:
     made, rank = run()
     early(rank, "gamma", 10, 0, 1040)
@@ -107,16 +80,6 @@ def test_a_side_that_was_all_launched_before_is_empty_and_says_why() -> None:
     rank.kernel("beta", 8, 1050, 1150, launch=(3, 4))
     result = asked(made)
     assert (result.passed, result.reason) == (None, f"'{A}': {LAUNCHED_BEFORE}")
-
-
-def test_a_step_that_was_open_does_not_have_it() -> None:
-    made, rank = run()
-    rank.range("step 1", 0, 500)
-    early(rank, "alpha", 7, 10, 400)
-    rank.kernel("alpha", 7, 400, 500, launch=(1, 2))
-    rank.kernel("beta", 8, 450, 550, launch=(3, 4))
-    (instance,) = asked(made).ranks[0].instances
-    assert (instance.label, instance.start_ns, instance.a_busy_ns) == ("step 1", 400, 100)
 
 
 def test_who_asks_for_ops_gets_it() -> None:
@@ -146,22 +109,3 @@ def test_figures_are_those_of_the_capture_without_it(name: str) -> None:
         assert replace(rank, launched_before=LeftOut(), unaccounted_ns=0) == other
         assert rank.ratio_low == other.ratio_low
         assert rank.ratio_high >= other.ratio_high
-
-
-def test_collectives_are_matched_with_it() -> None:
-    trace = load([DATA / "workloads/ddp.step.4gpu.torch"], reading=Reading(cache=False))
-    early_calls = set(ints(calls(trace).table, "op")) & set((ints(trace.ops, "launch") < 0).nonzero()[0])
-    assert len(early_calls) > 8, "it is among the calls"
-    matched = ints(trace.ops, "last_rank") >= 0
-    communication = select(trace, "comm")
-    assert matched[communication.before].any()
-    assert matched[communication.picked].mean() > 0.95
-
-
-def test_the_window_of_steps_does_not_make_a_verdict_surer() -> None:
-    """Such work is in no step, and may be a side's all the same: the answer is unsure with the window as without it."""
-    trace = load([DATA / "workloads/dpmp.race.2gpu.torch"], reading=Reading(cache=False))
-    for narrowing in (ALL, EVERYTHING):
-        result = check_overlap(trace, "nvtx:DP Embedding", "nvtx:MP Embedding", explain=False, narrowing=narrowing)
-        assert (result.verdict, result.job.ratio_low) == ("inconclusive", 0.0)
-        assert (result.job.ratio_high or 0.0) > result.bar

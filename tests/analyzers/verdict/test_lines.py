@@ -191,16 +191,6 @@ def test_what_is_too_long_loses_whole_words_and_never_what_counts() -> None:
     assert rows(line(by_hand(warnings=(warning("missing-wait", f"{name} races."),)), "race")) == 2
 
 
-def test_an_inconclusive_answer_tells_a_loss_and_nothing_of_causes() -> None:
-    run, rank = one_rank()
-    rank.kernel("first", 7, 0, 500)
-    result = replace(
-        check_overlap(run.trace(), "kernel:first", "kernel:second"), warnings=(warning("lost-work"),), bound=BOUND
-    )
-    assert kinds(result) == ["verdict", "loss"]
-    assert line(result, "verdict").startswith("INCONCLUSIVE: ")
-
-
 # What bounds the step, and the ceiling.
 
 
@@ -283,13 +273,6 @@ def test_a_hidden_sync_is_told_as_it_is_written_where_it_is_with_its_cost() -> N
     )
 
 
-def test_a_long_name_takes_nothing_of_a_syncs_cost() -> None:
-    where = {"range": "r" * 200, "frame": f"/a/path/{'f' * 200}.py:12"}
-    text = line(by_hand(host_syncs=(sync(**where), sync(), sync())), "sync")
-    assert text.endswith(" blocks the host 2.00 ms a step, GPU idle 500 µs; 2 more syncs.")
-    assert rows(text) <= 2
-
-
 def test_the_costliest_comes_first_by_the_hosts_time_only_where_that_bounds_the_step() -> None:
     """One blocks 2 ms and leaves the GPU idle for 0.5, the other blocks for 0.1 ms and leaves it idle for 1."""
     two = (sync(), sync(origin="aten::cpu", blocked_ns=100 * US, idle_ns=MS))
@@ -321,12 +304,6 @@ def test_where_nothing_gains_enough_that_is_said_with_what_bounds_the_step() -> 
     assert "fix" not in kinds(by_hand(was_replayed=False, bound=BOUND)), "nothing is known of fixes"
     unknown = by_hand(was_replayed=False, worth_unknown="the capture holds no CUDA calls")
     assert line(unknown, "fix") == "No fix was looked for: the capture holds no CUDA calls."
-
-
-def test_a_long_advice_takes_nothing_of_what_a_fix_brings() -> None:
-    text = fix_sentence(replace(FIX, advice="pin " + "a name " * 60))
-    assert text.endswith(" …: predicted step 10.0 → 8.0 ms (range 7.2–8.9 ms).")
-    assert rows(text) == 2
 
 
 # The real program whose two embeddings were to overlap.

@@ -22,7 +22,6 @@ from analyzers.readers.captures import read_many
 from analyzers.readers.inputs import Input, find_inputs
 from analyzers.readers.reading import Reading
 from analyzers.trace.columns import ints, table
-from analyzers.trace.narrow import only_ranks
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult, check_overlap
 from tests import answers
@@ -114,11 +113,3 @@ def test_less_evidence_never_flips_an_answer(name: str) -> None:
             if answer is not None:
                 wrong += [f"{pair} {what}: {one}" for one in flips(whole, answer)]
     assert not wrong, "\n".join(wrong[:30])
-
-
-def test_ranks_asked_for_alone_are_answered_with_all_that_was_given() -> None:
-    trace = run_of(*read(QUICK[0]))
-    whole = {rank.rank: rank.ratio_range for rank in check_overlap(trace, explain=False).ranks}
-    for rank in trace.rank_ids:
-        (alone,) = check_overlap(only_ranks(trace, (rank,)), explain=False).ranks
-        assert alone.ratio_range == whole[rank]

@@ -39,14 +39,6 @@ def test_of_a_manifest_the_slowest_steps_count_before_and_captured() -> None:
     assert found.sentence == ("Captured at 1.70x of the real step: late launches and late ranks may be the profiler's.")
 
 
-def test_ranks_that_are_not_looked_at_do_not_count() -> None:
-    processes = [process(0, 10 * MS, 12 * MS), process(1, 10 * MS, 30 * MS)]
-    found = profiler_weight(processes, [step(0, 1)])
-    assert found is not None
-    assert (found.weight, found.is_heavy) == (1.2, False)
-    assert found.sentence == "Captured at 1.20x of the real step."
-
-
 def test_where_the_manifest_has_no_captured_step_the_captures_own_counts() -> None:
     found = profiler_weight([process(0, 10 * MS)], [step(0, 15 * MS)])
     assert found == ProfilerWeight(1.5, "manifest", 15 * MS, 10 * MS)
@@ -58,11 +50,6 @@ def test_without_a_manifest_the_profilers_own_work_in_the_slowest_ranks_step_cou
     found = profiler_weight([process(0), process(1)], [step(0, 11 * MS, 8 * MS), step(1, 12 * MS, 2 * MS)])
     assert found == ProfilerWeight(1.2, "overhead-events", 12 * MS, 10 * MS)
     assert found.sentence == "Captured at 1.20x of the real step or more."
-
-
-def test_where_nothing_is_on_record_there_is_no_weight() -> None:
-    assert profiler_weight([process(0)], [step(0, 12 * MS, tells=False)]) is None
-    assert profiler_weight([], []) is None
 
 
 def collected(folder: Path, ranks: list[dict[str, Any]]) -> Path:
@@ -99,9 +86,3 @@ def test_step_times_that_are_none_are_not_taken(tmp_path: Path, step_ms: object)
     assert {one.unprofiled_step_ns for one in trace.processes} == {-1}
     found = check_overlap(trace).profiler
     assert found is None or found.source == "overhead-events"
-
-
-def test_a_rank_that_is_told_twice_is_not_taken(tmp_path: Path) -> None:
-    ranks = [{"rank": 0, "step_ms": {"unprofiled": 2.0, "profiled": 9.0}}] * 2
-    trace = load([collected(tmp_path, ranks)])
-    assert {one.unprofiled_step_ns for one in trace.processes} == {-1}

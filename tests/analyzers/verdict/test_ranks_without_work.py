@@ -54,23 +54,6 @@ def test_steps_that_leave_a_rank_out_name_it_and_decide_nothing(run: Trace) -> N
     assert "--ranks 0" in result.reason
 
 
-def test_a_window_that_leaves_a_rank_out_decides_nothing(tmp_path: Path) -> None:
-    late = rank(1, 0, overlaps=False)
-    late.base_ns += 5 * STEP_NS
-    files = [rank(0, 0, overlaps=True), late, rank(2, 0, overlaps=True)]
-    files[2].range("idle", 0, 9 * STEP_NS)
-    trace = load([file.write(tmp_path / f"{k}.json") for k, file in enumerate(files)])
-    result = check_overlap(trace, *KERNELS, narrowing=Narrowing(window=(0, 3 * STEP_NS)))
-    assert result.passed is None
-    assert "rank 1" in result.reason
-
-
-def test_a_rank_that_ranks_leave_out_is_not_asked_about(run: Trace) -> None:
-    for narrowing in (Narrowing(ranks=(0,)), Narrowing(ranks=(0,), steps=(1, 2))):
-        assert check_overlap(run, *KERNELS, narrowing=narrowing).verdict == "overlapped"
-        assert check_overlap(narrowing.of(run), *KERNELS).verdict == "overlapped"
-
-
 def test_a_selector_that_picks_nothing_on_a_rank_never_passes(tmp_path: Path) -> None:
     """Rank 1 runs neither side: what rank 0 meets it can't be said to meet, and what rank 0 misses stays missed."""
     other = KinetoFile(1)
@@ -175,35 +158,8 @@ def test_the_others_can_be_asked_about_alone(tmp_path: Path) -> None:
         only_ranks(trace, (1,))
 
 
-def test_an_empty_capture_is_not_called_one_of_another_day(tmp_path: Path) -> None:
-    first, second = contents("dpmp_overlap", 2)
-    for key in ("baseTimeNanoseconds", "distributedInfo"):
-        empty = without_events({name: value for name, value in second.items() if name != key})
-        trace = load(write(tmp_path, [first, empty]))
-        assert not {"captures-apart", "no-common-clock"} & {one.code for one in trace.warnings}
-        whole = load(write(tmp_path, [first]))
-        assert trace.origin_utc_ns == whole.origin_utc_ns
-        assert trace.ops.start_ns.tolist() == whole.ops.start_ns.tolist()
-
-
 def test_a_rank_that_nothing_names_is_told_by_its_file(tmp_path: Path) -> None:
     first, second = map(unnamed, contents("dpmp_overlap", 2))
     paths = write(tmp_path, [first, without_gpu_work(second)], "part-{}.json")
     reason = tv.check_overlap(load(paths), *PAIR).reason
     assert reason.startswith(f"{paths[1]}: launches recorded, no GPU work")
-
-
-def test_steps_are_whole_where_all_ranks_have_them_with_gpu_work_or_without(tmp_path: Path) -> None:
-    first, second = contents("dpmp_overlap", 2)
-    lost = without_gpu_work(second)
-    kept = [one for one in lost["traceEvents"] if one.get("name") != "ProfilerStep#2"]
-    whole, cut = (load(write(tmp_path, [first, {**lost, "traceEvents": some}])) for some in (lost["traceEvents"], kept))
-    assert whole.steps is not None and whole.steps.whole == (0, 1, 2)
-    assert cut.steps is not None and cut.steps.whole == (0, 1)
-    assert [(one.step, one.reason) for one in cut.steps.left_out] == [(2, "not captured on rank 1")]
-
-
-def test_a_launcher_beside_the_ranks_of_one_report_is_no_rank() -> None:
-    for report in sorted((TORCH.parent / "nsys").glob("dpmp_*.sqlite")):
-        trace = load([report])
-        assert not any(one.without_work for one in trace.processes)

@@ -38,27 +38,6 @@ def test_two_thirds_dominate(transfer: int, wait: int, expected: str) -> None:
     assert stake.dominates == expected
 
 
-def test_without_communication_nothing_dominates() -> None:
-    run, rank = one_rank()
-    rank.kernel("first", 7, 0, 50)
-    rank.kernel("second", 9, 40, 90)
-    stake = check_overlap(run.trace(), "kernel:first", "kernel:second").stake
-    assert stake is not None
-    assert (stake.side, stake.dominates, stake.missed_ns, stake.steps) == ("", "", 40, 0)
-
-
-def test_steps_with_work_on_the_rank_are_counted() -> None:
-    run, rank = one_rank()
-    for step in range(3):
-        at = 100 * step
-        rank.range(f"step {step}", at, at + 90)
-        rank.kernel("first", 7, at + 10, at + 50, launch=(at + 1, at + 2))
-        rank.kernel("second", 9, at + 40, at + 80, launch=(at + 3, at + 4))
-    stake = check_overlap(run.trace(), "kernel:first", "kernel:second").stake
-    assert stake is not None
-    assert (stake.steps, stake.missed_ns) == (3, 90)
-
-
 def missed(cause: str, ns: int, after: int = 0) -> Missed:
     return Missed(cause, ns, after, "", "", None, None, "", 0, 0, -1, finding=cause)
 
