@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tests.simulator.flow_orders import Item, Pair, comes_before, is_op, items_of, lost, needed, orders
 from tests.simulator.flow_selectors import Picks, operation, selector
+from tests.simulator.order import Item, Pair, comes_before, is_op, items_of, lost, needed, orders
 from tests.simulator.program import Action, Busy, Copy, Launch, Program, Record, Synchronize, Wait
 
 HARMLESS, CARE, UNSAFE, NOTHING = "harmless", "needs care", "unsafe", "changes nothing"
@@ -68,8 +68,8 @@ def _together(program: Program, changes: Sequence[str], whole: frozenset[str]) -
     before: list[dict[int, int]] = []
     cuts = [change.partition(" ")[2] for change in changes if change.startswith("split ")]
     shown, does = False, all(change.partition(" ")[0] in KEEPS_ORDER for change in changes)
-    for rank, (actions,) in enumerate(program.ranks):
-        items = items_of(actions)
+    for rank, threads in enumerate(program.ranks):
+        items = items_of(threads)
         after = changed(items, changes)
         broken = [pair for cut in cuts for pair in cut_too_small(after, cut, whole)]
         does |= after != items or any(fed(after, cut) for cut in cuts)

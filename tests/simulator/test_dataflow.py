@@ -21,10 +21,10 @@ from analyzers.common.errors import TracevizError
 from analyzers.verdict.fix import SAFE
 from tests.simulator import kineto, nsys
 from tests.simulator.flow_changes import CARE, HARMLESS, NOTHING, UNSAFE, changed, judge
-from tests.simulator.flow_orders import Pair, items_of, lost, needed, orders
 from tests.simulator.flow_selectors import selector
 from tests.simulator.flows import FORMS, FUSED, NEEDED, PLANTED, Flow, Plan, flow, plan_of
 from tests.simulator.machine import Run, simulate
+from tests.simulator.order import Pair, items_of, lost, needed, orders, races
 from tests.simulator.program import Action, Busy, Copy, Enter, Launch, Leave, Program, Record, Synchronize, Wait
 from tests.simulator.recorded import Clocks, Places
 from tests.support.nightly import few_by_default, mostly_nightly
@@ -133,7 +133,7 @@ def mended_by(one: Flow, change: str) -> bool:
 def covers(one: Flow, where: str) -> bool:
     """Whether a selector picks all that is done in the range that a change has to name."""
     picks = selector(where)
-    inside = [item for (actions,) in one.program.ranks for item in items_of(actions) if one.where in dict(item.ranges)]
+    inside = [item for rank in one.program.ranks for item in items_of(rank) if one.where in dict(item.ranges)]
     return bool(inside) and all(picks(item) for item in inside)
 
 
@@ -307,8 +307,7 @@ SHOWN = {"copy", "receive", "fork and join", "inputs of a collective", "norm"}  
 def test_programs_are_right_and_what_is_planted_costs(seed: int) -> None:
     one, better = flow(seed), flow(seed, mended=True)
     for program in (one.program, better.program):
-        for (actions,) in program.ranks:
-            assert not lost(needed(items_of(actions)), orders(items_of(actions)))
+        assert not any(races(program, rank) for rank in range(len(program.ranks)))
     took, takes = (max(op.end for op in simulate(each.program).ops) for each in (one, better))
     assert took - takes >= GAINS * took if one.planted else took == pytest.approx(takes, rel=0.01)
 
@@ -346,8 +345,8 @@ def on_the_machine(one: Flow, change: str, rank: int, pair: Pair) -> tuple[int, 
     """When the first of two actions of a changed program ends, and the second begins, if the first takes an hour."""
     ranks: list[list[Action]] = []
     place: dict[int, int] = {}
-    for each, (actions,) in enumerate(one.program.ranks):
-        items = changed(items_of(actions), [change])
+    for each, threads in enumerate(one.program.ranks):
+        items = changed(items_of(threads), [change])
         if each == rank:
             place = {item.number: at for at, item in enumerate(items)}
         ranks.append([item.action for item in items])
@@ -377,7 +376,7 @@ def hold_orders(seed: int) -> None:
         if change.partition(" ")[0] not in ("drop-sync", "drop-wait", "own-stream", "pin"):
             continue
         rank = draw.randrange(len(one.program.ranks))
-        items = items_of(one.program.ranks[rank][0])
+        items = items_of(one.program.ranks[rank])
         every = needed(items)
         broken = lost(every, orders(changed(items, [change])))
         kept = [pair for pair in every if pair not in broken]

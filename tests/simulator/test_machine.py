@@ -6,8 +6,9 @@ import itertools
 
 import pytest
 
-from tests.simulator.generate import generate, needed_waits, races, without_action
+from tests.simulator.generate import generate
 from tests.simulator.machine import Run, Without, simulate
+from tests.simulator.order import needed_waits, races, without_action
 from tests.simulator.program import (
     BLOCK,
     SMALL,

@@ -20,16 +20,13 @@ from tests.simulator.generate import (
     Author,
     Shape,
     generate,
-    made_elsewhere,
-    needed_waits,
     ns,
-    races,
     size,
-    without_action,
 )
 from tests.simulator.machine import simulate
 from tests.simulator.measure import loaded
-from tests.simulator.program import Action, Busy, Enter, Launch, Leave, Program, Record, Wait
+from tests.simulator.order import needed_waits, races, without_action
+from tests.simulator.program import Action, Busy, Copy, Enter, Graph, Launch, Leave, Program, Record, Wait
 from tests.support.nightly import few_by_default, mostly_nightly
 
 GATHER = 21
@@ -147,6 +144,23 @@ def missing(program: Program, fmt: str, folder: Path) -> list[Crossing]:
 def few_and_many(few: range, many: range) -> list[object]:
     """Both formats with both ranges of seeds: few under nsys by default, all else nightly."""
     return mostly_nightly(product(BARS, (few, many)), lambda case: case == ("nsys", few))
+
+
+def made_elsewhere(program: Program, rank: int, thread: int, position: int) -> bool:
+    """Whether a thread makes the same streams wait before the same launch, in another step: else no capture tells."""
+    actions = program.ranks[rank][thread]
+    recorded = {one.event: one.stream for each in program.ranks[rank] for one in each if isinstance(one, Record)}
+
+    def key(at: int) -> tuple[object, ...]:
+        wait = actions[at]
+        assert isinstance(wait, Wait)
+        behind = next((one for one in actions[at:] if isinstance(one, Launch | Graph | Copy)), None)
+        ops = [node.op for node in behind.nodes] if isinstance(behind, Graph) else [behind] if behind else []
+        what = tuple((op.stream, op.ns, getattr(op, "side", "copy")) for op in ops)
+        return wait.stream, recorded[wait.event], what
+
+    waits = [at for at, one in enumerate(actions) if isinstance(one, Wait) and at != position]
+    return any(key(at) == key(position) for at in waits)
 
 
 @pytest.mark.parametrize(("fmt", "seeds"), few_and_many(range(8), range(8, 324)))
