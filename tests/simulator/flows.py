@@ -8,12 +8,11 @@ weakness at most (`Plan.planted`), and some waits that hold it up and are needed
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from tests.simulator.generate import Author, Clock, merged
-from tests.simulator.program import Busy, Copy, Enter, Launch, Leave, Message, Program, Record, Synchronize, Wait
+from tests.simulator.program import Busy, Copy, Launch, Message, Program, Record, Synchronize, Wait
 
 SMALL_KERNELS, FUSED = 16, "foreach"
 MAIN, COPIES, COMM, SIDE, PIPE = 7, 13, 17, 21, 25
@@ -110,7 +109,7 @@ def plan_of(seed: int) -> Plan:
     return Plan(seed, form, slots, names, ranks, steps, late, draw.choice(TOWERS), draw.random() < 0.5)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Writer(Author):
     """Writes one rank's program; waits that the data need come by themselves, all others are asked for.
 
@@ -120,27 +119,16 @@ class Writer(Author):
     """
 
     plan: Plan = field(default_factory=lambda: plan_of(0))
-    rank: int = 0
+    number: int = 0  # of the rank
     step: int = 0
     sizes: random.Random = field(default_factory=lambda: random.Random(0))
     staged: Clock = field(default_factory=dict)
     usual: frozenset[tuple[int, int]] = frozenset()
     decision: str = ""
 
-    @contextmanager
-    def range(self, key: str, name: str = "") -> Iterator[None]:
-        self.do(Enter(name or self.plan.names[key]))
-        yield
-        self.do(Leave())
-
-    @contextmanager
-    def operator(self, name: str) -> Iterator[None]:
-        """An operator of torch, which torch.profiler tells of and nsys does not."""
-        if self.plan.form == "kineto":
-            self.do(Enter(name))
-        yield
-        if self.plan.form == "kineto":
-            self.do(Leave())
+    def part(self, key: str) -> AbstractContextManager[None]:
+        """A part of the step, in its range."""
+        return self.range(self.plan.names[key])
 
     def wait_needlessly(self, after: int, before: int) -> None:
         """Some know that they wait, and rely on it; others wait once more where they need it."""
@@ -173,14 +161,14 @@ class Writer(Author):
     def fetch(self, name: str) -> None:
         """`.item()`."""
         pageable = self.plan.seed % 2 == 0
-        with self.operator("aten::item"):
+        with self.range("aten::item", marked=self.plan.form == "kineto"):  # nsys tells of no operator
             self.launch(Copy(MAIN, 1_500, pageable, (name,), (f"host {name}",)))
             if not pageable:
                 self.synchronize(MAIN)
 
     def decide(self, key: str, name: str) -> None:
         """The host fetches a value on which rests what it does next: what is launched then reads its decision."""
-        with self.range(key):
+        with self.part(key):
             self.fetch(name)
             self.decision = f"decision {key} {self.step}"
             self.do(Busy(3_000, reads=(f"host {name}",), writes=(self.decision,)))
@@ -190,7 +178,7 @@ class Writer(Author):
     def load(self) -> None:
         """The batch comes to the GPU: ahead of its step, right before it is read, or from pageable memory."""
         what, number = self.plan.slots.get("load", ""), self.step
-        with self.range("load"):
+        with self.part("load"):
             self.prepare()
             if what == "staging":
                 if number:
@@ -219,30 +207,30 @@ class Writer(Author):
 
     def prepare(self) -> None:
         """Host work that each rank has; of a late one it is much more."""
-        with self.range("augment"):
+        with self.part("augment"):
             usual = self.sizes.randint(20_000, 40_000)
             more = self.sizes.randint(400_000, 700_000)
-            late = self.plan.planted == "late rank" and self.rank == self.plan.late
+            late = self.plan.planted == "late rank" and self.number == self.plan.late
             self.do(Busy(round((usual + more * late) * self.rng.uniform(0.97, 1.03))))
 
     def forward(self) -> None:
         first: tuple[str, ...] = (self.batch(), "weights")
-        if self.plan.has("receive") and self.rank % 2:
-            with self.range("begin"):
+        if self.plan.has("receive") and self.number % 2:
+            with self.part("begin"):
                 self.pass_on("recv")
             first = (*first, "received")
-        with self.range("forward"):
+        with self.part("forward"):
             self.kernel(20_000, 60_000, first, "h0")
             {"tensor-parallel": self.tensor, "fork and join": self.towers, "one stream": self.towers,
              "early wait": self.towers}.get(self.plan.slots.get("middle", ""), self.plain)()  # fmt: skip
             self.kernel(5_000, 10_000, ("h1",), "loss", name="loss")
-        if self.plan.has("receive") and not self.rank % 2:
-            with self.range("begin", "pp send"):
+        if self.plan.has("receive") and not self.number % 2:
+            with self.range("pp send"):
                 self.pass_on("send")
 
     def pass_on(self, operation: str) -> None:
-        peer, pair = self.rank ^ 1, self.rank // 2
-        ranks = (min(self.rank, peer), max(self.rank, peer))
+        peer, pair = self.number ^ 1, self.number // 2
+        ranks = (min(self.number, peer), max(self.number, peer))
         message = Message(operation, f"pipe {pair}", "PIPELINE", ranks, 400_000, peer)
         data = {"reads": ("h1",)} if operation == "send" else {"writes": ("received",)}
         self.wait_stream(PIPE, MAIN)
@@ -254,7 +242,7 @@ class Writer(Author):
 
     def tensor(self) -> None:
         """Row-parallel layers: what is reduced is needed by the next kernel."""
-        with self.range("tensor"):
+        with self.part("tensor"):
             for layer in range(2):
                 self.kernel(20_000, 60_000, ("h0", "weights"), "part")
                 self.collective(f"tensor {layer}", 50_000, ("part",), ("part",), 200_000)
@@ -269,12 +257,12 @@ class Writer(Author):
         one, other = self.plan.towers
         if stream != MAIN:
             self.wait_stream(stream, MAIN)
-        with self.range("towers", one):
+        with self.range(one):
             for k in range(2):
                 self.kernel(60_000, 120_000, ("h0", "weights"), f"one{k}", stream=stream, name="lookup")
         if how == "early wait":
             self.wait_needlessly(MAIN, stream)
-        with self.range("towers", other):
+        with self.range(other):
             for k in range(2):
                 self.kernel(50_000, 100_000, ("h0", "weights"), f"other{k}")
         self.kernel(10_000, 30_000, ("one0", "one1", "other0", "other1"), "h1", name="interaction")
@@ -283,31 +271,31 @@ class Writer(Author):
         """What is done with the loss before backward."""
         how = self.plan.slots.get("loss", "")
         if how == "logged value":
-            with self.range("log"):
+            with self.part("log"):
                 known = self.host.get(0, {})
                 self.fetch("loss")
                 self.host[0] = known  # nothing rests on it
                 self.do(Busy(2_000, reads=("host loss",), later=True))
             self.think(60_000, 150_000)
         elif how == "needless synchronize":
-            with self.range("log", "timer"):
+            with self.range("timer"):
                 self.do(Synchronize(None))  # nothing rests on it
             self.think(60_000, 150_000)
         elif how == "value that decides":
             self.decide("decide", "loss")
             self.think(20_000, 60_000)
         elif how == "synchronous metric":
-            with self.range("metric"):
+            with self.part("metric"):
                 self.kernel(5_000, 10_000, ("h1", self.batch()), "metric", name="accuracy")
                 self.collective("metric", 120_000, ("metric",), ("metric",), 50_000)
                 self.wait_needlessly(MAIN, COMM)
 
     def backward(self) -> None:
         how, buckets = self.plan.slots.get("reduce", ""), 3
-        with self.range("backward"):
+        with self.part("backward"):
             for k in range(buckets):
                 self.kernel(30_000, 80_000, ("h0", "h1", "weights"), f"grad{k}")
-                with self.range("reduce"):
+                with self.part("reduce"):
                     self.collective(f"grad {k}", 60_000, (f"grad{k}",), (f"grad{k}",), 900_000)
                     if how == "synchronous reduction":
                         self.wait_needlessly(MAIN, COMM)
@@ -318,7 +306,7 @@ class Writer(Author):
 
     def optimize(self) -> None:
         how, grads = self.plan.slots.get("optimizer", ""), ("grad0", "grad1", "grad2")
-        with self.range("optimizer"):
+        with self.part("optimizer"):
             if how == "norm":
                 self.kernel(5_000, 15_000, grads, "norm", name="square_sum")
                 self.collective("norm", 20_000, ("norm",), ("norm",), 1)
@@ -332,7 +320,7 @@ class Writer(Author):
         """Many small kernels behind a fetch: the GPU waits for each launch."""
         self.kernel(5_000, 10_000, grads, "found_inf", name="check")
         self.decide("decide", "found_inf")
-        with self.range("optimizer", FUSED):
+        with self.range(FUSED):
             for k in range(SMALL_KERNELS):
                 self.kernel(2_000, 3_000, (*grads, "weights"), "weights", name=f"foreach{k % 5}")
                 self.think(4_000, 8_000)
@@ -351,15 +339,14 @@ class Writer(Author):
                 self.usual, self.always = self.always, frozenset()
             else:
                 self.always = self.usual
-            self.do(Enter(f"{mark}{self.step}"))
-            self.load()
-            self.forward()
-            self.fetches()
-            self.backward()
-            self.optimize()
-            if self.plan.has("value that stops"):
-                self.decide("end", "weights")
-            self.do(Leave())
+            with self.range(f"{mark}{self.step}"):
+                self.load()
+                self.forward()
+                self.fetches()
+                self.backward()
+                self.optimize()
+                if self.plan.has("value that stops"):
+                    self.decide("end", "weights")
         self.synchronize(None)
 
 
@@ -369,9 +356,9 @@ def flow(seed: int) -> Program:
     writers: list[Writer] = []
     made: frozenset[tuple[int, int]] = frozenset()
     for rank in [*range(plan.ranks), *range(plan.ranks)]:  # the first time to see which waits a step makes
-        writer = Writer(random.Random(f"host {seed} {rank}"), False, plan=plan, rank=rank)
+        writer = Writer(rng=random.Random(f"host {seed} {rank}"), plan=plan, number=rank)
         writer.always = made if len(writers) >= plan.ranks else frozenset()
         writer.write()
         writers.append(writer)
         made |= frozenset(writer.made)
-    return Program(tuple((tuple(writer.threads[0]),) for writer in writers[plan.ranks :]), seed=seed)
+    return Program(tuple(writer.rank for writer in writers[plan.ranks :]), seed=seed)

@@ -24,8 +24,9 @@ from tests.simulator.flow_changes import CARE, HARMLESS, NOTHING, UNSAFE, Verdic
 from tests.simulator.flows import FORMS, FUSED, NEEDED, PLANTED, WHOLE, Plan, flow, plan_of
 from tests.simulator.machine import Run, simulate
 from tests.simulator.order import Pair, items_of, lost, needed, orders, races
-from tests.simulator.program import Action, Busy, Copy, Enter, Launch, Leave, Program, Record, Synchronize, Wait
+from tests.simulator.program import Action, Busy, Copy, Launch, Program, Record, Synchronize, Wait
 from tests.simulator.recorded import Clocks, Places
+from tests.simulator.script import ordered, within
 from tests.support.nightly import few_by_default, mostly_nightly
 
 BY = ("check-overlap", "what-if")
@@ -83,19 +84,11 @@ def kernel(stream: int, reads: str = "", writes: str = "", ns: int = 50_000, col
     return Launch("", stream, ns, reads=tuple(reads.split()), writes=tuple(writes.split()), collective=collective)
 
 
-def within(name: str, *actions: Action) -> list[Action]:
-    return [Enter(name), *actions, Leave()]
-
-
 def word(change: str, *parts: Action | list[Action], whole: str = "") -> str:
     """The verdict on changes of a step of one rank."""
     flat = [one for part in parts for one in (part if isinstance(part, list) else [part])]
     program = Program(((tuple(within("step 0", *flat)),),))
     return judge(program, change.split(" + "), frozenset(whole.split())).word
-
-
-def ordered(before: int, after: int) -> list[Action]:
-    return [Record(f"{before}", before), Wait(f"{before}", after)]
 
 
 FETCH: list[Action] = [Copy(MAIN, 1_500, False, ("x",), ("host",)), Synchronize(MAIN)]

@@ -23,8 +23,9 @@ from analyzers.verdict.check import check_overlap
 from tests.simulator.generate import COMMUNICATING, generate
 from tests.simulator.machine import Op, Run, simulate
 from tests.simulator.measure import FORMATS, A, B, loaded
-from tests.simulator.program import Action, Busy, Enter, Launch, Leave, Program, Synchronize
+from tests.simulator.program import Action, Busy, Launch, Program, Synchronize
 from tests.simulator.recorded import Clocks, recorded
+from tests.simulator.script import within
 from tests.simulator.test_verdicts import FAR, clocks, covered
 from tests.support.nightly import few_by_default, mostly_nightly
 
@@ -135,12 +136,9 @@ def steps_of(seed: int, late: int) -> Program:
     for rank in range(3):
         actions: list[Action] = [Busy(late)] if rank == 2 else []
         for step in range(count):
-            actions.append(Enter(f"ProfilerStep#{step}"))
-            actions.append(Launch("a", 13, 50_000, collective=f"reduce {step}"))
-            actions.append(Synchronize(13))
-            actions.append(Launch("b", 7, int(work * draw.uniform(0.98, 1.02))))
-            actions.append(Synchronize(7))
-            actions.append(Leave())
+            reduce = Launch("a", 13, 50_000, collective=f"reduce {step}")
+            computes = Launch("b", 7, int(work * draw.uniform(0.98, 1.02)))
+            actions += within(f"ProfilerStep#{step}", reduce, Synchronize(13), computes, Synchronize(7))
         written.append((tuple(actions),))
     return Program(tuple(written), seed=seed)
 
