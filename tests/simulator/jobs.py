@@ -22,7 +22,7 @@ FORMATS = ("kineto", "nsys")
 class Job:
     """A program with its clocks and places.
 
-    cut : whether heads and tails of ranks are cut. period_ns : how long a step takes about.
+    cut : whether heads and tails of ranks are cut.
     """
 
     program: Program
