@@ -7,6 +7,7 @@ is known by running both.
 
 from __future__ import annotations
 
+import itertools
 import random
 import statistics
 from collections.abc import Callable
@@ -242,21 +243,6 @@ def split(step: Step, changed: bool) -> list[Action]:
     return [*head, *body, *within("rest", *rest), *ordered(SIDE, MAIN, "join"), *tail, *end]
 
 
-@dataclass
-class Late:
-    """Ranks reduce what they computed; one comes later, for it prepares for longer. `host` says what each takes."""
-
-    host: dict[tuple[int, int, int], int] = field(default_factory=dict)
-
-    def prepare(self, seed: int, ranks: int, steps: int, reductions: int) -> int:
-        draw = random.Random(f"late {seed}")
-        usual, late, more = ns(draw, 20_000, 100_000), draw.randrange(ranks), ns(draw, 50_000, 500_000)
-        for key in ((rank, step, k) for rank in range(ranks) for step in range(steps) for k in range(reductions)):
-            extra = more if key[0] == late and key[2] == 0 else 0
-            self.host[key] = round((usual + extra) * draw.uniform(0.95, 1.05))
-        return late
-
-
 def reduced(step: Step, host_ns: list[int]) -> list[Action]:
     """Gradients that are computed and reduced one by one, and the host's work before each."""
     body: list[Action] = []
@@ -268,37 +254,59 @@ def reduced(step: Step, host_ns: list[int]) -> list[Action]:
     return [*body, *ordered(SIDE, MAIN, "join"), *step.tail(*written(body)), *step.end()]
 
 
+Preparing = dict[tuple[int, int, int], int]  # ns of host work by rank, step and reduction
+
+
+def prepared(seed: int, ranks: int, steps: int, reductions: int) -> tuple[Preparing, int]:
+    """How long hosts prepare what ranks reduce, and the rank that comes late, for it prepares for longer."""
+    draw = random.Random(f"late {seed}")
+    usual, late, more = ns(draw, 20_000, 100_000), draw.randrange(ranks), ns(draw, 50_000, 500_000)
+    found = {}
+    for rank, step, k in itertools.product(range(ranks), range(steps), range(reductions)):
+        extra = more if rank == late and k == 0 else 0
+        found[rank, step, k] = round((usual + extra) * draw.uniform(0.95, 1.05))
+    return found, late
+
+
 def on_time(seed: int, *, contends: bool) -> Case:
     """The late rank is as fast as the others' median, or all as the fastest."""
     draw = random.Random(f"on-time {seed}")
     ranks, steps, reductions = draw.randint(2, 3), draw.randint(5, 7), draw.randint(1, 2)
-    late, plan, everyone = Late(), draw.random(), draw.random() < 0.4
-    who = late.prepare(seed, ranks, steps, reductions)
-    after = dict(late.host)
+    plan, everyone = draw.random(), draw.random() < 0.4
+    before, late = prepared(seed, ranks, steps, reductions)
+    after = dict(before)
     for rank, step, k in after:
-        others = [late.host[other, step, k] for other in range(ranks) if other != rank]
-        least = min(late.host[other, step, k] for other in range(ranks))
+        others = [before[other, step, k] for other in range(ranks) if other != rank]
         if everyone:
-            after[rank, step, k] = least
-        elif rank == who:
+            after[rank, step, k] = min(*others, before[rank, step, k])
+        elif rank == late:
             after[rank, step, k] = min(round(statistics.median(others)), after[rank, step, k])
-    programs = []
-    for host in (late.host, after):
-        threads = []
-        for rank in range(ranks):
-            actions: list[Action] = []
-            if tells(seed):
-                sample = Step(random.Random(plan), random.Random(f"{seed} {rank}"), 0, contends)
-                reduced(sample, [0] * reductions)
-                actions += warm_up(sample.made)
-            for number in range(steps):
-                own = random.Random(f"{seed} {rank} {number}")
-                step = Step(random.Random(plan), own, number, contends)
-                host_ns = [host[rank, number, k] for k in range(reductions)]
-                actions += within(f"{MARK}{number}", *reduced(step, host_ns))
-            threads.append(((*actions, Synchronize(None)),))
-        programs.append(Program(tuple(threads), seed=seed))
-    return Case("on-time all" if everyone else f"on-time {who}", *programs)
+
+    def program(host: Preparing) -> Program:
+        def written(step: Step, rank: int) -> list[Action]:
+            return reduced(step, [host[rank, step.number, k] for k in range(reductions)])
+
+        return program_of(seed, ranks, steps, plan, written, contends=contends)
+
+    return Case("on-time all" if everyone else f"on-time {late}", program(before), program(after))
+
+
+def program_of(
+    seed: int, ranks: int, steps: int, plan: float, body: Callable[[Step, int], list[Action]], *, contends: bool
+) -> Program:
+    """Marked steps of each rank, behind what tells how kernels slow each other down; `body` writes a rank's step."""
+    threads = []
+    for rank in range(ranks):
+        actions: list[Action] = []
+        if tells(seed):
+            sample = Step(random.Random(plan), random.Random(f"{seed} {rank}"), 0, contends)
+            body(sample, rank)
+            actions += warm_up(sample.made)
+        for number in range(steps):
+            step = Step(random.Random(plan), random.Random(f"{seed} {rank} {number}"), number, contends)
+            actions += within(f"{MARK}{number}", *body(step, rank))
+        threads.append(((*actions, Synchronize(None)),))
+    return Program(tuple(threads), seed=seed)
 
 
 BODIES: dict[str, tuple[Body, str]] = {
@@ -332,18 +340,7 @@ def case(kind: str, seed: int) -> Case:
         words = words.format(random.Random(plan).choice([0.25, 0.5, 2.0] if kind == "scale" else [2, 4]))
 
     def program(changed: bool) -> Program:
-        threads = []
-        for rank in range(ranks):
-            actions: list[Action] = [Busy(1_000)]
-            if tells(seed):
-                sample = Step(random.Random(plan), random.Random(f"{seed} {rank}"), 0, contends)
-                body(sample, False)
-                actions += warm_up(sample.made)
-            for number in range(steps):
-                step = Step(random.Random(plan), random.Random(f"{seed} {rank} {number}"), number, contends)
-                actions += within(f"{MARK}{number}", *body(step, changed))
-            threads.append(((*actions, Synchronize(None)),))
-        return Program(tuple(threads), seed=seed)
+        return program_of(seed, ranks, steps, plan, lambda step, _: body(step, changed), contends=contends)
 
     return Case(words, program(False), program(True))
 
