@@ -65,9 +65,7 @@ def gaps(trace: Trace) -> Iterator[tuple[Explained, int]]:
     """All gaps of all ranks, as the package explains them."""
     a, b = select(trace, A), select(trace, B)
     explainer = Explainer(trace, a.picked, b.picked, pair(trace, a, b))
-    for rank, device in {
-        (int(r), int(d)) for r, d in zip(trace.ops.to_frame()["rank"], trace.ops.to_frame()["device"], strict=True)
-    }:
+    for rank, device in sorted(set(zip(trace.ops.rank.tolist(), trace.ops.device.tolist(), strict=True))):
         if one := explainer.explain(rank, device):
             for gap in range(one.gaps.size):
                 yield one, gap
