@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,14 +18,15 @@ import pytest
 
 import traceviz as tv
 from analyzers.common.errors import TracevizError
+from analyzers.trace.tables import Trace
 from analyzers.verdict.fix import SAFE
-from tests.simulator import kineto, nsys
 from tests.simulator.flow_changes import CARE, HARMLESS, NOTHING, UNSAFE, Verdict, changed, judge
 from tests.simulator.flows import FORMS, FUSED, NEEDED, PLANTED, WHOLE, Plan, flow, plan_of
 from tests.simulator.machine import Run, simulate
+from tests.simulator.measure import loaded
 from tests.simulator.order import Pair, items_of, lost, needed, orders, races
 from tests.simulator.program import Action, Busy, Copy, Launch, Program, Record, Synchronize, Wait
-from tests.simulator.recorded import Clocks, Places
+from tests.simulator.recorded import Places
 from tests.simulator.script import ordered, within
 from tests.support.nightly import few_by_default, mostly_nightly
 
@@ -51,15 +52,11 @@ class Answer:
         return f"{self.seed} {plan.form} {self.by}: {self.change} ({self.said}): {self.verdict} [{what}]"
 
 
-def captured(seed: int, folder: Path) -> tv.Trace:
+def captured(seed: int, folder: Path) -> Trace:
     """The capture of a program, on one host with good clocks."""
-    run = simulate(flow(seed))
-    ranks = len(run.program.ranks)
-    if plan_of(seed).form == "nsys":
-        paths = nsys.write_each(run, folder, Clocks(), ["node"] * ranks)
-    else:
-        paths = kineto.write(run, folder, places=Places(tuple(range(ranks)), ranks, ("node",) * ranks))
-    return tv.load([str(path) for path in paths], cache=False).data
+    plan = plan_of(seed)
+    places = Places(tuple(range(plan.ranks)), plan.ranks, ("node",) * plan.ranks)
+    return loaded(simulate(flow(seed)), plan.form, folder, places=places)
 
 
 def answers(seed: int, folder: Path) -> Iterator[Answer]:
@@ -310,29 +307,18 @@ def named(seeds: str) -> tuple[Answer, ...]:
         return tuple(one for seed in SEEDS[seeds] for one in answers(seed, Path(folder)))
 
 
-def hold_few(found: list[Answer], every: list[Answer]) -> None:
-    assert len(found) <= SHARE * len(every), "\n".join(map(str, found))
-
-
 ASKED = pytest.mark.xfail(strict=True, reason="no capture tells what a host does with a value that it fetches")
+UNSAFE_AND: dict[str, Callable[[Answer], bool]] = {
+    "a capture shows it": lambda one: one.verdict.shown,
+    "it is said to be safe": lambda one: one.said == SAFE,
+    "it may be asked as a question": lambda one: True,
+}
 
 
 @pytest.mark.parametrize("seeds", mostly_nightly(SEEDS, lambda one: one == "small"))
 @pytest.mark.parametrize("by", BY)
-def test_no_change_is_named_first_that_a_capture_shows_to_be_unsafe(by: str, seeds: str) -> None:
+@pytest.mark.parametrize("which", [*list(UNSAFE_AND)[:2], pytest.param(list(UNSAFE_AND)[2], marks=ASKED)])
+def test_no_change_is_named_first_that_is_unsafe_where(which: str, by: str, seeds: str) -> None:
     every = [one for one in named(seeds) if one.by == by]
-    hold_few([one for one in every if one.verdict.word == UNSAFE and one.verdict.shown], every)
-
-
-@pytest.mark.parametrize("seeds", mostly_nightly(SEEDS, lambda one: one == "small"))
-@pytest.mark.parametrize("by", BY)
-def test_no_unsafe_change_is_named_as_safe(by: str, seeds: str) -> None:
-    every = [one for one in named(seeds) if one.by == by]
-    hold_few([one for one in every if one.verdict.word == UNSAFE and one.said == SAFE], every)
-
-
-@pytest.mark.parametrize("seeds", mostly_nightly(SEEDS, lambda one: one == "small"))
-@pytest.mark.parametrize("by", [pytest.param(by, marks=ASKED) for by in BY])
-def test_no_unsafe_change_is_named_first_not_even_as_a_question(by: str, seeds: str) -> None:
-    every = [one for one in named(seeds) if one.by == by]
-    hold_few([one for one in every if one.verdict.word == UNSAFE], every)
+    found = [one for one in every if one.verdict.word == UNSAFE and UNSAFE_AND[which](one)]
+    assert len(found) <= SHARE * len(every), "\n".join(map(str, found))

@@ -9,14 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from analyzers import load
-from analyzers.readers.reading import Reading
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
-from tests.simulator import kineto, nsys
 from tests.simulator.jobs import Job, job
 from tests.simulator.machine import Op, Run, simulate
-from tests.simulator.measure import ops_by_row
+from tests.simulator.measure import loaded, ops_by_row
 from tests.simulator.program import Launch
 from tests.simulator.recorded import ORIGIN, message_of, recorded
 from tests.support.nightly import mostly_nightly
@@ -58,20 +55,11 @@ def captured(one: Job) -> Run:
     return recorded(run, since, until)
 
 
-def read(one: Job, seen: Run, folder: Path) -> Trace:
-    """The captures of a job as the package reads them."""
-    if one.fmt == "nsys":
-        paths = nsys.write_each(seen, folder, one.clocks, one.places.hosts)
-    else:
-        paths = kineto.write(seen, folder, one.clocks, places=one.places)
-    return load.load(paths, reading=Reading(cache=False, workers=1))
-
-
 def count(tally: Tally, seed: int, folder: Path) -> None:
     """Capture the job of a seed and hold its matches and clocks against the truth."""
     one = job(seed)
     seen = captured(one)
-    trace = read(one, seen, folder)
+    trace = loaded(seen, one.fmt, folder, one.clocks, one.places)
     count_matches(tally, seen, trace, f"{seed} [{one.name}]")
     count_clocks(tally, one, trace, f"{seed} [{one.name}]")
 

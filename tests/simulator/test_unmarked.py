@@ -19,13 +19,10 @@ import numpy as np
 import pytest
 from msgspec import Struct
 
-from analyzers import load
-from analyzers.readers.reading import Reading
 from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
-from tests.simulator import kineto, nsys
 from tests.simulator.machine import Op, Run, simulate
-from tests.simulator.measure import ops_by_row
+from tests.simulator.measure import loaded, ops_by_row
 from tests.simulator.recorded import Clocks, recorded
 from tests.simulator.unmarked import MARKS, WINDOWS, Bound, Loop, kind, loop
 from tests.support.nightly import mostly_nightly
@@ -99,12 +96,7 @@ def its_clocks(one: Capture) -> Clocks:
 
 def read(one: Capture, folder: Path) -> Trace:
     """The capture as the package reads it."""
-    clocks = its_clocks(one)
-    if one.loop.kind.fmt == "nsys":
-        paths = nsys.write(one.seen, folder / "run.sqlite", clocks)
-    else:
-        paths = kineto.write(one.seen, folder, clocks)
-    return load.load(paths, reading=Reading(cache=False))
+    return loaded(one.seen, one.loop.kind.fmt, folder, its_clocks(one))
 
 
 @dataclass(frozen=True)
