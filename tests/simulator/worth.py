@@ -97,9 +97,8 @@ def count(rank: RankOverlap, truth: dict[str, int], found: Worth, about: str, re
     held_here = {one.cause for one in rank.missed}
     ranked = sorted(((ns, cause) for cause, ns in truth.items() if cause in held_here), reverse=True)
     (most, best), (second, _) = [*ranked, (0, ""), (0, "")][:2]
-    really = (
-        f"{best} recovers most: {most}, of { {cause: (one.ns, one.recoverable_ns) for cause, one in worth.items()} }"
-    )
+    held = {cause: (one.ns, one.recoverable_ns) for cause, one in worth.items()}
+    really = f"{best} recovers most: {most}, of {held}"
     if rank.missed and most > max(CLEAR_NS, DOMINANT * second):
         first = rank.missed[0].cause
         found.named[first == best] += 1

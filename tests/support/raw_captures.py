@@ -173,8 +173,8 @@ def picked(raw: Raw, word: str) -> Picked:
 
 
 def _around(ranges: Sequence[Range], instant: int) -> Range | None:
-    around = [one for one in ranges if one.start <= instant <= one.end]
-    return max(around, key=lambda one: (one.start, -one.end), default=None)
+    around = oracle.innermost([one[2:] for one in ranges], instant)
+    return next((one for one in ranges if one[2:] == around), None)
 
 
 def _inside(inner: Range | None, outer: Range | None) -> bool:
