@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from tests.simulator.machine import Call, EventRecord, Op, Run
 from tests.simulator.program import Launch
-from tests.simulator.recorded import Clocks, block, calls_by_number, event_numbers, grid, kernel_name, message_of
+from tests.simulator.recorded import Clocks, block, event_numbers, grid, kernel_name, message_of
 
 TEMPLATE = Path(__file__).parents[1] / "data" / "nsys" / "a2a_async.2gpu.sqlite"
 EMPTIED = (
@@ -170,7 +170,7 @@ class _Export:
             self.insert("NVTX_EVENTS", start=0, eventType=75, text="NCCL", **where)
 
     def events(self) -> None:
-        numbers, by_number = event_numbers(self.run), calls_by_number(self.run)
+        numbers = event_numbers(self.run)
         linked = {id(record): number for number, record in enumerate(self.run.records, start=1)}
         for record in self.run.records:
             rank = record.where[0]
@@ -190,13 +190,12 @@ class _Export:
             waits.append((call, SYNC_TYPES[call.name], stream, synchronized))
         for call, kind, stream, awaited in waits:
             rank = call.where[0]
-            known = by_number[rank, call.number]
             row = {"contextId": 1, "streamId": stream, "correlationId": call.number, "globalPid": process(rank)}
             event = {
                 "eventId": NO_EVENT if awaited is None else numbers[rank, awaited.event],
                 "eventSyncId": linked.get(id(awaited), NO_EVENT),
             }
-            times = self.span(rank, known.start + 100, known.end - 100)
+            times = self.span(rank, call.start + 100, call.end - 100)
             self.insert("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", **times, syncType=kind, **row, **event)
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace
 from tests.simulator.jobs import Job, job
 from tests.simulator.machine import Op, Run, simulate
 from tests.simulator.measure import loaded, ops_by_row
 from tests.simulator.program import Launch
 from tests.simulator.recorded import ORIGIN, message_of, recorded
+from tests.support import match_calls
 from tests.support.nightly import mostly_nightly
 
 BASE_NS = 1_790_000_000_000_000_000  # epoch of what `kineto` writes; nsys says its own
@@ -26,8 +26,7 @@ class Tally:
     """What was counted of some jobs; calls are of the whole job, `complete` were captured on all of their ranks.
 
     wrong : found collectives whose calls are of several; wrong_and_sure : such that are called sure; sure_in_part :
-    such of one that are, though calls of it are missing. clocks : those held against the truth; unknown : those
-    without a residual; outside : those beyond their residual or bounds.
+    such of one that are, though calls of it are missing. outside : clocks beyond their residual or bounds.
     """
 
     complete: int = 0
@@ -35,8 +34,6 @@ class Tally:
     wrong: int = 0
     wrong_and_sure: int = 0
     sure_in_part: int = 0
-    clocks: int = 0
-    unknown: int = 0
     outside: int = 0
     notes: list[str] = field(default_factory=list)
 
@@ -73,12 +70,10 @@ def count_matches(tally: Tally, seen: Run, trace: Trace, about: str) -> None:
     for row, key in true.items():
         if key:
             members.setdefault(key, set()).add(row)
-    found: dict[int, set[int]] = {}
-    for number, row in zip(ints(matches.calls, "collective").tolist(), ints(matches.calls, "op").tolist(), strict=True):
-        found.setdefault(number, set()).add(row)
+    found = [frozenset(rows) for rows in match_calls.together(matches)]
+    together = set(found)
     sure = matches.collectives["sure"].tolist()
-    together = {frozenset(rows) for rows in found.values()}
-    for number, rows in found.items():
+    for number, rows in enumerate(found):
         keys = {true[row] for row in rows}
         of_group = message_of(seen, ops[min(rows)])
         whole = of_group is not None and len(rows) == len(of_group.ranks)
@@ -112,9 +107,7 @@ def count_clocks(tally: Tally, one: Job, trace: Trace, about: str) -> None:
     reference = next(clock.rank for clock in found.clocks if clock.offset_ns == 0 and clock.drift == 0)
     for clock in found.clocks:
         true = ahead[clock.rank] - ahead[reference]
-        tally.clocks += 1
         if clock.residual_ns is None:
-            tally.unknown += 1
             continue
         error = abs(clock.offset_ns - true)
         low, high = clock.lower_ns, clock.upper_ns

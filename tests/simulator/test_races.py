@@ -13,16 +13,7 @@ import pytest
 
 from analyzers.syncs.crossings import Crossing, crossings
 from tests.simulator import kineto
-from tests.simulator.generate import (
-    MAIN,
-    SIDE,
-    THIRD,
-    Author,
-    Shape,
-    generate,
-    ns,
-    size,
-)
+from tests.simulator.generate import MAIN, SIDE, THIRD, Author, Shape, generate, ns, size
 from tests.simulator.machine import simulate
 from tests.simulator.measure import loaded
 from tests.simulator.order import needed_waits, races, without_action
