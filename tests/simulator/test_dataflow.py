@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -62,11 +63,10 @@ def captured(seed: int, folder: Path) -> Trace:
 def answers(seed: int, folder: Path) -> Iterator[Answer]:
     """What both commands name of one program, where they name a change."""
     trace = captured(seed, folder)
-    for by, ask in zip(BY, (tv.check_overlap, tv.what_if), strict=True):
-        try:
-            fix = ask(trace).fix
-        except TracevizError:
-            continue
+    fixes = {BY[0]: tv.check_overlap(trace).fix}
+    with suppress(TracevizError):  # nothing is predicted
+        fixes[BY[1]] = tv.what_if(trace).fix
+    for by, fix in fixes.items():
         if fix is not None:
             yield Answer(seed, by, fix.change, fix.safety, judge(flow(seed), fix.change.split(" + "), WHOLE))
 
