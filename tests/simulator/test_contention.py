@@ -12,7 +12,7 @@ import pytest
 from analyzers.trace.narrow import EVERYTHING
 from analyzers.verdict.check import check_overlap
 from analyzers.verdict.result import OverlapResult
-from tests.simulator.machine import Op, Run, simulate
+from tests.simulator.machine import Run, simulate
 from tests.simulator.measure import loaded
 from tests.simulator.program import Action, Busy, Launch, Program, Synchronize
 from tests.simulator.script import ordered, within
@@ -68,12 +68,8 @@ class Cost:
 
 def cost(run: Run, rank: int, side: str) -> Cost:
     ops = [op for op in run.of_rank(rank) if op.side == side]
-    return Cost(sum(op.end - op.arrived - _alone(op) for op in ops), sum(op.end - op.arrived for op in ops))
-
-
-def _alone(op: Op) -> int:
-    assert isinstance(op.action, Launch)
-    return op.action.ns
+    taken = sum(op.end - op.arrived for op in ops)
+    return Cost(taken - sum(op.action.ns for op in ops), taken)
 
 
 def answer(seed: int, form: str, folder: Path, *, contends: bool = True) -> tuple[Run, OverlapResult]:

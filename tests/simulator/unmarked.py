@@ -156,7 +156,6 @@ class Plan:
     late_rank: int
     late_ns: int
     zero_grad_first: bool
-    counts_batches: bool
 
     @staticmethod
     def of(kind: Kind, draw: random.Random) -> Plan:
@@ -176,7 +175,6 @@ class Plan:
             late_rank=draw.randrange(kind.ranks),
             late_ns=draw.randint(3_000_000, 60_000_000),
             zero_grad_first=draw.random() < 0.5,
-            counts_batches=draw.random() < 0.5,
         )
 
 
