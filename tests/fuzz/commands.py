@@ -128,11 +128,8 @@ def judged(words: Sequence[str], ended: Ended) -> str:
     if ended.code not in (0, 1, 2, 3):
         return f"exit code {ended.code}"
     if ended.code == 2:
-        return (
-            ""
-            if ended.err.count("\n") == 1 and len(ended.err) > 20 and not ended.out
-            else f"not one line: {ended.err!r}"
-        )
+        is_one_line = ended.err.count("\n") == 1 and len(ended.err) > 20 and not ended.out
+        return "" if is_one_line else f"not one line: {ended.err!r}"
     if not ended.out.strip():
         return "no answer"
     if ended.err.strip() and "timeline.png" not in ended.err:

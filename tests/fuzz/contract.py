@@ -19,6 +19,7 @@ KEYS = {
 }
 PASSED = {0: True, 1: False, 3: None}
 LARGEST = 2**63 - 1
+LENGTHS = ("busy_ns", "wait_ns", "overlap_ns", "duration_ns", "achievable_ns", "missed_ns", "transfer_ns", "alone_ns")
 
 
 def broken(text: str, code: int) -> str:
@@ -38,17 +39,7 @@ def _wrong(answer: dict[str, Any], code: int) -> Iterator[str]:
     if missing:
         yield f"{schema} lacks {missing}"
     yield from (f"{path} = {value} is no int64" for path, value in numbers(answer) if not -LARGEST <= value <= LARGEST)
-    negative = (
-        "busy_ns",
-        "wait_ns",
-        "overlap_ns",
-        "duration_ns",
-        "achievable_ns",
-        "missed_ns",
-        "transfer_ns",
-        "alone_ns",
-    )
-    yield from (f"{path} = {value} < 0" for path, value in numbers(answer) if path.endswith(negative) and value < 0)
+    yield from (f"{path} = {value} < 0" for path, value in numbers(answer) if path.endswith(LENGTHS) and value < 0)
     for warning in answer.get("warnings", []):
         if not (warning.get("code") and warning.get("message")):
             yield f"an empty warning {warning}"
@@ -79,9 +70,8 @@ def _overlap(answer: dict[str, Any], code: int) -> Iterator[str]:
         shorter = min(rank["a"]["busy_ns"], rank["b"]["busy_ns"])
         if rank["overlap_ns"] > shorter or rank["real_overlap_ns"] > rank["overlap_ns"]:
             yield f"more overlap than there is: {rank['overlap_ns']}, {rank['real_overlap_ns']} of {shorter}"
-        if any(
-            ratio is not None and not 0 <= ratio <= 1 for ratio in (rank["overlap_ratio"], rank["real_overlap_ratio"])
-        ):
+        ratios = [rank[key] for key in ("overlap_ratio", "real_overlap_ratio") if rank[key] is not None]
+        if not all(0 <= ratio <= 1 for ratio in ratios):
             yield f"a ratio beyond 1 on rank {rank['rank']}"
         if sum(one["ns"] for one in rank["missed"]) != rank["missed_ns"]:
             yield f"causes do not sum up to what was missed on rank {rank['rank']}"

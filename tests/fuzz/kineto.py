@@ -114,12 +114,8 @@ def hostile_ids(rng: Random, document: Json) -> str:
         event = document["traceEvents"][k]
         place = event if key in ("pid", "tid") else event.get("args") or {}
         if isinstance(place.get(key), int):
-            place[key] = {
-                "one value": value,
-                "shifted over 2^53": place[key] + 2**53,
-                "all distinct": k,
-                "few": place[key] % 3,
-            }[how]
+            shifted, few = place[key] + 2**53, place[key] % 3
+            place[key] = {"one value": value, "shifted over 2^53": shifted, "all distinct": k, "few": few}[how]
     return f"{key}: {how} ({value})"
 
 

@@ -34,14 +34,8 @@ def reorder(rng: Random, lines: list[str]) -> list[str]:
 
 def words(rng: Random, lines: list[str]) -> list[str]:
     """A word is another one."""
-    odd = [
-        *map(str, HOSTILE_INTS),
-        *(text for text in HOSTILE_TEXTS if "\n" not in text),
-        "1e300",
-        "9" * 5000,
-        "-",
-        "inf",
-    ]
+    texts = [text for text in HOSTILE_TEXTS if "\n" not in text]
+    odd = [*map(str, HOSTILE_INTS), *texts, "1e300", "9" * 5000, "-", "inf"]
     changed = list(lines)
     for _ in range(rng.randrange(1, 6)):
         place = rng.randrange(len(changed))

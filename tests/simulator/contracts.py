@@ -1,19 +1,14 @@
-"""What a contract's rules have to say of random programs: by reachability over the program's own edges.
+"""What a contract's rules have to say of random programs: by the order that the program's own actions make.
 
-A node a completed op, a recorded event, and the begin and end of what a host does; edges are what the machine enforced:
-an op waits for its call, for what is before it on its stream and for its events (or values in memory), a host for its
-thread's action before, for what it synchronizes with, and for what another thread posts. X is ordered before Y where a
-path leads from X completed to Y. Found by a plain search from each node; nothing of the package is used.
-
-    python -m tests.simulator.contracts 600
+python -m tests.simulator.contracts 600
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,9 +17,10 @@ from typing import Any
 from analyzers.contracts.checks import check_contract
 from analyzers.contracts.rules import read_contract
 from tests.simulator.generate import generate
-from tests.simulator.machine import EventRecord, Op, Run, simulate
+from tests.simulator.machine import Op, Run, simulate
 from tests.simulator.measure import FORMATS, A, B, loaded
-from tests.simulator.program import Copy, Enter, Leave, Post, Synchronize, Take
+from tests.simulator.order import Ordered
+from tests.simulator.program import Copy, Enter, Leave, Synchronize
 
 RULES: dict[str, dict[str, Any]] = {
     "all": {"may_run_beside": [A, B]},
@@ -32,80 +28,6 @@ RULES: dict[str, dict[str, Any]] = {
     "early": {"wait_on": A, "before_last_of": B},
     "syncs": {"no_host_sync_in": "ProfilerStep#*"},
 }
-
-
-class Reach:
-    """What is ordered before what in a run."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.edges: dict[Hashable, list[Hashable]] = defaultdict(list)
-        self._device()
-        for rank, threads in enumerate(run.program.ranks):
-            for thread, actions in enumerate(threads):
-                self._host(rank, thread, actions)
-
-    def _edge(self, before: Hashable, after: Hashable) -> None:
-        self.edges[before].append(after)
-
-    def _device(self) -> None:
-        records: dict[int, EventRecord] = {}
-        for op in self.run.ops:
-            self._edge(("begin", *op.where[:3]), op.where)
-            for before in (*op.before, *op.edges):
-                self._edge(before.where, op.where)
-            for record in op.waits:
-                records[id(record)] = record
-                self._edge(("event", id(record)), op.where)
-        every = [*records.values(), *self.run.records]
-        for record in every:
-            for before in record.before:
-                self._edge(before.where, ("event", id(record)))
-            for behind in record.waits:
-                self._edge(("event", id(behind)), ("event", id(record)))
-                if id(behind) not in records:
-                    records[id(behind)] = behind
-                    every.append(behind)
-
-    def _host(self, rank: int, thread: int, actions: Iterable[Any]) -> None:
-        last: Hashable = None
-        for position, action in enumerate(actions):
-            begin, end = ("begin", rank, thread, position), ("end", rank, thread, position)
-            self._edge(begin, end)
-            if last is not None:
-                self._edge(last, begin)
-            last = end
-            if isinstance(action, Post):
-                self._edge(end, ("flag", rank, action.flag))
-            elif isinstance(action, Take):
-                self._edge(("flag", rank, action.flag), end)
-            elif isinstance(action, Copy) and action.blocking:
-                self._edge((rank, thread, position), end)
-            elif isinstance(action, Synchronize):
-                self._synchronize(rank, (rank, thread, position), action, end)
-
-    def _synchronize(self, rank: int, where: tuple[int, int, int], action: Synchronize, end: Hashable) -> None:
-        call, record = next((c, r) for c, a, r in self.run.syncs if c.where == where)
-        if record is not None:
-            self._edge(("event", id(record)), end)
-            return
-        for op in self.run.of_rank(rank):
-            if op.submitted <= call.start and action.what in (None, op.stream):
-                self._edge(op.where, end)
-        for wait, stream, behind in self.run.waits:
-            if wait.where[0] == rank and wait.end <= call.start and action.what in (None, stream):
-                self._edge(("event", id(behind)), end)
-
-    def after(self, op: Op) -> set[Hashable]:
-        """All that is ordered behind an op."""
-        found: set[Hashable] = set()
-        left: list[Hashable] = [op.where]
-        while left:
-            for each in self.edges.get(left.pop(), ()):
-                if each not in found:
-                    found.add(each)
-                    left.append(each)
-        return found
 
 
 @dataclass
@@ -132,14 +54,13 @@ class Truth:
 
     def outcomes(self) -> dict[str, bool]:
         """Whether each of RULES holds."""
-        reach = Reach(self.run)
-        behind = {op.where: reach.after(op) for op in self.run.ops}
+        order = Ordered(self.run.program)
         every, some, early = True, True, True
         for a, b in self.sides():
-            free = [x.where not in behind[y.where] and y.where not in behind[x.where] for x in a for y in b]
+            free = [order.are_free(x, y) for x in a for y in b]
             every, some = every and all(free), some and any(free)
             last = max(b, key=lambda op: (op.call.start, op.where))
-            early = early and all(last.where in behind[x.where] for x in a)
+            early = early and all(order.is_before(x, last) for x in a)
         return {"all": every, "some": some, "early": early, "syncs": not self.blocks()}
 
     def blocks(self) -> bool:
@@ -185,15 +106,14 @@ def hold(tally: Tally, run: Run, fmt: str, folder: Path, about: str) -> None:
 
 def races_between_sides(run: Run) -> bool:
     """Whether in a marked step an op of A and one of B touch a buffer, one of them writing, and nothing orders them."""
-    reach = Reach(run)
-    behind = {op.where: reach.after(op) for op in run.ops}
+    order = Ordered(run.program)
     for a, b in Truth(run).sides():
         for x in a:
             for y in b:
                 touched = [({*op.action.reads}, {*op.action.writes}) for op in (x, y)]
                 (reads, writes), (others_reads, others_writes) = touched
                 conflict = writes & (others_reads | others_writes) or others_writes & reads
-                if conflict and x.where not in behind[y.where] and y.where not in behind[x.where]:
+                if conflict and order.are_free(x, y):
                     return True
     return False
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tests.simulator.flow_orders import Item, Pair, comes_before, is_op, items_of, lost, needed, orders
 from tests.simulator.flow_selectors import Picks, operation, selector
+from tests.simulator.order import Item, Pair, is_op, items_of, lost, needed, orders
 from tests.simulator.program import Action, Busy, Copy, Launch, Program, Record, Synchronize, Wait
 
 HARMLESS, CARE, UNSAFE, NOTHING = "harmless", "needs care", "unsafe", "changes nothing"
@@ -29,17 +29,12 @@ class Verdict:
     """What was found.
 
     word : one of the above. lost : needed orders that are gone, in words. shown : whether a capture shows that data
-    surely flow in one of these; of others only the program's author knows. before : by rank, what is before what now.
+    surely flow in one of these; of others only the program's author knows.
     """
 
     word: str
     lost: tuple[str, ...] = ()
     shown: bool = False
-    before: tuple[dict[int, int], ...] = ()
-
-    def frees(self, rank: int, pair: Pair) -> bool:
-        """Whether two actions of a rank, which were in order, are not any more."""
-        return not comes_before(self.before[rank], pair)
 
 
 def judge(program: Program, changes: Sequence[str], whole: frozenset[str] = frozenset()) -> Verdict:
@@ -47,10 +42,9 @@ def judge(program: Program, changes: Sequence[str], whole: frozenset[str] = froz
 
     whole : buffers of which no piece is done before the op that writes them is.
     """
-    found = _together(program, changes, whole)
     alone = [judge(program, [change], whole) for change in changes] if len(changes) > 1 else []
-    worst = max([found, *alone], key=lambda one: (NOTHING, HARMLESS, CARE, UNSAFE).index(one.word))
-    return replace(worst, before=found.before)
+    found = [_together(program, changes, whole), *alone]
+    return max(found, key=lambda one: (NOTHING, HARMLESS, CARE, UNSAFE).index(one.word))
 
 
 def changed(items: list[Item], changes: Sequence[str]) -> list[Item]:
@@ -65,22 +59,20 @@ def changed(items: list[Item], changes: Sequence[str]) -> list[Item]:
 def _together(program: Program, changes: Sequence[str], whole: frozenset[str]) -> Verdict:
     lost_of: list[str] = []
     words: list[str] = []
-    before: list[dict[int, int]] = []
     cuts = [change.partition(" ")[2] for change in changes if change.startswith("split ")]
     shown, does = False, all(change.partition(" ")[0] in KEEPS_ORDER for change in changes)
-    for rank, (actions,) in enumerate(program.ranks):
-        items = items_of(actions)
+    for rank, threads in enumerate(program.ranks):
+        items = items_of(threads)
         after = changed(items, changes)
         broken = [pair for cut in cuts for pair in cut_too_small(after, cut, whole)]
         does |= after != items or any(fed(after, cut) for cut in cuts)
-        word, pairs, known = _of_rank(items, after, broken)
+        word, pairs = _of_rank(items, after, broken)
         words.append(word)
-        before.append(known)
         names = {item.number: item for item in items}
         shown |= any(surely_flows(names[one], names[other]) for one, other in pairs)
         lost_of += [f"rank {rank}: {named(names[one])} → {named(names[other])}" for one, other in pairs]
     word = max(words, key=(HARMLESS, CARE, UNSAFE).index) if does else NOTHING
-    return Verdict(word, tuple(lost_of), shown, tuple(before))
+    return Verdict(word, tuple(lost_of), shown)
 
 
 def surely_flows(one: Item, other: Item) -> bool:
@@ -98,22 +90,21 @@ def surely_flows(one: Item, other: Item) -> bool:
     return bool(arrives or operation(other) or forked)
 
 
-def _of_rank(items: list[Item], after: list[Item], broken: list[Pair]) -> tuple[str, list[Pair], dict[int, int]]:
-    """What becomes of one rank: the word, what is lost, and what comes before what now."""
-    now = orders(after)
-    gone = [*lost(needed(items), now), *broken]
+def _of_rank(items: list[Item], after: list[Item], broken: list[Pair]) -> tuple[str, list[Pair]]:
+    """What becomes of one rank: the word, and what is lost."""
+    gone = [*lost(needed(items), orders(after)), *broken]
     if not gone:
-        return HARMLESS, [], now
+        return HARMLESS, []
     place = {item.number: at for at, item in enumerate(after)}
     of = {item.number: item.action for item in after}
     also: dict[int, list[int]] = {}
     for one, other in gone:
         if place[one] > place[other] or (one, other) in broken:
-            return UNSAFE, gone, now  # it comes first, and can't wait for what is not yet there
+            return UNSAFE, gone  # it comes first, and can't wait for what is not yet there
         action = of[other]
         if not (isinstance(action, Busy) and action.later):
             also.setdefault(other, []).append(one)
-    return (CARE if sets_free(orders(items), orders(after, also), of) else UNSAFE), gone, now
+    return (CARE if sets_free(orders(items), orders(after, also), of) else UNSAFE), gone
 
 
 def sets_free(before: Mapping[int, int], after: Mapping[int, int], actions: Mapping[int, Action]) -> bool:

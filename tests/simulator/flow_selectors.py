@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from analyzers.select.language import And, Atom, Not, Or, Selector, parse
-from tests.simulator.flow_orders import Item
+from tests.simulator.order import Item
 from tests.simulator.program import Copy, Launch
 from tests.simulator.recorded import KERNELS, NAMES
 

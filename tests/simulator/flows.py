@@ -2,19 +2,17 @@
 
 A step loads a batch, runs forward, may fetch a value, runs backward, reduces gradients and steps its optimizer. Each of
 these has a variant that waits for what it needs, and one that waits for more. A program has one needless wait or other
-weakness at most (`Flow.planted`), and some waits that hold it up and are needed (`Flow.needed`). `flow(seed,
-mended=True)` is the same program without the weakness.
+weakness at most (`Plan.planted`), and some waits that hold it up and are needed (`Plan.needed`).
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from tests.simulator.generate import Author, Clock, merged
-from tests.simulator.program import Busy, Copy, Enter, Launch, Leave, Message, Program, Record, Synchronize, Wait
+from tests.simulator.program import Busy, Copy, Launch, Message, Program, Record, Synchronize, Wait
 
 SMALL_KERNELS, FUSED = 16, "foreach"
 MAIN, COPIES, COMM, SIDE, PIPE = 7, 13, 17, 21, 25
@@ -23,6 +21,7 @@ PLANTED = (
     "synchronous reduction", "synchronous metric", "one stream", "early wait", "logged value", "needless synchronize",
     "pageable copy", "small kernels", "late rank",
 )  # fmt: skip
+WHOLE = frozenset({"norm"})  # buffers that are done at once or not
 NEEDED = (
     "copy", "staging", "receive", "tensor-parallel", "fork and join", "value that decides", "value that stops",
     "inputs of a collective", "norm",
@@ -55,25 +54,6 @@ NAMES = {
 
 
 @dataclass(frozen=True)
-class Flow:
-    """A program with what is known of it.
-
-    planted : the weakness, "" for none. needed : which waits hold it up and have to. pairs : of each rank, actions that
-    are in order without need. where : the range that a change for it has to name, where no order is at stake.
-    late : the rank that is late by work of its own there, -1 for none. whole : buffers that are done at once or not.
-    """
-
-    program: Program
-    form: str
-    planted: str
-    needed: tuple[str, ...]
-    pairs: tuple[tuple[tuple[int, int], ...], ...]
-    where: str
-    late: int
-    whole: frozenset[str]
-
-
-@dataclass(frozen=True)
 class Plan:
     """What a seed's program is: which variant each slot has, names, sizes.
 
@@ -96,6 +76,10 @@ class Plan:
     @property
     def planted(self) -> str:
         return next((one for one in self.slots.values() if one in PLANTED), "")
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        return tuple(one for one in self.slots.values() if one in NEEDED)
 
 
 def plan_of(seed: int) -> Plan:
@@ -125,49 +109,26 @@ def plan_of(seed: int) -> Plan:
     return Plan(seed, form, slots, names, ranks, steps, late, draw.choice(TOWERS), draw.random() < 0.5)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Writer(Author):
     """Writes one rank's program; waits that the data need come by themselves, all others are asked for.
 
-    needless : numbers of actions that the next op is made to wait for without need. pairs : these, with who waited.
-    sizes : draws what is the same in each step and on each rank. last : of each stream its last op.
-    staged : what the event behind the staging copy stands for. usual : waits that all steps but the first make.
-    decision : what the host decided last, which all that is launched behind it reads.
+    sizes : draws what is the same in each step and on each rank. staged : what the event behind the staging copy stands
+    for. usual : waits that all steps but the first make. decision : what the host decided last, which all that is
+    launched behind it reads.
     """
 
     plan: Plan = field(default_factory=lambda: plan_of(0))
-    rank: int = 0
-    mended: bool = False
+    number: int = 0  # of the rank
     step: int = 0
-    sizes: random.Random = field(default_factory=random.Random)
-    needless: list[int] = field(default_factory=list)
-    pairs: list[tuple[int, int]] = field(default_factory=list)
-    last: dict[int, int] = field(default_factory=dict)
+    sizes: random.Random = field(default_factory=lambda: random.Random(0))
     staged: Clock = field(default_factory=dict)
     usual: frozenset[tuple[int, int]] = frozenset()
     decision: str = ""
 
-    @contextmanager
-    def range(self, key: str, name: str = "") -> Iterator[None]:
-        self.do(Enter(name or self.plan.names[key]))
-        yield
-        self.do(Leave())
-
-    @contextmanager
-    def operator(self, name: str) -> Iterator[None]:
-        """An operator of torch, which torch.profiler tells of and nsys does not."""
-        if self.plan.form == "kineto":
-            self.do(Enter(name))
-        yield
-        if self.plan.form == "kineto":
-            self.do(Leave())
-
-    def launch(self, op: Launch | Copy) -> None:  # type: ignore[override]
-        super().launch(op)
-        number = len(self.threads[0]) - 1
-        self.last[op.stream] = number
-        self.pairs += [(one, number) for one in self.needless]
-        self.needless.clear()
+    def part(self, key: str) -> AbstractContextManager[None]:
+        """A part of the step, in its range."""
+        return self.range(self.plan.names[key])
 
     def wait_needlessly(self, after: int, before: int) -> None:
         """Some know that they wait, and rely on it; others wait once more where they need it."""
@@ -176,10 +137,6 @@ class Writer(Author):
             return
         event, _ = self.record(before)
         self.do(Wait(event, after))
-
-    def blocked_by(self, number: int) -> None:
-        """The host code right before waited for an op, without need."""
-        self.pairs.append((number, len(self.threads[0]) - 1))
 
     def kernel(
         self, low: int, high: int, reads: tuple[str, ...], *writes: str, stream: int = MAIN, name: str = "gemm"
@@ -193,26 +150,25 @@ class Writer(Author):
         """Host work: as long on all ranks and in all steps, but for a little."""
         self.do(Busy(round(self.sizes.randint(low, high) * self.rng.uniform(0.95, 1.05))))
 
-    def collective(self, key: str, ns: int, reads: tuple[str, ...], writes: tuple[str, ...], elements: int) -> int:
-        """As c10d: on the stream of communication, behind all of the current one; the number of its launch."""
+    def collective(self, key: str, ns: int, reads: tuple[str, ...], writes: tuple[str, ...], elements: int) -> None:
+        """As c10d: on the stream of communication, behind all of the current one."""
         message = Message("allreduce", "0", "default_pg", tuple(range(self.plan.ranks)), elements)
         self.wait_stream(COMM, MAIN)
         took = self.sizes.randint(ns * 4 // 5, ns * 6 // 5)
         self.launch(Launch("a", COMM, took, 128, f"{key} {self.step}", reads, writes, 7_000, message=message))
         self.think(1_000, 4_000)
-        return self.last[COMM]
 
-    def fetch(self, name: str, *, blocks: bool = True) -> None:
-        """`.item()`, or without blocking a copy to pinned memory."""
+    def fetch(self, name: str) -> None:
+        """`.item()`."""
         pageable = self.plan.seed % 2 == 0
-        with self.operator("aten::item"):
-            self.launch(Copy(MAIN, 1_500, pageable and blocks, (name,), (f"host {name}",)))
-            if blocks and not pageable:
+        with self.range("aten::item", marked=self.plan.form == "kineto"):  # nsys tells of no operator
+            self.launch(Copy(MAIN, 1_500, pageable, (name,), (f"host {name}",)))
+            if not pageable:
                 self.synchronize(MAIN)
 
     def decide(self, key: str, name: str) -> None:
         """The host fetches a value on which rests what it does next: what is launched then reads its decision."""
-        with self.range(key):
+        with self.part(key):
             self.fetch(name)
             self.decision = f"decision {key} {self.step}"
             self.do(Busy(3_000, reads=(f"host {name}",), writes=(self.decision,)))
@@ -222,7 +178,7 @@ class Writer(Author):
     def load(self) -> None:
         """The batch comes to the GPU: ahead of its step, right before it is read, or from pageable memory."""
         what, number = self.plan.slots.get("load", ""), self.step
-        with self.range("load"):
+        with self.part("load"):
             self.prepare()
             if what == "staging":
                 if number:
@@ -240,10 +196,9 @@ class Writer(Author):
                 self.launch(Copy(COPIES, took, False, source, target, True))
             elif what == "pageable copy":
                 known = self.host.get(0, {})
-                self.launch(Copy(MAIN, took // 3, not self.mended, source, target, True))
+                self.launch(Copy(MAIN, took // 3, True, source, target, True))
                 self.host[0] = known  # nothing rests on it
                 self.think(120_000, 200_000)  # what the host prepares, while nothing runs
-                self.blocked_by(self.last[MAIN])
             else:
                 self.launch(Copy(COPIES, took // 4, False, source, (f"batch{(number + 1) % 2}",), True))
 
@@ -252,30 +207,30 @@ class Writer(Author):
 
     def prepare(self) -> None:
         """Host work that each rank has; of a late one it is much more."""
-        with self.range("augment"):
+        with self.part("augment"):
             usual = self.sizes.randint(20_000, 40_000)
             more = self.sizes.randint(400_000, 700_000)
-            late = self.plan.planted == "late rank" and self.rank == self.plan.late and not self.mended
+            late = self.plan.planted == "late rank" and self.number == self.plan.late
             self.do(Busy(round((usual + more * late) * self.rng.uniform(0.97, 1.03))))
 
     def forward(self) -> None:
         first: tuple[str, ...] = (self.batch(), "weights")
-        if self.plan.has("receive") and self.rank % 2:
-            with self.range("begin"):
+        if self.plan.has("receive") and self.number % 2:
+            with self.part("begin"):
                 self.pass_on("recv")
             first = (*first, "received")
-        with self.range("forward"):
+        with self.part("forward"):
             self.kernel(20_000, 60_000, first, "h0")
             {"tensor-parallel": self.tensor, "fork and join": self.towers, "one stream": self.towers,
              "early wait": self.towers}.get(self.plan.slots.get("middle", ""), self.plain)()  # fmt: skip
             self.kernel(5_000, 10_000, ("h1",), "loss", name="loss")
-        if self.plan.has("receive") and not self.rank % 2:
-            with self.range("begin", "pp send"):
+        if self.plan.has("receive") and not self.number % 2:
+            with self.range("pp send"):
                 self.pass_on("send")
 
     def pass_on(self, operation: str) -> None:
-        peer, pair = self.rank ^ 1, self.rank // 2
-        ranks = (min(self.rank, peer), max(self.rank, peer))
+        peer, pair = self.number ^ 1, self.number // 2
+        ranks = (min(self.number, peer), max(self.number, peer))
         message = Message(operation, f"pipe {pair}", "PIPELINE", ranks, 400_000, peer)
         data = {"reads": ("h1",)} if operation == "send" else {"writes": ("received",)}
         self.wait_stream(PIPE, MAIN)
@@ -287,7 +242,7 @@ class Writer(Author):
 
     def tensor(self) -> None:
         """Row-parallel layers: what is reduced is needed by the next kernel."""
-        with self.range("tensor"):
+        with self.part("tensor"):
             for layer in range(2):
                 self.kernel(20_000, 60_000, ("h0", "weights"), "part")
                 self.collective(f"tensor {layer}", 50_000, ("part",), ("part",), 200_000)
@@ -298,18 +253,16 @@ class Writer(Author):
     def towers(self) -> None:
         """Two parts that need nothing of each other, and one that needs both."""
         how = self.plan.slots["middle"]
-        stream = SIDE if how != "one stream" or self.mended else MAIN
+        stream = SIDE if how != "one stream" else MAIN
         one, other = self.plan.towers
         if stream != MAIN:
             self.wait_stream(stream, MAIN)
-        with self.range("towers", one):
+        with self.range(one):
             for k in range(2):
                 self.kernel(60_000, 120_000, ("h0", "weights"), f"one{k}", stream=stream, name="lookup")
-        if how == "early wait" and not self.mended:
+        if how == "early wait":
             self.wait_needlessly(MAIN, stream)
-        if how != "fork and join":
-            self.needless.append(self.last[stream])
-        with self.range("towers", other):
+        with self.range(other):
             for k in range(2):
                 self.kernel(50_000, 100_000, ("h0", "weights"), f"other{k}")
         self.kernel(10_000, 30_000, ("one0", "one1", "other0", "other1"), "h1", name="interaction")
@@ -318,41 +271,34 @@ class Writer(Author):
         """What is done with the loss before backward."""
         how = self.plan.slots.get("loss", "")
         if how == "logged value":
-            with self.range("log"):
-                number, known = self.last[MAIN], self.host.get(0, {})
-                self.fetch("loss", blocks=not self.mended)
+            with self.part("log"):
+                known = self.host.get(0, {})
+                self.fetch("loss")
                 self.host[0] = known  # nothing rests on it
-                self.do(Busy(2_000, reads=() if self.mended else ("host loss",), later=True))
+                self.do(Busy(2_000, reads=("host loss",), later=True))
             self.think(60_000, 150_000)
-            self.blocked_by(number)
         elif how == "needless synchronize":
-            with self.range("log", "timer"):
-                if not self.mended:
-                    self.do(Synchronize(None))  # nothing rests on it
+            with self.range("timer"):
+                self.do(Synchronize(None))  # nothing rests on it
             self.think(60_000, 150_000)
-            self.blocked_by(self.last[MAIN])
         elif how == "value that decides":
             self.decide("decide", "loss")
             self.think(20_000, 60_000)
         elif how == "synchronous metric":
-            with self.range("metric"):
+            with self.part("metric"):
                 self.kernel(5_000, 10_000, ("h1", self.batch()), "metric", name="accuracy")
-                number = self.collective("metric", 120_000, ("metric",), ("metric",), 50_000)
-                if not self.mended:
-                    self.wait_needlessly(MAIN, COMM)
-            self.needless.append(number)
+                self.collective("metric", 120_000, ("metric",), ("metric",), 50_000)
+                self.wait_needlessly(MAIN, COMM)
 
     def backward(self) -> None:
         how, buckets = self.plan.slots.get("reduce", ""), 3
-        with self.range("backward"):
+        with self.part("backward"):
             for k in range(buckets):
                 self.kernel(30_000, 80_000, ("h0", "h1", "weights"), f"grad{k}")
-                with self.range("reduce"):
-                    number = self.collective(f"grad {k}", 60_000, (f"grad{k}",), (f"grad{k}",), 900_000)
-                    if how == "synchronous reduction" and not self.mended:
+                with self.part("reduce"):
+                    self.collective(f"grad {k}", 60_000, (f"grad{k}",), (f"grad{k}",), 900_000)
+                    if how == "synchronous reduction":
                         self.wait_needlessly(MAIN, COMM)
-                if how == "synchronous reduction" and k < buckets - 1:
-                    self.needless.append(number)
                 if not how:
                     self.kernel(30_000, 80_000, ("h0",), "dx")  # beside which the reduction runs
             if how != "inputs of a collective":
@@ -360,7 +306,7 @@ class Writer(Author):
 
     def optimize(self) -> None:
         how, grads = self.plan.slots.get("optimizer", ""), ("grad0", "grad1", "grad2")
-        with self.range("optimizer"):
+        with self.part("optimizer"):
             if how == "norm":
                 self.kernel(5_000, 15_000, grads, "norm", name="square_sum")
                 self.collective("norm", 20_000, ("norm",), ("norm",), 1)
@@ -371,13 +317,12 @@ class Writer(Author):
                 self.foreach(grads)
 
     def foreach(self, grads: tuple[str, ...]) -> None:
-        """Many small kernels behind a fetch: the GPU waits for each launch; mended, one of their length."""
+        """Many small kernels behind a fetch: the GPU waits for each launch."""
         self.kernel(5_000, 10_000, grads, "found_inf", name="check")
         self.decide("decide", "found_inf")
-        with self.range("optimizer", FUSED):
-            for k in range(1 if self.mended else SMALL_KERNELS):
-                long = SMALL_KERNELS if self.mended else 1
-                self.kernel(2_000 * long, 3_000 * long, (*grads, "weights"), "weights", name=f"foreach{k % 5}")
+        with self.range(FUSED):
+            for k in range(SMALL_KERNELS):
+                self.kernel(2_000, 3_000, (*grads, "weights"), "weights", name=f"foreach{k % 5}")
                 self.think(4_000, 8_000)
 
     def write(self) -> None:
@@ -394,38 +339,26 @@ class Writer(Author):
                 self.usual, self.always = self.always, frozenset()
             else:
                 self.always = self.usual
-            self.do(Enter(f"{mark}{self.step}"))
-            self.load()
-            self.forward()
-            self.fetches()
-            self.backward()
-            self.optimize()
-            if self.plan.has("value that stops"):
-                self.decide("end", "weights")
-            self.do(Leave())
+            with self.range(f"{mark}{self.step}"):
+                self.load()
+                self.forward()
+                self.fetches()
+                self.backward()
+                self.optimize()
+                if self.plan.has("value that stops"):
+                    self.decide("end", "weights")
         self.synchronize(None)
 
 
-def flow(seed: int, *, mended: bool = False) -> Flow:
+def flow(seed: int) -> Program:
     """The program of a seed."""
     plan = plan_of(seed)
     writers: list[Writer] = []
     made: frozenset[tuple[int, int]] = frozenset()
     for rank in [*range(plan.ranks), *range(plan.ranks)]:  # the first time to see which waits a step makes
-        writer = Writer(random.Random(f"host {seed} {rank}"), False, plan=plan, rank=rank, mended=mended)
+        writer = Writer(rng=random.Random(f"host {seed} {rank}"), plan=plan, number=rank)
         writer.always = made if len(writers) >= plan.ranks else frozenset()
         writer.write()
         writers.append(writer)
         made |= frozenset(writer.made)
-    writers = writers[plan.ranks :]
-    where = {"small kernels": FUSED, "late rank": plan.names["augment"]}.get(plan.planted, "")
-    return Flow(
-        Program(tuple((tuple(writer.threads[0]),) for writer in writers), seed=seed),
-        plan.form,
-        plan.planted,
-        tuple(one for one in plan.slots.values() if one in NEEDED),
-        tuple(tuple(writer.pairs) for writer in writers),
-        where,
-        plan.late if plan.planted == "late rank" else -1,
-        frozenset({"norm"}),
-    )
+    return Program(tuple(writer.rank for writer in writers[plan.ranks :]), seed=seed)

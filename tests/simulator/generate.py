@@ -11,62 +11,45 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tests.simulator.program import (
-    Action,
     Busy,
     Copy,
-    Enter,
     Graph,
     Launch,
-    Leave,
     Node,
-    Post,
     Program,
     Record,
     Synchronize,
-    Take,
     Wait,
 )
+from tests.simulator.script import Script
 
 MAIN, SIDE, THIRD = 7, 13, 17
 INNER = 101  # the first of the streams inside graphs
 Clock = dict[int, int]  # stream -> how many of its ops are ordered before
 
 
-@dataclass
-class Author:
-    """Writes one rank's program; several threads may take turns, each handing over to the next."""
+@dataclass(kw_only=True)
+class Author(Script):
+    """Writes one rank's program, with the waits that its data need."""
 
     rng: random.Random
-    early_records: bool
-    threads: list[list[Action]] = field(default_factory=lambda: [[]])
-    at: int = 0
+    early_records: bool = False
     seen: dict[int, Clock] = field(default_factory=dict)
     host: dict[int, Clock] = field(default_factory=dict)  # what each thread knows to be done
     writer: dict[str, tuple[int, int]] = field(default_factory=dict)
     readers: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     recorded: dict[tuple[int, int], tuple[str, Clock]] = field(default_factory=dict)
-    events: int = 0
-    flags: int = 0
     launched: int = 0  # in this step
     made: set[tuple[int, int]] = field(default_factory=set)  # (launch of a step, stream) that needed to wait for it
     always: frozenset[tuple[int, int]] = frozenset()  # and those that wait in every step
     signals: bool = False  # waits are memory operations
 
-    def do(self, action: Action) -> None:
-        self.threads[self.at].append(action)
-
     def busy(self, low: int, high: int) -> None:
         self.do(Busy(self.rng.randint(low, high)))
 
     def hand_over(self, thread: int) -> None:
-        """Go on in another thread, which waits for this one."""
-        self.flags += 1
-        self.do(Post(f"flag {self.flags}"))
-        while len(self.threads) <= thread:
-            self.threads.append([])
         known = self.host.get(self.at, {})
-        self.at = thread
-        self.do(Take(f"flag {self.flags}"))
+        super().hand_over(thread)
         self.host[thread] = merged(self.host.get(thread, {}), known)
 
     def launch(self, op: Launch | Graph | Copy) -> None:
@@ -80,7 +63,7 @@ class Author:
             here = self.launched, stream
             needs = self.seen[op.stream].get(stream, 0) < number
             if stream != op.stream and (needs or (here in self.always and stream not in waited)):
-                self.order(stream, number, op.stream)
+                self.wait_stream(op.stream, stream, number)
                 self.made.add(here)
                 waited.add(stream)
         for here in sorted(self.always):
@@ -98,23 +81,22 @@ class Author:
         if isinstance(op, Copy) and op.blocking:
             self.host[self.at] = merged(self.host.get(self.at, {}), self.seen[op.stream])
 
+    def reduce(self, key: str, ns: int, what: str, *, stream: int = SIDE, call_ns: int = 9_000) -> None:
+        """An all-reduce in place."""
+        self.launch(Launch("a", stream, ns, 512, key, (what,), (what,), call_ns))
+
     def record(self, stream: int) -> tuple[str, Clock]:
         self.events += 1
-        event = f"event {self.events}"
+        event = f"{self.events}"
         self.do(Record(event, stream, signal=self.signals))
         clock = dict(self.seen.setdefault(stream, {}))
         self.recorded[stream, clock.get(stream, 0)] = event, clock
         return event, clock
 
-    def order(self, before: int, number: int, after: int) -> None:
+    def wait_stream(self, after: int, before: int, number: int = -1) -> None:
+        """Whether the data need it or not; for one op, by its number, the event right behind it will do."""
         early = self.recorded.get((before, number)) if self.early_records else None
         event, clock = early or self.record(before)
-        self.do(Wait(event, after, signal=self.signals))
-        self.seen[after] = merged(self.seen.setdefault(after, {}), clock)
-
-    def wait_stream(self, after: int, before: int) -> None:
-        """As torch's `wait_stream` does, whether the data need it or not."""
-        event, clock = self.record(before)
         self.do(Wait(event, after, signal=self.signals))
         self.seen[after] = merged(self.seen.setdefault(after, {}), clock)
 
@@ -148,12 +130,11 @@ def size(rng: random.Random) -> int:
     return rng.choice([64, 64, 512, 1024, 2048])
 
 
-Shape = Callable[[Author, random.Random, int], None]
+Shape = Callable[[Author, random.Random, int], None]  # author, what draws the plan of each step, and its number
 
 
-def side_stream(author: Author, rng: random.Random, step: int) -> None:
+def side_stream(author: Author, plan: random.Random, step: int) -> None:
     """A is put on a side stream between a fork and a join, beside B on the main one."""
-    plan = random.Random(rng.random())
     fork_first, item, join_late = plan.random() < 0.6, plan.random() < 0.4, plan.random() < 0.7
     a = [
         Launch("a", SIDE, ns(plan, 8_000, 120_000), size(plan), reads=("in",), writes=(f"a{k}",))
@@ -184,26 +165,14 @@ def side_stream(author: Author, rng: random.Random, step: int) -> None:
     author.launch(Launch("", MAIN, 6_000, 64, reads=tuple(w for op in (*a, *b) for w in op.writes), writes=("out",)))
 
 
-def async_collective(author: Author, rng: random.Random, step: int) -> None:
+def async_collective(author: Author, plan: random.Random, step: int) -> None:
     """c10d: a collective on a stream of its own waits for the current one; its result is waited for later."""
-    plan = random.Random(rng.random())
     for k in range(plan.randint(1, 3)):
         author.launch(Launch("b", MAIN, ns(plan, 10_000, 90_000), size(plan), writes=(f"grad{k}",)))
         author.busy(1_000, 6_000)
         author.wait_stream(SIDE, MAIN)
         transfer = ns(plan, 20_000, 150_000)
-        author.launch(
-            Launch(
-                "a",
-                SIDE,
-                transfer,
-                512,
-                f"all-reduce {step} {k}",
-                (f"grad{k}",),
-                (f"grad{k}",),
-                plan.choice([8_000, 25_000]),
-            )
-        )
+        author.reduce(f"all-reduce {step} {k}", transfer, f"grad{k}", call_ns=plan.choice([8_000, 25_000]))
         author.busy(1_000, plan.choice([4_000, 30_000]))
         for extra in range(plan.randint(0, 2)):
             author.launch(Launch("b", MAIN, ns(plan, 10_000, 90_000), size(plan), writes=(f"act{k}{extra}",)))
@@ -214,9 +183,8 @@ def async_collective(author: Author, rng: random.Random, step: int) -> None:
         author.item(MAIN, ("weights",), pageable=plan.random() < 0.5)
 
 
-def chunks(author: Author, rng: random.Random, step: int) -> None:
+def chunks(author: Author, plan: random.Random, step: int) -> None:
     """Each chunk's matmul and all-reduce on a worker stream; main joins them all."""
-    plan = random.Random(rng.random())
     workers = [SIDE, THIRD, 21, 23][: plan.randint(1, 4)]
     work, transfer, held = ns(plan, 15_000, 90_000), ns(plan, 15_000, 90_000), size(plan)
     author.launch(Launch("", MAIN, 8_000, 512, writes=("in",)))
@@ -225,16 +193,15 @@ def chunks(author: Author, rng: random.Random, step: int) -> None:
         author.wait_stream(worker, MAIN)
         author.launch(Launch("b", worker, work, held, reads=("in",), writes=(f"part{k}",)))
         author.busy(1_000, 4_000)
-        author.launch(Launch("a", worker, transfer, 512, f"all-reduce {step} {k}", (f"part{k}",), (f"part{k}",), 9_000))
+        author.reduce(f"all-reduce {step} {k}", transfer, f"part{k}", stream=worker)
         author.busy(1_000, plan.choice([3_000, 40_000]))
     for worker in workers:
         author.wait_stream(MAIN, worker)
     author.launch(Launch("", MAIN, 8_000, 512, reads=("part0", "part1"), writes=("out",)))
 
 
-def backward(author: Author, rng: random.Random, step: int) -> None:
+def backward(author: Author, plan: random.Random, step: int) -> None:
     """Forward in one thread, backward in another, whose gradients are reduced while it goes on."""
-    plan = random.Random(rng.random())
     layers = plan.randint(2, 4)
     for k in range(layers):
         author.launch(Launch("b", MAIN, ns(plan, 8_000, 60_000), size(plan), reads=("weights",), writes=(f"act{k}",)))
@@ -245,18 +212,7 @@ def backward(author: Author, rng: random.Random, step: int) -> None:
         author.busy(1_000, plan.choice([5_000, 25_000]))
         if k % 2:
             author.wait_stream(SIDE, MAIN)
-            author.launch(
-                Launch(
-                    "a",
-                    SIDE,
-                    ns(plan, 20_000, 120_000),
-                    512,
-                    f"all-reduce {step} {k}",
-                    (f"grad{k}",),
-                    (f"grad{k}",),
-                    9_000,
-                )
-            )
+            author.reduce(f"all-reduce {step} {k}", ns(plan, 20_000, 120_000), f"grad{k}")
     author.wait_stream(MAIN, SIDE)
     author.hand_over(0)
     author.launch(Launch("", MAIN, 15_000, 1024, reads=("grad1",), writes=("weights",)))
@@ -264,54 +220,35 @@ def backward(author: Author, rng: random.Random, step: int) -> None:
         author.item(MAIN, ("weights",), pageable=plan.random() < 0.5)
 
 
-def one_stream(author: Author, rng: random.Random, step: int) -> None:
+def one_stream(author: Author, plan: random.Random, step: int) -> None:
     """Both sides on one stream, or on two with a third between."""
-    plan = random.Random(rng.random())
     for k in range(plan.randint(3, 7)):
         side = plan.choice("ab")
         stream = MAIN if side == "b" or plan.random() < 0.5 else SIDE
         author.launch(Launch(side, stream, ns(plan, 8_000, 80_000), size(plan), reads=("in",), writes=(f"{side}{k}",)))
         author.busy(500, plan.choice([3_000, 3_000, 40_000]))
         if plan.random() < 0.25:
-            author.launch(
-                Launch(
-                    "",
-                    plan.choice([MAIN, SIDE, THIRD]),
-                    ns(plan, 8_000, 60_000),
-                    size(plan),
-                    reads=(f"{side}{k}",),
-                    writes=(f"c{k}",),
-                )
-            )
+            stream, made = plan.choice([MAIN, SIDE, THIRD]), (f"{side}{k}",)
+            author.launch(Launch("", stream, ns(plan, 8_000, 60_000), size(plan), reads=made, writes=(f"c{k}",)))
     author.synchronize(plan.choice([None, MAIN]))
     author.launch(Launch("", MAIN, 5_000, 64, writes=("in",)))
 
 
-def prefetch(author: Author, rng: random.Random, step: int) -> None:
+def prefetch(author: Author, plan: random.Random, step: int) -> None:
     """The next batch is prepared on a third stream while both sides work on this one."""
-    plan = random.Random(rng.random())
     author.launch(Launch("", THIRD, ns(plan, 20_000, 120_000), 64, writes=(f"batch{(step + 1) % 2}",)))
     author.launch(Launch("b", MAIN, ns(plan, 20_000, 120_000), size(plan), reads=(f"batch{step % 2}",), writes=("h",)))
     author.busy(500, plan.choice([5_000, 50_000]))
     author.launch(Launch("a", SIDE, ns(plan, 20_000, 120_000), size(plan), reads=(f"batch{step % 2}",), writes=("e",)))
     author.busy(500, 5_000)
-    author.launch(
-        Launch(
-            "b",
-            MAIN,
-            ns(plan, 20_000, 120_000),
-            size(plan),
-            reads=("h", "e") if plan.random() < 0.5 else ("h",),
-            writes=("g",),
-        )
-    )
+    last = Launch("b", MAIN, ns(plan, 20_000, 120_000), size(plan), writes=("g",))
+    author.launch(replace(last, reads=("h", "e") if plan.random() < 0.5 else ("h",)))
     if plan.random() < 0.3:
         author.synchronize(THIRD)
 
 
-def graph_of_both(author: Author, rng: random.Random, step: int) -> None:
+def graph_of_both(author: Author, plan: random.Random, step: int) -> None:
     """One graph holds both sides on branches that split at its beginning or behind its first node, and meet again."""
-    plan = random.Random(rng.random())
     stream = plan.choice([MAIN, MAIN, SIDE])
     nodes: list[Node] = []
 
@@ -356,9 +293,8 @@ def graph_of_both(author: Author, rng: random.Random, step: int) -> None:
         author.item(MAIN, ("out",), pageable=plan.random() < 0.5)
 
 
-def graph_beside(author: Author, rng: random.Random, step: int) -> None:
+def graph_beside(author: Author, plan: random.Random, step: int) -> None:
     """One side is a graph, of one branch or two, and the other is launched beside it kernel by kernel or as a graph."""
-    plan = random.Random(rng.random())
 
     def chain(side: str, stream: int, own: int, number: int) -> Graph:
         nodes: list[Node] = []
@@ -397,9 +333,8 @@ def graph_beside(author: Author, rng: random.Random, step: int) -> None:
     author.launch(Launch("", MAIN, 6_000, 64, reads=made, writes=("out",)))
 
 
-def graph_replay(author: Author, rng: random.Random, step: int) -> None:
+def graph_replay(author: Author, plan: random.Random, step: int) -> None:
     """A step is a graph replayed several times, with kernels of the other side before, between and behind."""
-    plan = random.Random(rng.random())
     nodes = tuple(
         Node(Launch("b", MAIN, ns(plan, 6_000, 40_000), size(plan), reads=(f"h{k}",), writes=(f"h{k + 1}",)))
         for k in range(plan.randint(2, 5))
@@ -420,9 +355,8 @@ def graph_replay(author: Author, rng: random.Random, step: int) -> None:
     author.launch(Launch("", MAIN, 6_000, 64, reads=("r0", "r1"), writes=("h0",)))
 
 
-def run_ahead(author: Author, rng: random.Random, step: int) -> None:
+def run_ahead(author: Author, plan: random.Random, step: int) -> None:
     """More kernels of one side than a queue holds are launched before the other side is, on a stream of its own."""
-    plan = random.Random(rng.random())
     first, item, fetched = plan.choice("ab"), plan.random() < 0.3, plan.randint(0, 9)
     other = {"a": "b", "b": "a"}[first]
     author.launch(Launch("", MAIN, ns(plan, 4_000, 30_000), size(plan), writes=("in",)))
@@ -476,22 +410,19 @@ def generate(seed: int, *, ranks: int = 1, shape: Shape | None = None, cold: boo
     written = []
     made: set[tuple[int, int]] = set()
     for rank in [0, *range(ranks)]:  # the first time to see which waits there are
-        author = Author(random.Random(f"host {seed} {rank}"), early)
+        author = Author(rng=random.Random(f"host {seed} {rank}"), early_records=early)
         author.busy(1_000, 20_000)
         for step in range(steps):
             if rank == ranks - 1 and late:
                 author.do(Busy(late))
-            if marked:
-                author.do(Enter(f"ProfilerStep#{step}"))
             author.launched = 0
             author.always = frozenset() if cold and not step else frozenset(made)
-            shape(author, random.Random(plan), step)
-            author.busy(1_000, 15_000)
-            if marked:
-                author.do(Leave())
+            with author.range(f"ProfilerStep#{step}", marked=marked):
+                shape(author, random.Random(random.Random(plan).random()), step)
+                author.busy(1_000, 15_000)
         author.synchronize(None)
         made |= author.made
-        written.append(tuple(tuple(thread) for thread in author.threads))
+        written.append(author.rank)
     program = Program(tuple(written[-ranks:]), seed=seed)
     return short_queue(program, other) if fills else program
 
@@ -502,85 +433,3 @@ def kind(program: Program) -> str:
     if program.queue < Program.queue:
         return "queue"
     return "graphs" if any(isinstance(action, Graph) for action in actions) else "plain"
-
-
-def races(program: Program, rank: int = 0) -> list[tuple[str, int, int]]:
-    """Conflicts of a rank's data that nothing orders: (buffer, stream, stream). Counts what each action knows.
-
-    A thread's actions are in order, and so is what one thread posts and another takes.
-    """
-    known: dict[object, Clock] = {}  # by stream, event, thread and flag
-    accesses: list[tuple[str, bool, int, int]] = []
-    found = []
-    threads = [list(thread) for thread in program.ranks[rank]]
-    posted: dict[str, Clock] = {}
-    while any(threads):
-        moved = False
-        for thread, left in enumerate(threads):
-            mine: object = ("thread", thread)
-            while left:
-                action = left[0]
-                if isinstance(action, Take):
-                    if action.flag not in posted:
-                        break
-                    known[mine] = merged(known.get(mine, {}), posted[action.flag])
-                elif isinstance(action, Post):
-                    posted[action.flag] = known.get(mine, {})
-                elif isinstance(action, Record):
-                    known[action.event] = dict(known.get(action.stream, {}))
-                elif isinstance(action, Wait):
-                    known[action.stream] = merged(known.get(action.stream, {}), known[action.event])
-                elif isinstance(action, Synchronize):
-                    every = [known[key] for key in known if isinstance(key, int) and action.what in (None, key)]
-                    for clock in [known[action.what]] if isinstance(action.what, str) else every:
-                        known[mine] = merged(known.get(mine, {}), clock)
-                elif isinstance(action, Launch | Graph | Copy):
-                    clock = merged(known.get(action.stream, {}), known.get(mine, {}))
-                    number = clock[action.stream] = clock.get(action.stream, 0) + 1
-                    known[action.stream] = clock
-                    for name, writes in [*((n, False) for n in action.reads), *((n, True) for n in action.writes)]:
-                        for other, wrote, stream, earlier in accesses:
-                            if other == name and (wrote or writes) and clock.get(stream, 0) < earlier:
-                                found.append((name, stream, action.stream))
-                        accesses.append((name, writes, action.stream, number))
-                    if isinstance(action, Copy) and action.blocking:
-                        known[mine] = merged(known.get(mine, {}), clock)
-                left.pop(0)
-                moved = True
-        assert moved, "deadlock"
-    return found
-
-
-def without_action(program: Program, rank: int, thread: int, position: int) -> Program:
-    """The program less one action of one rank."""
-    ranks = [list(map(list, each)) for each in program.ranks]
-    del ranks[rank][thread][position]
-    return replace(program, ranks=tuple(tuple(tuple(one) for one in each) for each in ranks))
-
-
-def needed_waits(program: Program, rank: int = 0) -> list[tuple[int, int]]:
-    """Waits (thread, position) without which a conflict is unordered."""
-    found = []
-    for thread, actions in enumerate(program.ranks[rank]):
-        for position, action in enumerate(actions):
-            seen = isinstance(action, Wait) and not action.signal
-            if seen and races(without_action(program, rank, thread, position), rank):
-                found.append((thread, position))
-    return found
-
-
-def made_elsewhere(program: Program, rank: int, thread: int, position: int) -> bool:
-    """Whether a thread makes the same streams wait before the same launch, in another step: else no capture tells."""
-    actions = program.ranks[rank][thread]
-    recorded = {one.event: one.stream for each in program.ranks[rank] for one in each if isinstance(one, Record)}
-
-    def key(at: int) -> tuple[object, ...]:
-        wait = actions[at]
-        assert isinstance(wait, Wait)
-        behind = next((one for one in actions[at:] if isinstance(one, Launch | Graph | Copy)), None)
-        ops = [node.op for node in behind.nodes] if isinstance(behind, Graph) else [behind] if behind else []
-        what = tuple((op.stream, op.ns, getattr(op, "side", "copy")) for op in ops)
-        return wait.stream, recorded[wait.event], what
-
-    waits = [at for at, one in enumerate(actions) if isinstance(one, Wait) and at != position]
-    return any(key(at) == key(position) for at in waits)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from tests.simulator.program import Action, Busy, Copy, Enter, Launch, Leave, Message, Program, Record, Wait
+from tests.simulator.program import Busy, Copy, Launch, Message, Program
 from tests.simulator.recorded import Clocks, Places
+from tests.simulator.script import Script
 
 GPUS = 8  # of a host
 MAIN = 7
@@ -21,7 +22,7 @@ FORMATS = ("kineto", "nsys")
 class Job:
     """A program with its clocks and places.
 
-    cut : whether heads and tails of ranks are cut. period_ns : how long a step takes about.
+    cut : whether heads and tails of ranks are cut.
     """
 
     program: Program
@@ -64,24 +65,14 @@ class Layout:
         return (rank + self.ranks // 2) % self.ranks
 
 
-@dataclass
-class _Writer:
-    """Writes one rank's program; `plan` is the same for all ranks, `noise` its own."""
+@dataclass(kw_only=True)
+class _Writer(Script):
+    """Writes one rank's program, whose `noise` is its own."""
 
     layout: Layout
-    rank: int
-    plan: random.Random
+    number: int
     noise: random.Random
-    actions: list[Action] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
-    events: int = 0
-
-    def do(self, *actions: Action) -> None:
-        self.actions += actions
-
-    def ordered(self, before: int, after: int) -> None:
-        self.events += 1
-        self.do(Record(f"{self.events}", before), Wait(f"{self.events}", after))
 
     def compute(self, ns: int) -> None:
         for _ in range(2):
@@ -90,31 +81,23 @@ class _Writer:
 
     def call(self, kind: str, operation: str, elements: int, *, waits: bool = True) -> None:
         """A call of communication, on the stream of its communicator, for which compute waits unless it need not."""
-        ranks = self.layout.group(kind, self.rank)
+        ranks = self.layout.group(kind, self.number)
         if len(ranks) == 1:
             return
         group = f"{kind} {ranks[0]}"
         number = self.counts[group] = self.counts.get(group, 0) + 1
         pairwise = operation in ("send", "recv")
-        peer = self.layout.peer(self.rank) if pairwise else -1
+        peer = self.layout.peer(self.number) if pairwise else -1
         message = Message(operation, group, f"{kind.upper()}_PARALLEL_GROUP", ranks, elements, peer)
         took = 15_000 + elements // 400 + self.noise.randint(0, 4_000)
         if operation in ("all_to_allv", "send", "recv", "broadcast"):
             took += self.noise.randint(0, elements // 400)  # links are shared unevenly
-        self.ordered(MAIN, STREAMS[kind])
+        self.wait_stream(STREAMS[kind], MAIN)
         self.do(Busy(self.noise.randint(4_000, 15_000)))
-        self.do(
-            Launch(
-                "a",
-                STREAMS[kind],
-                took,
-                collective=f"{group}: {number}",
-                message=message,
-                awaits=awaited(operation, ranks, self.rank, peer, elements),
-            )
-        )
+        awaits, key = awaited(operation, ranks, self.number, peer, elements), f"{group}: {number}"
+        self.do(Launch("a", STREAMS[kind], took, collective=key, message=message, awaits=awaits))
         if waits:
-            self.ordered(STREAMS[kind], MAIN)
+            self.wait_stream(MAIN, STREAMS[kind])
 
 
 def awaited(operation: str, ranks: tuple[int, ...], rank: int, peer: int, elements: int) -> tuple[int, ...] | None:
@@ -165,7 +148,7 @@ class Plan:
 
 
 def _write(writer: _Writer, plan: Plan, *, marked: bool) -> None:
-    first_stage = writer.rank < writer.layout.ranks // writer.layout.stages
+    first_stage = writer.number < writer.layout.ranks // writer.layout.stages
     pipeline = writer.layout.stages > 1
 
     def pass_on(operation: str, *, here: bool) -> None:
@@ -181,29 +164,26 @@ def _write(writer: _Writer, plan: Plan, *, marked: bool) -> None:
     for step in range(plan.steps):
         late = writer.noise.randint(1_000_000, 5_000_000) if writer.noise.random() < 0.1 else 0
         writer.do(Busy(plan.between_ns + late + writer.noise.randint(0, 300_000)))
-        if marked:
-            writer.do(Enter(f"ProfilerStep#{step}"))
-        if plan.broadcasts:
-            writer.call("tensor", "broadcast", 2_000)
-        for _ in range(plan.micro):
-            pass_on("recv", here=not first_stage)
-            for _ in range(plan.layers):
-                layer()
-            pass_on("send", here=first_stage)
-        for _ in range(plan.micro):
-            pass_on("recv", here=first_stage)
-            for _ in range(plan.layers):
-                layer()
-            pass_on("send", here=not first_stage)
-        for operation in ("_reduce_scatter_base", "_allgather_base") if plan.shards else ("allreduce",):
-            writer.call("data", operation, plan.elements["data"])
-        if plan.norm:
-            writer.call("world", "allreduce", 1)
-        writer.compute(50_000)
-        if plan.logs:
-            writer.do(Copy(MAIN, 1_500, blocking=True))
-        if marked:
-            writer.do(Leave())
+        with writer.range(f"ProfilerStep#{step}", marked=marked):
+            if plan.broadcasts:
+                writer.call("tensor", "broadcast", 2_000)
+            for _ in range(plan.micro):
+                pass_on("recv", here=not first_stage)
+                for _ in range(plan.layers):
+                    layer()
+                pass_on("send", here=first_stage)
+            for _ in range(plan.micro):
+                pass_on("recv", here=first_stage)
+                for _ in range(plan.layers):
+                    layer()
+                pass_on("send", here=not first_stage)
+            for operation in ("_reduce_scatter_base", "_allgather_base") if plan.shards else ("allreduce",):
+                writer.call("data", operation, plan.elements["data"])
+            if plan.norm:
+                writer.call("world", "allreduce", 1)
+            writer.compute(50_000)
+            if plan.logs:
+                writer.do(Copy(MAIN, 1_500, blocking=True))
 
 
 def job(seed: int) -> Job:
@@ -213,12 +193,11 @@ def job(seed: int) -> Job:
     layout = Layout(hosts * GPUS, draw.choice([2, 4, 8]), draw.choice([1, 2]))
     plan, marked, named = Plan.of(draw), draw.random() < 0.5, draw.random() < 0.5
     writers = [
-        _Writer(layout, rank, random.Random(f"plan {seed}"), random.Random(f"noise {seed} {rank}"))
-        for rank in range(layout.ranks)
+        _Writer(layout=layout, number=rank, noise=random.Random(f"noise {seed} {rank}")) for rank in range(layout.ranks)
     ]
     for writer in writers:
         _write(writer, plan, marked=marked)
-    program = Program(tuple((tuple(writer.actions),) for writer in writers), seed=seed)
+    program = Program(tuple(writer.rank for writer in writers), seed=seed)
     devices = tuple(rank % GPUS for rank in range(layout.ranks))
     names = tuple(f"node-{rank // GPUS}" if named else "" for rank in range(layout.ranks))
     return Job(program, _clocks(draw, hosts), Places(devices, GPUS, names), hosts, fmt, layout.stages, cut)

@@ -19,9 +19,8 @@ THREAD = 5000
 
 
 class _Trace:
-    def __init__(self, run: Run, rank: int, clocks: Clocks, records: bool, places: Places, stated: bool) -> None:
-        self.run, self.rank, self.clocks, self.records = run, rank, clocks, records
-        self.places, self.stated = places, stated
+    def __init__(self, run: Run, rank: int, clocks: Clocks, records: bool, places: Places) -> None:
+        self.run, self.rank, self.clocks, self.records, self.places = run, rank, clocks, records, places
         self.pid = 1000 + rank
         self.events: list[dict[str, Any]] = []
         self.seen = {call.number for call in run.calls if call.where[0] == rank}
@@ -83,7 +82,7 @@ class _Trace:
                 "shared memory": 0,
             }
             # The host's part says it, which a graph's replay lacks. Of nodes a trace says no more than their launch.
-            message = message_of(self.run, op) if self.stated and op.call.number in self.seen and not op.graph else None
+            message = message_of(self.run, op) if op.call.number in self.seen and not op.graph else None
             if message is not None and message.operation in ("send", "recv"):
                 # of sends and receives an operator alone tells, which is over when their kernel is launched
                 times_of_call = op.call.start - 2_000, op.call.start - 300
@@ -109,25 +108,14 @@ class _Trace:
         for call, kind, stream, record in rows:
             if call.where[0] != self.rank:
                 continue
-            event = (
-                {}
-                if record is None
-                else {
-                    "wait_on_stream": -1,
-                    "wait_on_cuda_event_record_corr_id": -1,
-                    "wait_on_cuda_event_id": numbers[self.rank, record.event],
-                }
-            )
-            args = {
-                "cuda_sync_kind": kind,
-                **event,
-                "stream": stream,
-                "correlation": call.number,
-                "device": self.places.device(self.rank),
-                "context": 1,
-            }
+            device = self.places.device(self.rank)
+            args: dict[str, Any] = {"cuda_sync_kind": kind}
+            if record is not None:
+                args |= {"wait_on_stream": -1, "wait_on_cuda_event_record_corr_id": -1}
+                args["wait_on_cuda_event_id"] = numbers[self.rank, record.event]
+            args |= {"stream": stream, "correlation": call.number, "device": device, "context": 1}
             times = self.clocks.host(self.rank, call.start + 100), self.clocks.host(self.rank, call.end - 100)
-            self.add("cuda_sync", kind, self.places.device(self.rank), max(stream, 1), *times, args)
+            self.add("cuda_sync", kind, device, max(stream, 1), *times, args)
 
 
 def about(message: Message) -> dict[str, Any]:
@@ -147,19 +135,12 @@ def about(message: Message) -> dict[str, Any]:
 
 
 def write(
-    run: Run,
-    folder: Path,
-    clocks: Clocks | None = None,
-    *,
-    records: bool = True,
-    places: Places | None = None,
-    stated: bool = True,
+    run: Run, folder: Path, clocks: Clocks | None = None, places: Places | None = None, *, records: bool = True
 ) -> list[Path]:
-    """Write a trace a rank; `stated` where calls of collectives say what they are."""
+    """Write a trace a rank."""
     paths = []
     for rank in range(len(run.program.ranks)):
         path = folder / f"run.rank{rank}.json"
-        trace = _Trace(run, rank, clocks or Clocks(), records, places or Places(), stated)
-        path.write_text(json.dumps(trace.document()))
+        path.write_text(json.dumps(_Trace(run, rank, clocks or Clocks(), records, places or Places()).document()))
         paths.append(path)
     return paths

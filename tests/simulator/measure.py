@@ -23,7 +23,7 @@ from tests.simulator import kineto, nsys
 from tests.simulator.generate import generate, kind
 from tests.simulator.machine import Op, Run
 from tests.simulator.program import Program
-from tests.simulator.recorded import Clocks
+from tests.simulator.recorded import Clocks, Places
 from tests.simulator.truth import HOST, Truth
 from tests.support.causes_of import pair
 
@@ -52,22 +52,27 @@ def share(counted: Counter[bool]) -> str:
     return f"{counted[True] / max(1, counted.total()):.1%} of {counted.total()}"
 
 
-def loaded(run: Run, fmt: str, folder: Path, clocks: Clocks | None = None) -> Trace:
-    """The capture that a profiler makes of a run, read."""
-    if fmt == "nsys":
-        paths = nsys.write(run, folder / "run.sqlite", clocks)
-    else:
-        paths = kineto.write(run, folder, clocks, records=fmt == "kineto")
-    return load.load(paths, reading=Reading(cache=False))
+def captured(
+    run: Run, fmt: str, folder: Path, clocks: Clocks | None = None, places: Places | None = None
+) -> list[Path]:
+    """The captures that a profiler makes of a run: with `places` a report a rank under nsys, else one of all."""
+    if fmt != "nsys":
+        return kineto.write(run, folder, clocks, places, records=fmt == "kineto")
+    if places is None:
+        return nsys.write(run, folder / "run.sqlite", clocks)
+    return nsys.write_each(run, folder, clocks or Clocks(), places.hosts)
+
+
+def loaded(run: Run, fmt: str, folder: Path, clocks: Clocks | None = None, places: Places | None = None) -> Trace:
+    """These, read."""
+    return load.load(captured(run, fmt, folder, clocks, places), reading=Reading(cache=False, workers=1))
 
 
 def gaps(trace: Trace) -> Iterator[tuple[Explained, int]]:
     """All gaps of all ranks, as the package explains them."""
     a, b = select(trace, A), select(trace, B)
     explainer = Explainer(trace, a.picked, b.picked, pair(trace, a, b))
-    for rank, device in {
-        (int(r), int(d)) for r, d in zip(trace.ops.to_frame()["rank"], trace.ops.to_frame()["device"], strict=True)
-    }:
+    for rank, device in sorted(set(zip(trace.ops.rank.tolist(), trace.ops.device.tolist(), strict=True))):
         if one := explainer.explain(rank, device):
             for gap in range(one.gaps.size):
                 yield one, gap
@@ -131,9 +136,10 @@ def count_promises(tally: Tally, rank: RankOverlap, trace: Trace, truth: Truth, 
         really = truth.sooner(op, one.cause, one.start_ns - shift)
         really = min(really, one.end_ns - one.start_ns)
         least = LEAST_HOST_NS if one.cause in HOST else LEAST_NS
-        tally.near[abs(said - really) <= max(least, 0.1 * really)] += 1
-        tally.over[said - really > max(least, 0.1 * really)] += 1
-        if abs(said - really) > max(least, 0.1 * really):
+        off, bar = said - really, max(least, 0.1 * really)
+        tally.near[abs(off) <= bar] += 1
+        tally.over[off > bar] += 1
+        if abs(off) > bar:
             tally.wrong.append(f"{about}: {one.cause} of {op.where} promises {said}, gains {really}")
 
 

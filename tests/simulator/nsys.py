@@ -8,12 +8,13 @@ import sqlite3
 import zlib
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.simulator.machine import Call, EventRecord, Op, Run
 from tests.simulator.program import Launch
-from tests.simulator.recorded import Clocks, block, calls_by_number, event_numbers, grid, kernel_name, message_of
+from tests.simulator.recorded import Clocks, block, event_numbers, grid, kernel_name, message_of
 
 TEMPLATE = Path(__file__).parents[1] / "data" / "nsys" / "a2a_async.2gpu.sqlite"
 EMPTIED = (
@@ -66,8 +67,19 @@ def process(rank: int) -> int:
 
 
 class _Export:
+    """Writes the rows of some ranks of a run."""
+
     def __init__(self, database: sqlite3.Connection, run: Run, clocks: Clocks, ranks: Sequence[int]) -> None:
-        self.database, self.run, self.clocks, self.ranks = database, run, clocks, ranks
+        self.database, self.clocks, self.ranks = database, clocks, ranks
+        self.run = replace(
+            run,
+            ops=[op for op in run.ops if op.where[0] in ranks],
+            calls=[call for call in run.calls if call.where[0] in ranks],
+            records=[record for record in run.records if record.where[0] in ranks],
+            waits=[wait for wait in run.waits if wait[0].where[0] in ranks],
+            syncs=[sync for sync in run.syncs if sync[0].where[0] in ranks],
+            ranges=[one for one in run.ranges if one[0] in ranks],
+        )
         self.texts: dict[str, int] = {}
 
     def insert(self, table: str, **row: object) -> None:
@@ -84,50 +96,35 @@ class _Export:
             self.insert("StringIds", id=self.texts[value], value=value)
         return self.texts[value]
 
+    def span(self, rank: int, start: int, end: int) -> dict[str, object]:
+        """Begin and end of what a host does."""
+        return {"start": self.clocks.host(rank, start), "end": self.clocks.host(rank, end)}
+
+    def range(self, where: Sequence[int], start: int, end: int, text: str, **more: object) -> None:
+        """An NVTX range of a thread: of NCCL's domain, 1, or none, 0."""
+        rank, thread = where[:2]
+        on = {"globalTid": process(rank) + 1000 + thread, "eventType": 59}
+        self.insert("NVTX_EVENTS", **self.span(rank, start, end), **on, text=text, **more)
+
     def write(self) -> None:
         for rank in self.ranks:
             where = {"pid": 1000 + rank}
             self.insert("PROCESSES", globalPid=process(rank), pid=1000 + rank, name="python3")
             self.insert("TARGET_INFO_CUDA_DEVICE", gpuId=rank, cudaId=rank, **where)
-            self.insert(
-                "TARGET_INFO_CUDA_CONTEXT_INFO",
-                nullStreamId=7,
-                vmId=1,
-                processId=1000 + rank,
-                deviceId=rank,
-                contextId=1,
-            )
+            context = {"vmId": 1, "processId": 1000 + rank, "contextId": 1}
+            self.insert("TARGET_INFO_CUDA_CONTEXT_INFO", nullStreamId=7, deviceId=rank, **context)
             for stream in sorted({op.stream for op in self.run.of_rank(rank)}):
-                self.insert(
-                    "TARGET_INFO_CUDA_STREAM", streamId=stream, vmId=1, processId=1000 + rank, contextId=1, flag=2
-                )
+                self.insert("TARGET_INFO_CUDA_STREAM", streamId=stream, flag=2, **context)
         for op in self.run.ops:
-            if op.where[0] in self.ranks:
-                self.op(op)
+            self.op(op)
         for call in self.run.calls:
-            if call.where[0] not in self.ranks:
-                continue
-            self.insert(
-                "CUPTI_ACTIVITY_KIND_RUNTIME",
-                start=self.clocks.host(call.where[0], call.start),
-                end=self.clocks.host(call.where[0], call.end),
-                globalTid=process(call.where[0]) + 1000 + call.where[1],
-                correlationId=call.number,
-                nameId=self.text(call.name + "_v3020"),
-            )
+            rank, thread, *_ = call.where
+            what = {"correlationId": call.number, "nameId": self.text(call.name + "_v3020")}
+            times, on = self.span(rank, call.start, call.end), process(rank) + 1000 + thread
+            self.insert("CUPTI_ACTIVITY_KIND_RUNTIME", **times, globalTid=on, **what)
         self.events()
         for rank, thread, name, start, end in self.run.ranges:
-            if rank not in self.ranks:
-                continue
-            self.insert(
-                "NVTX_EVENTS",
-                start=self.clocks.host(rank, start),
-                end=self.clocks.host(rank, end),
-                eventType=59,
-                text=name,
-                globalTid=process(rank) + 1000 + thread,
-                domainId=0,
-            )
+            self.range((rank, thread), start, end, name, domainId=0)
 
     def op(self, op: Op) -> None:
         rank = op.where[0]
@@ -158,7 +155,7 @@ class _Export:
         known = {id(call) for call in self.run.calls}
         for op in self.run.ops:
             message = message_of(self.run, op)
-            if op.where[0] not in self.ranks or message is None or id(op.call) not in known:
+            if message is None or id(op.call) not in known:
                 continue
             said = {
                 "NCCL communicator ID": 1_000_000_007 * (1 + zlib.crc32(f"{message.group}".encode())),
@@ -166,36 +163,25 @@ class _Export:
             }
             if message.peer >= 0:
                 said["Peer rank"] = message.ranks.index(message.peer)
-            self.insert(
-                "NVTX_EVENTS",
-                start=self.clocks.host(op.where[0], op.call.start) - 100,
-                end=self.clocks.host(op.where[0], op.call.end) + 100,
-                eventType=59,
-                text=NCCL_CALLS[message.operation],
-                globalTid=process(op.where[0]) + 1000 + op.where[1],
-                domainId=1,
-                jsonText=json.dumps(said),
-            )
+            times, name = (op.call.start - 100, op.call.end + 100), NCCL_CALLS[message.operation]
+            self.range(op.where, *times, name, domainId=1, jsonText=json.dumps(said))
         for rank in self.ranks:
             where = {"globalTid": process(rank) + 1000, "domainId": 1}
             self.insert("NVTX_EVENTS", start=0, eventType=75, text="NCCL", **where)
 
     def events(self) -> None:
-        numbers, by_number = event_numbers(self.run), calls_by_number(self.run)
+        numbers = event_numbers(self.run)
         linked = {id(record): number for number, record in enumerate(self.run.records, start=1)}
         for record in self.run.records:
-            if record.where[0] not in self.ranks:
-                continue
-            self.insert(
-                "CUPTI_ACTIVITY_KIND_CUDA_EVENT",
-                deviceId=record.where[0],
-                contextId=1,
-                streamId=record.stream,
-                correlationId=record.number,
-                globalPid=process(record.where[0]),
-                eventId=numbers[record.where[0], record.event],
-                eventSyncId=linked[id(record)],
-            )
+            rank = record.where[0]
+            row = {
+                "contextId": 1,
+                "streamId": record.stream,
+                "correlationId": record.number,
+                "globalPid": process(rank),
+            }
+            event = {"eventId": numbers[rank, record.event], "eventSyncId": linked[id(record)]}
+            self.insert("CUPTI_ACTIVITY_KIND_CUDA_EVENT", deviceId=rank, **row, **event)
         waits: list[tuple[Call, int, int, EventRecord | None]] = [
             (call, 2, stream, record) for call, stream, record in self.run.waits
         ]
@@ -203,22 +189,14 @@ class _Export:
             stream = action.what if isinstance(action.what, int) else NO_EVENT
             waits.append((call, SYNC_TYPES[call.name], stream, synchronized))
         for call, kind, stream, awaited in waits:
-            if call.where[0] not in self.ranks:
-                continue
-            known = by_number[call.where[0], call.number]
-            event = NO_EVENT if awaited is None else numbers[awaited.where[0], awaited.event]
-            self.insert(
-                "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
-                start=self.clocks.host(call.where[0], known.start + 100),
-                end=self.clocks.host(call.where[0], known.end - 100),
-                contextId=1,
-                streamId=stream,
-                correlationId=call.number,
-                globalPid=process(call.where[0]),
-                syncType=kind,
-                eventId=event,
-                eventSyncId=linked.get(id(awaited), NO_EVENT),
-            )
+            rank = call.where[0]
+            row = {"contextId": 1, "streamId": stream, "correlationId": call.number, "globalPid": process(rank)}
+            event = {
+                "eventId": NO_EVENT if awaited is None else numbers[rank, awaited.event],
+                "eventSyncId": linked.get(id(awaited), NO_EVENT),
+            }
+            times = self.span(rank, call.start + 100, call.end - 100)
+            self.insert("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", **times, syncType=kind, **row, **event)
 
 
 def _written(run: Run, path: Path, clocks: Clocks, ranks: Sequence[int]) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tests.simulator.machine import Call, Op, Run
+from tests.simulator.machine import Op, Run
 from tests.simulator.program import SMALL, SMS, THREADS_PER_SM, Launch, Message
 
 NAMES = {"a": "alpha_kernel", "b": "beta_kernel", "": "gamma_kernel"}
@@ -114,8 +114,3 @@ def event_numbers(run: Run) -> dict[tuple[int, str], int]:
     awaited = [record for *_, record in [*run.waits, *run.syncs] if record is not None]
     named = sorted({(record.where[0], record.event) for record in [*run.records, *awaited]})
     return {key: number for number, key in enumerate(named, start=1)}
-
-
-def calls_by_number(run: Run) -> dict[tuple[int, int], Call]:
-    """A call by its rank and correlation id."""
-    return {(call.where[0], call.number): call for call in run.calls}

@@ -7,6 +7,7 @@ is known by running both.
 
 from __future__ import annotations
 
+import itertools
 import random
 import statistics
 from collections.abc import Callable
@@ -27,10 +28,8 @@ from tests.simulator.program import (
     Action,
     Busy,
     Copy,
-    Enter,
     Graph,
     Launch,
-    Leave,
     Node,
     Program,
     Record,
@@ -38,6 +37,7 @@ from tests.simulator.program import (
     Wait,
 )
 from tests.simulator.recorded import NAMES
+from tests.simulator.script import ordered, within
 
 OWN = 29  # the stream that work moves to
 MARK = "ProfilerStep#"
@@ -92,7 +92,7 @@ class Step:
         return [self.busy(500, 20_000), self.op("", MAIN, 5_000, 40_000, writes=("in",)), self.busy(500, 5_000)]
 
     def tail(self, *reads: str) -> list[Action]:
-        return in_range("tail", [self.op("", MAIN, 5_000, 30_000, reads=reads, writes=("out",)), self.busy(500, 5_000)])
+        return within("tail", self.op("", MAIN, 5_000, 30_000, reads=reads, writes=("out",)), self.busy(500, 5_000))
 
     def end(self) -> list[Action]:
         """In some programs the host waits for each step, in others it runs ahead."""
@@ -117,15 +117,6 @@ def own_collective(action: Action, number: int) -> Action:
     return replace(action, collective=f"warm-up {number}") if is_one else action  # type: ignore[call-arg]
 
 
-def in_range(name: str, actions: list[Action]) -> list[Action]:
-    return [Enter(name), *actions, Leave()]
-
-
-def ordered(before: int, after: int, event: str) -> list[Action]:
-    """As `wait_stream` does."""
-    return [Record(event, before), Wait(event, after)]
-
-
 def written(*parts: list[Action]) -> tuple[str, ...]:
     return tuple(name for part in parts for one in part if isinstance(one, Launch) for name in one.writes)
 
@@ -143,10 +134,10 @@ def drop_sync(step: Step, changed: bool) -> list[Action]:
         fetch.append(Copy(MAIN, 1_500, how == "copy" and not changed, ("in",), ("host",)))
     if how != "copy" and not changed:
         fetch.append(Synchronize(None if how == "device" else MAIN))
-    fetch = in_range("fetch", fetch)
+    fetch = within("fetch", *fetch)
     head, tail = step.head(), step.tail(*written(first, second))
-    early = [*ordered(MAIN, SIDE, "fork"), *in_range("first", first)]
-    late = in_range("second", second)
+    early = [*ordered(MAIN, SIDE, "fork"), *within("first", *first)]
+    late = within("second", *second)
     if later:
         early, late = late, early
     return [*head, *early, *fetch, *late, *ordered(SIDE, MAIN, "join"), *tail, *step.end()]
@@ -159,11 +150,11 @@ def drop_wait(step: Step, changed: bool) -> list[Action]:
     inside, end = step.plan.random() < 0.5, step.end()
     wait = [] if changed else ordered(MAIN, SIDE, "needless")
     head, tail = step.head(), step.tail(*written(first, second))
-    a_side = in_range("first", [*wait, *first]) if inside else [*wait, *in_range("first", first)]
+    a_side = within("first", *[*wait, *first]) if inside else [*wait, *within("first", *first)]
     return [
         *head,
         *ordered(MAIN, SIDE, "fork"),
-        *in_range("second", second),
+        *within("second", *second),
         *a_side,
         *ordered(SIDE, MAIN, "join"),
         *tail,
@@ -180,7 +171,7 @@ def move_wait(step: Step, changed: bool) -> list[Action]:
     recorded_early = step.plan.random() < 0.4
     end, head, tail = step.end(), step.head(), step.tail(*written(first, second))
     fork: list[Action] = [Wait("made", SIDE)] if recorded_early else ordered(MAIN, SIDE, "fork")
-    parts = [in_range("second", second), in_range("first", [*fork, *first])]
+    parts = [within("second", *second), within("first", *[*fork, *first])]
     recorded: list[Action] = [Record("made", MAIN)] if recorded_early else []
     both = parts[1] + parts[0] if changed else parts[0] + parts[1]
     return [*head, *recorded, *both, *ordered(SIDE, MAIN, "join"), *tail, *end]
@@ -192,7 +183,7 @@ def own_stream(step: Step, changed: bool) -> list[Action]:
     second = step.work("b", MAIN, step.plan.randint(1, 4), step.plan.random() < 0.3)
     end, head, tail = step.end(), step.head(), step.tail(*written(first, second))
     fork, join = [ordered(MAIN, OWN, "fork"), ordered(OWN, MAIN, "join")] if changed else [[], []]
-    return [*head, *in_range("first", [*fork, *first]), *in_range("second", second), *join, *tail, *end]
+    return [*head, *within("first", *fork, *first), *within("second", *second), *join, *tail, *end]
 
 
 def scale(step: Step, changed: bool) -> list[Action]:
@@ -203,7 +194,7 @@ def scale(step: Step, changed: bool) -> list[Action]:
     if changed:
         second = [replace(one, ns=round(one.ns * factor)) if isinstance(one, Launch) else one for one in second]
     end, head, tail = step.end(), step.head(), step.tail(*written(first, second))
-    sides = [[*ordered(MAIN, SIDE, "fork"), *in_range("first", first)], in_range("second", second)]
+    sides = [[*ordered(MAIN, SIDE, "fork"), *within("first", *first)], within("second", *second)]
     return [*head, *sides[0], *sides[1], *ordered(SIDE, MAIN, "join"), *tail, *end]
 
 
@@ -214,7 +205,7 @@ def graph(step: Step, changed: bool) -> list[Action]:
     end, head, tail = step.end(), step.head(), step.tail(*written(first, second))
     if changed:
         second = [Graph(MAIN, 3, tuple(Node(one) for one in second if isinstance(one, Launch)), call_ns=5_000)]
-    sides = [[*ordered(MAIN, SIDE, "fork"), *in_range("first", first)], in_range("second", second)]
+    sides = [[*ordered(MAIN, SIDE, "fork"), *within("first", *first)], within("second", *second)]
     if step.plan.random() < 0.5:
         sides.reverse()
     return [*head, *sides[0], *sides[1], *ordered(SIDE, MAIN, "join"), *tail, *end]
@@ -230,7 +221,7 @@ def more_room(step: Step, changed: bool) -> list[Action]:
     ]
     end, head, tail = step.end(), step.head(), step.tail(*written(first, second))
     fork = ordered(MAIN, SIDE, "fork")
-    sides = [*in_range("second", second), *in_range("first", first)]
+    sides = [*within("second", *second), *within("first", *first)]
     return [*head, *fork, *sides, *ordered(SIDE, MAIN, "join"), *tail, *end]
 
 
@@ -249,22 +240,7 @@ def split(step: Step, changed: bool) -> list[Action]:
     rest = step.work("b", MAIN, step.plan.randint(0, 2), False)
     end, head = step.end(), step.head()
     tail = step.tail(*written(body))
-    return [*head, *body, *in_range("rest", rest), *ordered(SIDE, MAIN, "join"), *tail, *end]
-
-
-@dataclass
-class Late:
-    """Ranks reduce what they computed; one comes later, for it prepares for longer. `host` says what each takes."""
-
-    host: dict[tuple[int, int, int], int] = field(default_factory=dict)
-
-    def prepare(self, seed: int, ranks: int, steps: int, reductions: int) -> int:
-        draw = random.Random(f"late {seed}")
-        usual, late, more = ns(draw, 20_000, 100_000), draw.randrange(ranks), ns(draw, 50_000, 500_000)
-        for key in ((rank, step, k) for rank in range(ranks) for step in range(steps) for k in range(reductions)):
-            extra = more if key[0] == late and key[2] == 0 else 0
-            self.host[key] = round((usual + extra) * draw.uniform(0.95, 1.05))
-        return late
+    return [*head, *body, *within("rest", *rest), *ordered(SIDE, MAIN, "join"), *tail, *end]
 
 
 def reduced(step: Step, host_ns: list[int]) -> list[Action]:
@@ -278,37 +254,59 @@ def reduced(step: Step, host_ns: list[int]) -> list[Action]:
     return [*body, *ordered(SIDE, MAIN, "join"), *step.tail(*written(body)), *step.end()]
 
 
+Preparing = dict[tuple[int, int, int], int]  # ns of host work by rank, step and reduction
+
+
+def prepared(seed: int, ranks: int, steps: int, reductions: int) -> tuple[Preparing, int]:
+    """How long hosts prepare what ranks reduce, and the rank that comes late, for it prepares for longer."""
+    draw = random.Random(f"late {seed}")
+    usual, late, more = ns(draw, 20_000, 100_000), draw.randrange(ranks), ns(draw, 50_000, 500_000)
+    found = {}
+    for rank, step, k in itertools.product(range(ranks), range(steps), range(reductions)):
+        extra = more if rank == late and k == 0 else 0
+        found[rank, step, k] = round((usual + extra) * draw.uniform(0.95, 1.05))
+    return found, late
+
+
 def on_time(seed: int, *, contends: bool) -> Case:
     """The late rank is as fast as the others' median, or all as the fastest."""
     draw = random.Random(f"on-time {seed}")
     ranks, steps, reductions = draw.randint(2, 3), draw.randint(5, 7), draw.randint(1, 2)
-    late, plan, everyone = Late(), draw.random(), draw.random() < 0.4
-    who = late.prepare(seed, ranks, steps, reductions)
-    after = dict(late.host)
+    plan, everyone = draw.random(), draw.random() < 0.4
+    before, late = prepared(seed, ranks, steps, reductions)
+    after = dict(before)
     for rank, step, k in after:
-        others = [late.host[other, step, k] for other in range(ranks) if other != rank]
-        least = min(late.host[other, step, k] for other in range(ranks))
+        others = [before[other, step, k] for other in range(ranks) if other != rank]
         if everyone:
-            after[rank, step, k] = least
-        elif rank == who:
+            after[rank, step, k] = min(*others, before[rank, step, k])
+        elif rank == late:
             after[rank, step, k] = min(round(statistics.median(others)), after[rank, step, k])
-    programs = []
-    for host in (late.host, after):
-        threads = []
-        for rank in range(ranks):
-            actions: list[Action] = []
-            if tells(seed):
-                sample = Step(random.Random(plan), random.Random(f"{seed} {rank}"), 0, contends)
-                reduced(sample, [0] * reductions)
-                actions += warm_up(sample.made)
-            for number in range(steps):
-                own = random.Random(f"{seed} {rank} {number}")
-                step = Step(random.Random(plan), own, number, contends)
-                host_ns = [host[rank, number, k] for k in range(reductions)]
-                actions += in_range(f"{MARK}{number}", reduced(step, host_ns))
-            threads.append(((*actions, Synchronize(None)),))
-        programs.append(Program(tuple(threads), seed=seed))
-    return Case("on-time all" if everyone else f"on-time {who}", *programs)
+
+    def program(host: Preparing) -> Program:
+        def written(step: Step, rank: int) -> list[Action]:
+            return reduced(step, [host[rank, step.number, k] for k in range(reductions)])
+
+        return program_of(seed, ranks, steps, plan, written, contends=contends)
+
+    return Case("on-time all" if everyone else f"on-time {late}", program(before), program(after))
+
+
+def program_of(
+    seed: int, ranks: int, steps: int, plan: float, body: Callable[[Step, int], list[Action]], *, contends: bool
+) -> Program:
+    """Marked steps of each rank, behind what tells how kernels slow each other down; `body` writes a rank's step."""
+    threads = []
+    for rank in range(ranks):
+        actions: list[Action] = []
+        if tells(seed):
+            sample = Step(random.Random(plan), random.Random(f"{seed} {rank}"), 0, contends)
+            body(sample, rank)
+            actions += warm_up(sample.made)
+        for number in range(steps):
+            step = Step(random.Random(plan), random.Random(f"{seed} {rank} {number}"), number, contends)
+            actions += within(f"{MARK}{number}", *body(step, rank))
+        threads.append(((*actions, Synchronize(None)),))
+    return Program(tuple(threads), seed=seed)
 
 
 BODIES: dict[str, tuple[Body, str]] = {
@@ -342,18 +340,7 @@ def case(kind: str, seed: int) -> Case:
         words = words.format(random.Random(plan).choice([0.25, 0.5, 2.0] if kind == "scale" else [2, 4]))
 
     def program(changed: bool) -> Program:
-        threads = []
-        for rank in range(ranks):
-            actions: list[Action] = [Busy(1_000)]
-            if tells(seed):
-                sample = Step(random.Random(plan), random.Random(f"{seed} {rank}"), 0, contends)
-                body(sample, False)
-                actions += warm_up(sample.made)
-            for number in range(steps):
-                step = Step(random.Random(plan), random.Random(f"{seed} {rank} {number}"), number, contends)
-                actions += in_range(f"{MARK}{number}", body(step, changed))
-            threads.append(((*actions, Synchronize(None)),))
-        return Program(tuple(threads), seed=seed)
+        return program_of(seed, ranks, steps, plan, lambda step, _: body(step, changed), contends=contends)
 
     return Case(words, program(False), program(True))
 

@@ -12,9 +12,10 @@ import pytest
 from analyzers.trace.narrow import EVERYTHING
 from analyzers.verdict.check import check_overlap
 from analyzers.verdict.result import OverlapResult
-from tests.simulator.machine import Op, Run, simulate
+from tests.simulator.machine import Run, simulate
 from tests.simulator.measure import loaded
-from tests.simulator.program import Action, Busy, Enter, Launch, Leave, Program, Record, Synchronize, Wait
+from tests.simulator.program import Action, Busy, Launch, Program, Synchronize
+from tests.simulator.script import ordered, within
 from tests.support.nightly import mostly_nightly
 
 A, B = "kernel:~AllReduce", "kernel:~beta"
@@ -40,7 +41,7 @@ def program(seed: int, *, contends: bool = True) -> Program:
         own = random.Random(seed * 1000 + rank)
         actions: list[Action] = []
         for step in range(steps):
-            actions += [Enter(f"step {step}"), Busy(own.randint(1_000, 40_000))]
+            begin = Busy(own.randint(1_000, 40_000))
             work: list[Action] = []
             for name, ns, bandwidth in kinds:
                 for _ in range(per_kind):
@@ -48,19 +49,11 @@ def program(seed: int, *, contends: bool = True) -> Program:
                     work.append(Launch("b", 7, took, name=name, bandwidth=bandwidth, call_ns=3_000))
             launch = Launch("a", 20, transfer, collective=f"s{step}", bandwidth=wanted)
             if apart and step % 3 == 1:
-                together: list[Action] = [launch, Record("e", 20), Wait("e", 7), *work]
+                together = [launch, *ordered(20, 7, "e"), *work]
             else:
-                at = starts[step]
-                together = [
-                    *work[:at],
-                    Record("f", 7),
-                    Wait("f", 20),
-                    launch,
-                    *work[at:],
-                    Record("e", 20),
-                    Wait("e", 7),
-                ]
-            actions += [*together, Synchronize(None), Leave()]
+                first, rest = work[: starts[step]], work[starts[step] :]
+                together = [*first, *ordered(7, 20, "f"), launch, *rest, *ordered(20, 7, "e")]
+            actions += within(f"step {step}", begin, *together, Synchronize(None))
         ranks.append((tuple(actions),))
     return Program(tuple(ranks), seed=seed)
 
@@ -75,12 +68,8 @@ class Cost:
 
 def cost(run: Run, rank: int, side: str) -> Cost:
     ops = [op for op in run.of_rank(rank) if op.side == side]
-    return Cost(sum(op.end - op.arrived - _alone(op) for op in ops), sum(op.end - op.arrived for op in ops))
-
-
-def _alone(op: Op) -> int:
-    assert isinstance(op.action, Launch)
-    return op.action.ns
+    taken = sum(op.end - op.arrived for op in ops)
+    return Cost(taken - sum(op.action.ns for op in ops), taken)
 
 
 def answer(seed: int, form: str, folder: Path, *, contends: bool = True) -> tuple[Run, OverlapResult]:

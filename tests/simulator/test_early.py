@@ -16,16 +16,15 @@ import pytest
 
 from analyzers.compare.steps import typical_step
 from analyzers.trace.columns import ints
-from analyzers.trace.narrow import EVERYTHING
-from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before
-from analyzers.verdict.check import check_overlap
 from tests.simulator.generate import COMMUNICATING, generate
 from tests.simulator.machine import Op, Run, simulate
-from tests.simulator.measure import FORMATS, A, B, loaded
-from tests.simulator.program import Action, Busy, Enter, Launch, Leave, Program, Synchronize
-from tests.simulator.recorded import Clocks, recorded
-from tests.simulator.test_verdicts import FAR, clocks, covered
+from tests.simulator.measure import FORMATS, loaded
+from tests.simulator.program import Action, Busy, Launch, Program, Synchronize
+from tests.simulator.recorded import recorded
+from tests.simulator.script import within
+from tests.simulator.test_verdicts import asked, clocks
+from tests.support import oracle
 from tests.support.nightly import few_by_default, mostly_nightly
 
 
@@ -50,11 +49,6 @@ def cut(seed: int, ranks: int) -> Cut:
     return Cut(run, seen, [op for op in seen.ops if id(op.call) in calls])
 
 
-def both(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> int:
-    """How long two sets of spans run at once, ns."""
-    return covered(one) + covered(other) - covered([*one, *other])
-
-
 def spans(ops: list[Op], rank: int, side: str) -> list[tuple[int, int]]:
     return [(op.arrived, op.end) for op in ops if op.where[0] == rank and op.side == side]
 
@@ -62,34 +56,26 @@ def spans(ops: list[Op], rank: int, side: str) -> list[tuple[int, int]]:
 def ratios(one: Cut, rank: int) -> tuple[int, float, float]:
     """Achievable overlap of what was launched within, ns, and the real share of it, alone and with early partners."""
     a, b = (spans(one.launched, rank, side) for side in "ab")
-    shorter = min(covered(a), covered(b))
+    shorter = min(oracle.busy(a), oracle.busy(b))
     if not shorter:
         return 0, 0.0, 0.0
     every_a, every_b = (spans(one.seen.ops, rank, side) for side in "ab")
-    beside = both(a, every_b) + both(every_a, b) - both(a, b)
-    return shorter, both(a, b) / shorter, min(1.0, beside / shorter)
+    beside = oracle.overlap(a, every_b) + oracle.overlap(every_a, b) - oracle.overlap(a, b)
+    return shorter, oracle.overlap(a, b) / shorter, min(1.0, beside / shorter)
 
 
 def answers(seeds: range, fmt: str, folder: Path) -> Counter[str]:
-    """Count answers to bars 10 points and more from the truth: "right", "wrong" and "withheld"."""
+    """Count answers "right", "wrong" and "withheld" of what was launched within."""
     found: Counter[str] = Counter()
     for seed in seeds:
         ranks = 2 + seed % 3
         one = cut(seed, ranks)
-        trace = seen_by(one, fmt, folder, clocks(seed, ranks, fmt))
+        trace = loaded(one.seen, fmt, folder, clocks(seed, ranks, fmt))
         truths = [ratios(one, rank) for rank in range(ranks)]
         if any(not shorter for shorter, *_ in truths):
             continue
-        alone, with_early = (min(each[k] for each in truths) for k in (1, 2))
-        for bar in (alone - FAR - 0.01, with_early + FAR + 0.01):
-            if 0 < bar < 1:
-                passed = check_overlap(trace, A, B, min_overlap=bar, explain=False, narrowing=EVERYTHING).passed
-                found["withheld" if passed is None else "right" if passed == (alone >= bar) else "wrong"] += 1
+        found.update(asked(trace, *(min(each[k] for each in truths) for k in (1, 2))))
     return found
-
-
-def seen_by(one: Cut, fmt: str, folder: Path, its_clocks: Clocks | None = None) -> Trace:
-    return loaded(one.seen, fmt, folder, its_clocks)
 
 
 # Ranks begin to record one by one, some for a step or two, without marks or sequence numbers: a run that repeats may
@@ -103,7 +89,7 @@ def test_ops_launched_before_are_told_one_by_one(fmt: str, seeds: int, tmp_path:
     told = 0
     for seed in range(seeds):
         one = cut(seed, 1 + seed % 3)
-        trace = seen_by(one, fmt, tmp_path)
+        trace = loaded(one.seen, fmt, tmp_path)
         calls = {id(call) for call in one.seen.calls}
         early = {(op.where[0], op.call.number) for op in one.seen.ops if id(op.call) not in calls}
         rows = launched_before(trace).nonzero()[0]
@@ -135,12 +121,9 @@ def steps_of(seed: int, late: int) -> Program:
     for rank in range(3):
         actions: list[Action] = [Busy(late)] if rank == 2 else []
         for step in range(count):
-            actions.append(Enter(f"ProfilerStep#{step}"))
-            actions.append(Launch("a", 13, 50_000, collective=f"reduce {step}"))
-            actions.append(Synchronize(13))
-            actions.append(Launch("b", 7, int(work * draw.uniform(0.98, 1.02))))
-            actions.append(Synchronize(7))
-            actions.append(Leave())
+            reduce = Launch("a", 13, 50_000, collective=f"reduce {step}")
+            computes = Launch("b", 7, int(work * draw.uniform(0.98, 1.02)))
+            actions += within(f"ProfilerStep#{step}", reduce, Synchronize(13), computes, Synchronize(7))
         written.append((tuple(actions),))
     return Program(tuple(written), seed=seed)
 

@@ -23,10 +23,9 @@ from analyzers.load import load
 from analyzers.readers.reading import Reading
 from analyzers.verdict.check import check_overlap
 from analyzers.verdict.result import OverlapResult
-from tests.simulator import kineto, nsys
 from tests.simulator.generate import COMMUNICATING, generate
 from tests.simulator.machine import Op, Run, simulate
-from tests.simulator.measure import A, B
+from tests.simulator.measure import A, B, captured
 from tests.support.nightly import few_by_default
 
 BARS = (0.3, 0.6, 0.9)
@@ -90,17 +89,9 @@ def _numbers(run: Run, draw: random.Random) -> Run:
     return replace(run, ranges=moved)
 
 
-OF_RUNS: dict[str, Callable[[Run, random.Random], Run]] = {
-    "ops amid": _amid,
-    "a side": _side,
-    "a tail": _tail,
-    "a rank's work": _work,
-    "step numbers": _numbers,
-}
-
-
-def _captured(run: Run, form: str, folder: Path) -> list[Path]:
-    return nsys.write(run, folder / "run.sqlite") if form == "nsys" else kineto.write(run, folder)
+Lose = Callable[[Run, random.Random], Run]
+OF_RUNS: dict[str, Lose] = {"ops amid": _amid, "a side": _side, "a tail": _tail, "a rank's work": _work}
+OF_RUNS["step numbers"] = _numbers
 
 
 def _names_lost(paths: list[Path], draw: random.Random) -> list[Path]:
@@ -151,13 +142,13 @@ def count(tally: Tally, seed: int, folder: Path) -> None:
     """Lose each kind of thing once of one program, and hold the answers against those of the whole."""
     run = simulate(generate(seed, ranks=2 + seed % 3, shape=COMMUNICATING[seed % len(COMMUNICATING)]))
     form = ("nsys", "kineto")[seed // len(COMMUNICATING) % 2]
-    whole = _answers(_captured(run, form, folder))
+    whole = _answers(captured(run, form, folder))
     for name in (*OF_RUNS, *OF_FILES[form]):
         draw = random.Random(f"losses {seed} {name}")
         if name in OF_RUNS:
-            paths = _captured(OF_RUNS[name](run, draw), form, folder)
+            paths = captured(OF_RUNS[name](run, draw), form, folder)
         else:
-            paths = OF_FILES[form][name](_captured(run, form, folder), draw)
+            paths = OF_FILES[form][name](captured(run, form, folder), draw)
         for bar, before, after in zip(BARS, whole, _answers(paths), strict=True):
             if before is None:
                 continue

@@ -6,8 +6,9 @@ import itertools
 
 import pytest
 
-from tests.simulator.generate import generate, needed_waits, races, without_action
+from tests.simulator.generate import generate
 from tests.simulator.machine import Run, Without, simulate
+from tests.simulator.order import needed_waits, races, without_action
 from tests.simulator.program import (
     BLOCK,
     SMALL,
@@ -71,15 +72,8 @@ def test_programs_are_right_and_less_a_needed_wait_they_are_not() -> None:
 
 def test_causes_of_a_program_worked_out_by_hand() -> None:
     """B runs 100 µs on stream 7; A's launch comes 30 µs later, behind a wait for B: it is held by B all that time."""
-    thread = (
-        Launch("b", 7, 100_000),
-        Record("done", 7),
-        Busy(30_000),
-        Wait("done", 13),
-        Launch("a", 13, 10_000),
-        Synchronize(None),
-    )
-    run = simulate(Program(((thread,),)))
+    before, after = (Launch("b", 7, 100_000), Record("done", 7)), (Wait("done", 13), Launch("a", 13, 10_000))
+    run = simulate(Program((((*before, Busy(30_000), *after, Synchronize(None)),),)))
     b, a = run.ops
     assert a.start > b.end
     assert overlap(run, 0) == 0

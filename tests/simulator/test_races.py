@@ -13,35 +13,22 @@ import pytest
 
 from analyzers.syncs.crossings import Crossing, crossings
 from tests.simulator import kineto
-from tests.simulator.generate import (
-    MAIN,
-    SIDE,
-    THIRD,
-    Author,
-    Shape,
-    generate,
-    made_elsewhere,
-    needed_waits,
-    ns,
-    races,
-    size,
-    without_action,
-)
+from tests.simulator.generate import MAIN, SIDE, THIRD, Author, Shape, generate, ns, size
 from tests.simulator.machine import simulate
 from tests.simulator.measure import loaded
-from tests.simulator.program import Action, Busy, Enter, Launch, Leave, Program, Record, Wait
+from tests.simulator.order import needed_waits, races, without_action
+from tests.simulator.program import Action, Busy, Copy, Graph, Launch, Program, Record, Wait
 from tests.support.nightly import few_by_default, mostly_nightly
 
 GATHER = 21
 
 
-def fsdp(author: Author, rng: random.Random, step: int) -> None:
+def fsdp(author: Author, plan: random.Random, step: int) -> None:
     """FSDP's forward: shards are copied in and gathered ahead of use, and copied out on the computing stream.
 
     The copy-in stream waits once a step for the computing stream, whose optimizer wrote the shards, and before it
     reuses a buffer for the event behind that buffer's copy-out. Most of its copies wait for nothing.
     """
-    plan = random.Random(rng.random())
     layers = plan.randint(2, 5)
     author.wait_stream(SIDE, MAIN)
     author.wait_stream(GATHER, MAIN)
@@ -68,12 +55,11 @@ def fsdp(author: Author, rng: random.Random, step: int) -> None:
     author.launch(Launch("", MAIN, ns(plan, 5_000, 40_000), 1024, reads=("x",), writes=shards))
 
 
-def symmetric_memory(author: Author, rng: random.Random, step: int) -> None:
+def symmetric_memory(author: Author, plan: random.Random, step: int) -> None:
     """Peers' parts are fetched and multiplied on two streams in turn; kernels that meet their peers order the ranks.
 
     With `signals` the streams order each other by memory operations, which no profiler links, and by no event.
     """
-    plan = random.Random(rng.random())
     signals = plan.random() < 0.5
     author.signals = signals
     held = size(plan)
@@ -94,35 +80,31 @@ def symmetric_memory(author: Author, rng: random.Random, step: int) -> None:
     author.signals = False
 
 
-def annotated(author: Author, rng: random.Random, step: int) -> None:
+def annotated(author: Author, plan: random.Random, step: int) -> None:
     """Ranges around the phases of a step, its layers and both sides; the side stream is joined a phase later."""
-    plan = random.Random(rng.random())
     layers, numbered = plan.randint(1, 3), plan.random() < 0.5
-    author.do(Enter("forward"))
-    author.launch(Launch("", MAIN, ns(plan, 4_000, 30_000), size(plan), writes=("in",)))
-    for k in range(layers):
-        author.do(Enter(f"layer {k}" if numbered else "layer"))
-        author.wait_stream(SIDE, MAIN)
-        author.do(Enter("DP Embedding"))
-        author.launch(Launch("a", SIDE, ns(plan, 8_000, 90_000), size(plan), reads=("in",), writes=(f"a{k}",)))
-        author.do(Leave())
-        author.busy(500, 6_000)
-        author.do(Enter("MP Embedding"))
-        author.launch(Launch("b", MAIN, ns(plan, 8_000, 90_000), size(plan), reads=("in",), writes=(f"b{k}",)))
-        author.do(Leave())
-        author.do(Leave())
-    author.do(Leave())
-    author.do(Enter("backward"))
-    author.launch(Launch("b", MAIN, ns(plan, 8_000, 60_000), size(plan), reads=(f"b{layers - 1}",), writes=("grad",)))
-    author.wait_stream(MAIN, SIDE)
-    every = tuple(f"{side}{k}" for k in range(layers) for side in "ab")
-    author.launch(Launch("", MAIN, 6_000, 64, reads=(*every, "grad"), writes=("out",)))
-    author.do(Leave())
+    with author.range("forward"):
+        author.launch(Launch("", MAIN, ns(plan, 4_000, 30_000), size(plan), writes=("in",)))
+        for k in range(layers):
+            with author.range(f"layer {k}" if numbered else "layer"):
+                author.wait_stream(SIDE, MAIN)
+                with author.range("DP Embedding"):
+                    a = Launch("a", SIDE, ns(plan, 8_000, 90_000), size(plan), reads=("in",), writes=(f"a{k}",))
+                    author.launch(a)
+                author.busy(500, 6_000)
+                with author.range("MP Embedding"):
+                    b = Launch("b", MAIN, ns(plan, 8_000, 90_000), size(plan), reads=("in",), writes=(f"b{k}",))
+                    author.launch(b)
+    with author.range("backward"):
+        last = (f"b{layers - 1}",)
+        author.launch(Launch("b", MAIN, ns(plan, 8_000, 60_000), size(plan), reads=last, writes=("grad",)))
+        author.wait_stream(MAIN, SIDE)
+        every = tuple(f"{side}{k}" for k in range(layers) for side in "ab")
+        author.launch(Launch("", MAIN, 6_000, 64, reads=(*every, "grad"), writes=("out",)))
 
 
-def ring_of_buffers(author: Author, rng: random.Random, step: int) -> None:
+def ring_of_buffers(author: Author, plan: random.Random, step: int) -> None:
     """A ring of buffers: `if step >= depth: stream.wait_event(done[step % depth])`."""
-    plan = random.Random(rng.random())
     depth = plan.randint(1, 3)
     buffer, result = f"buffer{step % depth}", f"result{step % depth}"
     author.launch(Launch("a", THIRD, ns(plan, 10_000, 90_000), 64, writes=(buffer,)))
@@ -147,6 +129,23 @@ def missing(program: Program, fmt: str, folder: Path) -> list[Crossing]:
 def few_and_many(few: range, many: range) -> list[object]:
     """Both formats with both ranges of seeds: few under nsys by default, all else nightly."""
     return mostly_nightly(product(BARS, (few, many)), lambda case: case == ("nsys", few))
+
+
+def made_elsewhere(program: Program, rank: int, thread: int, position: int) -> bool:
+    """Whether a thread makes the same streams wait before the same launch, in another step: else no capture tells."""
+    actions = program.ranks[rank][thread]
+    recorded = {one.event: one.stream for each in program.ranks[rank] for one in each if isinstance(one, Record)}
+
+    def key(at: int) -> tuple[object, ...]:
+        wait = actions[at]
+        assert isinstance(wait, Wait)
+        behind = next((one for one in actions[at:] if isinstance(one, Launch | Graph | Copy)), None)
+        ops = [node.op for node in behind.nodes] if isinstance(behind, Graph) else [behind] if behind else []
+        what = tuple((op.stream, op.ns, getattr(op, "side", "copy")) for op in ops)
+        return wait.stream, recorded[wait.event], what
+
+    waits = [at for at, one in enumerate(actions) if isinstance(one, Wait) and at != position]
+    return any(key(at) == key(position) for at in waits)
 
 
 @pytest.mark.parametrize(("fmt", "seeds"), few_and_many(range(8), range(8, 324)))

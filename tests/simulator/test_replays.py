@@ -9,9 +9,9 @@ import pytest
 
 from analyzers.common.errors import TracevizError
 from analyzers.replay.predict import Replayed
-from tests.simulator.generate import races
 from tests.simulator.machine import simulate
 from tests.simulator.measure import A, B, loaded, programs, queue_of
+from tests.simulator.order import races
 from tests.simulator.replays import KINDS, Answer, answers, case
 from tests.support.nightly import few_by_default, mostly_nightly
 

@@ -9,35 +9,29 @@ from __future__ import annotations
 import random
 import statistics
 from collections import Counter
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
 import pytest
 
 from analyzers.trace.narrow import EVERYTHING
+from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.simulator.generate import COMMUNICATING, generate
 from tests.simulator.machine import Run, simulate
 from tests.simulator.measure import FORMATS, A, B, loaded
 from tests.simulator.recorded import Clocks
 from tests.simulator.truth import overlap
+from tests.support import oracle
 from tests.support.nightly import mostly_nightly
 
 FAR = 0.1  # from the bar on, an answer is wanted
 
 
-def covered(spans: list[tuple[int, int]]) -> int:
-    """Length of a union of spans, ns."""
-    total, reached = 0, -1
-    for start, end in sorted(spans):
-        total += max(0, end - max(start, reached))
-        reached = max(reached, end)
-    return total
-
-
 def ratio(run: Run, rank: int) -> tuple[int, float]:
     """A rank's achievable overlap, ns, and the share of it that is real."""
-    busy = [covered([(op.arrived, op.end) for op in run.of_rank(rank) if op.side == side]) for side in "ab"]
+    busy = [oracle.busy([(op.arrived, op.end) for op in run.of_rank(rank) if op.side == side]) for side in "ab"]
     return min(busy), overlap(run, rank) / min(busy)
 
 
@@ -63,11 +57,16 @@ def verdicts(seeds: range, fmt: str, folder: Path) -> Counter[str]:
         run = simulate(generate(seed, ranks=ranks, shape=COMMUNICATING[seed % len(COMMUNICATING)]))
         truth = worst(run)
         trace = loaded(run, fmt, folder, clocks(seed, ranks, fmt))
-        for bar in (truth - FAR - 0.01, truth + FAR + 0.01):
-            if 0 < bar < 1:
-                passed = check_overlap(trace, A, B, min_overlap=bar, explain=False, narrowing=EVERYTHING).passed
-                found["withheld" if passed is None else "right" if passed == (truth >= bar) else "wrong"] += 1
+        found.update(asked(trace, truth, truth))
     return found
+
+
+def asked(trace: Trace, low: float, high: float) -> Iterator[str]:
+    """What is answered to bars 10 points and more from a truth between two ratios: "right", "wrong" or "withheld"."""
+    for bar, above in ((low - FAR - 0.01, True), (high + FAR + 0.01, False)):
+        if 0 < bar < 1:
+            passed = check_overlap(trace, A, B, min_overlap=bar, explain=False, narrowing=EVERYTHING).passed
+            yield "withheld" if passed is None else "right" if passed == above else "wrong"
 
 
 WITHHELD = 0.10  # of verdicts, at most

@@ -9,8 +9,8 @@ import pytest
 
 from tests.simulator.machine import Run, simulate
 from tests.simulator.program import Busy, Launch, Program
-from tests.simulator.truth import gone, overlap, recovered
-from tests.simulator.worth import Worth, measured
+from tests.simulator.truth import gone, overlap
+from tests.simulator.worth import Worth, measured, recovered
 from tests.support.nightly import few_by_default, mostly_nightly
 
 BEST = 0.95  # of the ranks where it is clear which removal recovers most; where nothing is predicted counts as wrong
@@ -55,7 +55,7 @@ def test_without_one_stream_for_both_each_side_keeps_its_own_order() -> None:
     assert b2.start >= b1.end
     assert a2.start >= a1.end
     assert a1.start < b1.end
-    assert 190_000 < recovered(program, 0, "same-stream") <= 200_000
+    assert 190_000 < recovered(program)["same-stream"][0] <= 200_000
 
 
 def test_without_one_stream_what_stands_between_two_sides_holds_neither() -> None:
@@ -73,4 +73,4 @@ def test_without_peer_waits_a_rank_finds_the_others_there() -> None:
     work = kernel("b", 7, 200_000)
     program = Program((((reduction, work),), ((Busy(300_000), reduction, work),)))
     assert overlap(simulate(program), 0) == 0
-    assert 45_000 < recovered(program, 0, "peer-wait") <= 50_000
+    assert 45_000 < recovered(program)["peer-wait"][0] <= 50_000

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tests.simulator.machine import EventRecord, Op, Run, Where, Without, simulate
-from tests.simulator.program import Program
 
 LAUNCH, STREAM, EVENT, NODE, ROOM = "launch", "stream", "event", "node", "room"
 HOST = ("host-sync", "late-launch")
@@ -183,9 +182,3 @@ def step_of(run: Run, op: Op) -> str:
     """The step in which an op was launched, "" where it was in none."""
     rank, now = op.where[0], op.call.start
     return next((name for of, _, name, low, high in run.ranges if of == rank and low <= now < high), "")
-
-
-def recovered(program: Program, rank: int, cause: str) -> int:
-    """How much more real overlap a rank has where a cause holds nothing anywhere."""
-    run = simulate(program)
-    return overlap(simulate(program, gone(run, cause)), rank) - overlap(run, rank)

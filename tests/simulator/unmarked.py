@@ -9,22 +9,12 @@ batches ahead, or generate text of varying length instead.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
-from tests.simulator.program import (
-    Action,
-    Busy,
-    Copy,
-    Enter,
-    Launch,
-    Leave,
-    Post,
-    Program,
-    Record,
-    Synchronize,
-    Take,
-    Wait,
-)
+from tests.simulator.program import Action, Busy, Copy, Launch, Program, Record, Synchronize, Wait
+from tests.simulator.script import Script, ordered
 
 MAIN, SIDE, LOAD = 7, 13, 17
 MARKS = ("optimizer", "range", "families", "nothing", "nccl")
@@ -166,7 +156,6 @@ class Plan:
     late_rank: int
     late_ns: int
     zero_grad_first: bool
-    counts_batches: bool
 
     @staticmethod
     def of(kind: Kind, draw: random.Random) -> Plan:
@@ -186,89 +175,76 @@ class Plan:
             late_rank=draw.randrange(kind.ranks),
             late_ns=draw.randint(3_000_000, 60_000_000),
             zero_grad_first=draw.random() < 0.5,
-            counts_batches=draw.random() < 0.5,
         )
 
 
-@dataclass
-class _Writer:
+@dataclass(kw_only=True)
+class _Writer(Script):
     """Writes one rank's loop; backward may run in a thread of its own, and so may the loader."""
 
     kind: Kind
     plan: Plan
-    rank: int
+    number: int
     noise: random.Random
     threads: list[list[Action]] = field(default_factory=lambda: [[], [], []])
-    at: int = 0
     labels: dict[Where, tuple[int, str]] = field(default_factory=dict)
     begins: list[Where] = field(default_factory=list)
     named: dict[str, list[int]] = field(default_factory=dict)  # of each range's name the iterations it comes in
     iteration: int = -1
-    flags: int = 0
     micro_batches: int = 0
 
-    def do(self, action: Action) -> None:
-        self.threads[self.at].append(action)
-
     def here(self) -> Where:
-        return self.rank, self.at, len(self.threads[self.at])
+        return self.number, self.at, len(self.threads[self.at])
 
-    def enter(self, name: str) -> None:
-        self.named.setdefault(name, []).append(self.iteration)
-        self.do(Enter(name))
+    def label(self, place: str) -> None:
+        """What is done next is at a place of this iteration."""
+        self.labels[self.here()] = self.iteration, place
+
+    @contextmanager
+    def range(self, name: str, *, marked: bool = True) -> Iterator[None]:
+        if marked:
+            self.named.setdefault(name, []).append(self.iteration)
+        with super().range(name, marked=marked):
+            yield
+
+    def family(self, name: str, *, marked: bool = True) -> AbstractContextManager[None]:
+        """A range with a number in its name, where these mark steps."""
+        return self.range(f"## {name} ##", marked=marked and self.kind.mark == "families")
 
     def think(self, most: int = 6_000) -> None:
         self.do(Busy(self.noise.randint(500, most)))
 
-    def hand_over(self, thread: int) -> None:
-        self.flags += 1
-        self.do(Post(f"{self.flags}"))
-        self.at = thread
-        self.do(Take(f"{self.flags}"))
-
-    def launch(self, place: str, kernel: Kernel) -> None:
-        self.labels[self.here()] = self.iteration, place
-        self.do(Launch("b", MAIN, kernel.ns, name=kernel.name, call_ns=self.noise.randint(2_500, 6_000)))
-        self.think()
-
     def run(self, place: str, kernels: tuple[Kernel, ...]) -> None:
         for number, kernel in enumerate(kernels):
-            self.launch(f"{place} {number}", kernel)
+            self.label(f"{place} {number}")
+            self.do(Launch("b", MAIN, kernel.ns, name=kernel.name, call_ns=self.noise.randint(2_500, 6_000)))
+            self.think()
 
     def reduce(self, place: str) -> None:
         """Gradients are reduced on a stream of their own."""
         if self.kind.ranks == 1:
             return
-        self.do(Record(f"gradients {place}", MAIN))
-        self.do(Wait(f"gradients {place}", SIDE))
-        self.enter("ncclAllReduce" if self.kind.fmt == "nsys" else "nccl:all_reduce")
-        self.labels[self.here()] = self.iteration, place
-        self.do(Launch("a", SIDE, 25_000, 64, f"all-reduce {self.iteration} {place}", call_ns=7_000))
-        self.do(Leave())
+        self.do(*ordered(MAIN, SIDE, f"gradients {place}"))
+        with self.range("ncclAllReduce" if self.kind.fmt == "nsys" else "nccl:all_reduce"):
+            self.label(place)
+            self.do(Launch("a", SIDE, 25_000, 64, f"all-reduce {self.iteration} {place}", call_ns=7_000))
         self.think()
 
     def copy(self, number: int, place: str = "") -> None:
-        if self.kind.mark == "families":
-            self.enter(f"## load batch {number} ##")
-        if place:
-            self.labels[self.here()] = self.iteration, place
-        self.do(Copy(LOAD, 9_000, False, to_device=True))
-        self.do(Record(f"batch {number}", LOAD))
-        self.think()
-        if self.kind.mark == "families":
-            self.do(Leave())
+        with self.family(f"load batch {number}"):
+            if place:
+                self.label(place)
+            self.do(Copy(LOAD, 9_000, False, to_device=True), Record(f"batch {number}", LOAD))
+            self.think()
 
     def load(self, micro: int) -> None:
         """The batch of a micro-batch is copied, or one that comes later."""
         ahead = AHEAD if self.kind.prefetches else 0
         number = self.plan.first_number + self.micro_batches
         if self.kind.loader_thread:
-            self.flags += 1
-            self.do(Post(f"{self.flags}"))
-            self.at = 2
-            self.do(Take(f"{self.flags}"))
+            self.hand_over(2)
             self.copy(number + ahead)
-            self.at = 0
+            self.at = 0  # which does not wait for it
         else:
             self.copy(number + ahead, f"load {micro}")
         if self.micro_batches >= ahead and not self.kind.loader_thread:
@@ -276,20 +252,11 @@ class _Writer:
         self.micro_batches += 1
 
     def forward(self, place: str, number: int | None) -> None:
-        if self.kind.mark == "families" and number is not None:
-            self.enter(f"## forward {number} ##")
-        if self.kind.inner_ranges:
-            self.enter("DistributedDataParallel.forward")
-        for layer in range(self.kind.layers):
-            if self.kind.inner_ranges and self.kind.mark == "families":
-                self.enter(f"## layer {layer} ##")
-            self.run(f"{place} forward {layer}", self.plan.forward)
-            if self.kind.inner_ranges and self.kind.mark == "families":
-                self.do(Leave())
-        if self.kind.inner_ranges:
-            self.do(Leave())
-        if self.kind.mark == "families" and number is not None:
-            self.do(Leave())
+        inner, name = self.kind.inner_ranges, "DistributedDataParallel.forward"
+        with self.family(f"forward {number}", marked=number is not None), self.range(name, marked=inner):
+            for layer in range(self.kind.layers):
+                with self.family(f"layer {layer}", marked=inner):
+                    self.run(f"{place} forward {layer}", self.plan.forward)
 
     def backward(self, place: str, *, last: bool) -> None:
         if self.kind.backward_thread:
@@ -301,26 +268,18 @@ class _Writer:
         if self.kind.backward_thread:
             self.hand_over(0)
         if last and self.kind.ranks > 1:
-            self.do(Record(f"reduced {place}", SIDE))
-            self.do(Wait(f"reduced {place}", MAIN))
+            self.do(*ordered(SIDE, MAIN, f"reduced {place}"))
 
     def step(self, which: int) -> None:
         names = ("Adam", "Adam" if self.kind.alike else "SGD")
-        marked = self.kind.mark == "optimizer"
-        if marked:
-            self.enter(f"Optimizer.step#{names[which]}.step")
-        if self.kind.warms_up and self.iteration == 0:
-            self.run(f"state {which}", (Kernel("fill_zeros", 2_000),) * 4)
-        self.run(f"optimizer {which}", self.plan.optimizers[which])
-        if marked:
-            self.do(Leave())
+        with self.range(f"Optimizer.step#{names[which]}.step", marked=self.kind.mark == "optimizer"):
+            if self.kind.warms_up and self.iteration == 0:
+                self.run(f"state {which}", (Kernel("fill_zeros", 2_000),) * 4)
+            self.run(f"optimizer {which}", self.plan.optimizers[which])
 
     def zero_grad(self) -> None:
-        if self.kind.mark == "optimizer":
-            self.enter("Optimizer.zero_grad#Adam.zero_grad")
-        self.run("zero", (Kernel("foreach_zero", 2_000),))
-        if self.kind.mark == "optimizer":
-            self.do(Leave())
+        with self.range("Optimizer.zero_grad#Adam.zero_grad", marked=self.kind.mark == "optimizer"):
+            self.run("zero", (Kernel("foreach_zero", 2_000),))
 
     def train(self) -> None:
         """One iteration."""
@@ -340,20 +299,17 @@ class _Writer:
         if not self.plan.zero_grad_first:
             self.zero_grad()
         if self.kind.logs and self.iteration % self.kind.logs == 0:
-            self.labels[self.here()] = self.iteration, "log"
+            self.label("log")
             self.do(Copy(MAIN, 1_500, blocking=True))
 
     def generate(self) -> None:
         """One request is answered, token by token."""
-        if self.kind.mark == "families":
-            self.enter(f"## request {self.plan.first_number + self.iteration} ##")
-        self.forward("prompt", None)
-        self.reduce("prompt")
-        for token in range(self.plan.tokens[self.iteration]):
-            self.run(f"token {token}", (*self.plan.forward[:2], Kernel("sample", 2_000)))
-        self.do(Synchronize(MAIN))
-        if self.kind.mark == "families":
-            self.do(Leave())
+        with self.family(f"request {self.plan.first_number + self.iteration}"):
+            self.forward("prompt", None)
+            self.reduce("prompt")
+            for token in range(self.plan.tokens[self.iteration]):
+                self.run(f"token {token}", (*self.plan.forward[:2], Kernel("sample", 2_000)))
+            self.do(Synchronize(MAIN))
 
     def evaluate(self) -> None:
         self.iteration, now = -1, self.iteration
@@ -367,15 +323,12 @@ class _Writer:
         for iteration in range(self.kind.iterations + 1):
             self.iteration = iteration
             self.begins.append(self.here())
-            late = self.kind.window == "late" and iteration == 1 and self.rank == self.plan.late_rank
+            late = self.kind.window == "late" and iteration == 1 and self.number == self.plan.late_rank
             self.do(Busy(self.plan.late_ns if late else self.noise.randint(5_000, 60_000)))
             if iteration == self.kind.iterations:
                 break
-            if self.kind.mark == "range":
-                self.enter("train_step")
-            self.generate() if self.kind.decodes else self.train()
-            if self.kind.mark == "range":
-                self.do(Leave())
+            with self.range("train_step", marked=self.kind.mark == "range"):
+                self.generate() if self.kind.decodes else self.train()
             if self.kind.evaluates and not self.kind.decodes and iteration % self.kind.evaluates == 2:
                 self.evaluate()
         self.do(Synchronize(None))
@@ -405,10 +358,11 @@ def loop(seed: int) -> Loop:
     """The loop of a seed."""
     one = kind(seed)
     plan = Plan.of(one, random.Random(f"plan {seed}"))
-    writers = [_Writer(one, plan, rank, random.Random(f"noise {seed} {rank}")) for rank in range(one.ranks)]
+    noises = [random.Random(f"noise {seed} {rank}") for rank in range(one.ranks)]
+    writers = [_Writer(kind=one, plan=plan, number=rank, noise=noise) for rank, noise in enumerate(noises)]
     for writer in writers:
         writer.write()
-    ranks = tuple(tuple(tuple(thread) for thread in writer.threads if thread) for writer in writers)
     labels = {where: label for writer in writers for where, label in writer.labels.items()}
     # A loader of its own is the third thread, or the second where backward has none.
-    return Loop(one, Program(ranks, seed=seed), labels, [writer.begins for writer in writers], bounds(writers[0]))
+    program = Program(tuple(writer.rank for writer in writers), seed=seed)
+    return Loop(one, program, labels, [writer.begins for writer in writers], bounds(writers[0]))

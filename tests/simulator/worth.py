@@ -97,19 +97,17 @@ def count(rank: RankOverlap, truth: dict[str, int], found: Worth, about: str, re
     held_here = {one.cause for one in rank.missed}
     ranked = sorted(((ns, cause) for cause, ns in truth.items() if cause in held_here), reverse=True)
     (most, best), (second, _) = [*ranked, (0, ""), (0, "")][:2]
+    held = {cause: (one.ns, one.recoverable_ns) for cause, one in worth.items()}
+    really = f"{best} recovers most: {most}, of {held}"
     if rank.missed and most > max(CLEAR_NS, DOMINANT * second):
-        found.named[rank.missed[0].cause == best] += 1
-        if rank.missed[0].cause != best:
-            held = {cause: (one.ns, one.recoverable_ns) for cause, one in worth.items()}
-            found.wrong.append(f"{about}: {rank.missed[0].cause} is named, {best} recovers most: {most}, of {held}")
+        first = rank.missed[0].cause
+        found.named[first == best] += 1
+        found.wrong += [f"{about}: {first} is named, {really}"] if first != best else []
     if rank.missed and most > max(CLEAR_NS, CLEAR * second):
         top = max(known, key=lambda cause: known[cause].recoverable_ns or 0, default="")
         found.best[top == best] += 1
         found.unknown += bool(refused)
-        if top != best:
-            held = {cause: (one.ns, one.recoverable_ns) for cause, one in worth.items()}
-            said = refused or f"{top or 'nothing'} is worth most"
-            found.wrong.append(f"{about}: {said}, {best} recovers most: {most}, of {held}")
+        found.wrong += [f"{about}: {refused or f'{top} is worth most'}, {really}"] if top != best else []
 
 
 def measured(seeds: range, form: str, folder: Path) -> Worth:

@@ -36,16 +36,8 @@ class Rank:
         self, name: str, start: int, end: int, *, thread: int | None = None, kind: str = "nvtx", **more: Any
     ) -> int:
         """Add a closed range; returns its row."""
-        return self.run.add(
-            "ranges",
-            process=self.process,
-            thread=self._on(thread),
-            kind=kind,
-            name=name,
-            start_ns=start,
-            end_ns=end,
-            **more,
-        )
+        where = {"process": self.process, "thread": self._on(thread)}
+        return self.run.add("ranges", **where, kind=kind, name=name, start_ns=start, end_ns=end, **more)
 
     @contextmanager
     def on_thread(self, thread: int) -> Iterator[Rank]:
@@ -61,15 +53,8 @@ class Rank:
     ) -> int:
         """Add a CUDA API call; returns its correlation id."""
         correlation = self.run.next_correlation() if correlation is None else correlation
-        self.run.add(
-            "api",
-            process=self.process,
-            thread=self._on(thread),
-            name=name,
-            start_ns=start,
-            end_ns=end,
-            correlation=correlation,
-        )
+        where = {"process": self.process, "thread": self._on(thread)}
+        self.run.add("api", **where, name=name, start_ns=start, end_ns=end, correlation=correlation)
         return correlation
 
     def op(
@@ -91,19 +76,8 @@ class Rank:
         if launch is not None:
             more["correlation"] = self.call(call, *launch, thread=thread)
             row = len(self.run.rows["api"]) - 1
-        return self.run.add(
-            "ops",
-            process=self.process,
-            device=self.device,
-            context=self.context,
-            stream=stream,
-            kind=kind,
-            name=name,
-            start_ns=start,
-            end_ns=end,
-            launch=row,
-            **more,
-        )
+        where = {"process": self.process, "device": self.device, "context": self.context, "stream": stream}
+        return self.run.add("ops", **where, kind=kind, name=name, start_ns=start, end_ns=end, launch=row, **more)
 
     def kernel(self, name: str, stream: int, start: int, end: int, **more: Any) -> int:
         """Add a kernel; see `op`."""

@@ -186,19 +186,8 @@ def run(
     drifts = random.uniform(-drift, drift, ranks)
     offsets[0], drifts[0] = 0, 0.0
     arrays = {name: np.concatenate(values) for name, values in parts.items()}
-    return Run(
-        ranks=ranks,
-        rank=arrays["rank"],
-        collective=arrays["collective"],
-        call=arrays["call"],
-        group=arrays["group"],
-        true_start=arrays["start"],
-        true_end=arrays["end"],
-        calls=tuple(calls),
-        offset=offsets,
-        drift=drifts,
-        keyed=keyed,
-    )
+    times = {f"true_{name}": arrays.pop(name) for name in ("start", "end")}
+    return Run(ranks=ranks, calls=tuple(calls), offset=offsets, drift=drifts, keyed=keyed, **arrays, **times)
 
 
 @dataclass(frozen=True)

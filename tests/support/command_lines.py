@@ -38,15 +38,8 @@ def without_replay(answer: Any) -> Any:
         return [without_replay(one) for one in answer]
     if not isinstance(answer, dict):
         return answer
-    replayed = (
-        "fix",
-        "cause_fix",
-        "remedy",
-        "worth_unknown",
-        "recoverable_ns",
-        "recoverable_low_ns",
-        "recoverable_high_ns",
-    )
+    replayed = ("fix", "cause_fix", "remedy", "worth_unknown")
+    replayed += ("recoverable_ns", "recoverable_low_ns", "recoverable_high_ns")
     kept = {key: without_replay(one) for key, one in answer.items() if key not in replayed}
     if "lines" in kept:
         kept["lines"] = [line for line in kept["lines"] if line["kind"] != "fix"]

@@ -56,12 +56,8 @@ def samples(path: Path) -> dict[int, dict[int, dict[str, int]]]:
     """GPU -> time of a sample -> metric -> value as the file has it."""
     found: dict[int, dict[int, dict[str, int]]] = {}
     with closing(sqlite3.connect(path)) as database:
-        names = {
-            (kind, metric): name
-            for kind, metric, name in database.execute(
-                "SELECT typeId, metricId, metricName FROM TARGET_INFO_GPU_METRICS"
-            )
-        }
+        told = database.execute("SELECT typeId, metricId, metricName FROM TARGET_INFO_GPU_METRICS")
+        names = {(kind, metric): name for kind, metric, name in told}
         for at, kind, metric, value in database.execute("SELECT timestamp, typeId, metricId, value FROM GPU_METRICS"):
             found.setdefault(kind % 256, {}).setdefault(at, {})[names[kind, metric]] = value
     return found

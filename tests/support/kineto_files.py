@@ -45,19 +45,10 @@ class KinetoFile:
         self.add("kernel", name, 0, stream, start, end, device=device, stream=stream, correlation=self.correlation)
 
     def write(self, path: Path) -> Path:
-        path.write_text(
-            json.dumps(
-                {
-                    "schemaVersion": 1,
-                    "distributedInfo": {
-                        **({} if self.rank is None else {"rank": self.rank}),
-                        **({"world_size": self.world_size} if self.world_size else {}),
-                    },
-                    "baseTimeNanoseconds": self.base_ns,
-                    "traceEvents": self.events,
-                }
-            )
-        )
+        told = {"rank": self.rank, "world_size": self.world_size or None}
+        info = {key: value for key, value in told.items() if value is not None}
+        head = {"schemaVersion": 1, "distributedInfo": info, "baseTimeNanoseconds": self.base_ns}
+        path.write_text(json.dumps({**head, "traceEvents": self.events}))
         return path
 
 

@@ -48,11 +48,8 @@ def as_folder(export: Path, folder: Path, kind: str = "parquet", rows_at_once: i
             for rows in _pieces(connection, name, rows_at_once):
                 values = zip(*rows, strict=True) if rows else [()] * len(types)
                 arrays = [pa.array(one, of) for one, of in zip(values, types.values(), strict=True)]
-                file.write_batch(
-                    pa.record_batch(
-                        [one.view(pa.uint64()) if one.type == pa.int64() else one for one in arrays], schema=schema
-                    )
-                )
+                arrays = [one.view(pa.uint64()) if one.type == pa.int64() else one for one in arrays]
+                file.write_batch(pa.record_batch(arrays, schema=schema))
     connection.close()
     return folder
 

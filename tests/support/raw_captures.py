@@ -146,7 +146,7 @@ def figures(raw: Raw, found_a: Picked, found_b: Picked) -> dict[Device, Figures]
     per_device: dict[Device, tuple[list[oracle.Interval], list[oracle.Interval]]] = {}
     for side, ops in enumerate(sides):
         for index in ops:
-            op = raw.ops.to_frame()[index]
+            op = raw.ops[index]
             per_device.setdefault(op.device, ([], []))[side].append((op.start, op.end))
     return {device: oracle.sweep(*both) for device, both in sorted(per_device.items())}
 
@@ -173,15 +173,11 @@ def picked(raw: Raw, word: str) -> Picked:
 
 
 def _around(ranges: Sequence[Range], instant: int) -> Range | None:
-    around = [one for one in ranges if one.start <= instant <= one.end]
-    return max(around, key=lambda one: (one.start, -one.end), default=None)
+    around = oracle.innermost([one[2:] for one in ranges], instant)
+    return next((one for one in ranges if one[2:] == around), None)
 
 
 def _inside(inner: Range | None, outer: Range | None) -> bool:
-    return (
-        inner is not None
-        and outer is not None
-        and inner != outer
-        and outer.start <= inner.start
-        and inner.end <= outer.end
-    )
+    if inner is None or outer is None or inner == outer:
+        return False
+    return outer.start <= inner.start and inner.end <= outer.end

@@ -56,18 +56,8 @@ def run(folder: Path, *words: str, fake: bool = True) -> str:
     (inner / "own.toml").write_text('["own"]\nown_stream = "collective:all_to_all"\n')
     contract = ROOT / "docs" / "contracts" / "dpmp.toml"
     (inner / "test_it.py").write_text(TEST.format(workloads=WORKLOADS, contract=contract))
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "traceviz_pytest",
-        "-p",
-        "no:cacheprovider",
-        "-rA",
-        *words,
-        "inner",
-    ]
+    plugins = ("-p", "traceviz_pytest", "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "pytest", *plugins, "-rA", *words, "inner"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "200"}
     environment.pop("PYTEST_ADDOPTS", None)
     ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
