@@ -103,7 +103,7 @@ def test_answers_are_those_of_the_whole(name: str, of: tuple[str, ...], monkeypa
             continue
         assert json.dumps(contract.syncs(found)) == json.dumps(contract.syncs(expected))
         for table in ("syncs", "copies", "crossings", "plan"):  # with the rows that they name
-            pd.testing.assert_frame_equal(getattr(found, table).table, getattr(expected, table).table)
+            pd.testing.assert_frame_equal(getattr(found, table).to_frame(), getattr(expected, table).to_frame())
 
 
 def test_a_part_holds_the_rows_of_its_process_and_its_launches(monkeypatch: pytest.MonkeyPatch) -> None:
