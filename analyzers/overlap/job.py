@@ -256,8 +256,11 @@ def came_last(ops: Ops) -> Mask:
 
 def _open(trace: Trace, matched: Mask, last: Mask) -> int:
     """How many of some calls came last and may not have, or did not and may have."""
-    least, most = as_int64(trace.ops.wait_low_ns), as_int64(trace.ops.wait_high_ns)
-    collective = as_int64(trace.ops.collective)
+    ops = trace.ops
+    wait, least, most = (as_int64(one) for one in (ops.wait_ns, ops.wait_low_ns, ops.wait_high_ns))
+    collective = as_int64(ops.collective)
     last_is_elsewhere = ~np.isin(collective, collective[matched & last])
-    may_not = np.where(last, most > 0, last_is_elsewhere & (least == 0) & (most > 0))
+    # Clocks may be off by all of its wait, and more, but where they may be off by just that: then it came no later.
+    may_be_later = (least == 0) & ((most > 2 * wait) | (most >= ops.end_ns - ops.start_ns))
+    may_not = (most > 0) & (last | (last_is_elsewhere & may_be_later))
     return int(np.count_nonzero(matched & may_not))

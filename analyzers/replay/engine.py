@@ -87,7 +87,11 @@ class _Program:
         )
         self._after_launch_ns, self._after_previous_ns, self._after_wait_ns = units.dispatch_ns.T.tolist()
         self._after_start_ns = (units.start_ns - take_or(units.start_ns, units.beside, 0)).tolist()
-        self._ahead_in_queue = places(units, queue).tolist()
+        ahead = places(units, queue)
+        self._ahead_in_queue = ahead.tolist()
+        stalls = np.zeros(calls.call.size, bool)
+        stalls[units.call[(ahead >= 0) & (units.call >= 0)]] = True
+        self._may_stall = stalls.tolist()
         collectives = int(units.collective.max(initial=-1)) + 1
         team = np.where(units.collective >= 0, units.collective, collectives + np.arange(count))
         self._team, self._members = team.tolist(), Lists.of(team, np.arange(count), collectives + count).as_tuples()
@@ -149,14 +153,29 @@ class _Program:
             self._return(call)
 
     def _return(self, call: int) -> None:
-        end = max(self._launched_ns[call] + self._cost_ns[call], self._done_ns[call] + self._after_ns[call])
-        self._call_end[call] = end
-        for following in self._next_calls[call]:
-            lag = self._gap_ns[following] if self._handed[following] in (call, -1) else 0
-            self._earliest[following] = max(self._earliest[following], end + lag)
-            self._calls_left[following] -= 1
-            if not self._calls_left[following]:
-                heappush(self._events, (self._earliest[following], BEGIN, 0, following))
+        """End a call, and begin those that follow: at once up to one that may find its queue full.
+
+        Nothing that happens until then changes when others begin.
+        """
+        returned = [call]
+        while returned:
+            call = returned.pop()
+            end = max(self._launched_ns[call] + self._cost_ns[call], self._done_ns[call] + self._after_ns[call])
+            self._call_end[call] = end
+            for following in self._next_calls[call]:
+                lag = self._gap_ns[following] if self._handed[following] in (call, -1) else 0
+                begin = self._earliest[following] = max(self._earliest[following], end + lag)
+                self._calls_left[following] -= 1
+                if self._calls_left[following]:
+                    continue
+                if self._may_stall[following]:
+                    heappush(self._events, (begin, BEGIN, 0, following))
+                    continue
+                self._call_start[following] = self._launched_ns[following] = begin
+                for unit in self._launches[following]:
+                    self._submit(unit, begin + self._submit_ns[unit])
+                if not self._awaited[following]:
+                    returned.append(following)
 
     def _submit(self, unit: int, at_ns: int) -> None:
         self._submitted_ns[unit] = max(self._submitted_ns[unit], at_ns)
@@ -184,8 +203,14 @@ class _Program:
             self._submitted_ns[other] = max(self._submitted_ns[other], at_ns)
         if self._stalled_call[unit] >= 0:
             heappush(self._events, (now, BEGIN, 0, self._stalled_call[unit]))
-        self._present[gpu].append(unit)
-        self._join(self._team[unit], unit, now)
+        team, present = self._team[unit], self._present[gpu]
+        present.append(unit)
+        if len(present) > 1 or len(self._members[team]) > 1:
+            self._join(team, unit, now)
+            return
+        self._absent[team] = 0  # as mostly: it is alone, and slows nothing
+        self._began_ns[unit] = self._since_ns[unit] = now
+        self._set_pace(unit, 1.0, now)
 
     def _join(self, team: int, unit: int, now: int) -> None:
         """Add a unit to those of its team that started: once all did, they move; until then they wait."""
@@ -259,9 +284,6 @@ class _Program:
         self._end_ns[unit] = now
         gpu, team = self._gpu[unit], self._team[unit]
         self._present[gpu].remove(unit)
-        if self._needs_room[unit]:
-            self._drains_ns[unit] = now
-            heappush(self._events, (now, DRAIN, 0, unit))
         for follower in self._followers[unit]:
             self._units_left[follower] -= 1
             if not self._units_left[follower]:
@@ -280,6 +302,13 @@ class _Program:
             self._repace(self._teams_on(gpu), now)
         if len(self._members[team]) > 1:  # it may go on elsewhere
             self._repace([team], now)
+        if self._needs_room[unit]:
+            self._drains_ns[unit] = now
+            freed = now, DRAIN, 0, unit
+            if self._events and self._events[0] < freed:
+                heappush(self._events, freed)
+            else:
+                self._drain(unit, now)
 
 
 def places(units: Units, queue: int) -> Ints:

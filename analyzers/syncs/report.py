@@ -192,12 +192,12 @@ def order_of(run: Run, narrowing: Narrowing = ALL, *, missing_only: bool = False
     missing_only : leave out the forks and joins that lack no wait.
     """
     question = order_question(run, narrowing, missing_only=missing_only)
-    return order_from(run, run.by_process().map(question, narrowing), narrowing)
+    return order_from(run, run.by_rank().map(question, narrowing), narrowing)
 
 
 def order_question(run: Run, narrowing: Narrowing = ALL, *, missing_only: bool = False) -> Question:
     """What each part is asked for `order_of`, so that another question can be asked with it; see `order_from`."""
-    parts = run.by_process()
+    parts = run.by_rank()
     span = None
     if narrowing != ALL and len(parts.handles) > 1:
         spans = parts.map(launch_span, narrowing).values()
@@ -207,7 +207,7 @@ def order_question(run: Run, narrowing: Narrowing = ALL, *, missing_only: bool =
 
 def order_from(run: Run, reports: Mapping[int, OrderReport], narrowing: Narrowing = ALL) -> OrderReport:
     """The order of a run's work, or of a part of it, by what its captures answer to `order_question`."""
-    parts = run.by_process()
+    parts = run.by_rank()
     if len(parts.handles) == 1:
         joined = replace(reports[0], warnings=run.trace.warnings)
     else:

@@ -1,8 +1,7 @@
 """A run: what concerns all ranks, and handles of its parts, each a trace that is read when it is asked for.
 
-`Run.map` is the one way to do something for every part. A trace at hand is a run of one part, or of a part a process
-where these are large (`Run.by_process`); captures that are read one at a time are a part each, as
-`analyzers.scale.parts` makes them.
+`Run.map` is the one way to do something for every part. A trace at hand is a run of one part, or of a part a rank
+(`Run.by_rank`); captures that are read one at a time are a part each, as `analyzers.scale.parts` makes them.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from analyzers.arrays.groups import distinct
-from analyzers.arrays.types import Ints, Mask
+from analyzers.arrays.types import Ints
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress, silent
 from analyzers.trace.groups import communicators_of
@@ -25,11 +24,9 @@ from analyzers.trace.narrow import Narrowing, check_ranks, only_ops
 from analyzers.trace.ranks import labels_of
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
-from analyzers.trace.windows import has_windows
 
 Question = Callable[[Trace], Any]  # a module's function, or a partial of one: workers are sent it
 ALL = Narrowing()
-LARGE_PROCESS = 50_000  # ops of a process, on average, from which on making its tables takes little of what that saves
 
 
 class ExtraQuery(msgspec.Struct):
@@ -111,20 +108,21 @@ class Run(msgspec.Struct, frozen=True):
         """A trace as a run of one part; a run as it is."""
         return cls(run, (Whole(run, tuple(run.rank_ids)),)) if isinstance(run, Trace) else run
 
-    def by_process(self) -> Run:
-        """The same run with a part a process, where it is one trace with several that have many ops.
+    def by_rank(self) -> Run:
+        """The same run with a part a rank, where it is one trace with several.
 
-        Processes without ops are part of the first one's. Captures, processes and ranks are numbered as in the trace.
-        GPU counters are of a host's GPUs together: a trace that has them stays whole. So does one with ranks of several
-        windows, whose figures are of all of these.
+        Windows of a rank are one part. Processes without ops are part of the first one's. Captures, processes and ranks
+        are numbered as in the trace. What is a part of a trace itself stays one part.
         """
         trace = self.trace
-        if not self.merged or trace.whole is not None or len(trace.counters) or has_windows(trace):
+        if not self.merged or trace.whole is not None:
             return self
-        working = distinct(trace.ops.process)
-        if working.size < 2 or len(trace.ops) < working.size * LARGE_PROCESS:
-            return self
-        return replace(self, handles=of_processes(trace, working))
+        working = distinct(trace.ops.process).tolist()
+        by_rank: dict[int, list[int]] = {}
+        for number in working:
+            rank = trace.processes[number].rank
+            by_rank.setdefault(rank if rank >= 0 else -1 - number, []).append(number)
+        return self if len(by_rank) < 2 else replace(self, handles=of_ranks(trace, [*by_rank.values()]))
 
     @property
     def merged(self) -> bool:
@@ -243,7 +241,7 @@ class Whole(msgspec.Struct, frozen=True):
         return rows
 
 
-class OfProcess(msgspec.Struct, frozen=True):
+class OfRank(msgspec.Struct, frozen=True):
     """Some processes of a trace at hand; a column that holds them in a row is not copied."""
 
     trace: Trace
@@ -254,9 +252,8 @@ class OfProcess(msgspec.Struct, frozen=True):
 
     def read(self, tables: Collection[str] | None = None, progress: Progress = silent) -> Trace:
         """The tables' rows of these processes."""
-        rows = {name: _as_slice(self._is_own(name)) for name in TABLES}
-        own: dict[str, Any] = {name: getattr(self.trace, name).take(rows[name]) for name in TABLES}
-        launch, calls = own["ops"].launch, rows["api"]
+        own: dict[str, Any] = {name: getattr(self.trace, name).take(self._own_rows(name)) for name in TABLES}
+        launch, calls = own["ops"].launch, self._own_rows("api")
         here = launch - calls.start if isinstance(calls, slice) else np.searchsorted(calls, launch)
         own["ops"] = own["ops"].having(launch=np.where(launch < 0, -1, here))
         labels, communicators = labels_of(self.trace), communicators_of(self.trace)
@@ -264,28 +261,45 @@ class OfProcess(msgspec.Struct, frozen=True):
 
     def rows(self, table: str, rows: Ints) -> Ints:
         """The rows in the trace, whose processes are the part's."""
-        return rows if table == "processes" else np.append(np.flatnonzero(self._is_own(table)), -1)[rows]
+        if table == "processes":
+            return rows
+        own = self._own_rows(table)
+        return np.append(np.arange(own.start, own.stop) if isinstance(own, slice) else own, -1)[rows]
 
-    def _is_own(self, name: str) -> Mask:
+    def _own_rows(self, name: str) -> Ints | slice:
+        """Its rows of a table, as a slice where they follow one another."""
+        bounds = self.trace.once(_process_bounds)[name]
+        low, high = self.processes[0], self.processes[-1]
+        if bounds is not None and high - low == len(self.processes) - 1:
+            return slice(int(bounds[low + 1]), int(bounds[high + 2]))
         process = getattr(self.trace, name).process
-        return process == self.processes[0] if len(self.processes) == 1 else np.isin(process, self.processes)
+        own = process == low if len(self.processes) == 1 else np.isin(process, self.processes)
+        return np.flatnonzero(own)
 
 
-def of_processes(trace: Trace, working: Ints) -> list[Handle]:
-    """A handle for each of some processes of a trace; all others go with the first."""
-    idle = tuple({-1, *range(len(trace.processes))} - set(working.tolist()))
-    owners = [(number, *(idle if at == 0 else ())) for at, number in enumerate(working.tolist())]
-    found: list[Handle] = []
-    first = First()
-    for processes in owners:
-        ranks = tuple({trace.processes[one].rank for one in processes if one >= 0})
-        ops, calls = [int(np.count_nonzero(np.isin(table.process, processes))) for table in (trace.ops, trace.api)]
-        found.append(OfProcess(trace, processes, ranks, first, ops))
-        first = First(0, first.op + ops, first.call + calls)
+def _process_bounds(trace: Trace) -> dict[str, Ints | None]:
+    """Of each table the rows at which processes -1, 0, 1, … begin, and its length; None where they are mixed."""
+    wanted, found = np.arange(-1, len(trace.processes) + 1), dict[str, Ints | None]()
+    for name in TABLES:
+        process = getattr(trace, name).process
+        in_order = bool((process[1:] >= process[:-1]).all())
+        found[name] = np.searchsorted(process, wanted) if in_order else None
     return found
 
 
-def _as_slice(rows: Mask) -> Ints | slice:
-    """Some rows as a slice where they follow one another, as those of a process do in a table in that order."""
-    first, count = int(rows.argmax()) if rows.size else 0, int(np.count_nonzero(rows))
-    return slice(first, first + count) if rows[first : first + count].all() else np.flatnonzero(rows)
+def of_ranks(trace: Trace, working: Sequence[Sequence[int]]) -> list[Handle]:
+    """A handle for each rank of a trace, by its processes; all others go with the first."""
+    owned = {number for own in working for number in own}
+    idle = {-1, *range(len(trace.processes))} - owned
+    ops, calls = (
+        np.bincount(table.process + 1, minlength=len(trace.processes) + 1) for table in (trace.ops, trace.api)
+    )
+    found: list[Handle] = []
+    first = First()
+    for own in working:
+        processes = tuple(sorted({*own, *(() if found else idle)}))
+        ranks = tuple({trace.processes[one].rank for one in processes if one >= 0})
+        size, launches = (int(counts[np.array(processes) + 1].sum()) for counts in (ops, calls))
+        found.append(OfRank(trace, processes, ranks, first, size))
+        first = First(0, first.op + size, first.call + launches)
+    return found

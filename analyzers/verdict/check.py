@@ -124,7 +124,7 @@ def _measured(
     **how: Any,
 ) -> Part:
     """All parts measured as they agreed, added up, with the reason why a side is empty; `how` as `examine` takes it."""
-    run = whole.by_process()
+    run = whole.by_rank()
     by_step = speaks_by_step(run.trace, narrowing)
     used = steps_used(run.trace, narrowing) if by_step else None
     of_steps = used.numbers if used is not None else None

@@ -17,10 +17,11 @@ from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.report import order_report
 from analyzers.trace.columns import as_int64
 from analyzers.trace.narrow import only_ranks, only_steps
+from analyzers.trace.run import Run
 from analyzers.trace.schemas import OF_COLLECTIVES, WAIT_RANGE
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
-from traceviz.timelines.picture import picture
+from analyzers.verdict.with_order import check_with_order
 
 DATA = Path(__file__).parents[2] / "data"
 PAIR = ("nvtx:DP Embedding", "nvtx:MP Embedding")
@@ -44,18 +45,18 @@ def sample() -> Trace:
     return load([DATA / "torch" / "dpmp_overlap.rank*.json.gz"])
 
 
-def test_a_check_its_order_and_its_timeline_share_one_ordering(orderings: list[int]) -> None:
+def test_a_check_and_its_order_share_one_ordering_a_rank(orderings: list[int]) -> None:
     trace = sample()
-    picture(trace, check_overlap(trace, *PAIR), order_report(trace))
-    assert orderings == [len(trace.ops)]
+    check_with_order(Run.of(trace), *PAIR)
+    assert orderings == [int((trace.ops.rank == rank).sum()) for rank in trace.rank_ids]
 
 
 @pytest.mark.parametrize("part", [lambda trace: only_ranks(trace, (0,)), lambda trace: only_steps(trace, 0, 100)])
 def test_parts_that_cut_no_op_share_that_of_the_whole(part: Callable[[Trace], Trace], orderings: list[int]) -> None:
     trace = load([DATA / "torch" / "ddp.rank*.json.gz"])
-    for one in (trace, part(trace)):
-        check_overlap(one)
-        order_report(one)
+    order_report(trace)
+    check_overlap(part(trace))
+    order_report(part(trace))
     assert orderings == [len(trace.ops)]
 
 

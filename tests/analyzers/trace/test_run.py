@@ -14,7 +14,6 @@ from analyzers.common.errors import TracevizError
 from analyzers.load import load
 from analyzers.scale import answers
 from analyzers.syncs.report import OrderReport, order_of
-from analyzers.trace import run as runs_of
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import Run
 from analyzers.trace.schemas import TABLES
@@ -89,11 +88,12 @@ def test_answers_are_those_of_the_whole(name: str, of: tuple[str, ...], monkeypa
     trace = load(runs()[name])
     parts = [narrowings(trace)[one] for one in of]
     asked = [(pair, part) for pair in pairs(trace) for part in parts]
-    whole = [said(trace, *question) for question in asked]
-    orders = [order(Run.of(trace), part, missing_only=only) for part in parts for only in (True, False)]
-    monkeypatch.setattr(runs_of, "LARGE_PROCESS", 0)
+    with monkeypatch.context() as together:
+        together.setattr(Run, "by_rank", lambda run: run)
+        whole = [said(trace, *question) for question in asked]
+        orders = [order(Run.of(trace), part, missing_only=only) for part in parts for only in (True, False)]
     run = Run.of(trace)
-    assert len(run.by_process().handles) == len(set(trace.ops.process.tolist()))
+    assert len(run.by_rank().handles) == len(set(trace.ops.rank.tolist()))
     assert [said(run, *question) for question in asked] == whole
     for found, expected in zip(
         [order(run, part, missing_only=only) for part in parts for only in (True, False)], orders, strict=True
@@ -106,10 +106,9 @@ def test_answers_are_those_of_the_whole(name: str, of: tuple[str, ...], monkeypa
             pd.testing.assert_frame_equal(getattr(found, table).to_frame(), getattr(expected, table).to_frame())
 
 
-def test_a_part_holds_the_rows_of_its_process_and_its_launches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs_of, "LARGE_PROCESS", 0)
+def test_a_part_holds_the_rows_of_its_process_and_its_launches() -> None:
     trace = load([DATA / "nsys" / "dpmp_overlap.4gpu.sqlite"])
-    run = Run.of(trace).by_process()
+    run = Run.of(trace).by_rank()
     found = run.map(lambda part: part)
     assert list(found) == [0, 1, 2, 3]
     ops, api = trace.ops.to_frame(), trace.api.to_frame()
@@ -131,10 +130,9 @@ def test_a_part_holds_the_rows_of_its_process_and_its_launches(monkeypatch: pyte
     assert firsts[3] == (0, *(sum(len(getattr(found[part], name)) for part in range(3)) for name in ("ops", "api")))
 
 
-def test_a_process_whose_rows_stand_together_has_no_second_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs_of, "LARGE_PROCESS", 0)
+def test_a_rank_whose_rows_stand_together_has_no_second_copy() -> None:
     trace = load(sorted((DATA / "torch").glob("dpmp_overlap.rank?.json.gz")))
-    parts = Run.of(trace).by_process().map(lambda part: part)
+    parts = Run.of(trace).by_rank().map(lambda part: part)
     assert len(parts) == len(trace.processes) > 1
     for part in parts.values():
         assert len(part.ops) and len(part.api)
@@ -149,20 +147,18 @@ def test_what_no_part_has_is_said_of_the_whole_run(monkeypatch: pytest.MonkeyPat
         run.rank(number).kernel("gemm", stream=7, start=start, end=start + 500, launch=(start - 5, start - 1))
     trace, outside = run.trace(), Narrowing(window=(50_000, 60_000))
     said = []
-    for large in (runs_of.LARGE_PROCESS, 0):
-        monkeypatch.setattr(runs_of, "LARGE_PROCESS", large)
+    for asked in (Run.of(trace), Run.of(trace).by_rank()):
         with pytest.raises(TracevizError) as error:
-            Run.of(trace).by_process().map(repr, outside)
+            asked.map(repr, outside)
         said.append(str(error.value))
-    assert len(Run.of(trace).by_process().handles) == 2
+    assert [len(one.handles) for one in (Run.of(trace), Run.of(trace).by_rank())] == [1, 2]
     assert said[0] == said[1]
     assert "from 1 µs to 5.5 µs" in said[0].replace("1.00", "1").replace("5.50", "5.5")
 
 
-def test_a_run_by_process_keeps_what_concerns_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs_of, "LARGE_PROCESS", 0)
+def test_a_run_by_rank_keeps_what_concerns_all_of_it() -> None:
     trace = load([DATA / "nsys" / "dpmp_overlap.4gpu.sqlite"])
-    run = Run.of(trace).by_process()
+    run = Run.of(trace).by_rank()
     assert (run.size, run.trace.rank_ids, run.trace.clocks) == (len(trace.ops), trace.rank_ids, trace.clocks)
     expected, found = answers.collectives(Run.of(trace)), answers.collectives(run)
     assert contract.collectives(found) == contract.collectives(expected)

@@ -11,7 +11,6 @@ from analyzers.load import load
 from analyzers.readers.reading import Reading
 from analyzers.scale.parts import open_run
 from analyzers.syncs.report import order_of
-from analyzers.trace import run as runs
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, Run
 from analyzers.verdict.check import check_overlap
@@ -24,12 +23,10 @@ PATHS = [str(path) for path in sorted((DATA / "torch").glob("dpmp_overlap.rank?.
 PAIR = ("nvtx:DP Embedding", "nvtx:MP Embedding")
 
 
-@pytest.fixture(params=["one part", "processes", "captures"])
-def run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+@pytest.fixture(params=["one trace", "captures"])
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
     if request.param == "captures":
         return open_run(PATHS, Reading(cache=False, workers=1), LocalWorkers(1, tmp_path))
-    if request.param == "processes":
-        monkeypatch.setattr(runs, "LARGE_PROCESS", 1)
     return Run.of(load(PATHS, reading=Reading(cache=False)))
 
 
