@@ -209,7 +209,7 @@ def arrivals(trace: Trace, side: Mask, other: Mask) -> Arrivals:
     """Measure one side of a pair on the ranks that arrived last, where it is all communication."""
     matched = side & is_matched(trace.ops) & (as_int64(trace.ops.wait_seen) > 0)
     ops, others = int(np.count_nonzero(side)), int(np.count_nonzero(side & ~is_communication(trace)))
-    if others or not matched.any():
+    if others:
         return Arrivals(ops, others)
     last, starts, ends = came_last(trace.ops), trace.ops.start_ns, trace.ops.end_ns
     arrived = starts + as_int64(trace.ops.wait_ns)

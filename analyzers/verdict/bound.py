@@ -374,9 +374,7 @@ def _in_steps(trace: Trace, of_steps: Collection[int] | None) -> tuple[Trace, In
         # As `compare` leaves them out, those that one process has more than once.
         by_process = rows_by_key(steps.process, steps.numbers)
         twice = [number for (_, number), rows in by_process.items() if rows.size > 1]
-        number = np.where((number < 0) | np.isin(number, twice), _NO_STEP, number)
-        if (number != _NO_STEP).any():
-            return whole, number
+        return whole, np.where((number < 0) | np.isin(number, twice), _NO_STEP, number)
     return trace, np.where(launched_before(trace), _NO_STEP, _ALL)
 
 

@@ -175,6 +175,7 @@ spans = st.tuples(st.integers(0, 40), st.integers(1, 20)).map(lambda each: (each
 )
 @example([{0: (0, 1)}, {0: (0, 1), 2: (0, 1)}], {0: [(0, 1)], 1: []})
 @example([{0: (0, 1), 1: (0, 1)}], {0: [(0, 1)], 2: []})
+@example([{0: (0, 1)}, {1: (0, 1), 2: (0, 1)}], {1: [(0, 1)]})
 def test_the_job_is_what_a_slow_calculation_finds(
     collectives: list[dict[int, Span]], compute: dict[int, list[Span]]
 ) -> None:

@@ -17,6 +17,7 @@ from analyzers.compare.steps import step_times_of
 from analyzers.load import load
 from analyzers.overlap.measure import RankOverlap, Side
 from analyzers.overlap.pairing import Instances
+from analyzers.steps.choose import with_steps
 from analyzers.trace.narrow import Narrowing, steps_used
 from analyzers.trace.run import Run
 from analyzers.trace.tables import Trace
@@ -105,6 +106,22 @@ def test_each_instant_counts_once_compute_before_transfer_before_waiting_before_
         "80.0 µs in all: compute 20.0, exposed transfer 30.0, waiting for late ranks 20.0, copies 10.0: "
         "communication-bound."
     )
+
+
+def test_a_rank_without_any_step_says_nothing_of_steps() -> None:
+    """A report ends with the first rank that stops: of others it may have no step's mark."""
+    run = Builder()
+    for number in range(2):
+        rank = run.rank(number)
+        if number == 0:
+            step(rank, 1, -20, 0)
+            step(rank, 2, 0, 40)
+        for start in (0, 40):
+            us(rank, GEMM, 7, start, start + 30, (start - 15, start - 12))
+            us(rank, COMM, 9, start + 10, start + 40, (start - 11, start - 10))
+    found = check_overlap(with_steps(run.trace())).bound
+    assert found is not None
+    assert [(one.rank, one.step) for one in found.ranks] == [(0, found.step)]
 
 
 def test_of_several_ranks_the_one_that_waits_least_in_a_step_speaks_for_it() -> None:
