@@ -24,9 +24,9 @@ from analyzers.trace.narrow import Narrowing, only_ops
 from analyzers.trace.numbered import between_numbers, families
 from analyzers.trace.op_rows import of_nics
 from analyzers.trace.ranges import launched_in_all
-from analyzers.trace.ranks import RULES
+from analyzers.trace.ranks import RANK_RULES
 from analyzers.trace.schemas import Counters
-from analyzers.trace.step_table import MARKED, NO_STEPS, UNMARKED, Steps, StepsUsed
+from analyzers.trace.step_table import MARKED, NO_STEP_MARKS, NO_STEPS, Steps, StepsUsed
 from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Capture, Trace
 from analyzers.trace.unlaunched import lacks_launch
@@ -296,7 +296,7 @@ def _cannot_answer(run: Trace, facts: Facts) -> tuple[str, ...]:
         (not facts.operators, "which operator launched an op: the capture has no operator events"),
         (not facts.syncs, "which stream waited for what: there are no synchronization events"),
         (0 < steps < MIN_MEDIAN_STEPS, f"how much steps vary: {steps} are too few for a median"),
-        (not steps, f"steps: {(run.steps.unknown if run.steps else '') or UNMARKED}"),
+        (not steps, f"steps: {(run.steps.unknown if run.steps else '') or NO_STEP_MARKS}"),
     ]
     applying = [text for applies, text in candidates if applies]
     return tuple(dict.fromkeys([*applying, *_lacks(run.captures)]))
@@ -330,7 +330,7 @@ def _ranks(trace: Trace) -> tuple[RankInfo, ...]:
         found.append(
             RankInfo(
                 rank,
-                RULES.get(owner.rule, owner.rule),
+                RANK_RULES.get(owner.rule, owner.rule),
                 trace.captures[owner.capture].path,
                 owner.pid,
                 tuple(devices.tolist()),

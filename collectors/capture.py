@@ -17,11 +17,11 @@ from collectors import manifest as manifests
 from collectors import session
 from collectors.errors import CollectError
 from collectors.launchers import own_rank
-from collectors.manifest import Capture as Captured
+from collectors.manifest import CaptureEntry as Captured
 from collectors.manifest import Manifest
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-TOOLS = ("torch", "nsys")
+CAPTURE_TOOLS = ("torch", "nsys")
 
 
 class Capture:
@@ -156,7 +156,7 @@ def capture(
     CollectError : the tool is neither torch nor nsys.
     """
     chosen = tool or ("nsys" if "NSYS_PROFILING_SESSION_ID" in os.environ else "torch")
-    if chosen not in TOOLS:
+    if chosen not in CAPTURE_TOOLS:
         raise CollectError(f"there is no tool {chosen!r}.", hint="Give torch or nsys.")
     return Capture(Path(folder), chosen, name, shapes, stacks)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 SCHEMA = "traceviz.manifest/1"
-NAME = "manifest.json"
+MANIFEST_NAME = "manifest.json"
 SECONDS = 20
 # Settings that order a run's work more strictly than its streams do; each rank states its own, as it captures.
 SETTINGS = (
@@ -49,7 +49,7 @@ HIDDEN = "***"
 
 
 @dataclass(frozen=True)
-class Capture:
+class CaptureEntry:
     """One file; `rank` is None where it holds several ranks, or where nothing says which it is."""
 
     path: str
@@ -65,7 +65,7 @@ class Manifest:
     tool: str
     mode: str
     command: list[str]
-    captures: list[Capture] = field(default_factory=list)
+    captures: list[CaptureEntry] = field(default_factory=list)
     world_size: int | None = None
     window: dict[str, Any] = field(default_factory=dict)
     start_utc: str = ""
@@ -85,13 +85,13 @@ def write(folder: Path, manifest: Manifest) -> Path:
 
     Ranks that collect for themselves write at the same time; a lock lets each add its captures.
     """
-    path = folder / NAME
+    path = folder / MANIFEST_NAME
     with (folder / ".manifest.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         content = {"schema": SCHEMA, **asdict(manifest)}
         if path.exists() and manifest.mode == "own-rank":
             content = _joined(json.loads(path.read_text(encoding="utf-8")), content)
-        partial = folder / f".{NAME}.partial"
+        partial = folder / f".{MANIFEST_NAME}.partial"
         partial.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         partial.replace(path)
     return path

@@ -18,7 +18,12 @@ from collectors.errors import CollectError
 
 # What is wanted of every capture: no CPU samples, which cost much and answer nothing here, and each event record
 # and wait, without which an order between streams can't be proven.
-WANTED = (("--sample", "none"), ("--cpuctxsw", "none"), ("--cuda-event-trace", "true"), ("--force-overwrite", "true"))
+WANTED_NSYS_OPTIONS = (
+    ("--sample", "none"),
+    ("--cpuctxsw", "none"),
+    ("--cuda-event-trace", "true"),
+    ("--force-overwrite", "true"),
+)
 NEEDED = ("--session-new", "--env-var")  # of the supervisor, to find the program and to end the recording
 HELP_SECONDS = 60
 _OPTION = re.compile(r"^\t(?:\([^)]*\) )?(?:-\w, )?(--[a-z][a-z-]*)", re.MULTILINE)
@@ -33,7 +38,7 @@ LEAST_HZ, MOST_HZ = 10, 200_000  # that nsys takes
 COUNTER_OPTIONS = ("--gpu-metrics-devices", "--gpu-metrics-device")  # now, and before 2024.4
 FREQUENCY_OPTION = "--gpu-metrics-frequency"
 PARAMETERS = Path("/proc/driver/nvidia/params")
-STATUS = Path("/proc/self/status")
+PROC_STATUS = Path("/proc/self/status")
 SYS_ADMIN = 21  # the bit of CAP_SYS_ADMIN
 _REFUSED = re.compile(
     r".*(insufficient privilege|ERR_NVGPUCTRPERM|not supported|not available|none of the installed).*", re.IGNORECASE
@@ -104,7 +109,7 @@ def build(
         )
     if _lacking(nsys, "--trace", ",".join(trace)):
         raise CollectError(f"nsys {nsys.release} can't trace {','.join(trace)!r}.", hint="See nsys profile --help.")
-    wanted = [("--trace", ",".join(trace)), *WANTED]
+    wanted = [("--trace", ",".join(trace)), *WANTED_NSYS_OPTIONS]
     if "cuda" in trace:
         wanted.append(("--cuda-graph-trace", graphs))
     if memory:
@@ -194,7 +199,7 @@ def frequency_words(nsys: Nsys, frequency: int) -> list[str]:
 
 def _is_admin() -> bool:
     try:
-        found = re.search(r"^CapEff:\s*([0-9a-fA-F]+)", STATUS.read_text(), re.MULTILINE)
+        found = re.search(r"^CapEff:\s*([0-9a-fA-F]+)", PROC_STATUS.read_text(), re.MULTILINE)
     except OSError:
         return os.geteuid() == 0
     return bool(found and int(found[1], 16) >> SYS_ADMIN & 1)

@@ -18,9 +18,9 @@ from collectors.processes import Outcome
 
 INJECT = Path(__file__).parent / "inject"
 HOOK = "TRACEVIZ_HOOK"
-CAPTURES = (".json.gz", ".nsys-rep", ".qdrep", ".xplane.pb", "_results.json")
+CAPTURE_SUFFIXES = (".json.gz", ".nsys-rep", ".qdrep", ".xplane.pb", "_results.json")
 NOTHING_USABLE = 3
-SLOWED = 0.1  # more of a step's time while it is captured than just before that is worth a note
+MIN_SLOWDOWN_NOTED = 0.1  # more of a step's time while it is captured than just before that is worth a note
 LITTLE_SPACE = 1 << 20  # bytes free below which a disk counts as full
 
 
@@ -49,7 +49,7 @@ class Collected:
 
     outcome: Outcome
     folder: Path
-    captures: tuple[manifests.Capture, ...]
+    captures: tuple[manifests.CaptureEntry, ...]
     notes: tuple[str, ...] = ()
 
     @property
@@ -134,7 +134,7 @@ class Begun:
         try:
             manifests.write(self.folder, self.manifest)
         except OSError as error:
-            self.manifest.notes.append(f"{manifests.NAME} can't be written: {error.strerror}.")
+            self.manifest.notes.append(f"{manifests.MANIFEST_NAME} can't be written: {error.strerror}.")
 
 
 def begin(tool: str, command: Sequence[str], options: Options) -> Begun:
@@ -162,7 +162,11 @@ def prepare(folder: Path, *, overwrite: bool, shared: bool = False) -> Path:
     need_linux()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        old = [path for path in folder.iterdir() if path.name.endswith(CAPTURES) or path.name == manifests.NAME]
+        old = [
+            path
+            for path in folder.iterdir()
+            if path.name.endswith(CAPTURE_SUFFIXES) or path.name == manifests.MANIFEST_NAME
+        ]
         if old and not shared and not overwrite:
             raise CollectError(
                 f"{folder} holds captures already.", hint="Give another folder with -o, or --overwrite to replace them."
@@ -205,7 +209,7 @@ def slowed(ranks: Sequence[Mapping[str, Any]]) -> list[str]:
     times = [(one["rank"], one.get("step_ms") or {}) for one in ranks]
     known = [(each["profiled"] / each["unprofiled"], rank, each) for rank, each in times if all(each.values()) and each]
     ratio, rank, worst = max(known, key=lambda one: one[0], default=(1.0, 0, {}))
-    if ratio <= 1 + SLOWED:
+    if ratio <= 1 + MIN_SLOWDOWN_NOTED:
         return []
     return [
         f"Rank {rank}: a step took {worst['profiled']:.3g} ms while it was captured, and {worst['unprofiled']:.3g} ms "

@@ -12,7 +12,7 @@ from typing import Any
 
 from collectors import capture as capturing
 from collectors import manifest as manifests
-from collectors.manifest import Capture as Captured
+from collectors.manifest import CaptureEntry as Captured
 
 WARMUP, STEPS = 3, 3
 
@@ -130,7 +130,7 @@ def bring_together(own: Path, traces: list[bytes | None], folder: Path) -> None:
             shutil.move(own / name, folder / name)
         else:
             (folder / name).write_bytes(trace)
-    about = json.loads((own / manifests.NAME).read_text(encoding="utf-8"))
+    about = json.loads((own / manifests.MANIFEST_NAME).read_text(encoding="utf-8"))
     captures = [asdict(Captured(name, number)) for number, name in enumerate(names)]
     whole = json.dumps({**about, "mode": "per-rank", "captures": captures}, indent=1, ensure_ascii=False)
-    (folder / manifests.NAME).write_text(whole + "\n", encoding="utf-8")
+    (folder / manifests.MANIFEST_NAME).write_text(whole + "\n", encoding="utf-8")

@@ -11,12 +11,12 @@ from typing import Any
 
 from collectors import session
 from collectors.launchers import MPI, SLURM, TORCHRUN
-from collectors.manifest import Capture
+from collectors.manifest import CaptureEntry
 from collectors.processes import run
 
 # What a rank writes, the last of which is named: JAX's space holds everything, its other file needs no package.
-SUFFIXES = {"torch": (".json.gz",), "jax": (".xplane.pb", ".trace.json.gz")}
-WRITTEN = {"torch": "trace", "jax": "profile"}
+CAPTURE_SUFFIXES = {"torch": (".json.gz",), "jax": (".xplane.pb", ".trace.json.gz")}
+WORD_OF_CAPTURE = {"torch": "trace", "jax": "profile"}
 KEPT_OUT = "(python -I, -E, -S keep the hook out.)"
 
 
@@ -59,13 +59,15 @@ def _collect(tool: str, command: Sequence[str], options: session.Options, **more
     outcome = run(command, begun.hooked(options.steps, **more), timeout=options.timeout)
     ranks, manifest = begun.ranks(), begun.manifest
     files: dict[int, str] = {}
-    for suffix in SUFFIXES[tool]:
+    for suffix in CAPTURE_SUFFIXES[tool]:
         files |= begun.captures(suffix)
-    manifest.captures = [Capture(name, rank, session.steps_of(ranks, rank)) for rank, name in sorted(files.items())]
+    manifest.captures = [
+        CaptureEntry(name, rank, session.steps_of(ranks, rank)) for rank, name in sorted(files.items())
+    ]
     lost = [one["rank"] for one in ranks if one["rank"] not in files and one["state"] == "capturing"]
     manifest.notes = session.notes_of(ranks)
     manifest.notes += [
-        f"Rank {rank} was ended while it captured, before its {WRITTEN[tool]} was written." for rank in lost
+        f"Rank {rank} was ended while it captured, before its {WORD_OF_CAPTURE[tool]} was written." for rank in lost
     ]
     full = session.full_disks(begun.folder)
     manifest.notes += full or _why_nothing(tool, options.steps, begun_any=bool(ranks), captured=bool(files))

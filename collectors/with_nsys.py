@@ -16,12 +16,12 @@ from collectors import session
 from collectors.errors import CollectError
 from collectors.inject import _traceviz_hook as hook
 from collectors.launchers import starts_elsewhere
-from collectors.manifest import Capture
+from collectors.manifest import CaptureEntry
 from collectors.nsys_command import Nsys, build, check_counters_allowed, counter_option, frequency_words
 from collectors.processes import run
 
 SUPERVISE = (sys.executable, "-I", str(session.INJECT / "_traceviz_supervise.py"))
-WHOLE = b"NVIDIA Tegra Profiler Report"
+REPORT_MAGIC = b"NVIDIA Tegra Profiler Report"
 UNKNOWN_GPU = "No counters of this rank: nothing tells which GPU is its own (LOCAL_RANK, CUDA_VISIBLE_DEVICES)."
 _RANK = re.compile(r"rank(\d+)\.(?:nsys-rep|qdrep)")
 
@@ -118,7 +118,7 @@ def plan_run(command: Sequence[str], options: NsysOptions, nsys: Sequence[str], 
     return Plan(list(command), dict(os.environ), mode, rank, notes)
 
 
-def _captures(folder: Path, plan: Plan, ranks: Sequence[dict[str, Any]]) -> tuple[list[Capture], list[str]]:
+def _captures(folder: Path, plan: Plan, ranks: Sequence[dict[str, Any]]) -> tuple[list[CaptureEntry], list[str]]:
     """Reports that can be used, with their ranks; and the names of those that can't."""
     usable, damaged = [], []
     for path in sorted(folder.glob("*.nsys-rep")) + sorted(folder.glob("*.qdrep")):
@@ -127,9 +127,9 @@ def _captures(folder: Path, plan: Plan, ranks: Sequence[dict[str, Any]]) -> tupl
         if plan.rank is not None and rank != plan.rank:
             continue
         with path.open("rb") as file:
-            whole = file.read(len(WHOLE)) == WHOLE
+            whole = file.read(len(REPORT_MAGIC)) == REPORT_MAGIC
         if whole:
-            usable.append(Capture(path.name, rank, session.steps_of(ranks, rank)))
+            usable.append(CaptureEntry(path.name, rank, session.steps_of(ranks, rank)))
         else:
             damaged.append(path.name)
     return sorted(usable, key=lambda one: (one.rank is None, one.rank)), damaged
@@ -138,7 +138,7 @@ def _captures(folder: Path, plan: Plan, ranks: Sequence[dict[str, Any]]) -> tupl
 def _notes(
     folder: Path,
     plan: Plan,
-    captures: Sequence[Capture],
+    captures: Sequence[CaptureEntry],
     damaged: Sequence[str],
     ranks: Sequence[dict[str, Any]],
     options: NsysOptions,

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from collectors import session
 from collectors.errors import CollectError
-from collectors.manifest import Capture
+from collectors.manifest import CaptureEntry
 from collectors.processes import run
 
 # Kernels and copies; who launched them; ranges of roctx; calls of RCCL, which say what their kernels do not.
-WANTED = ("--kernel-trace", "--memory-copy-trace", "--hip-trace", "--marker-trace", "--rccl-trace")
+WANTED_ROCPROF_OPTIONS = ("--kernel-trace", "--memory-copy-trace", "--hip-trace", "--marker-trace", "--rccl-trace")
 RESULTS = "_results.json"
 HELP_SECONDS = 60
 PLACES = ("/opt/rocm/bin/rocprofv3",)
@@ -55,8 +55,8 @@ def words_of(rocprofv3: Path, folder: Path) -> tuple[list[str], list[str]]:
         text = (ran.stdout + ran.stderr).decode(errors="replace")
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CollectError(f"{rocprofv3} does not run: {error}.", hint="Name another one with --rocprofv3.") from error
-    known = [word for word in WANTED if word in text or "--kernel-trace" not in text]
-    lost = [word for word in WANTED if word not in known]
+    known = [word for word in WANTED_ROCPROF_OPTIONS if word in text or "--kernel-trace" not in text]
+    lost = [word for word in WANTED_ROCPROF_OPTIONS if word not in known]
     notes = [f"This rocprofv3 knows no {', '.join(lost)}: what it would trace is missing."] if lost else []
     return [str(rocprofv3), *known, "--output-format", "json", "--output-directory", str(folder)], notes
 
@@ -75,7 +75,7 @@ def collect(command: Sequence[str], options: RocprofOptions) -> session.Collecte
     words, notes = words_of(options.rocprofv3, begun.folder)
     planned, environment = plan(command, words, begun)
     outcome = run(planned, environment, timeout=options.timeout)
-    manifest.captures = [Capture(name, rank) for rank, name in begun.captures(RESULTS).items()]
+    manifest.captures = [CaptureEntry(name, rank) for rank, name in begun.captures(RESULTS).items()]
     if not manifest.captures:
         notes.append(
             "rocprofv3 left no file; what it printed says why. A launcher's ranks have to be in Python; else put the "

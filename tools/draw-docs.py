@@ -7,11 +7,11 @@ from pathlib import Path
 
 from analyzers.compare.compare import compare
 from analyzers.load import load
-from analyzers.syncs.report import order_report
+from analyzers.syncs.order_report import order_report
 from analyzers.trace.narrow import only_ranks
 from analyzers.verdict.check import check_overlap
 from traceviz.timelines.draw import figure
-from traceviz.timelines.files import WIDTH, image, write_bytes
+from traceviz.timelines.files import IMAGE_WIDTH, image, write_bytes
 from traceviz.timelines.picture import Picture, picture
 from traceviz.timelines.stack import compared
 
@@ -50,7 +50,7 @@ def main() -> None:
 
 def write(name: str, drawn: Picture) -> None:
     """Draw one into the folder."""
-    write_bytes(FOLDER / f"{name}.png", image(figure(drawn, slider=False, width=WIDTH), "png"))
+    write_bytes(FOLDER / f"{name}.png", image(figure(drawn, slider=False, width=IMAGE_WIDTH), "png"))
     print(f"{FOLDER / name}.png: {drawn.headline}")
 
 

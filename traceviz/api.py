@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from analyzers import load as loading
-from analyzers.collectives.report import Collectives
+from analyzers.collectives.costs import Collectives
 from analyzers.common.errors import TracevizError
 from analyzers.compare import compare as comparing
 from analyzers.compare.against import with_baseline
@@ -23,8 +23,8 @@ from analyzers.contention.neighbours import StreamContention
 from analyzers.contracts import checks
 from analyzers.contracts.result import ContractResult
 from analyzers.contracts.rules import read_contract
-from analyzers.counters import report as counting
-from analyzers.counters.report import CountersResult
+from analyzers.counters import by_state as counting
+from analyzers.counters.by_state import CountersResult
 from analyzers.info import TraceInfo
 from analyzers.readers.reading import Reading
 from analyzers.replay import answer as replaying
@@ -39,7 +39,7 @@ from analyzers.select import language
 from analyzers.show import show as showing
 from analyzers.show.result import Shown
 from analyzers.streams import StreamsResult
-from analyzers.syncs.report import OrderReport
+from analyzers.syncs.order_report import OrderReport
 from analyzers.trace.narrow import EVERYTHING, Narrowing
 from analyzers.verdict import check
 from analyzers.verdict.result import OverlapResult

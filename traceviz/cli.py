@@ -37,7 +37,7 @@ COMMANDS = (
     "mcp",
     "cache",
 )
-ALONE = ("collect", "workload", "mcp", "cache")  # that look at no captures in this process
+WITHOUT_CAPTURES = ("collect", "workload", "mcp", "cache")  # that look at no captures in this process
 
 
 def _print_version(wanted: bool) -> None:
@@ -71,7 +71,7 @@ def with_commands(names: Sequence[str]) -> typer.Typer:
         if hasattr(module, "app"):
             found.add_typer(module.app, name=name)
         else:
-            kind = Command if name in ALONE else Analysis
+            kind = Command if name in WITHOUT_CAPTURES else Analysis
             found.command(name, cls=kind, epilog=module.EPILOG)(with_run_options(getattr(module, here)))
     return found
 

@@ -14,7 +14,7 @@ from analyzers.arrays.types import Ids, Ints, Mask
 
 Codes = npt.NDArray[np.integer[Any]]
 
-AT_ONCE = 1 << 16  # rows
+ROWS_AT_ONCE = 1 << 16  # rows
 WIDEST = 1 << 62  # that integers hold
 _RADIX = 1 << 16
 _DENSE = 8  # ids may be this much sparser than rows and still be looked up in a table
@@ -135,8 +135,8 @@ def distinct(values: Ints) -> Ints:
         return values[:1].copy()
     if high - low < _DENSE * values.size:
         occurs = np.zeros(high - low + 1, dtype=bool)
-        for first in range(0, values.size, AT_ONCE):  # no second column in 64 bits
-            occurs[np.subtract(values[first : first + AT_ONCE], low, dtype=np.int64)] = True
+        for first in range(0, values.size, ROWS_AT_ONCE):  # no second column in 64 bits
+            occurs[np.subtract(values[first : first + ROWS_AT_ONCE], low, dtype=np.int64)] = True
         return (np.flatnonzero(occurs) + low).astype(values.dtype, copy=False)
     ordered = np.sort(values)
     new = np.ones(ordered.size, dtype=bool)
@@ -205,7 +205,7 @@ def alike(*keys: Ids) -> tuple[Ints, Ints]:
 
 
 def parts_of(heads: Ints, count: int) -> Iterator[tuple[slice, slice]]:
-    """Lots of `count` rows that stand together, a part of about `AT_ONCE` rows at a time: which lots, and which rows.
+    """Lots of `count` rows that stand together, in parts of about `ROWS_AT_ONCE` rows: which lots, and which rows.
 
     What is worked out of a part stays in the processor's cache, and takes no memory that the system clears first.
 
@@ -214,14 +214,14 @@ def parts_of(heads: Ints, count: int) -> Iterator[tuple[slice, slice]]:
     """
     first = 0
     while first < heads.size:
-        behind = max(int(np.searchsorted(heads, heads[first] + AT_ONCE)), first + 1)
+        behind = max(int(np.searchsorted(heads, heads[first] + ROWS_AT_ONCE)), first + 1)
         yield slice(first, behind), slice(int(heads[first]), int(heads[behind]) if behind < heads.size else count)
         first = behind
 
 
 def slices(count: int) -> Iterator[slice]:
-    """All of `count` rows, `AT_ONCE` at a time, for what `parts_of` says of parts."""
-    return (slice(first, min(first + AT_ONCE, count)) for first in range(0, count, AT_ONCE))
+    """All of `count` rows, `ROWS_AT_ONCE` at a time, for what `parts_of` says of parts."""
+    return (slice(first, min(first + ROWS_AT_ONCE, count)) for first in range(0, count, ROWS_AT_ONCE))
 
 
 def runs(first: Ints, count: Ints) -> tuple[Ints, Ints]:

@@ -25,10 +25,10 @@ from analyzers.common.errors import TracevizError
 
 VARIABLE = "TRACEVIZ_CACHE"
 OFF = ("off", "no", "0")  # values of the variable that turn the cache off
-KINDS = {"traces": "capture as tables", "nsys": "nsys export", "urls": "file brought from a URL"}  # by folder
+KIND_OF_FOLDER = {"traces": "capture as tables", "nsys": "nsys export", "urls": "file brought from a URL"}  # by folder
 LIMIT_BYTES = 20 << 30
 LIMIT_FILE = "limit"
-ABOUT = "about.json"  # of a capture as tables: written last, and touched by use
+ABOUT_FILE = "about.json"  # of a capture as tables: written last, and touched by use
 UNFINISHED = ("export-*", "new-*", "gone-*")  # names of what is being written or removed
 STALE_SECONDS = 24 * 3600  # after which what a killed process left unfinished is removed
 IN_USE_SECONDS = 600  # an entry used since may still be read
@@ -48,7 +48,7 @@ class Entry(msgspec.Struct, frozen=True):
     used: float
 
 
-class State(msgspec.Struct, frozen=True):
+class CacheState(msgspec.Struct, frozen=True):
     """The cache as it is, least recently used first; `unusable` says why nothing can be kept, "" where it can."""
 
     root: Path
@@ -58,9 +58,9 @@ class State(msgspec.Struct, frozen=True):
     unusable: str
 
 
-def state(removed: list[Entry]) -> State:
+def state(removed: list[Entry]) -> CacheState:
     """Look into the cache."""
-    return State(root(), limit(), entries(), removed, why_unusable())
+    return CacheState(root(), limit(), entries(), removed, why_unusable())
 
 
 def is_off() -> bool:
@@ -86,7 +86,7 @@ def why_unusable() -> str:
     if is_off():
         return f"turned off by ${VARIABLE}"
     try:
-        for kind in KINDS:
+        for kind in KIND_OF_FOLDER:
             (root() / kind).mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=root() / kind) as file:
                 file.write(b"\0")
@@ -108,12 +108,12 @@ def folder_for_exports() -> Iterator[Path]:
 def entries() -> list[Entry]:
     """What is in the cache, least recently used first."""
     found = []
-    for kind in KINDS:
+    for kind in KIND_OF_FOLDER:
         for path in sorted((root() / kind).glob("*")) if (root() / kind).is_dir() else []:
             if not any(path.match(pattern) for pattern in UNFINISHED):
                 with contextlib.suppress(OSError):  # removed by another process
                     files = [*path.iterdir()] if path.is_dir() else [path]
-                    used = (path / ABOUT).stat().st_mtime if path.is_dir() else path.stat().st_atime
+                    used = (path / ABOUT_FILE).stat().st_mtime if path.is_dir() else path.stat().st_atime
                     found.append(Entry(path, kind, sum(file.stat().st_size for file in files), used))
     return sorted(found, key=lambda entry: entry.used)
 
@@ -122,7 +122,7 @@ def touch(path: Path) -> None:
     """Note that an entry was used; an export's own time of change stays: from it readers know that nobody writes."""
     with contextlib.suppress(OSError):
         if path.is_dir():
-            os.utime(path / ABOUT)
+            os.utime(path / ABOUT_FILE)
         else:
             os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
 
@@ -191,7 +191,7 @@ def remove(path: Path) -> None:
 
 
 def _sweep() -> None:
-    for kind in KINDS:
+    for kind in KIND_OF_FOLDER:
         for pattern in UNFINISHED:
             for left in (root() / kind).glob(pattern):
                 with contextlib.suppress(OSError):

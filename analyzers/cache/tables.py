@@ -17,7 +17,7 @@ import msgspec
 from analyzers.arrays.arrow import of_arrow, to_arrow
 from analyzers.arrays.columns import repeated
 from analyzers.arrays.names import Names
-from analyzers.cache.folder import ABOUT, FORMAT
+from analyzers.cache.folder import ABOUT_FILE, FORMAT
 from analyzers.trace.about import about, restored
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.table import Table
@@ -47,7 +47,7 @@ def write_trace(trace: Trace, folder: Path) -> None:
         except pa.ArrowException as error:  # whatever it is, without a cache it does not matter
             raise OSError(str(error)) from error
         sizes[file.name] = file.stat().st_size
-    (folder / ABOUT).write_text(json.dumps({"format": FORMAT, "files": sizes, **about(trace)}))
+    (folder / ABOUT_FILE).write_text(json.dumps({"format": FORMAT, "files": sizes, **about(trace)}))
 
 
 def flush(folder: Path) -> None:
@@ -77,7 +77,7 @@ def read_trace(folder: Path, only: Collection[str] = tuple(TABLES)) -> Trace:
     Unusable : it is not all there.
     """
     try:
-        description = json.loads((folder / ABOUT).read_text())
+        description = json.loads((folder / ABOUT_FILE).read_text())
         if description["format"] != FORMAT:
             raise Unusable(f"format {description['format']}")
         for name, size in description["files"].items():

@@ -11,10 +11,10 @@ from analyzers.arrays.groups import rows_by_key, runs
 from analyzers.arrays.intervals import EMPTY, clip, measure, union
 from analyzers.arrays.search import search, search_on
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.causes.queues import NEVER
+from analyzers.causes.queues import NOT_KNOWN_NS
 from analyzers.ordering.lanes import take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.calls import KINDS, blocking_calls
+from analyzers.syncs.calls import SYNC_KINDS, blocking_calls
 from analyzers.trace.ranges import launches, ops_by_launcher
 from analyzers.trace.tables import Trace
 
@@ -44,7 +44,7 @@ class HostThreads:
     """The threads that launched the ops of one trace.
 
     thread, launch_start_ns, launch_end_ns : of each op's launch. copies_itself : ops whose own launch blocks until they
-    are done. blocks_as : of each host call the kind, in `KINDS`, of those that block their thread; -1 of others.
+    are done. blocks_as : of each host call the kind, in `SYNC_KINDS`, of those that block their thread; -1 of others.
     """
 
     def __init__(self, trace: Trace, ordering: Ordering) -> None:
@@ -71,7 +71,7 @@ class HostThreads:
         """
         queued = np.where(self.copies_itself, self.launch_start_ns, self.launch_end_ns)
         launched = np.minimum(queued, self.trace.ops.start_ns)
-        return np.where(self.trace.ops.launch >= 0, launched, NEVER)
+        return np.where(self.trace.ops.launch >= 0, launched, NOT_KNOWN_NS)
 
     def launcher(self, op: int) -> tuple[int, ...]:
         """The process and thread that launched an op."""
@@ -91,7 +91,7 @@ class HostThreads:
         blocking, rows = self.blocking, self._blocking_rows.get(self.launcher(op), _NO_ROWS)
         starts, ends = self._times(rows)
         rows, starts, ends = (each[(starts < high) & (ends > low)] for each in (rows, starts, ends))
-        of_stream = np.isin(blocking.kind[rows], [KINDS.index("stream"), KINDS.index("event")])
+        of_stream = np.isin(blocking.kind[rows], [SYNC_KINDS.index("stream"), SYNC_KINDS.index("event")])
         unknown = of_stream & (blocking.lane[rows] < 0)
         syncs = zip(starts.tolist(), ends.tolist(), blocking.op[rows].tolist(), unknown.tolist(), strict=True)
         found = [BlockingCall(start, end, waited, False, is_unknown) for start, end, waited, is_unknown in syncs]
@@ -159,4 +159,4 @@ class HostThreads:
         rows = ops_by_launcher(self.trace).get(self.launcher(op), slice(0))
         began = self.launch_start_ns[rows]
         rows = np.arange(len(self.trace.ops))[rows][(began > low) & (began < high)]
-        return rows[take_or(self.trace.ops.start_ns, self.leaves_place(rows), NEVER) > low]
+        return rows[take_or(self.trace.ops.start_ns, self.leaves_place(rows), NOT_KNOWN_NS) > low]

@@ -15,15 +15,15 @@ from analyzers.causes.explain import Explainer
 from analyzers.causes.free_to_run import PEER_WAIT, UNKNOWN
 from analyzers.causes.not_launched import LATE_LAUNCH
 from analyzers.causes.queued import inferred_link
-from analyzers.causes.table import CAUSES, TABLE, alone_by_cause
+from analyzers.causes.table import CAUSE_TABLE, CAUSES, alone_by_cause
 from analyzers.causes.without import gain_without, next_behind
 from analyzers.common.wording import percent
 from analyzers.overlap.measure import Missed, RankOverlap
 
-LATE_COLUMN, PEER_COLUMN, UNKNOWN_COLUMN = (TABLE.index(cause) for cause in (LATE_LAUNCH, PEER_WAIT, UNKNOWN))
+LATE_COLUMN, PEER_COLUMN, UNKNOWN_COLUMN = (CAUSE_TABLE.index(cause) for cause in (LATE_LAUNCH, PEER_WAIT, UNKNOWN))
 GAPS_LOOKED_AT = 32  # gaps of a cause, the longest, that tell what is most of it
 MIN_NAMED_SHARE = 0.25  # of a cause's time: below, no place stands for it
-NEARLY_ALL = 0.9  # of a cause's time: from here on one place is all of it
+NEARLY_ALL_OF_CAUSE = 0.9  # of a cause's time: from here on one place is all of it
 AFTER_SYNC = len(CAUSES)  # late launches that follow a host sync are weighed apart, then added to the others
 
 NOTHING_SHOWS = "nothing in the capture shows why"
@@ -42,7 +42,7 @@ def _explain_rank(writer: EvidenceWriter, rank: RankOverlap) -> RankOverlap:
         return rank
     numbers = rank.instances.index[some]
     weights = np.zeros((numbers.size, AFTER_SYNC + 1), np.int64)
-    longest: list[list[ToldGap]] = [[] for _ in TABLE]
+    longest: list[list[ToldGap]] = [[] for _ in CAUSE_TABLE]
     if explained := writer.explainer.explain(rank.rank, rank.device):
         gaps, alone = explained.gaps, alone_by_cause(explained)
         row = np.minimum(np.searchsorted(numbers, gaps.instance), numbers.size - 1)
@@ -62,7 +62,7 @@ def _explain_rank(writer: EvidenceWriter, rank: RankOverlap) -> RankOverlap:
         by_cause[LATE_COLUMN] += by_cause[AFTER_SYNC]
     missed = [
         replace(
-            _missed_by(longest[cause], TABLE[cause], int(total_ns[cause]), int(alone_ns[cause])),
+            _missed_by(longest[cause], CAUSE_TABLE[cause], int(total_ns[cause]), int(alone_ns[cause])),
             after_sync_ns=after_sync_ns if cause == LATE_COLUMN else 0,
         )
         for cause in np.argsort(-total_ns[:AFTER_SYNC], kind="stable").tolist()
@@ -96,8 +96,8 @@ def _missed_by(held: Sequence[ToldGap], cause: Cause, ns: int, alone_ns: int) ->
     gap, share = of_each[most][0], totals[most] / looked_at
     finding = cause.finding(gap)
     title, _, rest = finding.partition(": ")
-    if share < NEARLY_ALL and rest:
-        of_it = "it" if looked_at >= NEARLY_ALL * alone_ns else "its longest gaps"
+    if share < NEARLY_ALL_OF_CAUSE and rest:
+        of_it = "it" if looked_at >= NEARLY_ALL_OF_CAUSE * alone_ns else "its longest gaps"
         finding = f"{title}, {percent(share)} of {of_it} this one: {rest}"
         if share < MIN_NAMED_SHARE:
             finding = f"{title}, in many places: the most is {percent(share)} of {of_it}, {rest}"

@@ -19,7 +19,7 @@ from analyzers.causes.explain import FREE, HOST_BLOCKED, NOT_LAUNCHED
 from analyzers.causes.hosts import DISPATCH_NS
 from analyzers.common.wording import duration
 from analyzers.ordering.lanes import MIN_NS
-from analyzers.syncs.calls import KINDS
+from analyzers.syncs.calls import SYNC_KINDS
 from analyzers.syncs.context import around
 from analyzers.syncs.points import copies_of, written_as
 from analyzers.trace.advice import torch_seen
@@ -28,7 +28,7 @@ from analyzers.trace.op_rows import call_rows, op_rows
 from analyzers.trace.settings import BLOCKING_LAUNCHES, setting_of
 
 MIN_BOUND_OPS = 16  # ops in a gap, below which their intervals tell nothing
-MOSTLY = 0.8  # of them are launched by one thread, and begin as they are launched
+MIN_SHARE_OF_ONE_THREAD = 0.8  # of them are launched by one thread, and begin as they are launched
 MIN_BUSY, MAX_BUSY = 0.2, 0.85  # of its stream's time: below, its thread does other things; above, it keeps up
 MAX_BLOCKED = 0.1  # of the time its thread may be blocked: else it waits for the GPU
 
@@ -67,7 +67,7 @@ def _last_sync(gap: ToldGap) -> tuple[int, int]:
 
 def _why_launch_blocks(gap: ToldGap, call: int) -> str:
     """What makes a launch that blocked wait for its own kernel; "" of other calls."""
-    if gap.explainer.hosts.blocks_as[call] != KINDS.index("launch"):
+    if gap.explainer.hosts.blocks_as[call] != SYNC_KINDS.index("launch"):
         return ""
     trace = gap.writer.trace
     setting = setting_of(trace, int(trace.api.process[call]), BLOCKING_LAUNCHES)
@@ -156,7 +156,7 @@ def _launch_bound(gap: ToldGap) -> LaunchRate | None:
     rows = explainer.room.started_beside(gap.op, gap.start_ns, gap.end_ns)
     rows = np.sort(rows[of_other[rows] & (ints_at(ops, "launch", rows) >= 0)])
     threads, count = np.unique(thread[rows], return_counts=True)
-    if not rows.size or count.max() < max(MIN_BOUND_OPS, MOSTLY * rows.size):
+    if not rows.size or count.max() < max(MIN_BOUND_OPS, MIN_SHARE_OF_ONE_THREAD * rows.size):
         return None
     launcher = int(threads[np.argmax(count)])
     if launcher == thread[gap.late_op]:
@@ -165,7 +165,7 @@ def _launch_bound(gap: ToldGap) -> LaunchRate | None:
     began, returned = explainer.hosts.launch_start_ns[rows], explainer.hosts.launch_end_ns[rows]
     start, end = (ints_at(ops, column, rows) for column in ("start_ns", "end_ns"))
     length, every = int(np.median(end - start)), int(np.median(np.diff(np.sort(began))))
-    is_prompt = np.mean(start - returned <= DISPATCH_NS) >= MOSTLY
+    is_prompt = np.mean(start - returned <= DISPATCH_NS) >= MIN_SHARE_OF_ONE_THREAD
     blocked_ns = explainer.hosts.blocked_ns(int(rows[0]), int(began.min()), int(began.max()))
     is_blocked = blocked_ns > MAX_BLOCKED * (began.max() - began.min())
     is_bound = is_prompt and MIN_BUSY <= length / max(every, 1) <= MAX_BUSY and not is_blocked

@@ -24,7 +24,7 @@ from analyzers.syncs.context import around, ranges_around, renamed, text_of
 from analyzers.trace.columns import as_int64, ints_at
 from analyzers.trace.ranges import launch_span, range_classes
 from analyzers.trace.ranks import devices_of
-from analyzers.trace.steps import STEP, find_steps, step_index
+from analyzers.trace.steps import STEP_NAME, find_steps, step_index
 from analyzers.trace.table import Table, key, number, text
 from analyzers.trace.tables import Trace
 
@@ -182,7 +182,7 @@ def _cut_at_ranges(trace: Trace, process: int, thread: Ints, low: Ints, high: In
 
 def _but_steps(names: Names) -> Names:
     """Names of ranges, "" for those that mark steps: each has another."""
-    return renamed(names, lambda name: "" if STEP.match(name) else name)
+    return renamed(names, lambda name: "" if STEP_NAME.match(name) else name)
 
 
 def own_work(tables: Sequence[HostGaps], step_ns: int, of_steps: int) -> tuple[OwnWork, ...]:

@@ -22,7 +22,7 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.evidence import EvidenceWriter, ToldGap
 from analyzers.causes.explain import HOST_BLOCKED, NOT_LAUNCHED, PEER_WAITS, Explained
 from analyzers.causes.queues import LAUNCH
-from analyzers.causes.table import TABLE, cause_of_parts
+from analyzers.causes.table import CAUSE_TABLE, cause_of_parts
 
 
 class Link(msgspec.Struct, frozen=True):
@@ -88,7 +88,7 @@ def gap_pieces(writer: EvidenceWriter, rank: int, device: int, instances: Ints, 
     evidence, links = [], {}
     for gap, cause, ns in zip(*pairs[:, longest].tolist(), total_ns[longest].tolist(), strict=True):
         told = ToldGap(writer, explained, gap, ns)
-        evidence.append(TABLE[cause].evidence(told))
+        evidence.append(CAUSE_TABLE[cause].evidence(told))
         links[gap] = links_of(told)
     links = dict(sorted(links.items()))
     return GapPieces(**columns, words=number[of_pair], evidence=tuple(evidence), links=links)

@@ -14,7 +14,7 @@ from analyzers.causes.free_to_run import GPU_FULL, PEER_WAIT, UNKNOWN
 from analyzers.causes.not_launched import HOST_SYNC, LATE_LAUNCH
 from analyzers.causes.queued import DEPENDENT_LAUNCH, EVENT_DEPENDENCY, SAME_STREAM, SHARED_QUEUE, STREAM_BUSY
 
-TABLE = (
+CAUSE_TABLE = (
     HOST_SYNC,
     LATE_LAUNCH,
     DEPENDENT_LAUNCH,
@@ -26,13 +26,13 @@ TABLE = (
     PEER_WAIT,
     UNKNOWN,
 )
-CAUSES = tuple(cause.name for cause in TABLE)
+CAUSES = tuple(cause.name for cause in CAUSE_TABLE)
 
 
 def alone_by_cause(explained: Explained) -> Ints:
     """How long each cause held in each gap, ns: a row a cause, a column a gap."""
     cause = cause_of_parts(explained.parts)
-    return np.stack([alone_by(explained, cause == number) for number in range(len(TABLE))])
+    return np.stack([alone_by(explained, cause == number) for number in range(len(CAUSE_TABLE))])
 
 
 def alone_by(explained: Explained, counts: Mask) -> Ints:
@@ -44,5 +44,5 @@ def alone_by(explained: Explained, counts: Mask) -> Ints:
 
 def cause_of_parts(parts: Parts) -> Ids:
     """The cause that each part belongs to, as its position in `CAUSES`."""
-    numbers = [np.int8(number) for number in range(len(TABLE))]
-    return np.select([cause.claims(parts) for cause in TABLE], numbers, np.int8(0))
+    numbers = [np.int8(number) for number in range(len(CAUSE_TABLE))]
+    return np.select([cause.claims(parts) for cause in CAUSE_TABLE], numbers, np.int8(0))

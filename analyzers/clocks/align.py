@@ -25,7 +25,7 @@ from analyzers.trace.alignment import Clock, Clocks, Matches, Members
 from analyzers.trace.devices import DeviceLabels, count_devices
 from analyzers.trace.tables import Trace
 
-AT_ONCE = 1 << 17  # calls
+CALLS_AT_ONCE = 1 << 17  # calls
 
 
 class Aligned(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from analyzers.arrays.types import Floats, Ids, Ints, Mask
 ROUNDING_NS = 0.25  # floats may be off by this; whole nanoseconds may not
 
 
-class Calls:
+class CallBounds:
     """Calls of many collectives, and the bounds they put on clocks.
 
     Parameters
@@ -34,9 +34,11 @@ class Calls:
         self._behind = self.heads + count
         self._number = np.repeat(np.arange(count.size, dtype=np.int32), count)  # of each call's collective
 
-    def only(self, rows: Mask) -> Calls:
+    def only(self, rows: Mask) -> CallBounds:
         """Some of the calls."""
-        return Calls(self.collective[rows], self.member[rows], self.start_ns[rows], self.end_ns[rows], self.members)
+        return CallBounds(
+            self.collective[rows], self.member[rows], self.start_ns[rows], self.end_ns[rows], self.members
+        )
 
     def most_ahead(self) -> Floats:
         """For all clocks i, j how far j can at most be ahead of i by one collective, [i, j]; inf where none says."""

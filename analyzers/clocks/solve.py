@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from analyzers.arrays.groups import alike, rows_by_key
 from analyzers.arrays.types import Floats, Ids, Ints, Mask
-from analyzers.clocks.differences import ROUNDING_NS, Apart, Calls
+from analyzers.clocks.differences import ROUNDING_NS, Apart, CallBounds
 from analyzers.clocks.hosts import HostBounds
 from analyzers.matching.fit import DRIFT, RESOLUTION_NS, T99, bases, estimate
 from analyzers.matching.lanes import BY_ALL
@@ -26,7 +26,7 @@ from analyzers.trace.alignment import Clock, Clocks, MatchedCalls, Matches, Memb
 
 # Of the operations in which none can end before all have arrived, those that all leave at about one time: in an
 # all-to-all each leaves when its own data has come and gone.
-TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "barrier")
+ENDING_TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "barrier")
 ENOUGH = 3  # collectives that all leave together, of each clock, from which on no others serve
 LEAVES_APART = 0.1  # of the transfer: how much later one rank may typically leave an all-to-all than another
 FASTEST_APART = 2 * DRIFT  # how fast clocks of two hosts may drift apart where nothing tells
@@ -141,7 +141,7 @@ def _evidence(matches: Matches, hosts_link_all: bool) -> _Evidence:
 
     has_several = count > 1
     is_sure = collectives.sure & has_several
-    by_all, leaves_together = collectives.operation.is_one_of(BY_ALL), collectives.operation.is_one_of(TOGETHER)
+    by_all, leaves_together = collectives.operation.is_one_of(BY_ALL), collectives.operation.is_one_of(ENDING_TOGETHER)
     together, bounds = (of_calls(is_sure & each) for each in (leaves_together, by_all))
     linking = of_calls(has_several)
     islands = _islands(number, member, members, linking)
@@ -269,7 +269,7 @@ def _island(
         slack = drift_error[member] * np.abs(since)
         start -= slack
         end += slack
-    apart, moved, doubtful = _bounds(Calls(collective, member, start, end, count).only(bounding))
+    apart, moved, doubtful = _bounds(CallBounds(collective, member, start, end, count).only(bounding))
     offset = fit.offset_ns + fit.drift * float(at - base[0]) + moved
     drifted = drift_error * float(np.abs(since).max(initial=0.0))
     error = fit.error_ns + np.where(np.arange(count) > 0, evidence.apart_ns, 0.0)
@@ -315,7 +315,7 @@ def _steepest(at: Floats, apart: Floats) -> float:
     return abs(slope) + T99[min(degrees, len(T99)) - 1] * float(np.sqrt(np.sum(left**2) / degrees / spread))
 
 
-def _bounds(calls: Calls) -> tuple[Apart, Floats, Ints]:
+def _bounds(calls: CallBounds) -> tuple[Apart, Floats, Ints]:
     """Bounds beside the estimate, without the collectives that contradict it where all together cannot be met.
 
     Besides: by how much the estimate moves to lie within them, and those that contradict it by more than ends scatter.

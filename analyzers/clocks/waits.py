@@ -42,7 +42,7 @@ def with_waits(trace: Trace, apart_ns: Floats) -> Trace:
     number = np.repeat(np.arange(heads.size), count)
     last = np.maximum.reduceat(start, heads)[number]
     since_first = (start - np.minimum.reduceat(start, heads)[number]).astype(np.float64)  # small: floats hold it
-    low, high = (last - since_first for last in Arrivals(apart).last(number, clock, since_first))
+    low, high = (last - since_first for last in LastArrivals(apart).last(number, clock, since_first))
     unsure = ~trace.matches.collectives.sure[collective]  # its calls may be another collective's
     low, high = np.where(unsure, 0, low), np.where(unsure, length, high)
     has_several = count[number] > 1
@@ -106,7 +106,7 @@ def _waits_unseen(trace: Trace, ops: Mask) -> Trace:
     return replace(trace, ops=trace.ops.having(wait_seen=seen))
 
 
-class Arrivals:
+class LastArrivals:
     """When the last call of a collective started, by how far clocks may be ahead of each other.
 
     Parameters

@@ -10,13 +10,13 @@ import numpy as np
 from analyzers.arrays.groups import alike, distinct, rows_by_key
 from analyzers.arrays.types import Ints
 from analyzers.clocks.align import Aligned
-from analyzers.clocks.solve import TOGETHER
+from analyzers.clocks.solve import ENDING_TOGETHER
 from analyzers.collectives.tables import CollectiveTable, RankCalls
 from analyzers.common.errors import TraceWarning
 from analyzers.common.wording import count_of, duration
 from analyzers.trace.alignment import MatchedCollectives
 
-MANY = 10  # collectives, to say how far apart ranks usually leave them
+MIN_COLLECTIVES = 10  # collectives, to say how far apart ranks usually leave them
 TIMES_THE_USUAL = 20  # further apart than so many times the median, and UNUSUAL_NS, is not usual
 UNUSUAL_NS = 200_000  # ranks of 60 real captures leave theirs within 130 µs
 ENDS_APART_NS = 50_000  # so far apart ranks may leave a collective that takes no time itself
@@ -80,7 +80,7 @@ def _end_apart(aligned: Aligned, table: CollectiveTable, calls: RankCalls) -> li
     if residual is None or not len(table):
         return []
     allowed, skew = table.fastest_ns + 2 * residual + ENDS_APART_NS, table.end_skew_ns
-    leave_together = table.operation.is_one_of(TOGETHER) & table.sure
+    leave_together = table.operation.is_one_of(ENDING_TOGETHER) & table.sure
     found = np.flatnonzero(leave_together & (skew > allowed))
     texts = []
     if found.size:
@@ -88,7 +88,7 @@ def _end_apart(aligned: Aligned, table: CollectiveTable, calls: RankCalls) -> li
             f"Ranks leave {count_of(found.size, 'collective')} further apart than the operation and the clocks "
             f"explain: {_last_to_leave(table, calls, skew, found)} after the first."
         )
-    usual = np.median(skew[leave_together]) if np.count_nonzero(leave_together) >= MANY else np.inf
+    usual = np.median(skew[leave_together]) if np.count_nonzero(leave_together) >= MIN_COLLECTIVES else np.inf
     odd = np.flatnonzero(leave_together & (skew <= allowed) & (skew > UNUSUAL_NS + TIMES_THE_USUAL * usual))
     if odd.size:
         texts.append(

@@ -12,7 +12,7 @@ import msgspec
 
 from analyzers.common.errors import TracevizError
 
-KINDS = ("gap", "inst", "sync", "coll")
+ID_KINDS = ("gap", "inst", "sync", "coll")
 LOOKS_LIKE = "gap:r0.d0:1876012, inst:r0.d0:1870000, sync:r0:1874100 or coll:12"
 _GAP = re.compile(r"(gap|inst):r(-?\d{1,9})\.d(-?\d{1,9}):(-?\d{1,18})", re.ASCII)
 _SYNC = re.compile(r"(sync):r(-?\d{1,9}):(-?\d{1,18})", re.ASCII)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-NOTE = " · "  # in what is being done: what follows it may change, and is still the same work
+NOTE_SEPARATOR = " · "  # in what is being done: what follows it may change, and is still the same work
 
 
 class Progress(Protocol):
@@ -43,5 +43,5 @@ class Overall:
             self.finished += self.done[i] == self.sizes[i]
         state = f"{self.finished} of {len(self.sizes)}"
         if self.bytes:
-            state += f"{NOTE}{self.read / 1e9:.2f} of {self.total / 1e9:.2f} GB"
-        self.progress(f"{self.what}{NOTE}{state}", self.read, self.total)
+            state += f"{NOTE_SEPARATOR}{self.read / 1e9:.2f} of {self.total / 1e9:.2f} GB"
+        self.progress(f"{self.what}{NOTE_SEPARATOR}{state}", self.read, self.total)

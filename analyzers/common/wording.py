@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 _UNITS = ((10**9, "s"), (10**6, "ms"), (10**3, "µs"), (1, "ns"))
-READABLE = 0.1  # of a unit, that the median of a table's times has to reach
+MIN_MEDIAN_IN_UNITS = 0.1  # of a unit, that the median of a table's times has to reach
 
 
 class Times(str):
@@ -105,7 +105,9 @@ def in_one_unit(rows: Sequence[Sequence[str]]) -> list[list[str]]:
         return [[*row] for row in rows]
     median, longest = found[(len(found) - 1) // 2], found[-1]
     most, _ = _unit_of(longest)
-    size, unit = next((each for each in _UNITS if each[0] <= most and median >= each[0] * READABLE), _UNITS[-1])
+    size, unit = next(
+        (each for each in _UNITS if each[0] <= most and median >= each[0] * MIN_MEDIAN_IN_UNITS), _UNITS[-1]
+    )
     decimals = _below(median / size, (1, 10, 100)) if size > 1 else 0
 
     def text(cell: str) -> str:

@@ -20,7 +20,7 @@ from analyzers.overlap.job import Job
 from analyzers.trace.narrow import EVERYTHING, Narrowing, counted
 from analyzers.trace.one_run import differ
 from analyzers.trace.run import ALL, Run
-from analyzers.trace.step_table import UNMARKED, excluded
+from analyzers.trace.step_table import NO_STEP_MARKS, excluded
 from analyzers.trace.tables import Capture, Trace
 from analyzers.trace.untrusted import untrusted
 from analyzers.verdict.against import (
@@ -114,8 +114,8 @@ def common_of(labels: Sequence[str], groups: Sequence[StepGroups], unknown: Sequ
 def _no_step(labels: Sequence[str], groups: Sequence[StepGroups], lanes: Sequence[Lane], unknown: Sequence[str]) -> str:
     unmarked = [row for row, one in enumerate(groups) if WHOLE_CAPTURE in one.numbers]
     if unmarked and len(unmarked) < len(labels):
-        found = [f"{labels[row]}: {unknown[row]}" for row in unmarked if unknown[row] not in ("", UNMARKED)]
-        plain = ", ".join(labels[row] for row in unmarked if unknown[row] in ("", UNMARKED))
+        found = [f"{labels[row]}: {unknown[row]}" for row in unmarked if unknown[row] not in ("", NO_STEP_MARKS)]
+        plain = ", ".join(labels[row] for row in unmarked if unknown[row] in ("", NO_STEP_MARKS))
         found += [f"{plain} has no step marks and the others have"] if plain else []
         return f"{'; '.join(found)}: there is no step to compare"
     steps_of = [f"{label} has {listed(one.numbers.tolist())}" for label, one in zip(labels, groups, strict=True)]
@@ -168,7 +168,7 @@ def about_profilers(said: str) -> list[TraceWarning]:
     return [TraceWarning(DIFFERENT_PROFILERS, text)]
 
 
-NAMES = BASELINE, THIS_RUN = "the baseline", "this run"
+RUN_NAMES = BASELINE, THIS_RUN = "the baseline", "this run"
 
 
 def against(step: FigureChange, common: Common, job: Job, *, profilers: str = "", reason: str = "") -> StepsAgainst:
@@ -224,7 +224,7 @@ def with_baseline(
     run, baseline = Run.of(run), Run.of(baseline)
     of_baseline = EVERYTHING if narrowing.everything else ALL
     reason = "a window of time holds no whole steps" if narrowing.window is not None else ""
-    basis = basis_of(NAMES, (baseline, run), (of_baseline, narrowing), reason)
+    basis = basis_of(RUN_NAMES, (baseline, run), (of_baseline, narrowing), reason)
     common, (_, part) = basis.common, basis.parts
     alone = check_overlap(baseline, found.a, found.b, explain=False, narrowing=basis.parts[0])
     looked, numbers = counted(run.trace, narrowing), found.steps.numbers if found.steps is not None else None
@@ -242,7 +242,7 @@ def with_baseline(
         step = against(change(*times), common, alone.job, profilers=basis.profilers, reason=unsure)
     step = replace(step, is_required=require_faster)
     gain = None if unsure else gain_over(alone.ranks, held.ranks, held.job.rank)
-    claim = judged(claimed, step, (alone, held), NAMES, gain, of_pair=of_pair, accept_apparent=accept_apparent)
+    claim = judged(claimed, step, (alone, held), RUN_NAMES, gain, of_pair=of_pair, accept_apparent=accept_apparent)
     notes = [*about_profilers(basis.profilers), *_about_gain(gain, unsure or alone.reason)]
     few = any(one.code == "few-instances" for one in notes)
     kept = [one for one in found.warnings if not (few and one.code == "few-instances")]

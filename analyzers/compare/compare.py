@@ -31,11 +31,11 @@ from analyzers.compare.steps import (
 )
 from analyzers.contention.growth import growth
 from analyzers.contention.timings import Timings, timings
-from analyzers.counters.report import in_all
+from analyzers.counters.by_state import in_all
 from analyzers.counters.states import DeviceStates, device_states
 from analyzers.select.select import select
 from analyzers.select.sides import Shared, about_shared, count_shared
-from analyzers.syncs.report import calls_recorded
+from analyzers.syncs.order_report import calls_recorded
 from analyzers.trace.advice import only_rows
 from analyzers.trace.memory import MemoryPeak, memory_peaks
 from analyzers.trace.narrow import Narrowing, steps_used

@@ -20,7 +20,7 @@ from analyzers.compare.steps import StepGroups, join_values
 from analyzers.syncs.context import enclosing
 from analyzers.trace.columns import as_int64
 from analyzers.trace.ranges import launched_in, range_classes
-from analyzers.trace.steps import STEP
+from analyzers.trace.steps import STEP_NAME
 from analyzers.trace.tables import Trace
 
 OUTSIDE = ""  # the region of work that is in no range
@@ -135,5 +135,5 @@ def _ops_of_each(texts: Sequence[str], ops: Ints, *names: Ids) -> dict[tuple[str
 
 def _of_the_user(trace: Trace) -> Mask:
     _, ranged, _ = trace.once(range_classes)
-    step = trace.ranges.name.matching(STEP.match)
+    step = trace.ranges.name.matching(STEP_NAME.match)
     return ranged & ~step

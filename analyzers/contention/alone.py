@@ -14,10 +14,12 @@ from analyzers.arrays.quantiles import ByGroup
 from analyzers.arrays.types import Floats, Ints
 from analyzers.contention.timings import Timings
 
-ALONE = 0.1  # share of its time up to which an op counts as alone
-BESIDE = 0.5  # and from which on as beside the other side
-AGREE = 0.05  # kinds told apart by what came before them stand for each other where their times are so near
-FEW = 4  # ops from which on their spread is known
+MAX_SHARE_ALONE = 0.1  # share of its time up to which an op counts as alone
+MIN_SHARE_BESIDE = 0.5  # and from which on as beside the other side
+MAX_DIFFERENCE_OF_KINDS = (
+    0.05  # kinds told apart by what came before them stand for each other where their times are so near
+)
+MIN_OPS_FOR_SPREAD = 4  # ops from which on their spread is known
 UNDERCUT = 100  # one op in so many may be faster than what counts as the fastest
 CLOCKS_AT_MOST = 0.1  # of an op's time alone: so much lower clocks may have made it longer
 SPREAD = 0.05  # of one op's time, where no kind has enough of them
@@ -53,7 +55,7 @@ def alone(own: Timings, baseline: Timings | None = None) -> Alone:
     for one in runs:
         if np.isnan(found.taken_ns).any():
             known = ByGroup(found.taken_ns, broad, int(broad.max()) + 1, ~np.isnan(found.taken_ns))
-            agree = known.at(known.count - 1) - known.at(0 * known.count) <= AGREE * known.median
+            agree = known.at(known.count - 1) - known.at(0 * known.count) <= MAX_DIFFERENCE_OF_KINDS * known.median
             of_broad = _alone(one, broad[one.kind], agree.size)
             taken = np.where(agree | (known.count == 0), of_broad.taken_ns, np.nan)
             found = _filled(found, Alone(*(each[broad] for each in (taken, of_broad.error_ns, of_broad.least_ns))))
@@ -69,19 +71,21 @@ def _filled(found: Alone, other: Alone) -> Alone:
 def _alone(one: Timings, kind: Ints, kinds: int) -> Alone:
     taken = one.taken_ns.astype(float)
     share = one.beside_ns / np.maximum(taken, 1)
-    is_alone = one.usual & (share <= ALONE)
+    is_alone = one.usual & (share <= MAX_SHARE_ALONE)
     times = ByGroup(taken, kind, kinds, is_alone)
-    is_beside = one.usual & (share >= BESIDE) & (times.count > 0)[kind]  # others have nothing to be held against
+    is_beside = (
+        one.usual & (share >= MIN_SHARE_BESIDE) & (times.count > 0)[kind]
+    )  # others have nothing to be held against
     d_alone, d_beside = times.median, ByGroup(taken, kind, kinds, is_beside).median
     c_beside = ByGroup(share, kind, kinds, is_beside).median
     is_compared = ~np.isnan(d_beside)
     c_alone = ByGroup(share, kind, kinds, is_alone & is_compared[kind]).median
     ratio = np.divide(d_beside, d_alone, out=np.ones(kinds), where=is_compared & (d_alone > 0))
-    slower = (ratio - 1) / np.maximum(ratio * c_beside - c_alone, BESIDE - ALONE)
+    slower = (ratio - 1) / np.maximum(ratio * c_beside - c_alone, MIN_SHARE_BESIDE - MAX_SHARE_ALONE)
     slower = np.where(is_compared, np.clip(slower, 0, 0.95), 0.0)
     deviation = ByGroup(np.abs(taken - d_alone[kind]), kind, kinds, is_alone).median
     spread = _DEVIATION * deviation / np.maximum(d_alone, 1)
-    is_well_known = times.count >= FEW
+    is_well_known = times.count >= MIN_OPS_FOR_SPREAD
     usual = float(np.median(spread[is_well_known])) if is_well_known.any() else SPREAD
     spread = np.where(is_well_known, spread, np.fmax(usual, np.nan_to_num(spread)))
     error = _MEDIAN * spread * d_alone / np.sqrt(np.maximum(times.count, 1))

@@ -18,10 +18,10 @@ from analyzers.contention.alone import Alone, alone
 from analyzers.contention.timings import Timings, join, over_all_ranks
 from analyzers.overlap.measure import RankOverlap
 
-MOSTLY = 0.5  # of the time beside the other side has to be of kinds whose time alone is known
-CLOCKS = 0.01  # of an op's time: clocks drift with heat and power, which no capture of kernels shows
-SURE = 2.0  # standard errors
-SLOWED = 1.02  # a slowdown surely above this is one
+MIN_KNOWN_SHARE = 0.5  # of the time beside the other side has to be of kinds whose time alone is known
+CLOCK_DRIFT_SHARE = 0.01  # of an op's time: clocks drift with heat and power, which no capture of kernels shows
+STANDARD_ERRORS = 2.0  # standard errors
+MIN_SLOWDOWN = 1.02  # a slowdown surely above this is one
 
 
 class SideCost(Record, frozen=True):
@@ -44,7 +44,7 @@ class SideCost(Record, frozen=True):
     @property
     def is_slowed(self) -> bool:
         """Whether it surely ran slower."""
-        return self.low is not None and self.low > SLOWED
+        return self.low is not None and self.low > MIN_SLOWDOWN
 
 
 class Contention(Record, frozen=True):
@@ -113,15 +113,15 @@ def side_cost(own: Timings, known: Alone) -> SideCost:
     like = met & own.usual & ~np.isnan(alone_ns)
     beside_ns, like_ns = int(own.beside_ns[met].sum()), int(own.beside_ns[like].sum())
     kernels = int(np.count_nonzero(like))
-    if not like_ns or like_ns < MOSTLY * beside_ns:
+    if not like_ns or like_ns < MIN_KNOWN_SHARE * beside_ns:
         return SideCost(None, None, None, kernels, None, None, None, beside_ns)
     like_alone_ns = alone_ns[like].sum()
     paid = float(own.taken_ns[like].sum() - like_alone_ns)
     if paid >= like_ns:  # more than the other side can have cost: these were not alike
         return SideCost(None, None, None, 0, None, None, None, beside_ns)
     error = np.nan_to_num(known.error_ns) * np.bincount(own.kind[like], minlength=len(own.kinds))
-    clocks = CLOCKS * float(like_alone_ns)
-    unsure = SURE * float(np.sqrt((error**2).sum())) + clocks
+    clocks = CLOCK_DRIFT_SHARE * float(like_alone_ns)
+    unsure = STANDARD_ERRORS * float(np.sqrt((error**2).sum())) + clocks
     at_most = max(unsure, float((alone_ns - known.least_ns[own.kind])[like].sum()) + clocks)
     costs = paid, paid - unsure, paid + at_most
     slower = [slowdown(like_ns, one) for one in costs]

@@ -29,7 +29,7 @@ from analyzers.contracts.rules import (
     Contract,
     Rule,
 )
-from analyzers.contracts.sides import UNMARKED, RuleSides, instances_of, sides, untied_of
+from analyzers.contracts.sides import NO_MARKED_STEPS, RuleSides, instances_of, sides, untied_of
 from analyzers.ordering.lanes import MIN_NS
 from analyzers.ordering.ordering import Step
 from analyzers.select.select import Selection, select
@@ -44,8 +44,10 @@ from analyzers.trace.unlaunched import launched_before
 from analyzers.trace.untrusted import names_lost, untrusted
 from analyzers.verdict.check import check_overlap
 
-UNRECORDED = "the capture does not record which stream each wait is for"
-RECORD = "Record synchronizations: collect with traceviz collect, or set enable_cuda_sync_events in torch.profiler."
+WAITS_NOT_RECORDED = "the capture does not record which stream each wait is for"
+RECORD_SYNCS_HINT = (
+    "Record synchronizations: collect with traceviz collect, or set enable_cuda_sync_events in torch.profiler."
+)
 MARK = 'Mark the steps: record_function("step 3") around each, or torch.profiler\'s step().'
 _ABOUT_ALL = ("lost-work", "skipped-bad", "launched-before", "unclosed-ranges", "nsys-warns")
 
@@ -74,7 +76,7 @@ class _Checker:
         self.order = self.whole.once(Order)
         self.ordering, self.lanes = self.order.ordering, self.order.lanes
         self.words = _Words(self.whole)
-        self.record = RECORD if records_waits(self.whole) else ""
+        self.record = RECORD_SYNCS_HINT if records_waits(self.whole) else ""
         self.lost = untrusted(Run.of(trace)) or names_lost(trace)
 
     def check(self, rule: Rule) -> RuleResult:
@@ -115,7 +117,7 @@ class _Checker:
         fails, may_fail = (count >= pairs if is_some else count > 0 for count in (sure, possible))
         result = self._told(rule, found, both.size, np.count_nonzero(fails), np.count_nonzero(may_fail))
         if not found.marked and (result.outcome == BROKEN or (result.outcome == HELD and is_some)):
-            return RuleResult(rule, INCONCLUSIVE, reason=UNMARKED, remedy=MARK)
+            return RuleResult(rule, INCONCLUSIVE, reason=NO_MARKED_STEPS, remedy=MARK)
         # What may be a side's, too, could be the pair that is free, or one that is not.
         if found.untied and result.outcome == (BROKEN if is_some else HELD):
             return RuleResult(rule, INCONCLUSIVE, both.size, reason=found.untied)
@@ -183,7 +185,7 @@ class _Checker:
         a, b = (side.take(np.isin(side.instance, instances)) for side in (found.a, found.b))
         unrecorded = not self.ordering.waits_recorded[np.append(a.lane, b.lane)].all()
         if unrecorded:
-            why = UNRECORDED
+            why = WAITS_NOT_RECORDED
         elif np.intersect1d(self.lanes.unit_of_op[a.op], self.lanes.unit_of_op[b.op]).size:
             why = "both are nodes of one graph, whose order the capture does not show"
         else:
@@ -207,7 +209,7 @@ class _Checker:
     def _wait_early(self, rule: Rule, found: RuleSides) -> RuleResult:
         unknown = partial(RuleResult, rule, INCONCLUSIVE)
         if not found.marked:
-            return unknown(reason=UNMARKED, remedy=MARK)
+            return unknown(reason=NO_MARKED_STEPS, remedy=MARK)
         by = instances_of(self.trace, self.order, rule.by, found) if rule.by else found.b
         if isinstance(by, str):
             return unknown(reason=by)
@@ -320,7 +322,9 @@ class _Checker:
             return replace(result, outcome=INCONCLUSIVE, reason=found.untied)
         lanes = np.concatenate([side.lane[np.isin(side.instance, open_pairs)] for side in (found.a, found.b)])
         if not self.ordering.waits_recorded[lanes].all():
-            return replace(result, outcome=INCONCLUSIVE, failed=open_pairs.size, reason=UNRECORDED, remedy=self.record)
+            return replace(
+                result, outcome=INCONCLUSIVE, failed=open_pairs.size, reason=WAITS_NOT_RECORDED, remedy=self.record
+            )
         return result
 
     def _races_in(self, found: RuleSides, op: int, behind: int) -> list[int]:

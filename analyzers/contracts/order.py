@@ -29,7 +29,7 @@ from analyzers.ordering.calls import calls_of_kind
 from analyzers.ordering.lanes import MIN_NS, Columns, take_or
 from analyzers.ordering.links import Links
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.calls import KINDS, blocking_calls
+from analyzers.syncs.calls import SYNC_KINDS, blocking_calls
 from analyzers.trace.lost import cut_off_at
 from analyzers.trace.tables import Trace
 
@@ -174,7 +174,7 @@ class Order:
         told = np.where(calls.is_kind("event"), _told(linked.syncs), calls.is_kind("device") | (syncs.lane >= 0))
         open_syncs = np.flatnonzero(~told & (syncs.call >= 0))
         blocking = self.trace.once(blocking_calls)
-        unclear = np.isin(blocking.kind, [KINDS.index("spin"), KINDS.index("memory")])
+        unclear = np.isin(blocking.kind, [SYNC_KINDS.index("spin"), SYNC_KINDS.index("memory")])
         process_of, start, end = self.trace.api.process, self.trace.api.start_ns, self.trace.api.end_ns
         call, last = blocking.call[unclear], blocking.last[unclear]
         on_values = calls_of_kind(self.trace, "memory")

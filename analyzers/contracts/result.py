@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 HELD, BROKEN, INCONCLUSIVE = "held", "broken", "inconclusive"
 EXIT_CODES = {HELD: 0, BROKEN: 1, INCONCLUSIVE: 3}
-MOODS = {HELD: "good", BROKEN: "bad", INCONCLUSIVE: "middle"}
+MOOD_OF_RULE = {HELD: "good", BROKEN: "bad", INCONCLUSIVE: "middle"}
 
 SINGULAR = {"instances": "instance", "occurrences": "occurrence", "streams": "stream", "copies": "copy"}
 
@@ -123,7 +123,7 @@ class ContractResult(Record, frozen=True):
 
     def _repr_html_(self) -> str:
         rows = [(one.name, one.outcome, one.sentence) for one in self.rules]
-        mood, texts = MOODS[self.outcome], ("rule", "outcome", "found")
+        mood, texts = MOOD_OF_RULE[self.outcome], ("rule", "outcome", "found")
         return card(self.outcome, self.sentence, texts, rows, mood=mood, texts=texts, warnings=self.warnings)
 
     def __repr__(self) -> str:

@@ -77,7 +77,7 @@ REAL_OVERLAP = Kind(
     "GPU work of all ranks, for communication",
     ("at_least",),
 )
-KINDS = {
+RULE_KINDS = {
     kind.key: kind for kind in (MAY_RUN_BESIDE, NO_HOST_SYNC, WAIT_EARLY, OWN_STREAM, HOST_WAITS, NO_RACE, REAL_OVERLAP)
 }
 
@@ -243,7 +243,7 @@ def read_contract(source: str | Path | Mapping[str, Any]) -> Contract:
 
 
 def _contract(document: Mapping[str, Any], path: str) -> Contract:
-    kinds = f"A rule has one of: {', '.join(KINDS)}."
+    kinds = f"A rule has one of: {', '.join(RULE_KINDS)}."
     if not document:
         raise TracevizError("the contract has no rules.", path=path or None, hint=kinds)
     return Contract(tuple(_rule(name, table, path, kinds) for name, table in document.items()), path)
@@ -253,15 +253,15 @@ def _rule(name: str, content: Any, path: str, every: str) -> Rule:
     if not isinstance(content, Mapping):
         hint = f'Put it below a name of your choice: ["my rule"], then {name} = ….'
         raise TracevizError(f"{name!r} stands outside a rule.", path=path or None, hint=hint)
-    table, kinds = _Table(name, content, path), [key for key in KINDS if key in content]
-    unknown = [key for key in content if key not in KINDS]
+    table, kinds = _Table(name, content, path), [key for key in RULE_KINDS if key in content]
+    unknown = [key for key in content if key not in RULE_KINDS]
     if len(kinds) > 1:
         raise table.wrong(f"{' and '.join(kinds)} are two rules.", every)
     if not kinds:
-        near = difflib.get_close_matches(unknown[0], KINDS, 1) if unknown else []
+        near = difflib.get_close_matches(unknown[0], RULE_KINDS, 1) if unknown else []
         what = f"there is no {unknown[0]!r}." if unknown else "it says nothing."
         raise table.wrong(what, (f"Did you mean {near[0]}? " if near else "") + every)
-    kind = KINDS[kinds[0]]
+    kind = RULE_KINDS[kinds[0]]
     if unknown := [key for key in unknown if key not in kind.more]:
         only = f"Beside {kind.key} there may be {', '.join(kind.more)}." if kind.more else f"There is only {kind.key}."
         raise table.wrong(f"there is no {unknown[0]!r}.", only)

@@ -17,7 +17,9 @@ from analyzers.trace.columns import as_int64
 from analyzers.trace.narrow import in_whole
 from analyzers.trace.tables import Trace
 
-UNMARKED = "the capture has no step marks (ranges named ProfilerStep#3, step 3 …), so its steps can't be told apart"
+NO_MARKED_STEPS = (
+    "the capture has no step marks (ranges named ProfilerStep#3, step 3 …), so its steps can't be told apart"
+)
 
 
 class RuleSides(Record, frozen=True):

@@ -18,29 +18,29 @@ import msgspec
 
 from analyzers.common.records import Record
 from analyzers.common.wording import duration
-from analyzers.counters.states import Mixture, State
+from analyzers.counters.states import Mixture, SideState
 
-FEWEST = 10  # samples of both: some 3 % of error of a mean that varies by 10 % of its value
+MIN_SAMPLES = 10  # samples of both: some 3 % of error of a mean that varies by 10 % of its value
 FEWEST_ALONE = 5
-MOSTLY = 0.5  # of a state's samples have to be filled by it; else it is told from others by least squares
-SURE = 5.0  # standard error, % or MHz, up to which such a mean is believed
+MIN_FILLED_SHARE = 0.5  # of a state's samples have to be filled by it; else it is told from others by least squares
+MAX_STANDARD_ERROR = 5.0  # standard error, % or MHz, up to which such a mean is believed
 SMS_BUSY = 85.0  # % of SMs active from which on there is hardly one free
 SMS_ALL = 105.0  # % that both sides' SMs alone have to add up to: kernels' edges smear some
 FELL = 0.9  # of what it was alone: means vary by some 2 % from run to run
 TENSOR_USED = 10  # % (P90) from which on a side is told by its tensor pipes
 # %: an H100 copies at 84 to 92 % of DRAM's peak; ring all-reduces move 70 to 78 % of NVLink's in user data; copies from
 # pinned memory reach some 80 % of PCIe's. What is a seventh below that still slows who shares it.
-NEAR = {"dram": 75.0, "nvlink": 60.0, "pcie": 70.0}
-SHARES = 0.1  # of `NEAR` that each side alone has to use
+NEAR_LIMIT_PERCENT = {"dram": 75.0, "nvlink": 60.0, "pcie": 70.0}
+SHARES = 0.1  # of `NEAR_LIMIT_PERCENT` that each side alone has to use
 CLOCK_FELL = 0.95  # of the best clock; without a limit it stays within 1 %
-NAMES = {"sms": "SMs", "dram": "DRAM", "nvlink": "NVLink", "pcie": "PCIe", "power": "power"}
+LIMIT_NAMES = {"sms": "SMs", "dram": "DRAM", "nvlink": "NVLink", "pcie": "PCIe", "power": "power"}
 
 
 class Likely(Record, frozen=True):
     """One thing that the sides contend for.
 
-    contention : a key of NAMES. taken_by : the side that takes it from the other, "a" or "b"; "" where neither does.
-    beside, alone : what was compared, both % or MHz: while both run, and at its best alone (the limit of `NEAR`).
+    contention : a key of `LIMIT_NAMES`. taken_by : the side that takes it from the other, "a" or "b"; "" where none.
+    beside, alone : what was compared, both % or MHz: while both run, and at its best alone (or its limit).
     text : in words.
     """
 
@@ -70,22 +70,22 @@ class Contended(Record, frozen=True):
 class _Seen(msgspec.Struct, frozen=True):
     """Figures of each state, told apart by least squares where its samples are mostly shared with others."""
 
-    states: Mapping[str, State]
+    states: Mapping[str, SideState]
     mixtures: Mapping[str, Mixture]
     period_ns: int
 
     def is_whole(self, state: str) -> bool:
         """Whether a state has enough samples of its own."""
         one = self.states[state]
-        fewest = FEWEST if state == "both" else FEWEST_ALONE
-        return one.sampled_ns >= fewest * self.period_ns and one.whole_ns >= MOSTLY * one.sampled_ns
+        fewest = MIN_SAMPLES if state == "both" else FEWEST_ALONE
+        return one.sampled_ns >= fewest * self.period_ns and one.whole_ns >= MIN_FILLED_SHARE * one.sampled_ns
 
     def mean(self, counter: str, state: str) -> float | None:
         """A mean; None where too few samples tell."""
         if self.is_whole(state):
             return self.states[state].mean(counter)
         apart = self.mixtures[counter].mean(state)
-        return apart[0] if apart is not None and apart[1] <= SURE else None
+        return apart[0] if apart is not None and apart[1] <= MAX_STANDARD_ERROR else None
 
     def most(self, counter: str, *states: str) -> list[float | None]:
         """What each state reaches: its P90, which kernels of other kinds on a side leave alone; else its mean."""
@@ -95,7 +95,7 @@ class _Seen(msgspec.Struct, frozen=True):
 
 
 def contended(
-    states: Mapping[str, State], mixtures: Mapping[str, Mixture], period_ns: int, a: str, b: str
+    states: Mapping[str, SideState], mixtures: Mapping[str, Mixture], period_ns: int, a: str, b: str
 ) -> Contended:
     """What A and B likely contend for.
 
@@ -112,7 +112,11 @@ def contended(
         why = f"both ran for {duration(both.time_ns)}, in pieces that samples of {duration(period_ns)} can't tell apart"
         return Contended(unknown=f"{why}. Sample at a higher rate")
     names = {side: name for side, name in (("a", a), ("b", b)) if seen.mean("sm_active", side) is not None}
-    found = [_sms(seen, names, {"a": a, "b": b}), *(_limit(which, seen, names) for which in NEAR), _power(seen)]
+    found = [
+        _sms(seen, names, {"a": a, "b": b}),
+        *(_limit(which, seen, names) for which in NEAR_LIMIT_PERCENT),
+        _power(seen),
+    ]
     return Contended(tuple(one for one in found if one is not None))
 
 
@@ -148,10 +152,16 @@ _DIRECTIONS = {
 
 def _limit(which: str, seen: _Seen, alone: Mapping[str, str]) -> Likely | None:
     now, before = _use(which, seen, "both"), {name: _use(which, seen, side) for side, name in alone.items()}
-    if now is None or now < NEAR[which] or any((used or 0.0) < SHARES * NEAR[which] for used in before.values()):
+    if (
+        now is None
+        or now < NEAR_LIMIT_PERCENT[which]
+        or any((used or 0.0) < SHARES * NEAR_LIMIT_PERCENT[which] for used in before.values())
+    ):
         return None
     told = "".join(f", {used:.0f} % in {name} alone" for name, used in before.items())
-    return Likely(which, "", now, NEAR[which], f"{NAMES[which]} near its limit: {now:.0f} % of its peak{told}")
+    return Likely(
+        which, "", now, NEAR_LIMIT_PERCENT[which], f"{LIMIT_NAMES[which]} near its limit: {now:.0f} % of its peak{told}"
+    )
 
 
 def _use(which: str, seen: _Seen, state: str) -> float | None:

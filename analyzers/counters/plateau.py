@@ -8,7 +8,7 @@ has come; then it waits. So not the first byte counts, but the last stretch at t
 
 A lull of up to `LULL_NS` does not end a stretch: transfers have some. What buffers hold can hide a wait of as long as
 they take to fill, and a lull one of its own length, so the transfer begins at the stretch's begin at the earliest, but
-for `EARLY` samples, and at the latest what buffers hold and a lull and a sample after.
+for `RISING_SAMPLES` samples, and at the latest what buffers hold and a lull and a sample after.
 
 Traffic of network cards tells where NVLink has no plateau, as between nodes with a GPU each. A card has no owner: it
 tells of a host whose GPUs all worked in the capture, and of a collective beside which no other communication ran there.
@@ -34,11 +34,11 @@ from analyzers.trace.tables import Trace
 LULL_NS = 200_000  # or a sample, where that is longer
 BUFFERED_NS = 350_000  # over NVLink: six samples of 50 µs on four H100s
 BUFFERED_GBIT = 0.8  # what these hold: 6 MB for each of 16 channels; a network card takes longer to fill them
-FEWEST = 10  # samples of a collective
+MIN_COLLECTIVE_SAMPLES = 10  # samples of a collective
 PLATEAU = 20  # % (P90) from which on NVLink is at a plateau: copies between GPUs reach 70 and more
 NIC_PLATEAU = 8  # Gbit/s (P90) from which on network cards are: less can be storage's or a log's
 _FILLED = ("wait_ns", "wait_low_ns", "wait_high_ns", "wait_seen")
-EARLY = 3  # samples: one is shared with the wait, and traffic takes one or two to rise
+RISING_SAMPLES = 3  # samples: one is shared with the wait, and traffic takes one or two to rise
 
 
 class Transfer(msgspec.Struct, frozen=True):
@@ -124,7 +124,7 @@ def transfer_of(start: Ints, end: Ints, traffic: Ints, *, over_nvlink: bool = Tr
     ----------
     start, end, traffic : the samples of one collective, by time; traffic in %, of network cards in Gbit/s.
     """
-    if traffic.size < FEWEST or (traffic < 0).any():
+    if traffic.size < MIN_COLLECTIVE_SAMPLES or (traffic < 0).any():
         return None
     plateau = float(np.percentile(traffic, 90))
     if plateau < (PLATEAU if over_nvlink else NIC_PLATEAU):
@@ -139,7 +139,7 @@ def transfer_of(start: Ints, end: Ints, traffic: Ints, *, over_nvlink: bool = Tr
     if int((end[before] - start[before]).sum()) > max(buffered, period):
         return None  # more than buffers hold: it was no wait that ended it
     begin = int(start[first])
-    return Transfer(begin, begin - EARLY * period, begin + buffered + lull + period)
+    return Transfer(begin, begin - RISING_SAMPLES * period, begin + buffered + lull + period)
 
 
 def _alone_on_host(trace: Trace, ops: Ints, communication: Ints) -> Ints:

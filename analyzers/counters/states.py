@@ -30,15 +30,15 @@ from analyzers.trace.op_rows import of_nics
 from analyzers.trace.schemas import Counters
 from analyzers.trace.tables import Trace
 
-STATES = ("a", "b", "both", "waiting", "neither")
+SIDE_STATES = ("a", "b", "both", "waiting", "neither")
 P90 = 0.9
 FEWEST_SHARES = 10.0  # sum of the squares of a state's shares: as much as ten samples of its own
 WORST_CONDITION = 1e4  # states that always come in the same shares can't be told apart
 WORKING = 10  # % of SMs active from which on a GPU that should be idle is not
-UNRECORDED = 0.01  # of a device's span
+MAX_UNRECORDED_SHARE = 0.01  # of a device's span
 
 
-class State(Record, frozen=True):
+class SideState(Record, frozen=True):
     """Samples of one state.
 
     time_ns : how long it held. sampled_ns : how much of that samples of the GPU cover; of network cards, where it has
@@ -51,9 +51,9 @@ class State(Record, frozen=True):
     whole_ns: int
     weights: Mapping[str, Floats]
 
-    def __add__(self, other: State) -> State:
+    def __add__(self, other: SideState) -> SideState:
         names = [name for name in Counters.schema if name in self.weights or name in other.weights]
-        return State(
+        return SideState(
             self.time_ns + other.time_ns,
             self.sampled_ns + other.sampled_ns,
             self.whole_ns + other.whole_ns,
@@ -86,7 +86,7 @@ class Mixture(Addable, frozen=True):
     def mean(self, state: str) -> tuple[float, float] | None:
         """A state's mean and its standard error; None where it is too rarely in samples to tell."""
         present = np.flatnonzero(np.diag(self.shares) >= FEWEST_SHARES)
-        at = STATES.index(state)
+        at = SIDE_STATES.index(state)
         if at not in present or self.count <= present.size:
             return None
         shares = self.shares[np.ix_(present, present)]
@@ -112,14 +112,14 @@ class DeviceStates(Record, frozen=True):
     device: int
     period_ns: int
     samples: int
-    states: Mapping[str, State]
+    states: Mapping[str, SideState]
     mixtures: Mapping[str, Mixture]
     unrecorded_ns: int = 0
 
     @property
     def lacks_ops(self) -> bool:
         """Whether ops that ran are not in the capture, or samples are of other times than its ops."""
-        return self.unrecorded_ns > UNRECORDED * sum(state.time_ns for state in self.states.values())
+        return self.unrecorded_ns > MAX_UNRECORDED_SHARE * sum(state.time_ns for state in self.states.values())
 
 
 def device_states(trace: Trace, a: Mask, b: Mask) -> tuple[DeviceStates, ...]:
@@ -149,7 +149,7 @@ def _states(trace: Trace, rows: Ints, a: Mask, b: Mask) -> dict[str, Union]:
     held = either(*resident)
     whole = Union(np.array([start.min()]), np.array([end.max()]))
     waiting = subtract(subtract(subtract(held, both), alone[0]), alone[1])
-    return dict(zip(STATES, (alone[0], alone[1], both, waiting, subtract(whole, held)), strict=True))
+    return dict(zip(SIDE_STATES, (alone[0], alone[1], both, waiting, subtract(whole, held)), strict=True))
 
 
 def _weighed(trace: Trace, rows: Ints, ops: Ints, sides: tuple[Mask, Mask]) -> DeviceStates:
@@ -158,7 +158,7 @@ def _weighed(trace: Trace, rows: Ints, ops: Ints, sides: tuple[Mask, Mask]) -> D
     length = end - start
     counted = ~of_nics(trace.counters)[rows]
     counted |= ~counted.any()
-    found, shares = {}, np.zeros((len(STATES), rows.size))
+    found, shares = {}, np.zeros((len(SIDE_STATES), rows.size))
     for at, (name, state) in enumerate(_states(trace, ops, *sides).items()):
         weight = coverage(start, end, state)
         shares[at] = weight / np.maximum(length, 1)
@@ -168,7 +168,7 @@ def _weighed(trace: Trace, rows: Ints, ops: Ints, sides: tuple[Mask, Mask]) -> D
             if known.any():
                 weights[counter] = np.bincount(value[known], weights=weight[known]).astype(np.float64)
         whole_ns = int(weight[counted & (weight == length)].sum())
-        found[name] = State(measure(state), int(weight[counted].sum()), whole_ns, weights)
+        found[name] = SideState(measure(state), int(weight[counted].sum()), whole_ns, weights)
     rank, device, process = (int(column[ops[0]]) for column in (trace.ops.rank, trace.ops.device, trace.ops.process))
     whole = (trace.whole or trace).ops  # ops outside the part that is looked at run there, too
     of_device = (whole.process == process) & (whole.device == device)
@@ -184,15 +184,15 @@ def _weighed(trace: Trace, rows: Ints, ops: Ints, sides: tuple[Mask, Mask]) -> D
     return DeviceStates(rank, device, period_ns, int(counted.sum()), found, mixtures, unrecorded_ns)
 
 
-def pooled(devices: Sequence[DeviceStates]) -> Mapping[str, State]:
+def pooled(devices: Sequence[DeviceStates]) -> Mapping[str, SideState]:
     """States of all devices together."""
-    nothing = State(0, 0, 0, {})
-    return {name: sum((one.states[name] for one in devices), nothing) for name in STATES}
+    nothing = SideState(0, 0, 0, {})
+    return {name: sum((one.states[name] for one in devices), nothing) for name in SIDE_STATES}
 
 
 def mixed(devices: Sequence[DeviceStates]) -> Mapping[str, Mixture]:
     """Mixtures of all devices together."""
-    size = len(STATES)
+    size = len(SIDE_STATES)
     nothing = Mixture(np.zeros((size, size)), np.zeros(size), 0.0, 0)
     return {name: sum((one.mixtures.get(name, nothing) for one in devices), nothing) for name in COUNTERS}
 

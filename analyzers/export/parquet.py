@@ -33,10 +33,12 @@ from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 
 SCHEMA = "traceviz.parquet/1"
-ABOUT = "trace.json"
+TRACE_FILE = "trace.json"
 # The tables of `Matches`, in its order.
 MATCHED = {"match_members": Members, "match_calls": MatchedCalls, "match_collectives": MatchedCollectives}
-ROWS = 1 << 17  # in a group of rows: what is held of a table while it is written, and what a reader takes at once
+ROWS_PER_GROUP = (
+    1 << 17
+)  # in a group of rows: what is held of a table while it is written, and what a reader takes at once
 _HINT = "Export it again from the captures."
 
 
@@ -68,7 +70,7 @@ def to_parquet(run: Trace | Run, folder: str | Path, *, narrowing: Narrowing = A
         for name, rows in zip(MATCHED, matched, strict=False):
             _write(beside / f"{name}.parquet", iter([_as_filed(rows.to_frame())]))
         description = {"schema": SCHEMA, "tables": lengths, **about(files.trace)}
-        (beside / ABOUT).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
+        (beside / TRACE_FILE).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
     return folder
 
 
@@ -82,9 +84,9 @@ def _write(path: Path, frames: Iterator[pd.DataFrame]) -> None:
 
         written = False
         for more in chain(frames, [None]):
-            while len(held) >= ROWS or (more is None and (len(held) or not written)):
-                write(held[:ROWS])
-                held, written = held[ROWS:], True
+            while len(held) >= ROWS_PER_GROUP or (more is None and (len(held) or not written)):
+                write(held[:ROWS_PER_GROUP])
+                held, written = held[ROWS_PER_GROUP:], True
             if more is not None:
                 held = pd.concat([held, more]) if len(held) else more
 
@@ -101,7 +103,7 @@ def _as_filed(frame: pd.DataFrame) -> pd.DataFrame:
 def is_export(folder: Path) -> bool:
     """Whether a folder is one that `to_parquet` wrote."""
     try:
-        with (folder / ABOUT).open("rb") as file:
+        with (folder / TRACE_FILE).open("rb") as file:
             return SCHEMA.encode() in file.read(4096)
     except OSError:
         return False

@@ -22,7 +22,7 @@ from isal import igzip
 
 from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.types import Ints
-from analyzers.collectives.report import collectives_of
+from analyzers.collectives.costs import collectives_of
 from analyzers.common.errors import TracevizError
 from analyzers.common.writing import refuse_existing, replacing
 from analyzers.counters.vocabulary import COUNTERS, steps_of

@@ -14,10 +14,10 @@ from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.pieces import GapPieces
 from analyzers.causes.table import CAUSES
-from analyzers.collectives.report import Collectives
+from analyzers.collectives.costs import Collectives
 from analyzers.export.perfetto_lines import Column, Events, Tracks
 from analyzers.overlap.measure import RankOverlap
-from analyzers.syncs.report import OrderReport
+from analyzers.syncs.order_report import OrderReport
 from analyzers.trace.columns import as_int64
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult

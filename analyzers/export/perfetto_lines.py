@@ -22,7 +22,7 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.trace.ranges import levels
 
-ROWS = 1 << 16  # written at once
+ROWS_PER_WRITE = 1 << 16  # written at once
 _DECIMALS = pa.array([f".{number:03d}" for number in range(1000)])
 
 Column = Any  # int64 array, float64 array, Categorical, or list of texts
@@ -68,8 +68,8 @@ def lines(events: Events, zero: int) -> Iterator[memoryview]:
     zero : the time that becomes 0.
     """
     columns = {"cat": events.category, "name": events.name, "pid": events.pid, "tid": events.tid}
-    for low in range(0, events.start_ns.size, ROWS):
-        rows = slice(low, low + ROWS)
+    for low in range(0, events.start_ns.size, ROWS_PER_WRITE):
+        rows = slice(low, low + ROWS_PER_WRITE)
         parts: list[Piece] = [f',\n{{"ph":{text(events.phase)}']
         for key, values in columns.items():
             parts += [f',"{key}":', _json(values if isinstance(values, str) else values[rows])]

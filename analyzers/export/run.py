@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from analyzers.arrays.groups import first_row_of, rows_by_key
 from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ints, Mask
-from analyzers.syncs.report import Span
+from analyzers.syncs.order_report import Span
 from analyzers.trace.alignment import Clocks, Matches
 from analyzers.trace.columns import as_int64
 from analyzers.trace.narrow import Narrowing, clip, only_ops, whole_with_cuts

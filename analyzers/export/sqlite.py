@@ -17,7 +17,7 @@ import pandas as pd
 from sqlite_utils import Database
 
 from analyzers.arrays.names import at_codes
-from analyzers.collectives.report import collectives_of
+from analyzers.collectives.costs import collectives_of
 from analyzers.common.errors import TracevizError
 from analyzers.common.records import values
 from analyzers.common.writing import refuse_existing, replacing
@@ -72,8 +72,8 @@ ASCENDING = (("process", "correlation"), ("launch",))
 # Columns in which −1 is a value, and tables, of differences.
 TIMES, OF_DIFFERENCES = ("start_ns", "end_ns", "at_ns"), ("collective_calls", "instances", "missed", "overlap")
 ROWS_OF = ("op", "behind", "waited_op", "call")  # columns of findings that count rows of `ops` and `api`
-NAMED = ("ops", "api", "ranges")  # tables whose names stand in `names`
-ROWS = 1 << 14  # of a table that are made into Python's objects at once; more take longer
+TABLES_WITH_NAMES = ("ops", "api", "ranges")  # tables whose names stand in `names`
+ROWS_PER_INSERT = 1 << 14  # of a table that are made into Python's objects at once; more take longer
 PAGE = 1 << 14  # bytes: a quarter as many pages to fill and to read again for indexes as SQLite's own 4 KiB make
 LOOKED_AT = 1000  # rows of an index, from which SQLite estimates what a lookup in it finds
 NULL = float("nan")  # as SQLite takes it; for None sqlite3 looks for somebody who adapts it, three times as long
@@ -111,7 +111,7 @@ def to_sqlite(
     run = Run.of(run)
     found = _findings(run, a, b, narrowing)
     files = RunAsFiles(run, narrowing)
-    named = (text for name in TABLES if name in NAMED for text in files.texts(name, "name"))
+    named = (text for name in TABLES if name in TABLES_WITH_NAMES for text in files.texts(name, "name"))
     names = {text: number for number, text in enumerate(dict.fromkeys(named))}
     found = {**_about(files.trace), **found, "names": pd.DataFrame({"name": list(names)})}
     with replacing(path) as beside:
@@ -169,8 +169,8 @@ def _append(connection: sqlite3.Connection, table: str, columns: Mapping[str, An
     """Insert rows, given column by column, with ids from `begin` on."""
     size = len(next(iter(columns.values())))
     insert = f"insert into [{table}] values (?{', ?' * len(columns)})"
-    for low in range(0, size, ROWS):
-        rows = slice(low, min(low + ROWS, size))
+    for low in range(0, size, ROWS_PER_INSERT):
+        rows = slice(low, min(low + ROWS_PER_INSERT, size))
         cells = [
             _cells(values[rows], minus_one=name in TIMES or table in OF_DIFFERENCES) for name, values in columns.items()
         ]
@@ -218,7 +218,7 @@ def _kinds_of(table: str) -> dict[str, type]:
 def _columns(frame: pd.DataFrame, table: str, names: Mapping[str, int]) -> dict[str, Any]:
     """The columns of a Trace's table, names as their numbers in `names`."""
     columns = {_own_name(column, table): stored(frame, column) for column in filed_columns(table)}
-    if table in NAMED:
+    if table in TABLES_WITH_NAMES:
         code, texts = codes(frame, "name")
         columns["name_id"] = np.array([*(names[text] for text in texts), -1], np.int64)[code]
     return columns
@@ -226,7 +226,7 @@ def _columns(frame: pd.DataFrame, table: str, names: Mapping[str, int]) -> dict[
 
 def _own_name(column: str, table: str) -> str:
     """What a column is called here: `id` is the file's own word."""
-    return "name_id" if column == "name" and table in NAMED else "external_id" if column == "id" else column
+    return "name_id" if column == "name" and table in TABLES_WITH_NAMES else "external_id" if column == "id" else column
 
 
 def _about(trace: Trace) -> dict[str, pd.DataFrame]:

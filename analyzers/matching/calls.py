@@ -67,7 +67,7 @@ class Transfers(Table):
     bytes: Ints = number("int64", -1)
 
 
-class Calls(msgspec.Struct, frozen=True):
+class CallsToMatch(msgspec.Struct, frozen=True):
     """Communication kernels and who ran them."""
 
     members: Members
@@ -75,7 +75,7 @@ class Calls(msgspec.Struct, frozen=True):
     transfers: Transfers
 
 
-def calls(trace: Trace) -> Calls:
+def calls(trace: Trace) -> CallsToMatch:
     """Find the communication kernels and join what the trace says about each.
 
     What the user alone calls communication is no call of a collective where nothing tells its operation: in the same
@@ -111,7 +111,7 @@ def calls(trace: Trace) -> Calls:
     table = CallTable({name: columns[name] for name in CallTable.schema}, rows.size)
     is_unknown = is_declared(trace)[rows] & (operation.codes < 0)
     table = table.take(~is_unknown) if is_unknown.any() else table
-    return Calls(members, table, _transfers(table, trace))
+    return CallsToMatch(members, table, _transfers(table, trace))
 
 
 def _adopt_groups(columns: dict[str, Any], launched: Mask, *, one_host: bool) -> Mask:
@@ -150,7 +150,7 @@ def _adopt_groups(columns: dict[str, Any], launched: Mask, *, one_host: bool) ->
 
 
 def _transfers(table: CallTable, trace: Trace) -> Transfers:
-    """`Calls.transfers`. A communicator counts its ranks by itself: whom it means by a peer is not known."""
+    """`CallsToMatch.transfers`. A communicator counts its ranks by itself: whom it means by a peer is not known."""
     sends, receives = (_changed(trace.comms.operation, operation_of).is_one_of((one,)) for one in ("send", "recv"))
     with_peer = (trace.comms.correlation >= 0) & (trace.comms.peer >= 0) & (trace.comms.communicator == -1)
     comms, sends = trace.comms.take(rows := np.flatnonzero((sends | receives) & with_peer)), sends[rows]

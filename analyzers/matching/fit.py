@@ -17,7 +17,7 @@ LONG = 16  # matched collectives from which on a drift may be told from scatter
 FASTEST_DRIFT = 200e-6  # crystal clocks stay well within this
 DISTINCT = 5.0  # a drift counts where it is this many times its standard error
 # Student's t, two-sided 99 %, by degrees of freedom from 1
-MANY = 256  # pairs from which on a drift is looked for twice
+MIN_PAIRS_FOR_DRIFT = 256  # pairs from which on a drift is looked for twice
 T99 = (63.7, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25, 3.17)
 
 
@@ -185,7 +185,7 @@ def robust_line(at: Floats, difference: Floats) -> tuple[float, float]:
     if span <= 0:
         return shift, 0.0
     drift = float(np.median(late) - np.median(early)) / span
-    if at.size >= MANY:  # medians of what is left are those of many, no longer of the one in the middle
+    if at.size >= MIN_PAIRS_FOR_DRIFT:  # medians of what is left are those of many, no longer of the one in the middle
         left = difference - drift * at
         drift += float(np.median(left[half:]) - np.median(left[:half])) / span
     drift = float(np.clip(drift, -DRIFT, DRIFT))

@@ -31,7 +31,7 @@ from analyzers.matching.lanes import (
     symbols_of,
     waits_of,
 )
-from analyzers.matching.order import CLEAR, Ahead, CallSequence, Known, Ordered, by_order
+from analyzers.matching.order import CLEAR, Ahead, CallSequence, KnownOrder, Ordered, by_order
 from analyzers.matching.transfers import match_transfers, uneven
 from analyzers.trace.alignment import MatchedCalls, MatchedCollectives, Matches, Members
 from analyzers.trace.columns import as_int64
@@ -92,7 +92,7 @@ class _Assignment:
     """Collective, confidence and kind of match of each call, filled in lane by lane.
 
     step : the number of each call's training step, -1 where none is known. hosts_say : what hosts say of clocks, as
-        `Known.ahead_ns` has it. estimated : what sure matches say of clocks, once there are some.
+        `KnownOrder.ahead_ns` has it. estimated : what sure matches say of clocks, once there are some.
     cut : members whose captures lack calls of others that they communicate with, at the head, the tail or amid.
     capture, window : of each member. headless : members whose captures began amid work.
     needed : of each call, how many of the ranks that were given make it, as far as is known. peers : how many ranks
@@ -216,7 +216,7 @@ class _Assignment:
     def _ordered(self, rows: Ints, symbol: Ints, waits: Mask, waited_for: Mask, *, one_group: bool) -> Ordered:
         """Number a lane's calls by their order, with what is known of clocks by now."""
         member = self.table.member[rows].astype(np.int64)
-        known = Known(
+        known = KnownOrder(
             self._ahead,
             self.estimated.ahead if self.estimated is not None and self.estimated.link(member) else None,
             lambda one, other: self.estimated is not None or bool(self.capture[one] == self.capture[other]),

@@ -39,17 +39,17 @@ OTHER_STEPS = 0.5  # and where fewer are, the captures' steps are not the same
 FAR_BETTER = 4.0  # ends of the right pairs lie so many times closer, where other than equal numbers of calls tell
 MIN_PAIRS = 8  # from which on ends may say so
 MIN_COINCIDING = 3  # calls whose ends coincide, of ranks that lack some amid others, to tell that they are the same
-NEARLY_ALL = 0.9  # of the pairs
+NEARLY_ALL_PAIRS = 0.9  # of the pairs
 DECISIVE = 4.0  # standard errors between two lags that decide
 BY_CLOCKS = 0.75  # confidence in what only the clocks decide
 CLEAR = 0.5  # a confidence from here on is sure
 IN_DOUBT = 0.25  # confidence where another order fits as well,
 CLOSE_NS = 200_000.0  # clocks that count from one instant and seem this close to each other decide,
 FARTHER = 4.0  # where the next call of a kind asks for this many times as much
-ALONE = 0.3  # confidence where a single pair has to tell that ranks are of one group
+CONFIDENCE_OF_ONE_PAIR = 0.3  # confidence where a single pair has to tell that ranks are of one group
 MAX_SCATTER_NS = 8 * JITTER_NS  # ends of ranks that share no communicator do not coincide this well
-APART = 5.0  # ends of two groups differ this many times as much as those within a group
-NOWHERE = np.iinfo(np.int64).min // 2  # of a call that the first of its group lacks
+MIN_GROUP_CONTRAST = 5.0  # ends of two groups differ this many times as much as those within a group
+NO_PARTNER = np.iinfo(np.int64).min // 2  # of a call that the first of its group lacks
 SAMPLE = 256  # collectives by which groups are told apart
 
 
@@ -90,7 +90,7 @@ class Ordered(msgspec.Struct, frozen=True):
     refuted: Mask
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownOrder(msgspec.Struct, frozen=True):
     """What is known of a lane's members beside their calls.
 
     ahead_ns : how far their clocks are ahead of each other; None where nothing says. by_matches : how far they are by
@@ -116,7 +116,7 @@ class Known(msgspec.Struct, frozen=True):
         return None if self.ahead_ns is None else partial(self.ahead_ns, one, other)
 
 
-def by_order(calls: CallSequence, known: Known) -> Ordered:
+def by_order(calls: CallSequence, known: KnownOrder) -> Ordered:
     """Number the collectives of a lane, group by group: of the longest sequence those that fit it, then of the rest."""
     rows = {key[0]: own for key, own in rows_by_key(calls.member).items()}
     collective, joined = np.empty(len(calls), np.int64), np.ones(len(calls), np.int64)
@@ -134,7 +134,7 @@ def by_order(calls: CallSequence, known: Known) -> Ordered:
                 fits[other] = placed
         group = list(fits) if known.one_group else _with_first(calls, fits)
         own, at = (np.concatenate([getattr(fits[one], name) for one in group]) for name in ("rows", "at"))
-        lost = at == NOWHERE
+        lost = at == NO_PARTNER
         number = label(np.where(lost, -1, at - at[~lost].min()), calls.symbol[own])
         if lost.any():
             ahead = np.repeat([fits[one].apart_ns for one in group], [fits[one].rows.size for one in group])
@@ -151,7 +151,7 @@ def by_order(calls: CallSequence, known: Known) -> Ordered:
 class _Placed(msgspec.Struct, frozen=True):
     """Where a member's calls lie among the first's.
 
-    rows : its calls, in order. at : of each, which of the first's it is, beyond these as far as it is; or `NOWHERE`.
+    rows : its calls, in order. at : of each, which of the first's it is, beyond these as far as it is; or `NO_PARTNER`.
     apart_ns : how far its clock is ahead of the first's, as ends have it. confidence : in all that.
     """
 
@@ -162,7 +162,7 @@ class _Placed(msgspec.Struct, frozen=True):
 
 
 def _placed(
-    calls: CallSequence, reference_rows: Ints, rows: Ints, first: int, second: int, known: Known
+    calls: CallSequence, reference_rows: Ints, rows: Ints, first: int, second: int, known: KnownOrder
 ) -> tuple[_Lag | None, _Placed | None]:
     """The lag of the second member's calls behind the first's, and where these lie.
 
@@ -186,16 +186,16 @@ def _placed(
             confidence[its] *= of_each
     if lag is None:
         return None, None
-    inside, at = np.clip(counterpart, 0, own.size - 1), np.full(rows.size, NOWHERE)
-    at[its] = np.where(counterpart == NOWHERE, NOWHERE, own[inside] + counterpart - inside)
+    inside, at = np.clip(counterpart, 0, own.size - 1), np.full(rows.size, NO_PARTNER)
+    at[its] = np.where(counterpart == NO_PARTNER, NO_PARTNER, own[inside] + counterpart - inside)
     is_told = known.one_group or lag.pairs > 1 or (known.by_matches is not None and lag.asked_ns <= MAX_SCATTER_NS)
-    return lag, _Placed(rows, at, lag.apart_ns, confidence if is_told else ALONE)
+    return lag, _Placed(rows, at, lag.apart_ns, confidence if is_told else CONFIDENCE_OF_ONE_PAIR)
 
 
 def _counterparts(
-    reference: CallSequence, other: CallSequence, first: int, second: int, known: Known
+    reference: CallSequence, other: CallSequence, first: int, second: int, known: KnownOrder
 ) -> tuple[_Lag | None, Ints]:
-    """The lag, and by it, or by ends that coincide, which of the reference's calls each is: beyond these, or `NOWHERE`.
+    """The lag, and by it, or by ends that coincide, which of the reference's each is: beyond these, or `NO_PARTNER`.
 
     Of a periodic run that lost a call amid, three pairs may fit two periods off; ends of more coincide by none.
     """
@@ -207,12 +207,12 @@ def _counterparts(
         if known.by_matches is not None:
             ahead = np.rint(known.by_matches(first, second, other.end_ns)).astype(np.int64)
         meets = known.one_group | (by_order != inside) | _meet(reference.take(inside), other, ahead)
-        by_lag = np.where(meets, by_order, NOWHERE)
+        by_lag = np.where(meets, by_order, NO_PARTNER)
         if is_clear and lag.pairs == min(len(reference), len(other)):
             return lag, by_lag
     by_ends, found = _coinciding(reference, other, known.within(first, second))
     paired = found >= 0
-    found = np.where(paired, found, NOWHERE)
+    found = np.where(paired, found, NO_PARTNER)
     if lag is None:
         return by_ends, found
     if lag.meets_hosts and by_ends is not None and (found == by_order)[paired].all():
@@ -309,13 +309,13 @@ def _at_one_time(
         claims = claims[occurrence(np.zeros(claims.size, np.int64), row[claims]) == 0]
         claims = claims[_meet(reference.take(row[claims]), moved.take(claims), np.zeros(claims.size, np.int64))]
         shift += int(np.median((moved.end_ns - reference.end_ns[row])[claims])) if claims.size else 0
-    found, confidence = np.full(len(other), NOWHERE), np.ones(len(other))
+    found, confidence = np.full(len(other), NO_PARTNER), np.ones(len(other))
     found[claims] = row[claims]
     apart = other.end_ns[claims] - reference.end_ns[row[claims]]
     least, most = within(other.end_ns[claims]) if within is not None else (-np.inf, np.inf)
     meets = ((least - 2 * JITTER_NS <= apart) & (apart <= most + 2 * JITTER_NS)).all()
     is_enough = claims.size > 1 and 2 * claims.size >= min(len(reference), len(other))
-    if not (is_enough and meets and abs(shift) <= CLOSE_NS) or (np.diff(found[found != NOWHERE]) < 0).any():
+    if not (is_enough and meets and abs(shift) <= CLOSE_NS) or (np.diff(found[found != NO_PARTNER]) < 0).any():
         return None, found, confidence
     off = np.abs(apart - shift).astype(np.float64)
     scatter = float(np.median(off)) + FLOOR_NS
@@ -393,7 +393,7 @@ def _with_first(calls: CallSequence, fits: Mapping[int, _Placed]) -> list[int]:
         scatter[row] = np.nanmedian(np.abs(apart - np.nanmedian(apart, axis=1, keepdims=True)), axis=1)
     typical = float(np.median(scatter[~np.eye(len(members), dtype=bool)]))
     lengths = [np.median(calls.end_ns[one.rows] - calls.start_ns[one.rows]) for one in fits.values()]
-    part = linked(scatter <= typical / APART)
+    part = linked(scatter <= typical / MIN_GROUP_CONTRAST)
     if typical < min(lengths) / 10 or np.count_nonzero(np.bincount(part) > 1) < 2:
         return members  # hosts apart differ a little too; that is no proof of groups
     return [members[row] for row in np.flatnonzero(part == 0)]
@@ -437,7 +437,7 @@ class _Lag(msgspec.Struct, frozen=True):
     confidence: float = 1.0
 
 
-def _lag(reference: CallSequence, other: CallSequence, first: int, second: int, known: Known) -> _Lag | None:
+def _lag(reference: CallSequence, other: CallSequence, first: int, second: int, known: KnownOrder) -> _Lag | None:
     """The lag of the second member's calls behind the first's; one that hosts rule out where they rule out all."""
     within = known.within(first, second)
     tried = [_looked_at(reference, other, lag, within) for lag in _consistent_lags(reference, other).tolist()]
@@ -502,7 +502,7 @@ def _looked_at(reference: CallSequence, other: CallSequence, lag: int, within: W
     shift, drift = robust_line(since, (apart - usual).astype(np.float64))
     off = apart - usual - shift - drift * since
     scatter = float(np.median(np.abs(off))) + FLOOR_NS
-    coincide = bool(np.quantile(np.abs(off), NEARLY_ALL) <= JITTER_NS)
+    coincide = bool(np.quantile(np.abs(off), NEARLY_ALL_PAIRS) <= JITTER_NS)
     # The other is ahead by at least its start less the reference's end, and at most by its end less the start.
     at_least, at_most = two.waited_for & one.waits, one.waited_for & two.waits
     least = float((two.start_ns - one.end_ns - usual)[at_least].max(initial=np.iinfo(np.int64).min // 2))

@@ -13,7 +13,7 @@ from analyzers.arrays.groups import as_slice, first_row_of, ordered, rows_by_key
 from analyzers.arrays.names import at_codes
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.ordering.lanes import UNSEEN, Columns, Lanes, find_lanes, take_or
+from analyzers.ordering.lanes import UNSEEN_STREAMS, Columns, Lanes, find_lanes, take_or
 from analyzers.trace.columns import ints_at
 from analyzers.trace.schemas import Records, Syncs
 from analyzers.trace.tables import Trace
@@ -29,7 +29,7 @@ _CALLS = {
     "capture": r"(cuda|cu|hip)StreamBeginCapture",
     "captured": r"(cuda|cu|hip)StreamEndCapture",
 }
-BLOCKING = ("stream", "event", "device")
+BLOCKING_CALLS = ("stream", "event", "device")
 
 
 def call_kind(name: str) -> str:
@@ -67,7 +67,7 @@ def match_calls(trace: Trace, calls: Ints, frame: Records | Syncs) -> Ints:
     return first_row_of(owner, ids, frame.process, frame.correlation)
 
 
-class Calls(Columns, frozen=True):
+class OrderingCalls(Columns, frozen=True):
     """Host calls of one kind, in order of time; -1 is unknown.
 
     `call` is the row in `Trace.api`, `sync` that in `Trace.syncs`, `host` the lane of the calling thread, `lane` the
@@ -88,17 +88,17 @@ class Calls(Columns, frozen=True):
 
 
 class HostCalls(msgspec.Struct, frozen=True, dict=True):
-    """The calls that order work, over the lanes of the trace; `kind` of each of `syncs` is an index in `BLOCKING`."""
+    """Calls that order work, over the lanes of the trace; `kind` of each of `syncs` is an index in `BLOCKING_CALLS`."""
 
     lanes: Lanes
-    records: Calls
-    waits: Calls
-    syncs: Calls
+    records: OrderingCalls
+    waits: OrderingCalls
+    syncs: OrderingCalls
     kind: Ids
 
     def is_kind(self, kind: str) -> Mask:
         """Which of `syncs` are of one kind."""
-        return self.kind == BLOCKING.index(kind)
+        return self.kind == BLOCKING_CALLS.index(kind)
 
     @cached_property
     def launches(self) -> Launches:
@@ -119,11 +119,13 @@ class HostCalls(msgspec.Struct, frozen=True, dict=True):
 def host_calls(trace: Trace) -> HostCalls:
     """Collect records, stream waits and host synchronizations of a trace, without those of a graph under capture."""
     records, waits = (_outside_captures(trace, calls_of_kind(trace, kind)) for kind in ("record", "wait"))
-    blocking = calls_of_kind(trace, *BLOCKING)
+    blocking = calls_of_kind(trace, *BLOCKING_CALLS)
     every = np.concatenate([records, waits, blocking])
     lanes = find_lanes(trace, *(ints_at(trace.api, column, every) for column in ("process", "thread")))
     code, names = trace.api.name.codes, trace.api.name.texts
-    kinds = np.array([BLOCKING.index(kind) if (kind := call_kind(name)) in BLOCKING else -1 for name in names], np.int8)
+    kinds = np.array(
+        [BLOCKING_CALLS.index(kind) if (kind := call_kind(name)) in BLOCKING_CALLS else -1 for name in names], np.int8
+    )
     return HostCalls(
         lanes=lanes,
         records=_calls(trace, lanes, records, trace.records),
@@ -133,7 +135,7 @@ def host_calls(trace: Trace) -> HostCalls:
     )
 
 
-def _calls(trace: Trace, lanes: Lanes, calls: Ints, frame: Records | Syncs) -> Calls:
+def _calls(trace: Trace, lanes: Lanes, calls: Ints, frame: Records | Syncs) -> OrderingCalls:
     """Calls with the columns that `frame` (syncs or records) has of them."""
     row = np.full(calls.size, -1, np.int64)
     at = match_calls(trace, calls, frame)
@@ -154,7 +156,7 @@ def _calls(trace: Trace, lanes: Lanes, calls: Ints, frame: Records | Syncs) -> C
         "event_sync": stated("event_sync"),
         "correlation": ints_at(trace.api, "correlation", calls),
     }
-    return Calls(
+    return OrderingCalls(
         start_ns=squeezed(ints_at(trace.api, "start_ns", calls)),
         end_ns=squeezed(ints_at(trace.api, "end_ns", calls)),
         **{name: squeezed(narrowed(values, "id")) for name, values in columns.items()},
@@ -256,7 +258,7 @@ def home_streams(trace: Trace, calls: HostCalls, wait_lane: Ints, own: Mask) -> 
         launched_on[lanes.lane_of_unit()[calls.launches.of(int(host))[0]]] = True
         launched_on &= ~lanes.communication
         waits[wait_lane[(calls.waits.host == host) & ~own & (wait_lane >= 0)]] = True
-        unseen = np.flatnonzero(waits & (lanes.stream == UNSEEN))
+        unseen = np.flatnonzero(waits & (lanes.stream == UNSEEN_STREAMS))
         defaults = np.flatnonzero(default & (launched_on | waits))
         if unseen.size:
             home[host] = unseen[0]

@@ -22,7 +22,7 @@ import numpy as np
 from analyzers.arrays.groups import distinct, ordered, rows_by_key, run_heads
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.ordering.calls import Calls, Launches
+from analyzers.ordering.calls import Launches, OrderingCalls
 from analyzers.ordering.lanes import Columns, Lanes, take_or
 from analyzers.ordering.links import LinkedCalls, Links
 from analyzers.trace.columns import as_int64, ints_at
@@ -53,7 +53,7 @@ class Edges(Columns, frozen=True):
     exact: Mask
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownComplete(msgspec.Struct, frozen=True):
     """How many of a lane's first units are complete before anything behind each node.
 
     first : the first node of the lane's process. count : of each node of that process how many, then a 0 for all other
@@ -92,7 +92,7 @@ class Graph:
         self.first = np.searchsorted(self.lane, np.arange(lanes.size + 1))
         self.source_node: Ids = self.last_before(edges.source, edges.source_instant_ns).astype(np.int32)
         self._tells: Mask | None = None
-        self._known: dict[int, Known] = {}
+        self._known: dict[int, KnownComplete] = {}
         starts = np.searchsorted(lanes.process, distinct(lanes.process))
         self._bounds = np.append(starts, lanes.size)
 
@@ -124,7 +124,7 @@ class Graph:
                 found[rows] = np.where(at > 0, low + at - 1, -1)
         return found
 
-    def known(self, lane: int) -> Known:
+    def known(self, lane: int) -> KnownComplete:
         """For each node: how many of this lane's first units are complete before anything behind the node."""
         if lane not in self._known:
             self._known[lane] = self._solve(lane)
@@ -136,13 +136,13 @@ class Graph:
         node = low + np.searchsorted(self.known(source).of_lane(low, high), count)
         return np.where(node < high, node, -1)
 
-    def _solve(self, lane: int) -> Known:
+    def _solve(self, lane: int) -> KnownComplete:
         part = int(np.searchsorted(self._bounds, lane, side="right")) - 1
         lanes = slice(self._bounds[part], self._bounds[part + 1] + 1)
         low, high = self.first[lanes][[0, -1]].tolist()
         found: Ids = np.zeros(high - low + 1, np.int32)  # the last is for edges from lanes that know nothing yet
         if low == high:
-            return Known(low, found)
+            return KnownComplete(low, found)
         edge_first = self._edge_ends[low : high + 1]
         of_process = slice(edge_first[0], edge_first[-1])
         learned_directly = np.where(self.edges.source[of_process] == lane, self.edges.source_position[of_process], 0)
@@ -161,7 +161,7 @@ class Graph:
             passed_on = found.take(source)
             np.maximum(passed_on, learned_directly, out=passed_on)
             if np.array_equal(passed_on, learned):
-                return Known(low, found)
+                return KnownComplete(low, found)
             learned = passed_on
 
 
@@ -196,7 +196,9 @@ def _edges(kind: str, lane: Ints, instant_ns: Ints, source: Ints, source_instant
     )
 
 
-def _linked(calls: Calls, records: Calls, links: Links, rows: Ints, lane: Ids, instant_ns: Ints, **more: Ids) -> Edges:
+def _linked(
+    calls: OrderingCalls, records: OrderingCalls, links: Links, rows: Ints, lane: Ids, instant_ns: Ints, **more: Ids
+) -> Edges:
     """Edges from event records to the calls in `rows`, which let `lane` learn at `instant_ns`."""
     record = links.record[rows]
     return _edges(
@@ -294,7 +296,7 @@ def _launches(lanes: Lanes, launches: Launches, learned_ns: Mapping[int, Ints]) 
     return _edges("launch", lane, queued_ns, host, queued_ns + 1, position=units - lanes.first[lane])
 
 
-def _enqueued(lanes: Lanes, calls: Calls, lane: Ints, learned_ns: Mapping[int, Ints]) -> Edges:
+def _enqueued(lanes: Lanes, calls: OrderingCalls, lane: Ints, learned_ns: Mapping[int, Ints]) -> Edges:
     """A stream also learns what a thread knows from a wait or a record that the thread queues there, as above."""
     knows = np.zeros(calls.size, np.int64)
     for (thread,), rows in rows_by_key(calls.host).items():

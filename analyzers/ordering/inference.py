@@ -32,7 +32,7 @@ import numpy as np
 from analyzers.arrays.groups import first_of_each, group_numbers, label, occurrence, rows_by_key, run_heads
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.ordering.calls import Calls, HostCalls, communication_around
+from analyzers.ordering.calls import HostCalls, OrderingCalls, communication_around
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.places import Places
 from analyzers.trace.tables import Trace
@@ -284,7 +284,9 @@ class Inference:
             habit &= lone <= np.maximum(1, MAX_LONE_CALLS * every)
         return habit[waits.process + 1]
 
-    def _lone(self, calls: Calls, rows: Ints, deadline: Ints, lane: Ints, out: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
+    def _lone(
+        self, calls: OrderingCalls, rows: Ints, deadline: Ints, lane: Ints, out: tuple[Ints, Ints]
+    ) -> tuple[Ints, Ints]:
         """Records for calls without one right before them: the last unclaimed one in time.
 
         `out` is for each call a record and a lane that it can't have been made on.

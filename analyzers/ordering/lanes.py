@@ -26,7 +26,7 @@ from analyzers.trace.tables import Trace
 
 MAX_NS, MIN_NS = np.iinfo(np.int64).max, np.iinfo(np.int64).min  # instants that never come, and that always were
 Table = TypeVar("Table", bound="Columns")
-UNSEEN = -2  # stands for the streams that a thread makes wait, but which run nothing in the capture
+UNSEEN_STREAMS = -2  # stands for the streams that a thread makes wait, but which run nothing in the capture
 
 
 def take_or(values: npt.NDArray[Any], index: Ints, missing: Any = -1) -> npt.NDArray[Any]:
@@ -152,7 +152,7 @@ class Lanes(msgspec.Struct, frozen=True, dict=True):
 
     def unseen(self, host: Ints) -> Ints:
         """The lane that stands for the unseen stream of each host lane."""
-        return self._of_threads(self.stream == UNSEEN, self.process[host], self.thread[host])
+        return self._of_threads(self.stream == UNSEEN_STREAMS, self.process[host], self.thread[host])
 
     def _of_threads(self, lanes: Mask, process: Ints, thread: Ints) -> Ints:
         of_thread = zip(self.process[lanes].tolist(), self.thread[lanes].tolist(), strict=True)
@@ -176,7 +176,7 @@ def find_lanes(trace: Trace, process: Ints, thread: Ints) -> Lanes:
     every = sorted(
         {(p, 0, c, s, d, -1) for p, d, c, s in keys}
         | _streams_without_work(trace, keys)
-        | {(p, 1, -1, UNSEEN, -1, t) for p, t in hosts}
+        | {(p, 1, -1, UNSEEN_STREAMS, -1, t) for p, t in hosts}
         | {(p, 2, -1, -1, -1, t) for p, t in hosts}
     )
     number = {key: index for index, key in enumerate(every)}

@@ -10,7 +10,7 @@ import numpy as np
 from analyzers.arrays.columns import narrowed
 from analyzers.arrays.groups import first_row_of
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.ordering.calls import Calls, HostCalls, communication_around, home_streams
+from analyzers.ordering.calls import HostCalls, OrderingCalls, communication_around, home_streams
 from analyzers.ordering.inference import Inference
 from analyzers.ordering.lanes import MAX_NS, take_or
 from analyzers.ordering.places import Places, find_places
@@ -87,7 +87,7 @@ def _or(stated: Links, inferred: tuple[Ints, Ints]) -> Links:
     return Links(narrowed(record, "id"), narrowed(source, "id"), stated.exact)
 
 
-def _stated(trace: Trace, calls: HostCalls, waits: Calls) -> Links:
+def _stated(trace: Trace, calls: HostCalls, waits: OrderingCalls) -> Links:
     """Links the capture states: by nsys's event synchronization id, or by Kineto's correlation id of the record."""
     records = calls.records
     record = _lookup(waits.process, waits.event_sync, records.process, records.event_sync)

@@ -16,7 +16,7 @@ from analyzers.arrays.groups import distinct, rows_by_key
 from analyzers.arrays.types import Ints, Mask
 from analyzers.common.errors import TraceWarning
 from analyzers.ordering.calls import host_calls
-from analyzers.ordering.graph import EDGE_KINDS, Graph, Known, LatestWaits, Released, all_edges, known_streams
+from analyzers.ordering.graph import EDGE_KINDS, Graph, KnownComplete, LatestWaits, Released, all_edges, known_streams
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, take_or
 from analyzers.ordering.links import link
 from analyzers.trace.tables import Trace
@@ -211,7 +211,7 @@ class Ordering:
             if where == lane:
                 return (ends[0], *steps, ends[1])
 
-    def _teaching_edge(self, node: int, lane: int, known: Known, position: int) -> int:
+    def _teaching_edge(self, node: int, lane: int, known: KnownComplete, position: int) -> int:
         """An edge from which a node learned that the unit at this position of `lane` is complete."""
         graph = self.graph
         for edge in range(graph.edge_first[node], graph.edges.size):

@@ -92,7 +92,9 @@ def _running(trace: Trace, rows: Ints, absent: Mask | None, busy: Union | None) 
 # network served them alike. Five like calls of 2, 2, 6, 4 and 6 ms: 5 × 2 of 20 ms are transfer, half of it is waiting.
 
 REPEATS = 3  # like calls from which on the fastest of them says something
-MOSTLY = 0.5  # of the communication has to be such calls; and of a call beside other kernels, to be beside them
+MIN_SHARE_OF_CALLS = (
+    0.5  # of the communication has to be such calls; and of a call beside other kernels, to be beside them
+)
 
 
 def waiting_share(trace: Trace, ops: Ints) -> float | None:
@@ -116,13 +118,13 @@ def waiting_share(trace: Trace, ops: Ints) -> float | None:
     for device, rows in rows_by_key(trace.ops.process[known], trace.ops.device[known]).items():
         others = compute[compute_by_device.get(device, np.empty(0, np.int64))]
         runs = union(trace.ops.start_ns[others], trace.ops.end_ns[others])
-        is_beside[rows] = coverage(start[rows], end[rows], runs) > MOSTLY * duration[rows]
+        is_beside[rows] = coverage(start[rows], end[rows], runs) > MIN_SHARE_OF_CALLS * duration[rows]
     texts = matching.operation, matching.group, matching.group_ranks
     kind = label(*texts, matching.bytes, matching.kernel, is_beside)
     fastest = np.full(int(kind.max()) + 1, np.iinfo(np.int64).max)
     np.minimum.at(fastest, kind, duration)
     repeated = np.bincount(kind)[kind] >= REPEATS
     total = int(duration[repeated].sum())
-    if not total or total < MOSTLY * int(duration.sum()):
+    if not total or total < MIN_SHARE_OF_CALLS * int(duration.sum()):
         return None
     return 1 - int(fastest[kind][repeated].sum()) / total

@@ -49,7 +49,7 @@ class Side(Record, frozen=True):
         return self.busy_ns - self.real_busy_ns
 
 
-class LeftOut(Record, frozen=True):
+class LeftOutOps(Record, frozen=True):
     """Work on neither side: how many ops, and how long they run."""
 
     ops: int = 0
@@ -195,7 +195,7 @@ class RankOverlap(Record, frozen=True, dict=True):
     real_range: RealRange | None = None  # what clocks leave open of the real figures; None where nothing
     unseen: Unseen | None = None  # where peers that it may have waited for were not captured
     unaccounted_ns: int = 0  # of either side beside work without a launch in the capture, which may be the other's
-    launched_before: LeftOut = msgspec.field(default_factory=LeftOut)  # on neither side
+    launched_before: LeftOutOps = msgspec.field(default_factory=LeftOutOps)  # on neither side
     steps: PerStep | None = None  # where the job's figures are those of the median step
     lost: LostWork = msgspec.field(default_factory=LostWork)  # launches without an op
     spoiled: int = 0  # ops whose durations were cut, where that makes a side shorter by over `SPOILS`
@@ -394,8 +394,8 @@ def with_left_out(part: Trace, ranks: Sequence[RankOverlap]) -> list[RankOverlap
     trace = part.whole or part
     early = np.flatnonzero(launched_before(trace))
     by_device = rows_by_key(*(ints_at(trace.ops, column, early) for column in ("rank", "device")))
-    left_out = {key: LeftOut(rows.size, measure(_runs(trace, early[rows]))) for key, rows in by_device.items()}
-    return [replace(rank, launched_before=left_out.get((rank.rank, rank.device), LeftOut())) for rank in ranks]
+    left_out = {key: LeftOutOps(rows.size, measure(_runs(trace, early[rows]))) for key, rows in by_device.items()}
+    return [replace(rank, launched_before=left_out.get((rank.rank, rank.device), LeftOutOps())) for rank in ranks]
 
 
 def _measure_rank(trace: Trace, rank: int, device: int, a: Ints, b: Ints, pairing: Pairing) -> RankOverlap:

@@ -110,7 +110,7 @@ class Instances(Record, frozen=True, eq=False):
 # it is one instance. Pipelines run one batch's work beside the next batch's: B is moved by one instance where more of
 # it overlaps that way.
 
-RULES = {
+PAIRING_RULES = {
     "number": "the same number in the names of A's and B's ranges",
     "occurrence": "the k-th range of A with the k-th of B",
     "step": "training steps",

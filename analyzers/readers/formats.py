@@ -127,10 +127,10 @@ def _is_stats(head: FileHead) -> bool:
     return is_named_so or (is_text and (b"ncclDev" in head.raw or b"Start (ns)" in head.raw))
 
 
-EXPORT = Format(
+NSYS_EXPORT = Format(
     "nsys-sqlite",
     lambda head: head.raw.startswith(_SQLITE),
-    "nsys.read:read_export",
+    "nsys.nsys_export:read_export",
     "an Nsight Systems report (.nsys-rep, .sqlite[.gz])",
     (".sqlite",),
     memory=_EXPORT_MEMORY,
@@ -139,7 +139,7 @@ EXPORT = Format(
 REPORT = Format(
     "nsys-report",
     lambda head: head.name.endswith(REPORTS) or head.raw.startswith(b"NVIDIA Tegra Profiler Report"),
-    "nsys.read:read_report",
+    "nsys.nsys_export:read_report",
     suffixes=REPORTS,
     fold=_REPORT_FOLD,
     memory=_EXPORT_MEMORY,
@@ -147,14 +147,14 @@ REPORT = Format(
 GZIPPED_EXPORT = Format(
     "nsys-sqlite-gz",
     lambda head: head.is_gzip and head.plain.startswith(_SQLITE),
-    "nsys.read:read_gzipped",
+    "nsys.nsys_export:read_gzipped",
     suffixes=(".sqlite.gz",),
     memory=_EXPORT_MEMORY,
 )
 TABLES = Format(
     "nsys-tables",
     lambda head: head.name in _TABLES_OF_TEXTS,
-    "nsys.read:read_tables",
+    "nsys.nsys_export:read_tables",
     suffixes=_TABLES_OF_TEXTS,
     memory=_EXPORT_MEMORY,
     keeps=False,
@@ -176,7 +176,7 @@ def _csv_twins(path: Path) -> set[Path]:
 ROCPROF = Format(
     "rocprof",
     lambda head: b'"rocprofiler-sdk-tool"' in head.plain,
-    "rocprof.read:read",
+    "rocprof.rocprof_json:read",
     "rocprofv3's JSON",
     _RECORDS,
     memory=MemoryPerByte(read=5),
@@ -233,7 +233,7 @@ def _xla_twins(path: Path) -> set[Path]:
 XLA = Format(
     "xla",
     _is_xla,
-    "xla.read:read_json",
+    "xla.xla_profile:read_json",
     "a JAX profile",
     (XLA_VIEWER,),
     memory=MemoryPerByte(read=6),
@@ -242,7 +242,7 @@ XLA = Format(
 XPLANE = Format(
     "xplane",
     lambda head: head.name.lower().endswith(XLA_SPACES),
-    "xla.read:read_xplane",
+    "xla.xla_profile:read_xplane",
     suffixes=XLA_SPACES,
     memory=MemoryPerByte(read=16),
     twins=_xla_twins,
@@ -261,7 +261,7 @@ def _perfetto_twins(path: Path) -> set[Path]:
 PERFETTO = Format(
     "perfetto",
     lambda head: head.name.lower().endswith(_PERFETTO_SUFFIXES),
-    "perfetto.read:read",
+    "perfetto.perfetto_trace:read",
     "a .pftrace",
     _PERFETTO_SUFFIXES,
     memory=MemoryPerByte(read=16),
@@ -295,14 +295,14 @@ def _is_likely_kineto(path: Path) -> bool:
 KINETO = Format(
     "kineto",
     _is_kineto,
-    "kineto.read:read",
+    "kineto.kineto_trace:read",
     "a torch.profiler trace (.json[.gz])",
     (".json", ".json.gz"),
     is_likely=_is_likely_kineto,
 )
 
 FORMATS = (
-    EXPORT,
+    NSYS_EXPORT,
     REPORT,
     GZIPPED_EXPORT,
     TABLES,
@@ -341,7 +341,7 @@ class Unread(msgspec.Struct, frozen=True):
     sign: re.Pattern[bytes] | None = None
 
 
-UNREAD = (
+UNREAD_FORMATS = (
     Unread(
         "This is a report of Nsight Compute, which runs kernels one by one: nothing overlaps in it.",
         "Capture with nsys profile -t cuda,nvtx.",
@@ -409,8 +409,8 @@ UNREAD_JSON = (
 
 def unread(head: FileHead) -> Unread | None:
     """The format that a file is of, if it is none of those read; first by its name, then by how it begins."""
-    by_name = (one for one in UNREAD if head.name.lower().endswith(one.suffixes))
-    by_start = (one for one in UNREAD if one.start and head.raw.startswith(one.start))
+    by_name = (one for one in UNREAD_FORMATS if head.name.lower().endswith(one.suffixes))
+    by_start = (one for one in UNREAD_FORMATS if one.start and head.raw.startswith(one.start))
     return next(by_name, None) or next(by_start, None)
 
 

@@ -21,7 +21,7 @@ from analyzers.readers.gzipped import Bomb, DamagedGzip, Plain
 Event = TypeVar("Event")
 Piece = TypeVar("Piece")
 RAWS = msgspec.json.Decoder(list[msgspec.Raw])
-PIECE = 8 << 20
+PIECE_BYTES = 8 << 20
 MOST_AT_ONCE = 1 << 30  # bytes of one event, or of what stands around the events
 _BLANK = b" \t\r\n"
 EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -106,7 +106,7 @@ class EventStream:
         if size > MOST_AT_ONCE:
             text = f"holds a single event, or a header, of over {MOST_AT_ONCE:,} bytes: no profiler writes one."
             raise TracevizError(text, path=self.path, hint="Is it a trace of torch.profiler?")
-        goal = max(PIECE, 2 * size)  # doubled, so that a long event is not copied again and again
+        goal = max(PIECE_BYTES, 2 * size)  # doubled, so that a long event is not copied again and again
         try:
             while size < goal and not self._ended:
                 part = file.read(goal - size)

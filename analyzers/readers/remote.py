@@ -69,7 +69,7 @@ def brought(url: str, *, keep: bool) -> Iterator[Path]:
             made = Path(folder)
             with _opened(url) as (files, path):
                 files.get_file(path, str(made / name))
-            (made / cache.ABOUT).write_text(json.dumps({"url": url}))
+            (made / cache.ABOUT_FILE).write_text(json.dumps({"url": url}))
             with contextlib.suppress(OSError):  # another process was first
                 made.rename(entry)
     cache.touch(entry)

@@ -158,7 +158,7 @@ def parse_change(text: str) -> Change:
 
 
 MOST_UNITS = 8_000  # that are run again: of a larger run fewer steps, in a row
-ALIKE = 0.1  # of what the first is worth: by so much a replay does not tell changes apart
+MAX_GAIN_DIFFERENCE = 0.1  # of what the first is worth: by so much a replay does not tell changes apart
 LEAST_ASSUMED_FIRST = (Level, Pin, Graph, Split, DropSync, MoveWait, DropWait, OwnStream)
 MANY_UNITS = 4_000  # from here on only the best are run in every way
 RUN_IN_FULL = 4
@@ -230,7 +230,7 @@ def in_order(found: Sequence[Tried]) -> list[Tried]:
     ordered = []
     while left:
         most, enough = left[0].worth, left[0].is_enough
-        alike = [one for one in left if one.worth >= most * (1 - ALIKE) and one.is_enough == enough]
+        alike = [one for one in left if one.worth >= most * (1 - MAX_GAIN_DIFFERENCE) and one.is_enough == enough]
         first = min(alike, key=assumed) if most > 0 else left[0]
         ordered.append(first)
         left.remove(first)

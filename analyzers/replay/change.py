@@ -22,7 +22,7 @@ from analyzers.select.language import Atom, Or, Selector, in_plain_words, parse
 from analyzers.select.picking import RANGE_ATOMS
 from analyzers.select.select import select
 from analyzers.trace.columns import as_int64
-from analyzers.trace.numbered import CALL, plain_call
+from analyzers.trace.numbered import CALL_PREFIX, plain_call
 from analyzers.trace.ranges import RangeIndex
 from analyzers.trace.steps import find_steps, step_index
 from analyzers.trace.tables import Trace
@@ -127,7 +127,7 @@ def host_call(where: str) -> str:
     >>> host_call("call:cudaHostAlloc"), host_call("nvtx:MP lookup")
     ('cudaHostAlloc', '')
     """
-    return where.removeprefix(CALL).strip() if where.startswith(CALL) else ""
+    return where.removeprefix(CALL_PREFIX).strip() if where.startswith(CALL_PREFIX) else ""
 
 
 def calls_named(trace: Trace, name: str) -> Mask:

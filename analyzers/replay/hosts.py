@@ -10,7 +10,7 @@ from analyzers.arrays.types import Ints
 from analyzers.ordering.lanes import MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.replay.model import TOLERANCE_NS, HostCalls, Lists
-from analyzers.syncs.calls import KINDS, Blocking, blocking_calls
+from analyzers.syncs.calls import SYNC_KINDS, Blocking, blocking_calls
 from analyzers.syncs.points import copies_waited_for
 from analyzers.trace.columns import as_int64
 from analyzers.trace.tables import Trace
@@ -57,7 +57,7 @@ def host_calls(trace: Trace, queue: int) -> tuple[HostCalls, Ints, int]:
         waits=waits,
     )
     call_of_unit = take_or(holder, first_row(held, launch))
-    kinds = [KINDS.index(kind) for kind in ("stream", "event", "device")]
+    kinds = [SYNC_KINDS.index(kind) for kind in ("stream", "event", "device")]
     blind = np.isin(take_or(blocking.kind, blocked), kinds) & ~waited & (waits.count == 0)
     blind_ns = int(np.maximum(end - start - COST_NS, 0)[blind].sum())
     found = replace(found, cost_ns=found.cost_ns - _queue_full_ns(ordering.lanes, found, call_of_unit, queue))
@@ -120,7 +120,7 @@ def _waited_for(trace: Trace, ordering: Ordering, blocking: Blocking, blocked: I
     lanes = ordering.lanes
     rows = np.flatnonzero(blocked >= 0)
     of = blocked[rows]
-    is_device = blocking.kind[of] == KINDS.index("device")
+    is_device = blocking.kind[of] == SYNC_KINDS.index("device")
     copy = np.where(blocking.op[of] < 0, trace.once(copies_waited_for)[of], blocking.copy[of])
     owner, items = [rows, rows], [take_or(lanes.unit_of_op, each) for each in (blocking.op[of], copy)]
     for lane in np.flatnonzero((lanes.thread == -1) & (np.diff(lanes.first) > 0)):

@@ -22,7 +22,7 @@ from analyzers.replay.model import Lists, Tasks
 from analyzers.trace.kernels import function, is_communication
 from analyzers.trace.tables import Trace
 
-HOST, CALL, BLOCKED, LAUNCH, KERNEL, COMMUNICATION, ROOM = KINDS = (
+HOST, CALL, BLOCKED, LAUNCH, KERNEL, COMMUNICATION, ROOM = PATH_KINDS = (
     "host work",
     "calls",
     "host waiting",
@@ -69,7 +69,7 @@ def critical_path(
 
 def by_kind(path: list[Segment]) -> dict[str, int]:
     """How much of a path each kind has, ns, the most first."""
-    total = dict.fromkeys(KINDS, 0)
+    total = dict.fromkeys(PATH_KINDS, 0)
     for one in path:
         total[one.kind] += one.ns
     return dict(sorted(total.items(), key=lambda item: -item[1]))

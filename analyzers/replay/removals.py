@@ -23,7 +23,7 @@ from analyzers.causes.explain import (
     NOT_LAUNCHED,
     PEER_WAITS,
 )
-from analyzers.causes.table import CAUSES, TABLE
+from analyzers.causes.table import CAUSE_TABLE, CAUSES
 from analyzers.ordering.lanes import take_or
 from analyzers.replay.host_changes import returning_at_once
 from analyzers.replay.model import Lists, Tasks
@@ -44,7 +44,7 @@ def without(cause: str, trace: Trace, tasks: Tasks, a: Mask, b: Mask) -> Tasks |
 
     a, b : masks over the rows of `Trace.ops`.
     """
-    removal = REMOVALS.get(TABLE[CAUSES.index(cause)].removed)
+    removal = REMOVALS.get(CAUSE_TABLE[CAUSES.index(cause)].removed)
     units = tasks.units.op
     return None if removal is None else removal(tasks, Sides(a[units], b[units], step_of_ops(trace)[units]))
 

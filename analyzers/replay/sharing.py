@@ -28,7 +28,7 @@ from analyzers.arrays.intervals import overlap_by_group, union
 from analyzers.arrays.quantiles import ByGroup
 from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.causes.occupancy import block_needs, blocks_per_sm, limits_of, occupancy_columns, room
-from analyzers.contention.alone import ALONE, alone
+from analyzers.contention.alone import MAX_SHARE_ALONE, alone
 from analyzers.contention.timings import join, over_all_ranks, timings_of_streams
 from analyzers.ordering.lanes import MIN_NS
 from analyzers.replay.model import COPYING, LARGE, LOADS, SMALL, TALKING, TOLERANCE_NS, WAITING, Occupancy, Units
@@ -36,7 +36,7 @@ from analyzers.trace.columns import ints, is_one_of
 from analyzers.trace.kernels import function, is_communication, is_compute
 from analyzers.trace.tables import Trace
 
-DISPATCH_NS = 10_000  # longest way from release to start on an idle GPU
+MAX_DISPATCH_NS = 10_000  # longest way from release to start on an idle GPU
 PROMPT_NS = 3_000  # from release to start: not for lack of room
 MOST_OF_IT = 0.5  # of what a multiprocessor holds
 
@@ -125,7 +125,7 @@ def _as_seen(occupancy: Occupancy, units: Units, kind: Ints) -> Occupancy:
         takers = order[occupancy.fills[order] | (occupancy.taken[order].sum(axis=1) > 0)]
         starts = units.start_ns[order]
         low = np.searchsorted(starts, units.start_ns[takers] + TOLERANCE_NS)
-        high = np.searchsorted(starts, units.end_ns[takers] + DISPATCH_NS)
+        high = np.searchsorted(starts, units.end_ns[takers] + MAX_DISPATCH_NS)
         at, which = runs(low, np.maximum(high - low, 0))
         unit, taker = order[at], takers[which]
         kept_out = (units.lane[unit] != units.lane[taker]) & (occupancy.needed[unit, 0] > 0)
@@ -133,7 +133,7 @@ def _as_seen(occupancy: Occupancy, units: Units, kind: Ints) -> Occupancy:
         kept_out &= (units.ready_ns[unit] < units.end_ns[taker] - TOLERANCE_NS) & (occupancy.fills[taker] | ~fits)
         unit, taker = unit[kept_out], taker[kept_out]
         length = np.maximum(units.end_ns[taker] - units.start_ns[taker], 1)
-        held = units.start_ns[unit] - np.maximum(units.ready_ns[unit], units.start_ns[taker]) > DISPATCH_NS
+        held = units.start_ns[unit] - np.maximum(units.ready_ns[unit], units.start_ns[taker]) > MAX_DISPATCH_NS
         room_at = units.start_ns[unit] - np.where(held, units.room_ns[unit], 0)
         part = np.clip((room_at - units.start_ns[taker]) / length, 0, 1)
         tells = held | (part < occupancy.until[taker])
@@ -196,7 +196,9 @@ def slowdown(trace: Trace, units: Units, occupancy: Occupancy) -> Slowdown:
     beside = _beside(units, occupancy.load) / np.maximum(duration, 1)[:, None]
     shared = np.clip(beside.sum(axis=1), 0.0, 1.0)
     kind, alone_ns = own.kind[units.op], alone(own).taken_ns[own.kind[units.op]]
-    alone_ns = np.where(_scatter(kind, np.where(shared <= ALONE, duration, np.nan)) <= ALIKE_SPREAD, alone_ns, np.nan)
+    alone_ns = np.where(
+        _scatter(kind, np.where(shared <= MAX_SHARE_ALONE, duration, np.nan)) <= ALIKE_SPREAD, alone_ns, np.nan
+    )
     with np.errstate(invalid="ignore", divide="ignore"):
         slower = np.where(
             shared >= LITTLE_BESIDE, np.clip((1 - alone_ns / duration) / shared, 0, MOST_SLOWDOWN), np.nan

@@ -19,7 +19,7 @@ from analyzers.replay.change import Change, range_around
 from analyzers.replay.host_changes import DropSync, Graph, Level, MoveWait, OnTime, Pin
 from analyzers.replay.model import Tasks
 from analyzers.replay.safety import Safety, comes_later, held_by_waits, is_for_result, safety_of, waited_for_again
-from analyzers.replay.sharing import DISPATCH_NS
+from analyzers.replay.sharing import MAX_DISPATCH_NS
 from analyzers.replay.stream_changes import DropWait, MoreRoom, OwnStream, Split, feeding
 from analyzers.select.language import Atom, parse
 from analyzers.select.picking import RANGE_ATOMS
@@ -28,7 +28,7 @@ from analyzers.trace.columns import as_int64
 from analyzers.trace.kernels import is_communication, is_compute, operations
 from analyzers.trace.ranges import launched_in
 from analyzers.trace.settings import BLOCKING_LAUNCHES, setting_of
-from analyzers.trace.steps import STEP, numbers_of_ops
+from analyzers.trace.steps import STEP_NAME, numbers_of_ops
 from analyzers.trace.tables import Trace
 from analyzers.verdict.lines import costliest_syncs
 from analyzers.verdict.result import OverlapResult
@@ -157,7 +157,7 @@ def _marks(trace: Trace) -> Mask:
     """Ranges that a program marks: no steps, and none of operators, of autograd or of a communication library."""
 
     def is_own(name: str) -> bool:
-        return bool(name.strip()) and not (STEP.match(name) or "::" in name or name.lower().startswith("nccl"))
+        return bool(name.strip()) and not (STEP_NAME.match(name) or "::" in name or name.lower().startswith("nccl"))
 
     return trace.ranges.kind.is_one_of(("nvtx", "annotation")) & trace.ranges.name.matching(is_own)
 
@@ -225,7 +225,7 @@ def _waits(trace: Trace, tasks: Tasks, places: _Places) -> list[Change]:
     units = tasks.units
     owner, item = units.waits.owner, units.waits.items
     held = held_by_waits(tasks)
-    held[units.start_ns[owner] - units.end_ns[item] > DISPATCH_NS] = 0
+    held[units.start_ns[owner] - units.end_ns[item] > MAX_DISPATCH_NS] = 0
     again = waited_for_again(trace, tasks)[owner]
     found: list[tuple[bool, float, Change]] = []
     waiting, awaited = places.of_unit[owner], places.of_unit[item]
@@ -280,7 +280,7 @@ def _graphs(tasks: Tasks, places: _Places) -> list[Change]:
     units, calls = tasks.units, tasks.calls
     has_call = np.flatnonzero((units.call >= 0) & (take_or(places.of_call, units.call) >= 0))
     call = units.call[has_call]
-    prompt = units.start_ns[has_call] - calls.start_ns[call] - units.submitted_ns[has_call] <= DISPATCH_NS
+    prompt = units.start_ns[has_call] - calls.start_ns[call] - units.submitted_ns[has_call] <= MAX_DISPATCH_NS
     place = places.of_call[call]
     blocking = places.of_call[calls.waits.count > 0]
     occurrences = np.unique(np.stack([place, places.occurrence[call]]), axis=1)[0]

@@ -25,7 +25,7 @@ from analyzers.ordering.lanes import MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.replay.hosts import host_calls
 from analyzers.replay.model import RELEASES, TOLERANCE_NS, HostCalls, Lists, Tasks, Units
-from analyzers.replay.sharing import DISPATCH_NS, PROMPT_NS, no_room, occupancy_of
+from analyzers.replay.sharing import MAX_DISPATCH_NS, PROMPT_NS, no_room, occupancy_of
 from analyzers.trace.columns import as_int64
 from analyzers.trace.kernels import is_communication
 from analyzers.trace.ranges import launches
@@ -178,7 +178,7 @@ def _with_unnamed(trace: Trace, ordering: Ordering, waits: Lists) -> Lists:
         waiting, by_end = rows[late[rows]], rows[np.argsort(lanes.end_ns[rows], kind="stable")]
         last = by_end[np.searchsorted(lanes.end_ns[by_end], lanes.start_ns[waiting], side="right") - 1]
         ended, start = lanes.end_ns[last], lanes.start_ns[waiting]
-        right_before = (ended > released[waiting]) & (start - ended <= DISPATCH_NS) & (ended <= start)
+        right_before = (ended > released[waiting]) & (start - ended <= MAX_DISPATCH_NS) & (ended <= start)
         waits = waits.also(waiting[right_before], last[right_before])
     return waits
 
@@ -204,7 +204,7 @@ def _units(trace: Trace, found: OpsInOrder, host: HostCalls, call: Ints, waits: 
     ready_ns = start - np.maximum(after_release, 0)
     held_ns, held_from = no_room(trace, op, ready, start)
     after_release -= held_ns
-    longest = np.where(found.is_node & (previous < 0), BRANCH_NS, DISPATCH_NS)
+    longest = np.where(found.is_node & (previous < 0), BRANCH_NS, MAX_DISPATCH_NS)
     dispatch, held = np.clip(after_release, 0, longest), held_ns > 0
     room_ns = np.where(held, dispatch, round(float(np.median(dispatch[held]))) if held.any() else ROOM_NS)
     dispatch[held] = np.clip(held_from - ready + 1, 0, longest)[held]  # what then took the room was there first

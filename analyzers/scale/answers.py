@@ -12,23 +12,23 @@ from msgspec.structs import replace
 
 from analyzers import info as looking
 from analyzers import streams as concurrency
-from analyzers.collectives.report import Collectives, collectives_of
+from analyzers.collectives.costs import Collectives, collectives_of
 from analyzers.contention import neighbours as neighbouring
 from analyzers.contention.neighbours import StreamContention
 from analyzers.info import TraceInfo
 from analyzers.streams import RankStreams, StreamsResult
-from analyzers.syncs import report as order_report
-from analyzers.syncs.report import OrderReport
+from analyzers.syncs import order_report as order_report
+from analyzers.syncs.order_report import OrderReport
 from analyzers.trace.narrow import Narrowing, counted, steps_used
 from analyzers.trace.run import ALL, Run
 from analyzers.trace.tables import Trace
-from analyzers.trace.untrusted import MATTERS, untrusted
+from analyzers.trace.untrusted import LOST_SHARE_THAT_MATTERS, untrusted
 
 
 def collectives(run: Run, narrowing: Narrowing = ALL) -> Collectives:
-    """What each collective cost; see `analyzers.collectives.report`."""
+    """What each collective cost; see `analyzers.collectives.costs`."""
     found = collectives_of(run.communication(counted(run.trace, narrowing)))
-    lost = untrusted(run, narrowing, least=MATTERS if len(found) else 0.0)
+    lost = untrusted(run, narrowing, least=LOST_SHARE_THAT_MATTERS if len(found) else 0.0)
     return replace(found, steps=steps_used(run.trace, narrowing), untrusted=lost)
 
 
@@ -53,7 +53,7 @@ def stream_contention(run: Run, narrowing: Narrowing = ALL) -> StreamContention:
 
 
 def syncs(run: Run, narrowing: Narrowing = ALL, *, missing_only: bool = False) -> OrderReport:
-    """Sync points, unwaited copies, missing waits; see `analyzers.syncs.report`."""
+    """Sync points, unwaited copies, missing waits; see `analyzers.syncs.order_report`."""
     return order_report.order_of(run, narrowing, missing_only=missing_only)
 
 

@@ -29,7 +29,7 @@ MOST_GROUPS = 12  # named in a message
 Launches = Callable[[str, Sequence[str]], Mapping[str, int]]  # kind of range, names -> GPU ops launched in each
 
 
-class Work(Addable, frozen=True):
+class WorkSeen(Addable, frozen=True):
     """What there is of a selector's words in GPU ops; parts of a run add up.
 
     picking : atoms that pick any op. kernels, streams, operations, copies, groups : what there is of each.
@@ -48,14 +48,14 @@ class Work(Addable, frozen=True):
     migrations: int = 0
 
 
-class Ranges(Addable, frozen=True):
+class RangesSeen(Addable, frozen=True):
     """What there is of a selector's words in ranges: atoms that name any; each name, with its kind. Parts add up."""
 
     naming: frozenset[Atom] = frozenset()
     names: frozenset[tuple[str, str]] = frozenset()
 
 
-def work_of(trace: Trace, selector: Selector) -> Work:
+def work_of(trace: Trace, selector: Selector) -> WorkSeen:
     """Look at a trace's GPU ops."""
     every, ops = atoms(selector), trace.ops
     kinds = {atom.meaning for atom in every}
@@ -65,7 +65,7 @@ def work_of(trace: Trace, selector: Selector) -> Work:
         rows, took = np.flatnonzero(kernels), ops.end_ns - ops.start_ns
         for (stream,), own in rows_by_key(ops.stream[rows]).items():
             kernel_ns[stream] = int(took[rows[own]].sum())
-    return Work(
+    return WorkSeen(
         len(ops),
         frozenset(atom for atom in every if evaluate(trace, atom).any()),
         frozenset(ops.name.take(kernels).used().texts) if "kernel" in kinds else frozenset(),
@@ -78,14 +78,14 @@ def work_of(trace: Trace, selector: Selector) -> Work:
     )
 
 
-def ranges_of(trace: Trace, selector: Selector) -> Ranges:
+def ranges_of(trace: Trace, selector: Selector) -> RangesSeen:
     """Look at a trace's ranges."""
     wanted = [atom for atom in atoms(selector) if atom.kind in RANGE_ATOMS]
     names = set()
     for kind in {atom.kind for atom in wanted}:
         own = trace.ranges.kind.is_one_of(RANGE_ATOMS[kind])
         names |= {(kind, text) for text in trace.ranges.name.take(own).used().texts}
-    return Ranges(frozenset(atom for atom in wanted if named_ranges(trace, atom).any()), frozenset(names))
+    return RangesSeen(frozenset(atom for atom in wanted if named_ranges(trace, atom).any()), frozenset(names))
 
 
 def launches_in(trace: Trace, kind: str, wanted: Sequence[str]) -> Counter[str]:
@@ -93,7 +93,7 @@ def launches_in(trace: Trace, kind: str, wanted: Sequence[str]) -> Counter[str]:
     return Counter({name: int(np.count_nonzero(evaluate(trace, Atom(kind, name)))) for name in wanted})
 
 
-def explain_nothing(selector: Selector, work: Work, ranges: Ranges, launches: Launches) -> str:
+def explain_nothing(selector: Selector, work: WorkSeen, ranges: RangesSeen, launches: Launches) -> str:
     """Why a selector picks nothing: the first of its atoms that picks nothing, with names that come near.
 
     Parameters
@@ -108,7 +108,7 @@ def explain_nothing(selector: Selector, work: Work, ranges: Ranges, launches: La
     return f"no op fits all of '{selector}'"
 
 
-def _explain_range(atom: Atom, ranges: Ranges, launches: Launches) -> str:
+def _explain_range(atom: Atom, ranges: RangesSeen, launches: Launches) -> str:
     word = {"nvtx": "range", "op": "operator", "hlo": "HLO op or module"}[atom.kind]
     if atom in ranges.naming:
         return f"{word} '{atom.text}' is in the trace, but no GPU op was launched inside it"
@@ -125,7 +125,7 @@ def _explain_range(atom: Atom, ranges: Ranges, launches: Launches) -> str:
     return f"no {word} '{atom.text}'" + _did_you_mean(hints, f"the trace has no {word}s" if not present else "")
 
 
-def _explain_work(atom: Atom, work: Work) -> str:
+def _explain_work(atom: Atom, work: WorkSeen) -> str:
     if atom.kind == "kernel":
         near = nearest(atom.text, [names.function(text) for text in sorted(work.kernels)])
         return f"no kernel named like '{atom.text}'" + _did_you_mean([f"'{name}'" for name in near])
@@ -150,7 +150,7 @@ def _explain_work(atom: Atom, work: Work) -> str:
     return f"there {what} in the trace" + _but_migrations(atom, work)
 
 
-def _but_migrations(atom: Atom, work: Work) -> str:
+def _but_migrations(atom: Atom, work: WorkSeen) -> str:
     """What to say of page migrations where a selector asks for copies: they look like such."""
     if atom.meaning != "memcpy" or not work.migrations:
         return ""
@@ -160,7 +160,7 @@ def _but_migrations(atom: Atom, work: Work) -> str:
     )
 
 
-def _no_communication(work: Work) -> str:
+def _no_communication(work: WorkSeen) -> str:
     """Communication is known by names alone: say where some of other names may be."""
     if not work.kernel_ns:
         return "there are no kernels and no peer copies in the trace"

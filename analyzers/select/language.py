@@ -24,7 +24,19 @@ from analyzers.common.errors import TracevizError
 from analyzers.trace.numbered import NUMBER
 
 BARE = ("comm", "compute", "memcpy", "copy", "memset", "graph", "migration")
-KINDS = ("nvtx", "kernel", "stream", "queue", "op", "hlo", "collective", "group", "memcpy", "copy", "migration")
+SELECTOR_KINDS = (
+    "nvtx",
+    "kernel",
+    "stream",
+    "queue",
+    "op",
+    "hlo",
+    "collective",
+    "group",
+    "memcpy",
+    "copy",
+    "migration",
+)
 SAME = {"copy": "memcpy", "queue": "stream"}  # words for one thing
 NUMBERED = ("nvtx", "op", "hlo")  # kinds in whose texts `#` stands for a number
 _BARE_WORDS = {
@@ -214,12 +226,12 @@ class _Parser:
             if word in BARE:
                 return Atom(word)
             raise self._bad(
-                f"{word!r} is not one of {', '.join(BARE)}, or {':…, '.join(KINDS)}:…"
+                f"{word!r} is not one of {', '.join(BARE)}, or {':…, '.join(SELECTOR_KINDS)}:…"
                 if word
                 else "a part of it is empty"
             )
-        if word not in KINDS:
-            raise self._bad(f"{self.text[start : self.at]!r} is not one of {':…, '.join(KINDS)}:…")
+        if word not in SELECTOR_KINDS:
+            raise self._bad(f"{self.text[start : self.at]!r} is not one of {':…, '.join(SELECTOR_KINDS)}:…")
         regex = self._take("~")
         text = self._text()
         if not text:

@@ -14,9 +14,9 @@ from analyzers.causes.explain import Explained
 from analyzers.causes.free_to_run import PEER_WAIT
 from analyzers.causes.not_launched import HOST_SYNC
 from analyzers.causes.pieces import Link, links_of
-from analyzers.causes.table import CAUSES, TABLE, alone_by_cause, cause_of_parts
+from analyzers.causes.table import CAUSE_TABLE, CAUSES, alone_by_cause, cause_of_parts
 from analyzers.causes.without import gain_without, next_behind
-from analyzers.collectives.report import Collective, RankCall, collectives_of
+from analyzers.collectives.costs import Collective, RankCall, collectives_of
 from analyzers.common.errors import TracevizError
 from analyzers.common.ids import FindingId, collective_id, gap_id, instance_id, read_id, sync_id
 from analyzers.common.wording import count_of, duration, size
@@ -35,7 +35,7 @@ from analyzers.verdict.check import check_overlap
 from analyzers.verdict.part import explaining
 
 MOST_PIECES, MOST_RELATED = 8, 5
-PEER, BLOCKED = TABLE.index(PEER_WAIT), TABLE.index(HOST_SYNC)
+PEER, BLOCKED = CAUSE_TABLE.index(PEER_WAIT), CAUSE_TABLE.index(HOST_SYNC)
 
 
 class FoundGap(NamedTuple):
@@ -94,7 +94,7 @@ class _Pair:
         )
         figures = {"length_ns": gap.end_ns - gap.start_ns, "alone_ns": alone_ns, "peer_wait_ns": waited_ns}
         evidence = [_link_words(gap, link) for link in links_of(gap)]
-        if causes and (removed := TABLE[causes[0]].removed) is not None:
+        if causes and (removed := CAUSE_TABLE[causes[0]].removed) is not None:
             gain = gain_without(gap, removed)
             if gain is not None:
                 figures["sooner_ns"] = gain.sooner_ns
@@ -177,7 +177,7 @@ class _Pair:
         of_cause = (parts.gap == found.gap.index) & (cause_of_parts(parts) == cause) & (parts.ns > 0)
         low, high = int(parts.low_ns[of_cause].min()), int(parts.high_ns[of_cause].max())
         told = ToldGap(self.writer, found.explained, found.gap.index, ns)
-        return Piece(CAUSES[cause], ns, low, high, TABLE[cause].evidence(told))
+        return Piece(CAUSES[cause], ns, low, high, CAUSE_TABLE[cause].evidence(told))
 
     def _related_gap(self, wanted: FindingId, found: FoundGap) -> Related:
         most = int(found.by_cause.argmax())

@@ -35,7 +35,7 @@ from analyzers.trace.unlaunched import launched_before
 OPTIMIZER, RANGE, LAUNCHES = "optimizer", "range", "launches"
 OPTIMIZER_STEP = "Optimizer.step#"  # how torch names the range of an optimizer's step
 EVEN = 0.15  # how far from their median the launches of steps may be
-MOSTLY = 0.5  # of an optimizer's steps have to launch evenly: in the others a program may also evaluate
+MIN_EVEN_SHARE = 0.5  # of an optimizer's steps have to launch evenly: in the others a program may also evaluate
 MIN_STEPS = {OPTIMIZER: 2, RANGE: 3, LAUNCHES: 3}  # boundaries from which on a candidate recurs
 ENCLOSES = 0.3  # of the launches a range has to enclose, unless it is numbered
 MIN_SEQUENCE, REPEATS = 4, 0.97  # launches of a step at least; share of them that repeat the step before's
@@ -207,7 +207,7 @@ def _turn(labels: Ints, enclosed: Ints) -> int:
 def _ended_by(process: _Process, by: str, ends: Ints, enclosed: float) -> Candidate:
     """Steps that optimizers end: between two ends, and before the first where that launches as much."""
     inner = process.between(ends[:-1], ends[1:])
-    usual, fits = _usual(inner, MOSTLY)
+    usual, fits = _usual(inner, MIN_EVEN_SHARE)
     head, whole = _head(process, ends, usual)
     starts = np.append(head, ends[:-1])
     return Candidate(
@@ -291,7 +291,7 @@ def _also_evaluates(process: _Process, start: Ints, end: Ints) -> bool:
     What a layer's range leaves out is launched nowhere else: the loss, the optimizer.
     """
     counts = process.between(start[:-1], start[1:])
-    usual, mostly = _usual(counts, MOSTLY)
+    usual, mostly = _usual(counts, MIN_EVEN_SHARE)
     _, all_even = _usual(process.between(start[:-1], end[:-1]), 1.0)
     if not (mostly and all_even) or counts.min() < (1 - EVEN) * usual:
         return False

@@ -25,13 +25,16 @@ from analyzers.steps.candidates import LAUNCHES, OPTIMIZER, RANGE, Candidate, Ca
 from analyzers.trace.columns import as_int64
 from analyzers.trace.numbered import family
 from analyzers.trace.ranks import captured
-from analyzers.trace.step_table import GIVEN, INFERRED, NO_STEPS, UNMARKED, Steps, whole_on
+from analyzers.trace.step_table import GIVEN, INFERRED, NO_STEP_MARKS, NO_STEPS, Steps, whole_on
 from analyzers.trace.steps import marked_steps
 from analyzers.trace.tables import Trace
 from analyzers.trace.untrusted import without_links
 from analyzers.trace.windows import has_windows, window_count
 
-TOGETHER, APART = 0.25, 0.75  # of a step: how far apart ranks begin the same step, and no longer the same
+SAME_STEP_WITHIN, OTHER_STEP_BEYOND = (
+    0.25,
+    0.75,
+)  # of a step: how far apart ranks begin the same step, and no longer the same
 MOST_SHIFTED = 3  # steps by which captures of ranks may begin apart
 
 
@@ -75,7 +78,7 @@ def _one_clock(trace: Trace) -> bool:
 def _chosen(found: Mapping[int, Sequence[Candidate]], *, is_given: bool) -> tuple[dict[int, Candidate], str]:
     """The candidate of each process, all of one kind and name; else none, and why."""
     if not found:
-        return {}, f"{UNMARKED}, and no launches are on record"
+        return {}, f"{NO_STEP_MARKS}, and no launches are on record"
     by_key = {
         process: {(one.kind, one.by): one for one in some if one.fits or is_given} for process, some in found.items()
     }
@@ -125,7 +128,7 @@ def _why_none(found: Mapping[int, Sequence[Candidate]]) -> str:
     several = sorted({one.by for some in found.values() for one in some if one.fits and one.by})
     if several:
         return f"'{several[0]}' recurs on some ranks only: --step-by RANGE says what a step is"
-    return f"{UNMARKED}, and nothing recurs evenly enough to be one: --step-by RANGE says what a step is"
+    return f"{NO_STEP_MARKS}, and nothing recurs evenly enough to be one: --step-by RANGE says what a step is"
 
 
 def _shifts(chosen: Mapping[int, Candidate], ranks: Mapping[int, int], one_clock: bool) -> dict[int, int | None]:
@@ -145,10 +148,10 @@ def _shift(reference: Ints, starts: Ints, one_clock: bool) -> int | None:
     period = float(np.median(np.diff(reference)))
     most = MOST_SHIFTED + abs(reference.size - starts.size)
     apart = {shift: _apart(reference, starts, shift) / max(period, 1.0) for shift in range(-most, most + 1)}
-    if same and apart[0] < APART:
+    if same and apart[0] < OTHER_STEP_BEYOND:
         return 0
     best = min(apart, key=lambda shift: (apart[shift], abs(shift)))
-    if apart[best] < TOGETHER:
+    if apart[best] < SAME_STEP_WITHIN:
         return best
     return 0 if same else None
 

@@ -28,9 +28,9 @@ from analyzers.trace.steps import numbers_of_ops
 from analyzers.trace.tables import Trace
 from analyzers.trace.windows import window_count
 
-AGREE = 0.9  # of the calls that two ranks share
-MOSTLY = 0.5  # of them, from which on numbers that the program gives are believed
-FEWEST = 2  # calls
+MIN_AGREEING_SHARE = 0.9  # of the calls that two ranks share
+MIN_BELIEVED_SHARE = 0.5  # of them, from which on numbers that the program gives are believed
+MIN_CALLS = 2  # calls
 NO_NUMBERS = "ranks begin at different steps, and neither their clocks nor their collectives tell which are the same"
 OTHER_NUMBERS = "ranks' marks number their steps differently, as the collectives that they share show"
 
@@ -82,8 +82,8 @@ def _shifts(
             if other in shift or not (counts := apart.get((one, other))):
                 continue
             by, calls = counts.most_common(1)[0]
-            if calls < AGREE * counts.total():
-                if not steps.named or counts[0] < MOSTLY * counts.total():
+            if calls < MIN_AGREEING_SHARE * counts.total():
+                if not steps.named or counts[0] < MIN_BELIEVED_SHARE * counts.total():
                     return None
                 by = 0
             shift[other] = shift[one] + by
@@ -130,7 +130,7 @@ def _apart(trace: Trace) -> dict[tuple[int, int], Counter[int]]:
         for (other,), others in own.items():
             if one != other:
                 shared, at, its = np.intersect1d(collective[rows], collective[others], return_indices=True)
-                if shared.size >= FEWEST:
+                if shared.size >= MIN_CALLS:
                     difference = number[rows[at]] - number[others[its]]
                     found[one, other] = Counter(difference.tolist())
     return found

@@ -36,7 +36,7 @@ from analyzers.trace.tables import Trace
 
 MUCH, TIMES_THE_USUAL = 0.25, 2.0  # of a step that the profiler took; and of what it took of the median step
 FAR, SCATTERS = 0.25, 3.0  # of the median step; times what the other steps' waiting differs from its median
-FEWEST = 3  # steps that have to be left
+MIN_STEPS_LEFT = 3  # steps that have to be left
 
 
 def with_window(trace: Trace) -> Trace:
@@ -56,7 +56,7 @@ def with_window(trace: Trace) -> Trace:
     left = {one.step: one for one in _profiled(trace, steps)}
     late = [one for whole in whole_by_window(trace, steps) if (one := late_start(trace, replace(steps, whole=whole)))]
     left |= {one.step: LeftOut(one.step, one.reason) for one in late}
-    if len(steps.whole) - len(left) < FEWEST:
+    if len(steps.whole) - len(left) < MIN_STEPS_LEFT:
         left, late = {}, []
     left_out = tuple(sorted([*cut, *left.values()], key=lambda one: one.step))
     return replace(trace, steps=replace(steps, left_out=left_out, late_start=late[0] if late else None))
@@ -153,7 +153,7 @@ def _is_late(lane: _Lane) -> bool:
 def _lanes(trace: Trace, steps: Steps) -> Iterator[_Lane]:
     """The devices that communicate in all whole steps, of which it takes three to tell."""
     wanted, number = np.array(steps.whole, np.int64), numbers_of_ops(trace)
-    if wanted.size < FEWEST:
+    if wanted.size < MIN_STEPS_LEFT:
         return
     rows = np.flatnonzero(is_communication(trace) & (as_int64(trace.ops.collective) >= 0) & np.isin(number, wanted))
     keys = [ints_at(trace.ops, column, rows) for column in ("rank", "device")]

@@ -9,7 +9,7 @@ import numpy as np
 from analyzers.arrays.columns import narrowed
 from analyzers.arrays.groups import first_row_of, ordered, rows_by_key
 from analyzers.arrays.types import Ids, Ints
-from analyzers.ordering.calls import BLOCKING, calls_of_kind
+from analyzers.ordering.calls import BLOCKING_CALLS, calls_of_kind
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, Columns, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import around
@@ -17,7 +17,7 @@ from analyzers.trace.columns import as_int64, ints_at, stored
 from analyzers.trace.op_rows import call_rows
 from analyzers.trace.tables import Trace
 
-KINDS = (*BLOCKING, "spin", "copy", "pageable", "memory", "module", "launch")
+SYNC_KINDS = (*BLOCKING_CALLS, "spin", "copy", "pageable", "memory", "module", "launch")
 _MEMORY = re.compile(
     r"(cuda|hip)(Malloc|Free)(?!Async|FromPool)|(cuda|hip)Host(Alloc|Malloc|Free|Register|Unregister)"
     r"|cuMem(Alloc|Free|HostAlloc|HostRegister|HostUnregister)(?!Async|FromPool)"
@@ -38,8 +38,8 @@ class Blocking(Columns, frozen=True):
     """Calls that blocked the host, by process, thread and time.
 
     `call` is the row in `Trace.api`, `last` that of the last call of a spin (else the same); `kind` an index in
-    `KINDS`; `lane` the stream waited for (-1: several or unknown); `event` the event's id; `op` the last op needed, a
-    row of `Trace.ops`; `copy` the copy that the call made. -1 where there is none.
+    `SYNC_KINDS`; `lane` the stream waited for (-1: several or unknown); `event` the event's id; `op` the last op
+    needed, a row of `Trace.ops`; `copy` the copy that the call made. -1 where there is none.
     """
 
     call: Ids
@@ -69,7 +69,7 @@ def blocking_calls(trace: Trace) -> Blocking:
 
 def _blocking(name: str, call: Ints, **more: Ints) -> Blocking:
     columns = {column: np.full(call.size, -1, np.int64) for column in ("lane", "event", "op", "copy")}
-    columns |= {"call": call, "last": call, "kind": np.full(call.size, KINDS.index(name)), **more}
+    columns |= {"call": call, "last": call, "kind": np.full(call.size, SYNC_KINDS.index(name)), **more}
     return Blocking(**columns)
 
 
@@ -84,7 +84,7 @@ def _synchronizes(ordering: Ordering) -> Blocking:
     latest = np.lexsort((-edges.source[needed], take_or(lanes.end_ns, last, MIN_NS), number))  # of each call the last
     unit, count = np.full(syncs.size, -1, np.int64), np.zeros(syncs.size, np.int64)
     unit[number[latest]], count[number[latest]] = last[latest], edges.source_position[needed[latest]]
-    lane = np.where(kinds == KINDS.index("event"), linked.syncs.source, syncs.lane)
+    lane = np.where(kinds == SYNC_KINDS.index("event"), linked.syncs.source, syncs.lane)
     waited = ordering.released_at(lane, np.where(lane >= 0, count, 0)).waited  # through waits behind the last op
     waited_unit = take_or(lanes.unit_of_op, waited)
     ended = take_or(lanes.end_ns, waited_unit, MAX_NS)
@@ -164,7 +164,7 @@ def _copies(trace: Trace, ordering: Ordering) -> Blocking:
     small = trace.ops.copy.is_one_of(["HtoD"])[copies] & (ints_at(trace.ops, "bytes", copies) <= SMALL_COPY_BYTES)
     between_devices = trace.ops.copy.is_one_of(["DtoD", "PtoP"])[copies]
     waits = np.where(asynchronous, pageable[copies], ~between_devices & ~small)
-    kind = np.where(asynchronous, KINDS.index("pageable"), KINDS.index("copy"))[waits]
+    kind = np.where(asynchronous, SYNC_KINDS.index("pageable"), SYNC_KINDS.index("copy"))[waits]
     op = copies[waits]
     return _blocking("copy", launch[op], kind=kind, lane=ordering.lane_and_position(op)[0], op=op, copy=op)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Found = TypeVar("Found", bound="Findings")
 COLUMNS: Mapping[str, Column] = {"int": number("int64", -1), "str": text(), "bool": flag(default=False)}
 # Columns that name rows, and of which table.
-ROWS = {"process": "processes", "op": "ops", "behind": "ops", "waited_op": "ops", "call": "api"}
+TABLE_OF_COLUMN = {"process": "processes", "op": "ops", "behind": "ops", "waited_op": "ops", "call": "api"}
 
 
 def named(code: Ids, texts: Sequence[str]) -> Names:
@@ -95,7 +95,7 @@ class Findings(Table):
     @classmethod
     def of_run(cls: type[Found], parts: Sequence[Found], rows_in: Sequence[Callable[[str, Ints], Ints]]) -> Found:
         """Those of the parts of a run; `rows_in` says of each part where rows of its tables are in the run's."""
-        named_rows = {name: of for name, of in ROWS.items() if cls.schema.get(name) == COLUMNS["int"]}
+        named_rows = {name: of for name, of in TABLE_OF_COLUMN.items() if cls.schema.get(name) == COLUMNS["int"]}
         moved = [
             one.having(**{name: in_run(of, one.columns[name]) for name, of in named_rows.items()})
             for one, in_run in zip(parts, rows_in, strict=True)

@@ -46,7 +46,7 @@ from analyzers.trace.kernels import function
 from analyzers.trace.tables import Trace
 
 DONE, ORDERED, CHOSEN, LATER, UNORDERED, OPEN = range(6)
-STATUS = ("done", "ordered", "chosen", "later", "unordered", "open")
+CROSSING_STATES = ("done", "ordered", "chosen", "later", "unordered", "open")
 
 
 class Crossing(Record, frozen=True):
@@ -126,7 +126,7 @@ def missing_crossings(trace: Trace) -> Crossings:
 class _Found(Columns, frozen=True):
     """Forks and joins in order of time, as in `Crossing`: `is_join` 0 or 1; `unit` and `behind` for the ops.
 
-    `status` is a position in `STATUS`; `ordered` where `behind` is complete before `unit` may start, whatever else.
+    `status` is a position in `CROSSING_STATES`; `ordered` where `behind` is complete before `unit` may start anyhow.
     """
 
     host: Ints
@@ -277,7 +277,7 @@ def _described(trace: Trace, found: _Found) -> Crossings:
         "what": Names(found.is_join, ("fork", "join")),
         "stream": lanes.stream[lane[unit]],
         "other": take_or(lanes.stream, take_or(lane, behind)),
-        "status": Names(found.status, STATUS),
+        "status": Names(found.status, CROSSING_STATES),
         "exact": _exact(ordering, found),
         "at_ns": lanes.enqueue_ns[unit],
         "op": op,

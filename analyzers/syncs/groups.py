@@ -11,7 +11,7 @@ from analyzers.common.ids import sync_id
 from analyzers.syncs.context import renamed
 from analyzers.syncs.points import HostSyncs, SyncPoint
 from analyzers.trace.kernels import function
-from analyzers.trace.steps import STEP
+from analyzers.trace.steps import STEP_NAME
 
 
 class SyncGroup(msgspec.Struct, frozen=True):
@@ -114,5 +114,5 @@ def _place(name: str) -> str:
     >>> _place("ProfilerStep#12"), _place("MP Embedding")
     ('ProfilerStep#*', 'MP Embedding')
     """
-    mark = STEP.match(name)
+    mark = STEP_NAME.match(name)
     return f"{name[: mark.start(1)]}*" if mark else name

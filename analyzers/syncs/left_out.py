@@ -27,10 +27,10 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, Columns, take_or
 from analyzers.ordering.ordering import Ordering
 
-ANY = -2  # stands for whichever stream a wait is for
+ANY_STREAM = -2  # stands for whichever stream a wait is for
 
 
-class LeftOut(Columns, frozen=True):
+class LeftOutCall(Columns, frozen=True):
     """Units, and the unit that each does not wait for; `made` of `turns` others make that wait."""
 
     unit: Ints
@@ -39,10 +39,10 @@ class LeftOut(Columns, frozen=True):
     turns: Ints
 
 
-def left_out(ordering: Ordering) -> LeftOut:
+def left_out(ordering: Ordering) -> LeftOutCall:
     """Find the waits that are left out."""
     waits = _waits(ordering)
-    found = LeftOut.stack(_left_out(_WaitsAtLaunches(ordering, waits, after)) for after in (False, True))
+    found = LeftOutCall.stack(_left_out(_WaitsAtLaunches(ordering, waits, after)) for after in (False, True))
     lane = ordering.lanes.lane_of_unit()
     order = np.lexsort((-found.behind, lane[found.behind], found.unit))  # of several of one stream, the last
     return found.take(order[run_heads(found.unit[order], lane[found.behind[order]])])
@@ -137,7 +137,7 @@ class _WaitsAtLaunches(msgspec.Struct, frozen=True, dict=True):
         placed = (at >= 0) & (taker >= 0)
         stated = placed & (waits.source >= 0) & (waits.source != lane) & (waits.for_all | (place >= 0))
         known, some = np.flatnonzero(stated), np.flatnonzero(placed & ~self.ordering.exact_waits[lane])
-        any_source, all_of_it = np.full(some.size, ANY), np.full(some.size, -1)
+        any_source, all_of_it = np.full(some.size, ANY_STREAM), np.full(some.size, -1)
         number = occurrence(anchor + 1, lane)[some]  # which of those that the lane takes there
         rows = np.append(known, some)
         what = (np.append(waits.source[known], any_source), np.append(place[known], all_of_it))
@@ -153,8 +153,8 @@ class _Habits(msgspec.Struct, frozen=True):
     """What a program waits for: a row for each place at which a lane waits, and what it waits for there.
 
     `at` is the place of the anchor. `lane` waits for `source`: for the unit of `place` so many turns `ago`, or for all
-    it has (-1); for some stream's work (`ANY`) where that is only inferred; `ago` is then which of the lane's waits
-    there it is. `taker` is the place of the unit that took it, `later` turns later.
+    it has (-1); for some stream's work (`ANY_STREAM`) where that is only inferred; `ago` is then which of the lane's
+    waits there it is. `taker` is the place of the unit that took it, `later` turns later.
 
     `made` counts the turns that have it. `waits` are rows of its waits, those of the first habit first, `count` how
     many.
@@ -206,7 +206,7 @@ def _may_lead(at: _WaitsAtLaunches, habits: _Habits) -> tuple[Ints, Mask, Mask, 
     recorded : the fewest records at one of its anchors.
     """
     waits, row, anchor = at.waits, habits.waits, at.anchor[habits.waits]
-    for_all, inferred = waits.for_all[row], np.repeat(habits.source == ANY, habits.count)
+    for_all, inferred = waits.for_all[row], np.repeat(habits.source == ANY_STREAM, habits.count)
     fresh = for_all & take_or(_later_records(at.ordering), waits.record[row], False)
     earlier = inferred | (
         for_all & _for_earlier_turns(at.ordering, waits.source[row], waits.lane[row], waits.taker[row])
@@ -248,12 +248,12 @@ def _later_records(ordering: Ordering) -> Mask:
     return later
 
 
-def _left_out(at: _WaitsAtLaunches) -> LeftOut:
+def _left_out(at: _WaitsAtLaunches) -> LeftOutCall:
     habits = _habits(at)
     _, asked, absent = _in_each_turn(at, habits)
     habits = habits.only(np.bincount(asked[absent], minlength=habits.at.size) > 0)
     if not habits.at.size:
-        return LeftOut(*np.empty((4, 0), np.int64))
+        return LeftOutCall(*np.empty((4, 0), np.int64))
     ordering, lanes, places = at.ordering, at.ordering.lanes, at.ordering.linked.places
     anchor, asked, absent = _in_each_turn(at, habits)
     turn, lane, place = places.turn[anchor], habits.lane[asked], habits.place[asked]
@@ -272,7 +272,7 @@ def _left_out(at: _WaitsAtLaunches) -> LeftOut:
     source = lanes.lane_of_unit()[behind]
     complete = ordering.complete(source, lane, unit - lanes.first[lane])
     rows = np.flatnonzero(complete <= behind - lanes.first[source])
-    return LeftOut(unit[rows], behind[rows], habits.made[asked[rows]], turns[asked[rows]] - 1)
+    return LeftOutCall(unit[rows], behind[rows], habits.made[asked[rows]], turns[asked[rows]] - 1)
 
 
 def _in_each_turn(at: _WaitsAtLaunches, habits: _Habits) -> tuple[Ints, Ints, Mask]:
@@ -292,12 +292,12 @@ def _in_each_turn(at: _WaitsAtLaunches, habits: _Habits) -> tuple[Ints, Ints, Ma
 def _given(ordering: Ordering, source: Ints, lane: Ints, unit: Ints, instant: Ints) -> Ints:
     """What each source lane had been given last by an instant.
 
-    For `ANY`, of what nothing orders before the unit that of the lane which ended last; -1 where there is none.
+    For `ANY_STREAM`, of what nothing orders before the unit that of the lane which ended last; -1 where there is none.
     """
     lanes = ordering.lanes
-    known = np.where(source == ANY, -1, source)
+    known = np.where(source == ANY_STREAM, -1, source)
     given = lanes.unit(known, lanes.queued_before(known, instant) - 1)
-    rows = np.flatnonzero((source == ANY) & (unit >= 0))
+    rows = np.flatnonzero((source == ANY_STREAM) & (unit >= 0))
     for candidate in np.flatnonzero(lanes.worked()).tolist() if rows.size else ():
         asked = rows[(lanes.process[lane[rows]] == lanes.process[candidate]) & (lane[rows] != candidate)]
         which = np.full(asked.size, candidate)

@@ -17,13 +17,13 @@ from analyzers.common.wording import duration, ranks_in_words
 from analyzers.select.language import Atom
 from analyzers.syncs.groups import SyncGroup, sync_groups
 from analyzers.syncs.points import SCALAR_BYTES, host_syncs
-from analyzers.trace.numbered import CALL, plain_call
+from analyzers.trace.numbered import CALL_PREFIX, plain_call
 from analyzers.trace.ranges import launch_span
 from analyzers.trace.ranks import devices_of
-from analyzers.trace.steps import STEP, find_steps, step_index
+from analyzers.trace.steps import STEP_NAME, find_steps, step_index
 from analyzers.trace.tables import Trace
 
-WRITTEN = {  # operators that block, as people write them
+AS_WRITTEN = {  # operators that block, as people write them
     "aten::item": ".item()",
     "aten::_local_scalar_dense": ".item()",
     "aten::is_nonzero": "bool(tensor)",
@@ -33,7 +33,7 @@ WRITTEN = {  # operators that block, as people write them
     "aten::copy_": ".copy_()",
 }
 SINGLE_VALUE = re.compile(r"aten::(item|_local_scalar_dense|is_nonzero|equal|nonzero)")  # which the host reads at once
-MATTERS = 0.005  # of a step: one that blocks, or leaves its GPU idle, for less is none to look for
+SYNC_SHARE_THAT_MATTERS = 0.005  # of a step: one that blocks, or leaves its GPU idle, for less is none to look for
 BetweenRanks = Mapping[int, list[SyncGroup]]
 
 
@@ -71,7 +71,7 @@ class StepSync(Record, frozen=True):
         """What blocks as it is written, and where."""
         operator = self.origin.partition(" → ")[0] if "::" in self.origin else self.call
         where = f" in {self.range}" if self.range else ""
-        return f"{WRITTEN.get(operator, operator)}{where}{f' at {self.frame}' if self.frame else ''}"
+        return f"{AS_WRITTEN.get(operator, operator)}{where}{f' at {self.frame}' if self.frame else ''}"
 
     @property
     def place(self) -> str:
@@ -173,15 +173,15 @@ def place_of(where: str, chain: str, call: str, kind: str) -> str:
     """
     operator = chain.partition(" → ")[0]
     if kind == "memory" or (_is_step(where) and "::" not in operator):
-        return f"{CALL}{plain_call(call)}"
+        return f"{CALL_PREFIX}{plain_call(call)}"
     return str(Atom("op", operator)) if _is_step(where) else str(Atom("nvtx", where))
 
 
 def _is_step(name: str) -> bool:
     """Whether a range is none, or a step's mark, whatever its number."""
-    return not name or STEP.match(name.replace("*", "0")) is not None
+    return not name or STEP_NAME.match(name.replace("*", "0")) is not None
 
 
 def of_weight(found: Iterable[StepSync], step_ns: int) -> list[StepSync]:
     """Those worth a look: they block, or leave the GPU idle, for a share of a step that matters."""
-    return [one for one in found if max(one.blocked_ns, one.idle_ns) >= MATTERS * step_ns]
+    return [one for one in found if max(one.blocked_ns, one.idle_ns) >= SYNC_SHARE_THAT_MATTERS * step_ns]

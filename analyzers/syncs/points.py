@@ -24,7 +24,7 @@ from analyzers.common.wording import count_of, duration, ranks_in_words
 from analyzers.ordering.calls import communication_around, match_calls
 from analyzers.ordering.lanes import MIN_NS, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.calls import KINDS, Blocking, blocking_calls, units_of
+from analyzers.syncs.calls import SYNC_KINDS, Blocking, blocking_calls, units_of
 from analyzers.syncs.context import Findings, around, launched_at, named, ranges_around, ranks_of, text_of
 from analyzers.trace.advice import torch_seen
 from analyzers.trace.columns import as_int64, ints_at, is_one_of
@@ -35,7 +35,7 @@ SCALAR_BYTES = 16
 OUTLASTS_NS = 1_000_000  # a call returns within some 0.1 ms of what it waited for, but where the host stalls
 _GRAPH_LAUNCH = re.compile(r"(cuda|cu|hip)GraphLaunch")
 _BARRIERS = ("c10d::barrier", "c10d::monitored_barrier_")  # written to wait
-_NCCL = len(KINDS)
+_NCCL = len(SYNC_KINDS)
 _ALWAYS_HIDDEN = ("copy", "pageable", "memory", "module", "launch", "nccl")
 
 
@@ -173,9 +173,9 @@ def host_syncs(trace: Trace) -> HostSyncs:
     device = _devices(trace, process, op)
     host = lanes.of_threads(process, thread)
     idle, after = _cost(lanes, process, device, start, end)
-    module = np.flatnonzero(kind == KINDS.index("module"))
+    module = np.flatnonzero(kind == SYNC_KINDS.index("module"))
     idle[module] = _idle_within(lanes, *(column[module] for column in (process, device, start, end)))
-    waits = np.flatnonzero((kind <= KINDS.index("spin")) & (idle >= OUTLASTS_NS))
+    waits = np.flatnonzero((kind <= SYNC_KINDS.index("spin")) & (idle >= OUTLASTS_NS))
     waits = waits[_behind_graphs(trace, ordering, process[waits], lane[waits], start[waits])]
     unrecorded = np.zeros(idle.size, np.int64)
     unrecorded[waits], idle[waits] = idle[waits], 0
@@ -183,7 +183,7 @@ def host_syncs(trace: Trace) -> HostSyncs:
     next_unit = ordering.linked.calls.launches.neighbours(host, end)[1]
     next_range = ranges_around(trace, *launched_at(trace, take_or(lanes.op, next_unit)))
     library = communication_around(trace, lanes, host, ints_at(trace.api, "start_ns", call)) >= 0
-    kinds = Names(np.where(library & (kind <= KINDS.index("spin")), _NCCL, kind), (*KINDS, "nccl"))
+    kinds = Names(np.where(library & (kind <= SYNC_KINDS.index("spin")), _NCCL, kind), (*SYNC_KINDS, "nccl"))
     columns = {
         "rank": ranks_of(trace, process),
         "process": process,
@@ -231,7 +231,7 @@ def _points(trace: Trace, ordering: Ordering, blocking: Blocking) -> tuple[Ints,
     host, copy = lanes.of_threads(process, thread), blocking.copy.copy()
     last_copy = _last_copy(trace, ordering, host, starts[blocking.call])
     copy_call = take_or(as_int64(trace.ops.launch), last_copy)
-    syncs = (blocking.kind == KINDS.index("stream")) & (last_copy >= 0)
+    syncs = (blocking.kind == SYNC_KINDS.index("stream")) & (last_copy >= 0)
     of_copy = ordering.lane_and_position(last_copy[syncs])[0] == blocking.lane[syncs]
     syncs[syncs] = of_copy | _of_unknown_stream(trace, blocking.call[syncs])
     after_copy = np.flatnonzero(syncs)

@@ -35,7 +35,7 @@ from analyzers.trace.columns import ints_at
 from analyzers.trace.kernels import function
 from analyzers.trace.numbered import plain_call
 from analyzers.trace.ranges import range_classes
-from analyzers.trace.steps import STEP
+from analyzers.trace.steps import STEP_NAME
 from analyzers.trace.tables import Trace
 
 
@@ -246,7 +246,7 @@ def _outermost(trace: Trace, ordering: Ordering, units: Ints, without: Ints | No
     ----------
     without : for each another unit, which was launched outside of it; -1 for none.
     """
-    no_step = trace.ranges.name.matching(lambda name: STEP.match(name) is None)
+    no_step = trace.ranges.name.matching(lambda name: STEP_NAME.match(name) is None)
     is_own = trace.once(range_classes)[1] & no_step
     point, row = enclosing(trace.ranges, *launched_at(trace, take_or(ordering.lanes.op, units)))
     keep = is_own[row]

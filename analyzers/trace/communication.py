@@ -20,7 +20,7 @@ import msgspec
 COMMUNICATION, FUSED, BOOKKEEPING, COMPUTE = "communication", "fused", "bookkeeping", "compute"
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownKernel(msgspec.Struct, frozen=True):
     """What a kernel's name says: the library it is of, the collective operation where it can be told, and its kind."""
 
     library: str = ""
@@ -28,7 +28,7 @@ class Known(msgspec.Struct, frozen=True):
     kind: str = COMPUTE
 
 
-class Line(msgspec.Struct, frozen=True):
+class Rule(msgspec.Struct, frozen=True):
     """A line of the table.
 
     pattern : searched in the qualified function, without case; `^` is the begin of the name or of any namespace in it.
@@ -57,92 +57,92 @@ _GEMM = r"(gemm|matmul|(^|_)mm(_|$)|group_?gemm)"
 _MOVES = r"(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|a2a)"
 _SHORT = r"(^|_)(ag|rs|ar)(_|$)"
 
-TABLE = (
+KERNEL_NAMES = (
     # What only sounds like it: Inductor names a kernel after all operators whose work is in it, collectives too.
-    Line(r"^triton_(poi|red|per|tem|unk|for|spl|mm|bmm|flex)\w*", "Inductor", COMPUTE, "torch/_inductor/codegen"),
-    Line(r"^(at::native|cub|thrust|hipcub|rocprim)::", "torch", COMPUTE, "aten/src/ATen/native", ""),
+    Rule(r"^triton_(poi|red|per|tem|unk|for|spl|mm|bmm|flex)\w*", "Inductor", COMPUTE, "torch/_inductor/codegen"),
+    Rule(r"^(at::native|cub|thrust|hipcub|rocprim)::", "torch", COMPUTE, "aten/src/ATen/native", ""),
     # NCCL and what is made of it
-    Line(r"^rccl", "RCCL", COMMUNICATION, "rccl src/device"),
-    Line(r"^nccl", "NCCL", COMMUNICATION, "nccl src/device (ncclDevKernel_*, ncclKernel_*, ncclSymk*)"),
-    Line(r"^mscclpp|^(\w+::)*mscclpp::|^all_?reduce(\d+|packet|allpairs|nvls|rsag)\w*$", "MSCCL++", COMMUNICATION,
+    Rule(r"^rccl", "RCCL", COMMUNICATION, "rccl src/device"),
+    Rule(r"^nccl", "NCCL", COMMUNICATION, "nccl src/device (ncclDevKernel_*, ncclKernel_*, ncclSymk*)"),
+    Rule(r"^mscclpp|^(\w+::)*mscclpp::|^all_?reduce(\d+|packet|allpairs|nvls|rsag)\w*$", "MSCCL++", COMMUNICATION,
          "mscclpp apps/nccl/src/allreduce.hpp"),
-    Line(r"^msccl", "MSCCL", COMMUNICATION, "rccl src/device/msccl_kernel_impl.h"),
+    Rule(r"^msccl", "MSCCL", COMMUNICATION, "rccl src/device/msccl_kernel_impl.h"),
     # Expert parallelism
-    Line(r"^nixl_ep::(\w+::)*(get_dispatch_layout|cached_notify\w*|cache_p2p_ptr\w*|\w*mask_buffer|clean_\w*)$",
+    Rule(r"^nixl_ep::(\w+::)*(get_dispatch_layout|cached_notify\w*|cache_p2p_ptr\w*|\w*mask_buffer|clean_\w*)$",
          "NIXL EP", BOOKKEEPING, "nixl examples/device/ep/csrc/kernels/{layout,nixl_ep_ht,nixl_ep_ll}.cu", ""),
-    Line(r"^nixl_ep::(\w+::)*barrier\w*$", "NIXL EP", BOOKKEEPING, "nixl examples/device/ep/csrc/kernels/nixl_ep_ll.cu",
+    Rule(r"^nixl_ep::(\w+::)*barrier\w*$", "NIXL EP", BOOKKEEPING, "nixl examples/device/ep/csrc/kernels/nixl_ep_ll.cu",
          "barrier"),
-    Line(r"^nixl_ep::", "NIXL EP", COMMUNICATION, "nixl examples/device/ep/csrc/kernels/{nixl_ep_ht,nixl_ep_ll}.cu"),
-    Line(r"^(get_dispatch_layout|cached_notify\w*|clean_low_latency_buffer\w*|(mask|query|clean)_\w*mask_buffer)$",
+    Rule(r"^nixl_ep::", "NIXL EP", COMMUNICATION, "nixl examples/device/ep/csrc/kernels/{nixl_ep_ht,nixl_ep_ll}.cu"),
+    Rule(r"^(get_dispatch_layout|cached_notify\w*|clean_low_latency_buffer\w*|(mask|query|clean)_\w*mask_buffer)$",
          "DeepEP", BOOKKEEPING, "DeepEP csrc/kernels/{layout,intranode,internode,internode_ll}.cu", ""),
-    Line(r"^(deep_ep|deepep|dpsk::ep)::(\w+::)*barrier\w*$", "DeepEP", BOOKKEEPING, "DeepEP csrc/kernels/runtime.cu",
+    Rule(r"^(deep_ep|deepep|dpsk::ep)::(\w+::)*barrier\w*$", "DeepEP", BOOKKEEPING, "DeepEP csrc/kernels/runtime.cu",
          "barrier"),
-    Line(r"^hybrid_ep::(\w+::)*(scan|device_sync|update_\w*|\w*permute\w*|\w*preprocess\w*)(_kernel)?$",
+    Rule(r"^hybrid_ep::(\w+::)*(scan|device_sync|update_\w*|\w*permute\w*|\w*preprocess\w*)(_kernel)?$",
          "DeepEP hybrid", BOOKKEEPING, "DeepEP hybrid-ep csrc/hybrid_ep/backend", ""),
-    Line(r"^hybrid_ep::", "DeepEP hybrid", COMMUNICATION, "DeepEP hybrid-ep csrc/hybrid_ep/backend"),
-    Line(r"^(deep_ep|deepep|dpsk::ep)::|^(intranode|internode|internode_ll)::(\w*dispatch|\w*combine)\w*$", "DeepEP",
+    Rule(r"^hybrid_ep::", "DeepEP hybrid", COMMUNICATION, "DeepEP hybrid-ep csrc/hybrid_ep/backend"),
+    Rule(r"^(deep_ep|deepep|dpsk::ep)::|^(intranode|internode|internode_ll)::(\w*dispatch|\w*combine)\w*$", "DeepEP",
          COMMUNICATION, "DeepEP csrc/kernels/{intranode,internode,internode_ll}.cu"),
-    Line(r"^mori::(\w+::)*\w*(barrier|sync)\w*$|^Ep(Combine|Dispatch)(Sync|Barrier)\w*$|^ConvertDispatchOutput\w*$",
+    Rule(r"^mori::(\w+::)*\w*(barrier|sync)\w*$|^Ep(Combine|Dispatch)(Sync|Barrier)\w*$|^ConvertDispatchOutput\w*$",
          "MoRI", BOOKKEEPING, "mori src/ops/dispatch_combine", ""),
-    Line(r"^Ep(Dispatch|Combine)\w*$", "MoRI", COMMUNICATION, "mori src/ops/dispatch_combine"),
-    Line(r"^a2a_(dispatch|combine)_(send|recv)\w*$|^pplx::(\w+::)*\w*(dispatch|combine)", "pplx", COMMUNICATION,
+    Rule(r"^Ep(Dispatch|Combine)\w*$", "MoRI", COMMUNICATION, "mori src/ops/dispatch_combine"),
+    Rule(r"^a2a_(dispatch|combine)_(send|recv)\w*$|^pplx::(\w+::)*\w*(dispatch|combine)", "pplx", COMMUNICATION,
          "pplx-garden a2a-kernels, pplx-kernels"),
-    Line(r"^moeA2A(Prepare|Sanitize)\w*$", "TensorRT-LLM", BOOKKEEPING,
+    Rule(r"^moeA2A(Prepare|Sanitize)\w*$", "TensorRT-LLM", BOOKKEEPING,
          "TensorRT-LLM kernels/communicationKernels/moeAlltoAllKernels.cu", ""),
-    Line(r"^moeA2A(Dispatch|Combine)\w*$|moe_?all_?to_?all", "TensorRT-LLM", COMMUNICATION,
+    Rule(r"^moeA2A(Dispatch|Combine)\w*$|moe_?all_?to_?all", "TensorRT-LLM", COMMUNICATION,
          "TensorRT-LLM kernels/communicationKernels/moeAlltoAllKernels.cu"),
-    Line(r"^MoeDistribute(Dispatch|Combine)\w*$", "HCCL", COMMUNICATION, "Ascend CANN MC2 operators"),
+    Rule(r"^MoeDistribute(Dispatch|Combine)\w*$", "HCCL", COMMUNICATION, "Ascend CANN MC2 operators"),
     # Fused: a matmul that sends or receives
-    Line(rf"{_GEMM}\w*{_MOVES}|{_MOVES}\w*{_GEMM}", "fused", FUSED,
+    Rule(rf"{_GEMM}\w*{_MOVES}|{_MOVES}\w*{_GEMM}", "fused", FUSED,
          "Triton-distributed kernels/nvidia, vLLM, TileLink, CANN MC2 (MatmulAllReduce, AllGatherMatmul)"),
-    Line(rf"^(kernel_)?\w*gemm\w*{_SHORT}|^(kernel_)?(ag|rs|ar)_\w*gemm|^kernel_consumer_\w*gemm|^kernel_gemm_(rs|ar)_",
+    Rule(rf"^(kernel_)?\w*gemm\w*{_SHORT}|^(kernel_)?(ag|rs|ar)_\w*gemm|^kernel_consumer_\w*gemm|^kernel_gemm_(rs|ar)_",
          "Triton-distributed", FUSED, "Triton-distributed kernels/nvidia/{allgather_gemm,gemm_reduce_scatter}.py", ""),
-    Line(r"mega_?moe|flash_?moe|fused_?moe_?(comm|a2a|ep)(_|$)", "fused", FUSED, "DeepGEMM mega_moe, FlashMoE", ""),
+    Rule(r"mega_?moe|flash_?moe|fused_?moe_?(comm|a2a|ep)(_|$)", "fused", FUSED, "DeepGEMM mega_moe, FlashMoE", ""),
     # Symmetric memory
-    Line(r"^(nvshmem\w*barrier\w*|nvshmem\w*sync\w*|(barrier|sync)(_all)?_on_stream_kernel\w*|nvshmemi_init\w*"
+    Rule(r"^(nvshmem\w*barrier\w*|nvshmem\w*sync\w*|(barrier|sync)(_all)?_on_stream_kernel\w*|nvshmemi_init\w*"
          r"|signal_wait_until_on_stream\w*|quiet_on_stream\w*)$", "NVSHMEM", BOOKKEEPING,
          "nvshmem src/device/launch, src/host/coll", "barrier"),
-    Line(r"nvshmem|^\w+_on_stream_kernel(_threadgroup|_warp|_block)?$", "NVSHMEM", COMMUNICATION,
+    Rule(r"nvshmem|^\w+_on_stream_kernel(_threadgroup|_warp|_block)?$", "NVSHMEM", COMMUNICATION,
          "nvshmem src/host/{coll,comm}"),
-    Line(r"^roc_?shmem\w*(::\w+)*(barrier|sync)\w*", "rocSHMEM", BOOKKEEPING, "rocSHMEM src", "barrier"),
-    Line(r"^roc_?shmem", "rocSHMEM", COMMUNICATION, "rocSHMEM src"),
-    Line(r"^barrier_kernel$|^(put|wait|get)_signal_kernel$|^exchangeSplitAndOffset\w*$", "torch symmetric memory",
+    Rule(r"^roc_?shmem\w*(::\w+)*(barrier|sync)\w*", "rocSHMEM", BOOKKEEPING, "rocSHMEM src", "barrier"),
+    Rule(r"^roc_?shmem", "rocSHMEM", COMMUNICATION, "rocSHMEM src"),
+    Rule(r"^barrier_kernel$|^(put|wait|get)_signal_kernel$|^exchangeSplitAndOffset\w*$", "torch symmetric memory",
          BOOKKEEPING, "torch/csrc/distributed/c10d/symm_mem/CUDASymmetricMemory.cu"),
-    Line(r"^c10d::(\w+::)*checkForNaN", "torch", BOOKKEEPING, "torch/csrc/distributed/c10d/NanCheck.cu", ""),
-    Line(r"multimem_(all|one_shot|reduce|broadcast|red|st)|hybridCubeMesh|^c10d::|^(all_?to_?all_?v\w*)$",
+    Rule(r"^c10d::(\w+::)*checkForNaN", "torch", BOOKKEEPING, "torch/csrc/distributed/c10d/NanCheck.cu", ""),
+    Rule(r"multimem_(all|one_shot|reduce|broadcast|red|st)|hybridCubeMesh|^c10d::|^(all_?to_?all_?v\w*)$",
          "torch symmetric memory", COMMUNICATION, "torch/csrc/distributed/c10d/symm_mem/CUDASymmetricMemoryOps.cu"),
-    Line(r"^(barrier_all\w*|kernel_barrier\w*|(set|wait)_signal\w*|wait_eq\w*)$", "Triton-distributed", BOOKKEEPING,
+    Rule(r"^(barrier_all\w*|kernel_barrier\w*|(set|wait)_signal\w*|wait_eq\w*)$", "Triton-distributed", BOOKKEEPING,
          "Triton-distributed kernels/nvidia/common_ops.py"),
-    Line(r"^kernel_(dispatch_token|combine_token|ring_reduce|inter_node_p2p)\w*$", "Triton-distributed", COMMUNICATION,
+    Rule(r"^kernel_(dispatch_token|combine_token|ring_reduce|inter_node_p2p)\w*$", "Triton-distributed", COMMUNICATION,
          "Triton-distributed kernels/nvidia/{ep_a2a,reduce_scatter}.py"),
     # Custom all-reduces
-    Line(r"^k?userbuffers_(inc|dummy|set)\w*$", "TransformerEngine userbuffers", BOOKKEEPING,
+    Rule(r"^k?userbuffers_(inc|dummy|set)\w*$", "TransformerEngine userbuffers", BOOKKEEPING,
          "TransformerEngine common/comm_gemm_overlap/userbuffers.cu", ""),
-    Line(r"^k?userbuffers_\w*(_rs|_rs_\w*)$|^k?userbuffers_\w*reduce_?scatter\w*", "TransformerEngine userbuffers",
+    Rule(r"^k?userbuffers_\w*(_rs|_rs_\w*)$|^k?userbuffers_\w*reduce_?scatter\w*", "TransformerEngine userbuffers",
          COMMUNICATION, "TransformerEngine common/comm_gemm_overlap/userbuffers.cu", "reduce_scatter"),
-    Line(r"^k?userbuffers_\w*(_ag|_ag_\w*)$|^k?userbuffers_\w*all_?gather\w*", "TransformerEngine userbuffers",
+    Rule(r"^k?userbuffers_\w*(_ag|_ag_\w*)$|^k?userbuffers_\w*all_?gather\w*", "TransformerEngine userbuffers",
          COMMUNICATION, "TransformerEngine common/comm_gemm_overlap/userbuffers.cu", "all_gather"),
-    Line(r"^k?userbuffers_fp(16|8)_sum\w*", "TransformerEngine userbuffers", COMMUNICATION,
+    Rule(r"^k?userbuffers_fp(16|8)_sum\w*", "TransformerEngine userbuffers", COMMUNICATION,
          "TransformerEngine common/comm_gemm_overlap/userbuffers.cu", "all_reduce"),
-    Line(r"^k?userbuffers_", "TransformerEngine userbuffers", COMMUNICATION,
+    Rule(r"^k?userbuffers_", "TransformerEngine userbuffers", COMMUNICATION,
          "TransformerEngine common/comm_gemm_overlap/userbuffers.cu"),
-    Line(r"^quick_?reduce::|^allreduce_prototype\w*$", "quick-reduce", COMMUNICATION,
+    Rule(r"^quick_?reduce::|^allreduce_prototype\w*$", "quick-reduce", COMMUNICATION,
          "vLLM csrc/quickreduce, SGLang, aiter"),
-    Line(r"cross_device_(reduce|store|load)", "custom all-reduce", COMMUNICATION,
+    Rule(r"cross_device_(reduce|store|load)", "custom all-reduce", COMMUNICATION,
          "vLLM csrc/custom_all_reduce.cuh, SGLang, aiter, FlashInfer"),
-    Line(r"^flashinfer::(\w+::)*\w*(all_?reduce|all_?to_?all|all_?gather|reduce_?scatter|lamport)", "FlashInfer",
+    Rule(r"^flashinfer::(\w+::)*\w*(all_?reduce|all_?to_?all|all_?gather|reduce_?scatter|lamport)", "FlashInfer",
          COMMUNICATION, "flashinfer include/flashinfer/comm"),
-    Line(r"^tensorrt_llm::(\w+::)*\w*(all_?reduce|all_?gather|reduce_?scatter|lamport)|allreduce_fusion|lamport",
+    Rule(r"^tensorrt_llm::(\w+::)*\w*(all_?reduce|all_?gather|reduce_?scatter|lamport)|allreduce_fusion|lamport",
          "TensorRT-LLM", COMMUNICATION, "TensorRT-LLM kernels/communicationKernels"),
     # Other vendors, XLA
-    Line(r"^(one_?ccl|xccl|ccl)(_|::)\w*barrier", "oneCCL", BOOKKEEPING, "oneCCL src/coll/algorithms"),
-    Line(r"^(one_?ccl|xccl|ccl)(_|::)", "oneCCL", COMMUNICATION, "oneCCL src/coll/algorithms, torch-xpu-ops xccl"),
-    Line(r"^(hcom_|hccl)\w*barrier", "HCCL", BOOKKEEPING, "Ascend HCCL"),
-    Line(r"^(hcom_|hccl)", "HCCL", COMMUNICATION, "Ascend HCCL"),
-    Line(r"^(AllReduce|RaggedAllToAll|CollectiveMemset|MultimemAllReduce)\w*Kernel\w*$", "XLA", COMMUNICATION,
+    Rule(r"^(one_?ccl|xccl|ccl)(_|::)\w*barrier", "oneCCL", BOOKKEEPING, "oneCCL src/coll/algorithms"),
+    Rule(r"^(one_?ccl|xccl|ccl)(_|::)", "oneCCL", COMMUNICATION, "oneCCL src/coll/algorithms, torch-xpu-ops xccl"),
+    Rule(r"^(hcom_|hccl)\w*barrier", "HCCL", BOOKKEEPING, "Ascend HCCL"),
+    Rule(r"^(hcom_|hccl)", "HCCL", COMMUNICATION, "Ascend HCCL"),
+    Rule(r"^(AllReduce|RaggedAllToAll|CollectiveMemset|MultimemAllReduce)\w*Kernel\w*$", "XLA", COMMUNICATION,
          "xla stream_executor/{cuda,gpu} all_reduce_kernel, ragged_all_to_all_kernel"),
     # Named after a collective, by anybody
-    Line(r"^(\w+_)?(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all)_?(\w*)$|^(one|two)_?shot_?all_?reduce",
+    Rule(r"^(\w+_)?(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all)_?(\w*)$|^(one|two)_?shot_?all_?reduce",
          "named after a collective", COMMUNICATION, "kernels that are called all_reduce, all_gather, …"),
 )  # fmt: skip
 
@@ -162,7 +162,7 @@ _OPERATIONS = (  # the first that is found, in names with case and underscores t
     ("send", ("send",)),
     ("recv", ("recv",)),
 )
-_LINES = tuple((one.pattern.replace("^", r"(?:^|(?<=::))"), one) for one in TABLE)  # most are never looked for
+_LINES = tuple((one.pattern.replace("^", r"(?:^|(?<=::))"), one) for one in KERNEL_NAMES)  # most are never looked for
 # A name that holds none of these fits no line: most kernels are told by this one search.
 _MAY_BE = re.compile(
     r"ccl|hcom|shmem|_ep::|deepep|ep::|inode|ernode|dispatch|combine|a2a|reduce|gather|all_?to|on_stream|barrier|signal"
@@ -227,7 +227,7 @@ def operation_of(name: str) -> str:
 
 
 @lru_cache(maxsize=1 << 16)
-def known(name: str) -> Known:
+def known(name: str) -> KnownKernel:
     """What the table says of a kernel's name; `Known()`, which is compute, of one that it does not know.
 
     >>> known("void dpsk::ep::internode::combine<false, 8>(int4*)")
@@ -237,13 +237,13 @@ def known(name: str) -> Known:
     """
     plain = qualified(name)
     if _MAY_BE.search(plain) is None:
-        return Known()
+        return KnownKernel()
     for pattern, line in _LINES:
         if re.search(pattern, plain, re.IGNORECASE) is not None:
             if line.kind == COMPUTE:
-                return Known()
+                return KnownKernel()
             operation = line.operation
             if operation is None:
                 operation = operation_of(plain.rpartition("::")[2]) or operation_of(plain)
-            return Known(line.library, operation, line.kind)
-    return Known()
+            return KnownKernel(line.library, operation, line.kind)
+    return KnownKernel()

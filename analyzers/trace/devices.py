@@ -13,7 +13,11 @@ from analyzers.trace.schemas import Ops
 DeviceKey = tuple[int, int]  # (rank, device)
 
 
-NAMED, OF_WEIGHT, NEARLY_ALL = 2, 0.25, 0.9  # ranks that are named as late: so many, from such shares of the waiting on
+MAX_NAMED_RANKS, OF_WEIGHT, NEARLY_ALL_OF_WAITING = (
+    2,
+    0.25,
+    0.9,
+)  # ranks that are named as late: so many, from such shares of the waiting on
 
 
 class DeviceLabels(Record, frozen=True):
@@ -49,10 +53,10 @@ class DeviceLabels(Record, frozen=True):
         """
         total = sum(waited.values())
         most = sorted(waited, key=lambda one: (-waited[one], one))
-        named = [one for one in most[:NAMED] if waited[one] >= OF_WEIGHT * total > 0]
+        named = [one for one in most[:MAX_NAMED_RANKS] if waited[one] >= OF_WEIGHT * total > 0]
         if not named:
             return "late ranks"
-        if waited[named[0]] >= NEARLY_ALL * total:
+        if waited[named[0]] >= NEARLY_ALL_OF_WAITING * total:
             return self.name(*named[0])
         return " and ".join(f"{self.name(*one)} ({percent(waited[one] / total)})" for one in named)
 

@@ -14,7 +14,7 @@ from analyzers.common.wording import duration
 from analyzers.trace.ranks import in_words
 from analyzers.trace.schemas import WAIT_RANGE
 from analyzers.trace.step_table import EVERYTHING as ALL_OF_IT
-from analyzers.trace.step_table import STEPS, UNMARKED, WINDOW, StepsUsed
+from analyzers.trace.step_table import NO_STEP_MARKS, STEPS, WINDOW, StepsUsed
 from analyzers.trace.steps import find_steps, step_of_ops
 from analyzers.trace.tables import Trace
 
@@ -135,7 +135,9 @@ def only_steps(trace: Trace, first: int, last: int) -> Trace:
     """
     steps = find_steps(trace)
     if not steps.size:
-        raise TracevizError(f"No steps: {steps.unknown or UNMARKED}.", hint="Select by time with --window instead.")
+        raise TracevizError(
+            f"No steps: {steps.unknown or NO_STEP_MARKS}.", hint="Select by time with --window instead."
+        )
     wanted = (steps.numbers >= first) & (steps.numbers < last)
     if not wanted.any():
         raise TracevizError(f"There is no step from {first} up to {last}; there are {_listed(steps.present)}.")

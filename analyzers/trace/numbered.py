@@ -69,7 +69,7 @@ def families(names: Iterable[str]) -> dict[tuple[str, ...], Family]:
 
 # Names of host calls, as people and changes write them.
 
-CALL = "call:"  # before a host call's name, which is no selector: those pick ops
+CALL_PREFIX = "call:"  # before a host call's name, which is no selector: those pick ops
 _VERSION = re.compile(r"_v\d+$")  # of CUDA's, which nsys writes behind a call's name
 
 

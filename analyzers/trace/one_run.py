@@ -15,7 +15,7 @@ from analyzers.trace.columns import as_int64, ints_at
 from analyzers.trace.communication import operation_of
 from analyzers.trace.kernels import function, is_bookkeeping, is_communication
 from analyzers.trace.numbered import family
-from analyzers.trace.steps import STEP
+from analyzers.trace.steps import STEP_NAME
 from analyzers.trace.tables import Capture, Trace
 from analyzers.trace.windows import refuse_divided, same_times, window_count
 
@@ -35,9 +35,9 @@ from analyzers.trace.windows import refuse_divided, same_times, window_count
 
 DOUBTED = "not-one-run"  # code of the warning that leaves a verdict open: captures are hardly of one run
 SHARED = 0.5  # of the names of the rank with fewer: ranks that share less of them differ
-FEWEST = 3  # names that tell something where some are shared
+MIN_TELLING_NAMES = 3  # names that tell something where some are shared
 MOST_PROGRAMS = 64  # that are compared with each other
-NAMED = 3  # names in a sentence
+MAX_NAMES_IN_A_SENTENCE = 3  # names in a sentence
 # Operations that all ranks of a group call alike, with the same sizes.
 SAME_SIZES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "barrier")
 
@@ -56,7 +56,9 @@ class _Program(msgspec.Struct, frozen=True):
         """Whether what is on record of both differs; of few names, only where both kernels and ranges do."""
         pairs = ((self.kernels, other.kernels), (self.names, other.names))
         found = [_differ(*pair) for pair in pairs]
-        many = any(differ and min(map(len, pair)) >= FEWEST for differ, pair in zip(found, pairs, strict=True))
+        many = any(
+            differ and min(map(len, pair)) >= MIN_TELLING_NAMES for differ, pair in zip(found, pairs, strict=True)
+        )
         return all(found) or (many and False not in found)
 
 
@@ -66,7 +68,7 @@ _KINDS = ("kernels", "names")
 def _differ(one: Names, other: Names) -> bool | None:
     """Whether two ranks' names differ; None where there are too few to tell."""
     fewer, both = min(len(one), len(other)), len(one & other)
-    if not fewer or (both and fewer < FEWEST):
+    if not fewer or (both and fewer < MIN_TELLING_NAMES):
         return None
     return both < SHARED * fewer
 
@@ -149,7 +151,7 @@ def _programs(trace: Trace) -> dict[int, _Program]:
     computing = ~(is_communication(trace) | is_bookkeeping(trace)) & trace.ops.kind.is_one_of(("kernel",))
     kernels = _names(trace, "ops", np.flatnonzero(computing), function)
     told = trace.ranges.kind.is_one_of(("nvtx", "annotation", "op"))
-    told &= ~trace.ranges.name.matching(STEP.match)
+    told &= ~trace.ranges.name.matching(STEP_NAME.match)
     names = _names(trace, "ranges", np.flatnonzero(told), family)
     none: Names = frozenset()
     return {rank: _Program(kernels.get(rank, none), names.get(rank, none)) for rank in trace.rank_ids}
@@ -202,7 +204,7 @@ def _in_words(trace: Trace, one: int, other: int) -> str:
 
 
 def _some(names: Names) -> str:
-    return ", ".join(sorted(names)[:NAMED]) + (" …" if len(names) > NAMED else "")
+    return ", ".join(sorted(names)[:MAX_NAMES_IN_A_SENTENCE]) + (" …" if len(names) > MAX_NAMES_IN_A_SENTENCE else "")
 
 
 def _call(kinds: frozenset[Kind]) -> str:
@@ -214,10 +216,10 @@ def _call(kinds: frozenset[Kind]) -> str:
 
 APART_NS = 3600 * 10**9  # captures of one run lie within an hour
 MEET_FROM = 0.2  # of the shortest capture has to lie within all of them, for their times to meet well
-FEW = 8  # so many ops may be alike by chance, or in an example made up by hand
-MANY = 50  # and of so many on two GPUs no times are the same
+MIN_OPS_TO_BE_ALIKE = 8  # so many ops may be alike by chance, or in an example made up by hand
+MIN_OPS_WITHOUT_CHANCE = 50  # and of so many on two GPUs no times are the same
 BEGINS = " begins "  # in a warning of captures that do not meet at all
-HINT = "Give the captures of one run only."
+ONE_RUN_HINT = "Give the captures of one run only."
 
 
 def check_one_run(trace: Trace) -> Trace:
@@ -245,7 +247,7 @@ def _check_copies(trace: Trace) -> Trace:
     rows_of = {number: rows for (number,), rows in rows_by_key(trace.ops.process).items()}
     seen: dict[tuple[int, ...], list[int]] = {}
     for number, rows in rows_of.items():
-        if rows.size > FEW:
+        if rows.size > MIN_OPS_TO_BE_ALIKE:
             for key in _edges(trace, rows):
                 seen.setdefault(key, []).append(number)
     pairs = set[tuple[int, int]]()
@@ -254,7 +256,7 @@ def _check_copies(trace: Trace) -> Trace:
         pairs.update((first, other) for other in others)
     for first, other in sorted(pairs):
         one, two = trace.processes[first], trace.processes[other]
-        is_many = rows_of[first].size == rows_of[other].size or rows_of[other].size >= MANY
+        is_many = rows_of[first].size == rows_of[other].size or rows_of[other].size >= MIN_OPS_WITHOUT_CHANCE
         if (
             one.capture != two.capture
             and one.rank != two.rank
@@ -269,9 +271,12 @@ def _edges(trace: Trace, rows: Ints) -> list[tuple[int, ...]]:
     """The times of a process's first ops, and of its last ones, which its copy and a part of that share with it."""
     start, end = (ints_at(trace.ops, column, rows) for column in ("start_ns", "end_ns"))
     found = []
-    for which, kept in ((0, start <= np.partition(start, FEW)[FEW]), (-1, start >= np.partition(start, -FEW)[-FEW])):
+    for which, kept in (
+        (0, start <= np.partition(start, MIN_OPS_TO_BE_ALIKE)[MIN_OPS_TO_BE_ALIKE]),
+        (-1, start >= np.partition(start, -MIN_OPS_TO_BE_ALIKE)[-MIN_OPS_TO_BE_ALIKE]),
+    ):
         order = np.lexsort((end[kept], start[kept]))
-        order = order[: FEW + 1] if which == 0 else order[-FEW:]
+        order = order[: MIN_OPS_TO_BE_ALIKE + 1] if which == 0 else order[-MIN_OPS_TO_BE_ALIKE:]
         times = np.stack([start[kept][order], end[kept][order]])
         found.append((which, *(times - times[0, 0]).ravel().tolist()))
     return found
@@ -282,8 +287,8 @@ def _about_copy(trace: Trace, one: int, other: int) -> Trace:
     paths = [trace.captures[each.capture].path for each in (second, first)]
     used = [distinct(trace.ops.device[trace.ops.process == each]) for each in (one, other)]
     if first.pid == second.pid and np.array_equal(used[0], used[1]):
-        raise TracevizError(f"{paths[0]} holds the same work, to the ns, as {paths[1]}.", hint=HINT)
-    if np.count_nonzero(trace.ops.process == other) < MANY:
+        raise TracevizError(f"{paths[0]} holds the same work, to the ns, as {paths[1]}.", hint=ONE_RUN_HINT)
+    if np.count_nonzero(trace.ops.process == other) < MIN_OPS_WITHOUT_CHANCE:
         return trace
     text = (
         f"all ops of rank {second.rank} in {paths[0]} start and end, to the ns, as those of rank {first.rank} in "
@@ -315,7 +320,7 @@ def _check_worlds(trace: Trace) -> None:
         first = stating[0]
         raise TracevizError(
             f"{first.path} is of a job of {first.world_size} ranks, and {other.path} of one of {other.world_size}.",
-            hint=HINT,
+            hint=ONE_RUN_HINT,
         )
 
 
@@ -339,7 +344,7 @@ def _check_groups(trace: Trace) -> None:
                 raise TracevizError(
                     f"Rank {rank} says that process group {name} has the ranks {_text(ranks)}, rank {other} that it "
                     f"has {_text(others)}.",
-                    hint=HINT,
+                    hint=ONE_RUN_HINT,
                 )
 
 
@@ -395,7 +400,7 @@ def _apart(dated: list[Capture]) -> str:
     if gap_ns >= APART_NS:
         raise TracevizError(
             f"{after.path} was captured {_long(gap_ns)} after {before.path}: no ranks of one run.",
-            hint=HINT,
+            hint=ONE_RUN_HINT,
         )
     return (
         f"{after.path}{BEGINS}{gap_ns / 1e9:,.1f} s after {before.path} ends: are they ranks of one run, and its same "

@@ -16,7 +16,7 @@ from analyzers.trace.schemas import Overhead
 from analyzers.trace.steps import find_steps
 from analyzers.trace.tables import Process, Trace
 
-MATTERS = 0.05  # share of the GPU work's span worth a warning
+OVERHEAD_SHARE_THAT_MATTERS = 0.05  # share of the GPU work's span worth a warning
 DISTORTS = 0.1  # share of a step above which its figures are the profiler's as well
 MOST_STEPS = 4  # named
 ALL_OF_IT = -1  # the number of the one step of a capture without step marks
@@ -62,7 +62,7 @@ def with_overhead(trace: Trace, starts: Ints, ends: Ints, owners: Ints | None = 
     if not took:
         return trace
     share = f"{duration(took)} of {duration(high - low)} ({percent(took / (high - low))})"
-    if took <= MATTERS * (high - low):
+    if took <= OVERHEAD_SHARE_THAT_MATTERS * (high - low):
         (capture,) = trace.captures
         unanswered = f"how long it takes without the profiler, whose own work took {share}"
         return replace(trace, captures=(replace(capture, lacks=(*capture.lacks, unanswered)),))

@@ -45,7 +45,7 @@ def claim_of_name(path: str | PurePath) -> dict[str, int]:
 # Which rank each process is, by the first rule that can tell, with conflicts said rather than guessed over.
 
 # In order of trust. Loaders fill `Process.claims`; "order" is what is left when nothing else can tell.
-RULES = {
+RANK_RULES = {
     "manifest": "the collector's manifest",
     "label": "its label in the file",
     "distributed": "distributedInfo in the trace",
@@ -93,8 +93,8 @@ def assign_ranks(trace: Trace) -> Trace:
     for one in (processes[index] for index in working):
         for claim in ("manifest", "label", "distributed", "environment", "file-name"):
             if (claimed := one.claims.get(claim, one.rank)) != one.rank:
-                taken = f"{trace.captures[one.capture].path} is taken as rank {one.rank} by {RULES[one.rule]}"
-                trace = trace.warn("rank-conflict", f"{taken}; {RULES[claim]} says {claimed}.")
+                taken = f"{trace.captures[one.capture].path} is taken as rank {one.rank} by {RANK_RULES[one.rule]}"
+                trace = trace.warn("rank-conflict", f"{taken}; {RANK_RULES[claim]} says {claimed}.")
     return trace
 
 
@@ -116,7 +116,7 @@ def _with_claims_of_all(processes: Sequence[Process], windows: Sequence[int]) ->
 
 
 def _rule(working: list[Process], trace: Trace) -> str:
-    for rule in RULES:
+    for rule in RANK_RULES:
         claiming = [process for process in working if rule in process.claims]
         count = Counter(process.claims[rule] for process in claiming)
         claimed_twice = [rank for rank, times in count.items() if times > 1]
@@ -130,7 +130,7 @@ def _rule(working: list[Process], trace: Trace) -> str:
         if first.capture == second.capture:
             both = f"Processes {first.pid} and {second.pid} of {files[0]}"
         raise TracevizError(
-            f"{both} both say they are rank {claimed_twice[0]} (by {RULES[rule]}).",
+            f"{both} both say they are rank {claimed_twice[0]} (by {RANK_RULES[rule]}).",
             hint="Give the captures of one run only, or a manifest.json that names each file's rank.",
         )
     return "order"
@@ -165,7 +165,7 @@ def labels_of(trace: Trace) -> DeviceLabels:
 # A rank's kernels may be lost or of a kind that is not read while its launches are there; its capture may hold nothing
 # at all. A launcher beside ranks in one report launches nothing, and is none.
 
-CODE = "no-gpu-work"
+NO_GPU_WORK = "no-gpu-work"
 NO_EVENTS, NO_WORK, NO_LAUNCHES = (
     "its capture holds no events",
     "launches recorded, no GPU work",
@@ -188,7 +188,7 @@ def about_ranks_without_work(trace: Trace) -> Trace:
         if one.without_work:
             path = trace.captures[one.capture].path
             text = f"{in_words(trace, one)} ({path}): it is in no figure, and no verdict holds for all ranks given."
-            trace = trace.warn(CODE, f"{text[0].upper()}{text[1:]}")
+            trace = trace.warn(NO_GPU_WORK, f"{text[0].upper()}{text[1:]}")
     return trace
 
 

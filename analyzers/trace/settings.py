@@ -15,7 +15,7 @@ import msgspec
 from analyzers.common.wording import ranks_in_words
 from analyzers.trace.tables import Trace
 
-CODE = "serializing-setting"
+SERIALIZING_SETTING = "serializing-setting"
 METADATA = "traceviz_settings"  # the key under which `traceviz collect torch` adds them to a trace
 SCHEDULER = "--xla_gpu_enable_latency_hiding_scheduler"
 ONE_QUEUE = ("CUDA_DEVICE_MAX_CONNECTIONS", "GPU_MAX_HW_QUEUES")  # 1: all streams of a process share a hardware queue
@@ -36,7 +36,7 @@ _OFF = r"(?i)0+|false|off|no"
 _ONE_QUEUE = "all streams share one hardware queue, in which work starts in the order of its submission"
 _BLOCKS = "each launch returns only once its kernel is done, so one thread's kernels never overlap"
 _NO_SCHEDULER = "XLA starts no collective ahead of what needs it"
-TABLE = (
+SETTINGS = (
     Setting("CUDA_DEVICE_MAX_CONNECTIONS", "1", _ONE_QUEUE),
     Setting("CUDA_LAUNCH_BLOCKING", _ON, _BLOCKS),
     Setting("GPU_MAX_HW_QUEUES", "1", _ONE_QUEUE),
@@ -51,7 +51,7 @@ TABLE = (
     Setting("SYCL_PI_LEVEL_ZERO_USE_IMMEDIATE_COMMANDLISTS", _OFF, "commands are batched before they are submitted"),
     Setting(SCHEDULER, _OFF, _NO_SCHEDULER),
 )
-_NAMES = frozenset(one.name for one in TABLE)
+_NAMES = frozenset(one.name for one in SETTINGS)
 
 
 def kept(environment: Mapping[str, str]) -> dict[str, str]:
@@ -71,7 +71,7 @@ def serializing(metadata: Mapping[str, str]) -> list[Setting]:
     >>> [one.name for one in serializing({"CUDA_LAUNCH_BLOCKING": "1", "CUDA_DEVICE_MAX_CONNECTIONS": "8"})]
     ['CUDA_LAUNCH_BLOCKING']
     """
-    return [one for one in TABLE if one.name in metadata and re.fullmatch(one.values, metadata[one.name].strip())]
+    return [one for one in SETTINGS if one.name in metadata and re.fullmatch(one.values, metadata[one.name].strip())]
 
 
 def setting_of(trace: Trace, process: int, names: tuple[str, ...]) -> str:
@@ -94,5 +94,5 @@ def about_settings(trace: Trace) -> Trace:
         known = sorted({rank for rank in on if rank >= 0})
         where = f" on {ranks_in_words(known)}" if known else ""
         text = f"{name}={value} is on record{where}: {means[name]}. What that held up, causes say where times show it."
-        trace = trace.warn(CODE, text)
+        trace = trace.warn(SERIALIZING_SETTING, text)
     return trace

@@ -1,7 +1,7 @@
 """Sizes of an operator's inputs as one number, the same for the same sizes: a matrix product's kernel and grid say
 nothing of how long its sums are.
 
-Of each operator the first `MOST` numbers count, whichever input they are of; their order does.
+Of each operator the first `MAX_SIZES` numbers count, whichever input they are of; their order does.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import numpy as np
 
 from analyzers.arrays.types import Ints
 
-MOST = 16
+MAX_SIZES = 16
 _FACTOR, _MASK = 0x9E3779B97F4A7C15, 2**64 - 1
-_POWERS = [pow(_FACTOR, at + 1, 2**64) for at in range(MOST)]
+_POWERS = [pow(_FACTOR, at + 1, 2**64) for at in range(MAX_SIZES)]
 
 
 def sizes_number(sizes: Sequence[int]) -> int:
@@ -36,7 +36,7 @@ def sizes_numbers(sizes: Sequence[Ints], count: Ints) -> Ints:
 
     Parameters
     ----------
-    sizes : the first sizes of all, the second … at most `MOST`; what they are beyond an operator's count is no matter.
+    sizes : the first sizes of all, the second … at most `MAX_SIZES`; beyond an operator's count they don't matter.
     count : how many sizes each has.
     """
     total = np.zeros(count.size, np.uint64)

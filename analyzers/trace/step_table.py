@@ -11,10 +11,10 @@ from analyzers.arrays.types import Ints, Mask
 from analyzers.common.records import Record
 from analyzers.common.wording import duration, numbers_in_words
 
-UNMARKED = "no range is named like one (ProfilerStep#3, step 3, iteration 3)"
+NO_STEP_MARKS = "no range is named like one (ProfilerStep#3, step 3, iteration 3)"
 MARKED, INFERRED, GIVEN = "marked", "inferred", "given"  # values of `Steps.source`
 EVERYTHING, STEPS, WINDOW = "everything", "steps", "window"  # values of `StepsUsed.asked`
-LONGEST = 60  # letters of a range's name in a sentence
+MAX_NAME_LETTERS = 60  # letters of a range's name in a sentence
 
 
 class LateStart(Record, frozen=True):
@@ -136,7 +136,7 @@ class StepsUsed(Record, frozen=True):
     def in_words(self) -> str:
         """How many there are, and how they were found."""
         if not self.count:
-            return f"No steps: {self.unknown or UNMARKED}."
+            return f"No steps: {self.unknown or NO_STEP_MARKS}."
         named = f" ({self.first} to {self.last})" if self.first is not None else ""
         text = (
             f"{self.whole} whole step{'s' * (self.whole != 1)}{named} of {self.count} seen, {self._found or 'marked'}"
@@ -145,7 +145,7 @@ class StepsUsed(Record, frozen=True):
 
     @property
     def _found(self) -> str:
-        by = f"'{self.by}'" if len(self.by) <= LONGEST else f"'{self.by[:LONGEST]}…'"
+        by = f"'{self.by}'" if len(self.by) <= MAX_NAME_LETTERS else f"'{self.by[:MAX_NAME_LETTERS]}…'"
         how = {MARKED: f"marked by {by}", INFERRED: f"inferred from {by}", GIVEN: f"by {by}, as given"}
         return how.get(self.source, "")
 
@@ -165,7 +165,7 @@ class StepsUsed(Record, frozen=True):
         if self.asked == EVERYTHING:
             return f"Figures are of everything captured, {self.count} steps." if self.count > 1 else ""
         if self.numbers is None:
-            why = self.unknown or (UNMARKED if not self.count else "no step is complete on all ranks")
+            why = self.unknown or (NO_STEP_MARKS if not self.count else "no step is complete on all ranks")
             return f"Figures are of everything captured, not of steps: {why}."
         count = len(self.numbers)
         which = f"all {count} steps" if count == self.count > 1 else f"{count} of {self.count} steps"

@@ -24,10 +24,10 @@ from analyzers.trace.tables import Trace
 from analyzers.trace.unlaunched import launched_before
 
 # torch.profiler's own marks, and what people write by hand.
-STEP = re.compile(
+STEP_NAME = re.compile(
     r"^(?:ProfilerStep#|(?:train(?:ing)?[ _])?(?:step|iter(?:ation)?|batch)[ _#:]*)(\d{1,18})$", re.IGNORECASE
 )
-NEAR = 0.5  # of the median mark: a gap up to the next one that is no longer belongs to the step before
+MAX_GAP_SHARE = 0.5  # of the median mark: a gap up to the next one that is no longer belongs to the step before
 
 
 def find_steps(trace: Trace) -> Steps:
@@ -42,7 +42,7 @@ def marked_steps(trace: Trace) -> Steps:
     next number.
     """
     code, texts = trace.ranges.name.codes, trace.ranges.name.texts
-    marks = [STEP.match(text) for text in texts]
+    marks = [STEP_NAME.match(text) for text in texts]
     rows = np.flatnonzero(trace.ranges.kind.is_one_of(("nvtx", "annotation")))  # operators are more by far
     rows = rows[rows_of_codes(code[rows], [mark is not None for mark in marks])]
     number = np.array([int(mark[1]) if mark else -1 for mark in marks], np.int64)
@@ -76,7 +76,7 @@ def bounding_ranges(trace: Trace) -> Mask:
     """Ranges that mark steps, or by which they were found."""
     code, texts = trace.ranges.name.codes, trace.ranges.name.texts
     by = find_steps(trace).by
-    bounds = [STEP.match(text) is not None or (bool(by) and family(text) == by) for text in texts]
+    bounds = [STEP_NAME.match(text) is not None or (bool(by) and family(text) == by) for text in texts]
     return trace.ranges.kind.is_one_of(("nvtx", "annotation")) & rows_of_codes(code, bounds)
 
 
@@ -84,7 +84,7 @@ def _to_the_next(process: Ints, thread: Ints, start: Ints, end: Ints, numbers: I
     """Ends of marks, moved on to the next mark of their thread where that is near and has the next number."""
     moved = end.copy()
     for rows in rows_by_key(process, thread).values():  # each by start
-        gap, near = start[rows][1:] - end[rows][:-1], NEAR * float(np.median(end[rows] - start[rows]))
+        gap, near = start[rows][1:] - end[rows][:-1], MAX_GAP_SHARE * float(np.median(end[rows] - start[rows]))
         follows = (gap > 0) & (gap <= near) & (numbers[rows][1:] == numbers[rows][:-1] + 1)
         moved[rows[:-1][follows]] = start[rows][1:][follows] - 1  # a range holds its last instant
     return moved

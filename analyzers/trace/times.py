@@ -179,7 +179,7 @@ def about_durations(trace: Trace) -> Trace:
 
 def _least(trace: Trace) -> int:
     """The shortest that work may take, ns: of runtimes other than CUDA only nothing at all is too short."""
-    is_cuda = all(one.format in FORMATS and one.runtime == "CUDA" for one in trace.captures)
+    is_cuda = all(one.format in FORMATS_WITH_STREAMS and one.runtime == "CUDA" for one in trace.captures)
     return SHORTEST_NS if is_cuda else 1
 
 
@@ -207,7 +207,7 @@ def _without(trace: Trace) -> Mask:
 # call is a launch with attributes, and it ends after the first. For more than some µs only such pairs do that always
 # do.
 
-FORMATS = ("kineto", "nsys")  # whose lanes are streams of the runtime
+FORMATS_WITH_STREAMS = ("kineto", "nsys")  # whose lanes are streams of the runtime
 IN_ORDER = ("CUDA", "HIP")  # runtimes whose streams keep order; a queue of SYCL need not
 TOLERATED_NS = 1_000  # no timestamp of a GPU is trusted to better than this
 DEPENDENT_NS = 20_000  # how long a kernel may run before the one that it depends on has ended, whatever others do
@@ -217,7 +217,7 @@ MOST_NAMED = 8
 
 def cut_spoiled(trace: Trace) -> Trace:
     """A trace of one capture whose ops end by the start of the next on their stream; counted by process."""
-    if not all(one.format in FORMATS and one.runtime in IN_ORDER for one in trace.captures):
+    if not all(one.format in FORMATS_WITH_STREAMS and one.runtime in IN_ORDER for one in trace.captures):
         return trace
     cut = _past_the_next(trace)
     if not cut.any():

@@ -25,11 +25,11 @@ from analyzers.trace.steps import find_steps, step_index
 from analyzers.trace.tables import Process, Trace
 from analyzers.trace.unread import undecided_by_unread
 
-MATTERS = 0.02  # of launches, of links: from here on it is a loss
+LOST_SHARE_THAT_MATTERS = 0.02  # of launches, of links: from here on it is a loss
 MOST_NAMED = 4
 
 
-def untrusted(run: Run, narrowing: Narrowing = ALL, *, least: float = MATTERS) -> str:
+def untrusted(run: Run, narrowing: Narrowing = ALL, *, least: float = LOST_SHARE_THAT_MATTERS) -> str:
     """Why no figure of a run, or of the part of it that is asked for, can be trusted; "" where they can.
 
     Parameters
@@ -60,7 +60,7 @@ def without_links(processes: Sequence[Process]) -> str:
     for one in processes:
         unlinked, ops = found.get(one.rank, (0, 0))
         found[one.rank] = unlinked + one.unlinked, ops + one.ops
-    counts = _in_words({rank: each for rank, each in found.items() if each[0]}, MATTERS)
+    counts = _in_words({rank: each for rank, each in found.items() if each[0]}, LOST_SHARE_THAT_MATTERS)
     return (
         counts
         and f"the links from GPU ops to their launches are missing ({counts}), so what ran in which step is unknown"
@@ -85,13 +85,13 @@ def _by_rank(trace: Trace, some: Ints, every: Ints) -> dict[int, tuple[int, int]
     return found
 
 
-def names_lost(trace: Trace, *, least: float = MATTERS) -> str:
+def names_lost(trace: Trace, *, least: float = LOST_SHARE_THAT_MATTERS) -> str:
     """As `without_names`, of the ranks of a trace, or of the part of it that is asked for."""
     counts = calls_without_names(trace)
     return without_names({rank: counts[rank] for rank in trace.rank_ids if rank in counts}, trace.runtime, least=least)
 
 
-def without_names(found: Mapping[int, tuple[int, int]], runtime: str, *, least: float = MATTERS) -> str:
+def without_names(found: Mapping[int, tuple[int, int]], runtime: str, *, least: float = LOST_SHARE_THAT_MATTERS) -> str:
     """Why nothing tells what hosts did whose calls lost their names, as `found` counts them; "" where few did."""
     counts = _in_words(found, least)
     return f"the names of {runtime} calls are lost ({counts}), so nothing tells what blocked the host" if counts else ""
@@ -149,7 +149,7 @@ def lost_in(trace: Trace, of_steps: Collection[int] | None) -> tuple[Ints, Ints]
         process = whole.api.process[calls]
         launches = np.array([one.launches for one in whole.processes], np.int64)
         late = np.bincount(process[at_end], minlength=launches.size)
-        kept &= ~at_end | (late > MATTERS * launches)[process]
+        kept &= ~at_end | (late > LOST_SHARE_THAT_MATTERS * launches)[process]
     return calls[kept], number[kept]
 
 

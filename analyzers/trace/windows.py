@@ -31,7 +31,7 @@ from analyzers.trace.tables import Capture, Process, Trace
 
 OF_A_RANK = ("manifest", "label", "distributed", "environment", "file-name", "gpu")  # claims that differ between ranks
 MOST_FILES = 6  # named
-APART = "Give captures of one process that follow each other, or of each rank a single one."
+ONE_CAPTURE_HINT = "Give captures of one process that follow each other, or of each rank a single one."
 
 
 def with_windows(trace: Trace) -> Trace:

@@ -8,7 +8,7 @@ from analyzers.common.wording import count_of, duration, from_to, part_of, perce
 
 FASTER, SLOWER, CHANGED, SAME = "FASTER", "SLOWER", "CHANGED", "SAME"
 TOO_FEW_STEPS, INCONCLUSIVE = "TOO FEW STEPS", "INCONCLUSIVE"
-MOODS = {FASTER: "good", SLOWER: "bad", SAME: "good"}  # of the others: "middle"
+MOOD_OF_STEP = {FASTER: "good", SLOWER: "bad", SAME: "good"}  # of the others: "middle"
 
 
 class StepsAgainst(Record, frozen=True):
@@ -54,7 +54,7 @@ class StepsAgainst(Record, frozen=True):
     @property
     def mood(self) -> str:
         """What the word means to whoever hoped for less."""
-        return MOODS.get(self.word, "middle")
+        return MOOD_OF_STEP.get(self.word, "middle")
 
     @property
     def is_slower(self) -> bool:

@@ -72,7 +72,7 @@ HOST, EVENTS, PROFILER, IDLE, UNKNOWN = "host-bound", "event-wait", "profiler", 
 SPEAKS_FROM = 0.1  # of what the median device is busy a step; one that works less speaks for no job
 SHOWN_FROM = 0.01  # of a step, from which on a part of it is said
 UNTOLD = 0.01  # of a step: so much idle time may end with an op without a launch on record
-NAME = 50  # letters of a side's name in a sentence
+MAX_SIDE_LETTERS = 50  # letters of a side's name in a sentence
 _LIMITS = np.iinfo(np.int64)
 _NO_STEP = _LIMITS.min
 _ALL = -1  # number of the one step without steps
@@ -171,7 +171,7 @@ class Bound(RankBound, frozen=True):
         """What perfect overlap of the pair would save at most; "" where that can't be told."""
         if self.ceiling_ns is None:
             return ""
-        first, second = (shortened(name, NAME) for name in names)
+        first, second = (shortened(name, MAX_SIDE_LETTERS) for name in names)
         pair, each = f"Perfect overlap of {first} and {second} would save", " a step" if self.step is not None else ""
         if not self.ceiling_ns:
             return f"{pair} nothing."

@@ -14,9 +14,9 @@ from analyzers.causes.own_work import own_work
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.wording import percent
 from analyzers.contention.cost import contention
-from analyzers.counters.report import in_all, unread
+from analyzers.counters.by_state import in_all, unread
 from analyzers.overlap.job import Job, job_of, last_arrival_of
-from analyzers.overlap.pairing import RULE_OF, RULES
+from analyzers.overlap.pairing import PAIRING_RULES, RULE_OF
 from analyzers.select.absence import explain_nothing, launches_in, ranges_of, work_of
 from analyzers.select.language import parse
 from analyzers.select.sides import about_shared
@@ -207,7 +207,7 @@ def judge(
         ranks_known=run.ranks_known,
         ranks_asked=run.asked,
         clocks=run.clocks,
-        paired_by=RULES[RULE_OF[found.agreed.pairing or ""]]
+        paired_by=PAIRING_RULES[RULE_OF[found.agreed.pairing or ""]]
         + (f", B moved by {shift:+d}: more of it overlaps that way, as in a pipeline" if shift else ""),
         reason=blocked or not_told(job, passed, min_overlap, run, ranks, ((a, found.a), (b, found.b))),
         stake=stake_of(job, ranks, (found.a.arrivals, found.b.arrivals), found.worked),

@@ -34,7 +34,7 @@ from analyzers.verdict.gain import Gain, Stake
 from analyzers.verdict.part import PairingDecision
 from analyzers.verdict.profiler import ProfilerWeight
 
-MOODS = {"overlapped": "good", "partial": "middle", "serialized": "bad", "inconclusive": "middle"}
+MOOD_OF_VERDICT = {"overlapped": "good", "partial": "middle", "serialized": "bad", "inconclusive": "middle"}
 EXIT_CODES = {True: 0, False: 1, None: 3}
 
 
@@ -196,7 +196,7 @@ class OverlapFigures(Record, frozen=True):
     @property
     def mood(self) -> str:
         """The verdict's mood; never good where the step got slower."""
-        mood = MOODS[self.verdict]
+        mood = MOOD_OF_VERDICT[self.verdict]
         return "middle" if mood == "good" and self.against is not None and self.against.is_slower else mood
 
     @property

@@ -9,7 +9,7 @@ from analyzers.causes.not_launched import HOST_SYNC, LATE_LAUNCH
 from analyzers.common.records import Record
 from analyzers.overlap.measure import Missed, RankOverlap
 
-ALIKE = 0.1  # of the first's worth: by so much no replay tells causes apart
+MAX_WORTH_DIFFERENCE = 0.1  # of the first's worth: by so much no replay tells causes apart
 _One = TypeVar("_One")
 
 
@@ -19,7 +19,7 @@ def most_alike_first(
     """By worth, the most first; of those alike the one that blocked most."""
     left, ordered = sorted(found, key=lambda one: (worth(one), held(one)), reverse=True), []
     while left:
-        alike = [one for one in left if worth(one) >= worth(left[0]) * (1 - ALIKE)] or left[:1]
+        alike = [one for one in left if worth(one) >= worth(left[0]) * (1 - MAX_WORTH_DIFFERENCE)] or left[:1]
         ordered.append(max(alike, key=held))
         left.remove(ordered[-1])
     return ordered

@@ -10,24 +10,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from analyzers.causes.table import TABLE
+from analyzers.causes.table import CAUSE_TABLE
 from analyzers.common.records import Record
 from analyzers.common.wording import count_of, duration, part_of, percent, shortened, size
 from analyzers.overlap.measure import RankOverlap
-from analyzers.syncs.of_steps import MATTERS, WRITTEN, StepSync
+from analyzers.syncs.of_steps import AS_WRITTEN, SYNC_SHARE_THAT_MATTERS, StepSync
 from analyzers.verdict.bound import Bound
 from analyzers.verdict.figures import OverlapFigures
 from analyzers.verdict.fix import GAINS, SAFE, Fix
 from analyzers.verdict.profiler import MANIFEST
 
-MAYBE_PROFILERS = frozenset(cause.name for cause in TABLE if cause.may_be_profilers)
+MAYBE_PROFILERS = frozenset(cause.name for cause in CAUSE_TABLE if cause.may_be_profilers)
 
 DIFFER = 0.01  # of what could overlap: apparent and real times that differ by less are told as one
-APART = 0.03  # of a step: two ranks' that differ by more are told apart
+MIN_STEP_DIFFERENCE = 0.03  # of a step: two ranks' that differ by more are told apart
 LITTLE = 0.05  # of what is achievable: where the threshold is met, why less than this was missed is not told
 RACES = {"missing-wait": "Possible race", "rests-on-host-sync": "Order at risk"}
 LOSSES = dict.fromkeys(("lost-work", "unread-work", "unreadable-events", "dropped-events", "skipped-bad"), "Lost")
-TELLING = 1.1  # times the real step: a lighter profiler is not told of
+MIN_PROFILER_WEIGHT = 1.1  # times the real step: a lighter profiler is not told of
 ROW, ROWS = 84, 2  # letters of a row of a terminal, behind the mark of a list, and rows of a line
 LONGEST_NAME = 40  # letters of a range's name
 
@@ -159,7 +159,7 @@ def _bound(result: OverlapFigures, one: Bound) -> str:
 def _profiler(result: OverlapFigures) -> str:
     """The profiler's weight, where it matters; of a host-bound step that it is not known, for it slows the host."""
     one = result.profiler
-    if one is not None and one.weight >= TELLING:
+    if one is not None and one.weight >= MIN_PROFILER_WEIGHT:
         return one.sentence
     if one is not None and one.source == MANIFEST:
         return ""
@@ -186,11 +186,13 @@ def costliest_syncs(result: OverlapFigures) -> list[StepSync]:
 def _sync(result: OverlapFigures) -> str:
     """The host sync that costs most, where it blocks what for how long, and how many more there are."""
     step_ns = result.bound.step_ns if result.bound is not None else 0
-    found = [one for one in costliest_syncs(result) if max(one.blocked_ns, one.idle_ns) >= MATTERS * step_ns]
+    found = [
+        one for one in costliest_syncs(result) if max(one.blocked_ns, one.idle_ns) >= SYNC_SHARE_THAT_MATTERS * step_ns
+    ]
     if not found:
         return ""
     one = found[0]
-    what = WRITTEN.get(operator := one.origin.split(" → ")[0] or one.call, operator)
+    what = AS_WRITTEN.get(operator := one.origin.split(" → ")[0] or one.call, operator)
     copied = f" ({size(one.bytes)} {one.copy}, {one.memory or 'host'})" if one.copy and one.bytes >= 0 else ""
     sides = [name for name in result.names if name in one.ranges.split(" → ") and name != one.range]
     where = " in " + ", ".join(shortened(name, LONGEST_NAME) for name in (*sides, one.range)) if one.range else ""
@@ -205,7 +207,10 @@ def _fix(result: OverlapFigures) -> str:
     """The fix in a sentence, or that there is none, and what bounds the step instead."""
     one = result.fix
     if one is not None:
-        other = result.bound is not None and abs(result.bound.step_ns - one.now_step_ns) > APART * one.now_step_ns
+        other = (
+            result.bound is not None
+            and abs(result.bound.step_ns - one.now_step_ns) > MIN_STEP_DIFFERENCE * one.now_step_ns
+        )
         return fix_sentence(one, " on the slowest rank" if other and len(result.ranks) > 1 else "")
     if not result.was_replayed:
         return _in_two_rows(f"No fix was looked for: {result.worth_unknown}", ".") if result.worth_unknown else ""

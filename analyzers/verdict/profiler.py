@@ -17,7 +17,7 @@ from analyzers.common.records import Record
 from analyzers.trace.tables import Process
 from analyzers.verdict.bound import RankBound
 
-LEAST = 1.01  # that the profiler's own overhead has to add to say anything
+MIN_OVERHEAD = 1.01  # that the profiler's own overhead has to add to say anything
 HEAVY = 1.25  # from this weight on, late launches and late ranks may be the profiler's
 MANIFEST, OVERHEAD_EVENTS = "manifest", "overhead-events"  # values of `ProfilerWeight.source`
 
@@ -65,6 +65,6 @@ def profiler_weight(processes: Sequence[Process], steps: Sequence[RankBound]) ->
     if slowest is None or not slowest.tells_profiler:
         return None
     real = slowest.step_ns - slowest.idle_profiler_ns
-    if real <= 0 or slowest.step_ns < LEAST * real:  # less says nothing of what is on no record
+    if real <= 0 or slowest.step_ns < MIN_OVERHEAD * real:  # less says nothing of what is on no record
         return None
     return ProfilerWeight(slowest.step_ns / real, OVERHEAD_EVENTS, slowest.step_ns, real)

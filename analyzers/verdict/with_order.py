@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from analyzers.causes.pieces import GapPieces, gap_pieces
-from analyzers.syncs.report import OrderReport, order_from, order_question
+from analyzers.syncs.order_report import OrderReport, order_from, order_question
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.narrow import Narrowing, these_steps
 from analyzers.trace.ranks import devices_of

@@ -62,7 +62,7 @@ DP, MP = "nvtx:DP Embedding", "nvtx:MP Embedding"
 _LOOKUP, _OPTIMIZER, _FORWARD = "nvtx:emb_lookup", "nvtx:optimizer", "nvtx:dense forward"
 SERIAL, OVERLAPPED = ("serialized",), ("overlapped",)
 SOME = ("partial", "overlapped")
-ANY = ("serialized", *SOME)
+ANY_VERDICT = ("serialized", *SOME)
 _NOT_MUCH = ("serialized", "partial")
 BEHIND, _HOST = ("event-dependency", "same-stream"), ("host-sync", "late-launch")
 _ordered = partial(Expected, sync="", missing_wait=False)
@@ -93,7 +93,7 @@ WORKLOADS: dict[str, Workload] = {
                 sync="MP Embedding",
                 why="an .item() inside MP's forward keeps the host from submitting DP's",
             ),
-            "race": _dpmp(ANY, missing_wait=True, why="the side stream never waits for the inputs"),
+            "race": _dpmp(ANY_VERDICT, missing_wait=True, why="the side stream never waits for the inputs"),
         },
         {"rows": 100, "dim": 8, "batch": 16, "bag": 2, "mp_tables": 2, "dp_tables": 1},
     ),
@@ -170,9 +170,12 @@ WORKLOADS: dict[str, Workload] = {
         "TorchRec's sharded embedding bags and dense layers, stepped by its own train pipelines",
         {"rows": 400_000, "dim": 128, "batch": 32_768, "bag": 16, "tables": 8, "layers": 3},
         {
-            "base": Expected("comm", "compute", ANY, why="TrainPipelineBase: one batch after the other"),
+            "base": Expected("comm", "compute", ANY_VERDICT, why="TrainPipelineBase: one batch after the other"),
             "sparse-dist": Expected(
-                "comm", "compute", ANY, why="TrainPipelineSparseDist: the next batch's indices go round meanwhile"
+                "comm",
+                "compute",
+                ANY_VERDICT,
+                why="TrainPipelineSparseDist: the next batch's indices go round meanwhile",
             ),
         },
         {"rows": 100, "dim": 8, "batch": 16, "bag": 2, "tables": 4, "layers": 2},

@@ -27,7 +27,7 @@ BAR_CHECK, BAR_DECODE, BAR_OTHERS = 1.3, 2.0, 2.0
 _MOVED = re.compile(r'("ts": |"(?:External id|correlation|Sequence number|id)": |ProfilerStep#)(\d+)')
 
 READ, DECODE = "reading", "bare decode"
-OURS = "import sys; from pathlib import Path; from analyzers.readers.kineto.read import read; read(Path(sys.argv[1]))"
+OURS = "import sys, pathlib; from analyzers.readers.kineto.kineto_trace import read; read(pathlib.Path(sys.argv[1]))"
 MSGSPEC = """
 import sys, msgspec
 class Event(msgspec.Struct, gc=False):

@@ -39,7 +39,7 @@ COMMANDS = ("check-overlap", "collectives", "syncs", "streams")
 CPU_OF_READ, PEAK_OF_READ = 2.0, 1.5  # bars: a command's processor time, check-overlap's peak memory
 READ_PEAK = 3e9  # bytes, of 10 million kernels
 OURS = (
-    "import sys; from pathlib import Path; from analyzers.readers.nsys.read import read_sqlite; "
+    "import sys; from pathlib import Path; from analyzers.readers.nsys.nsys_export import read_sqlite; "
     "read_sqlite(Path(sys.argv[1]))"
 )
 PAIR = ("-a", "nvtx:DP Embedding", "-b", "nvtx:MP Embedding", "--min-overlap", "0%")

@@ -27,7 +27,7 @@ from statistics import median
 
 from analyzers.cache.tables import read_trace, write_trace
 from analyzers.clocks.align import align
-from analyzers.collectives.report import collectives
+from analyzers.collectives.costs import collectives
 from tests.support.collective_runs import MS, Call, run
 from traceviz.output.document import markdown
 from traceviz.output.views import collectives as collectives_view

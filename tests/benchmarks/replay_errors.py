@@ -22,7 +22,7 @@ import pandas as pd
 import traceviz as tv
 from analyzers.common.errors import TracevizError
 from analyzers.common.wording import duration, percent
-from analyzers.contention.alone import ALONE
+from analyzers.contention.alone import MAX_SHARE_ALONE
 from analyzers.ordering.ordering import Ordering
 from analyzers.replay.predict import MOST_OFF, Replayed
 from analyzers.replay.result import Fidelity
@@ -186,7 +186,7 @@ def on_tensor_cores_of(variant: str) -> tuple[float, pd.DataFrame]:
     """The share of time computing on the busiest GPU, and what each rank's matmuls of 50 µs or more take alone, ns."""
     replayed = Replayed(tv.load(files_of(variant, "torch")), "comm", "compute")
     units, ops = replayed.tasks.units, replayed.trace.ops
-    alone = replayed.slowdown.beside.sum(axis=1) < ALONE
+    alone = replayed.slowdown.beside.sum(axis=1) < MAX_SHARE_ALONE
     long = units.end_ns - units.start_ns >= LONG_NS
     rows = units.op[replayed.on_tensor_cores[units.op] & replayed.in_counted_steps()[units.op] & alone & long]
     each = pd.DataFrame({name: ops[name].to_numpy()[rows] for name in ("rank", "name", "grid", "start_ns", "end_ns")})

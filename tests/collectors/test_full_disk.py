@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from collectors import session
-from collectors.manifest import Capture, Manifest
+from collectors.manifest import CaptureEntry, Manifest
 from tests.collectors.collecting import TRAIN, running, torchrun, traceviz
 
 pytestmark = pytest.mark.torch
@@ -56,7 +56,7 @@ def test_it_is_named_and_the_program_goes_on(disk: Path, tmp_path: Path, left: i
 
 
 def test_captures_stand_without_a_manifest_that_does_not_fit(disk: Path) -> None:
-    made = Manifest("torch", "per-rank", ["x"], [Capture("rank0.json.gz", 0)])
+    made = Manifest("torch", "per-rank", ["x"], [CaptureEntry("rank0.json.gz", 0)])
     fill(disk, 0)
     session.Begun(disk, made, None, None).keep()
     assert made.notes == ["manifest.json can't be written: No space left on device."]

@@ -155,7 +155,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "params").write_text("ResmanDebugLevel: 4294967295\nRmProfilingAdminOnly: 0\n")
     (tmp_path / "status").write_text("Name:\tx\nCapEff:\t0000000000000000\n")
     monkeypatch.setattr(nsys_command, "PARAMETERS", tmp_path / "params")
-    monkeypatch.setattr(nsys_command, "STATUS", tmp_path / "status")
+    monkeypatch.setattr(nsys_command, "PROC_STATUS", tmp_path / "status")
     return tmp_path
 
 

@@ -13,7 +13,7 @@ from collectors import manifest as manifests
 from collectors import session
 from collectors.errors import CollectError
 from collectors.launchers import launcher_of, rank_in
-from collectors.manifest import Capture, Manifest, safe_command, safe_environment
+from collectors.manifest import CaptureEntry, Manifest, safe_command, safe_environment
 from collectors.session import Steps
 
 SECRETS = {
@@ -79,7 +79,8 @@ def test_the_analyzers_read_the_manifest_with_its_ranks(tmp_path: Path) -> None:
     for name in ("rank0.json.gz", "rank3.json.gz"):
         (tmp_path / name).write_bytes(b"\x1f\x8b rest")
     manifests.write(
-        tmp_path, Manifest("torch", "per-rank", ["x"], [Capture("rank0.json.gz", 0), Capture("rank3.json.gz", 3)])
+        tmp_path,
+        Manifest("torch", "per-rank", ["x"], [CaptureEntry("rank0.json.gz", 0), CaptureEntry("rank3.json.gz", 3)]),
     )
     inputs, _ = find_inputs([tmp_path])
     assert [(one.path.name, one.rank) for one in inputs] == [("rank0.json.gz", 0), ("rank3.json.gz", 3)]
@@ -87,7 +88,7 @@ def test_the_analyzers_read_the_manifest_with_its_ranks(tmp_path: Path) -> None:
 
 def test_ranks_that_collect_for_themselves_share_a_manifest(tmp_path: Path) -> None:
     for rank in (2, 0, 1):
-        own = Manifest("nsys", "own-rank", ["x"], [Capture(f"rank{rank}.nsys-rep", rank)], ranks=[{"rank": rank}])
+        own = Manifest("nsys", "own-rank", ["x"], [CaptureEntry(f"rank{rank}.nsys-rep", rank)], ranks=[{"rank": rank}])
         manifests.write(tmp_path, own)
     content = json.loads((tmp_path / "manifest.json").read_text())
     assert [one["rank"] for one in content["captures"]] == [0, 1, 2]

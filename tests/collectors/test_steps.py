@@ -8,7 +8,7 @@ from pathlib import Path
 import traceviz as tv
 from collectors import manifest as manifests
 from collectors import steps
-from collectors.manifest import Capture, Manifest
+from collectors.manifest import CaptureEntry, Manifest
 
 DATA = Path(__file__).parents[1] / "data" / "workloads" / "dpmp.overlapped.2gpu.torch"
 
@@ -18,7 +18,7 @@ def own_folder(folder: Path) -> Path:
     own = folder / "of-rank0"
     own.mkdir(parents=True)
     (own / "rank0.json.gz").write_bytes((DATA / "rank0.json.gz").read_bytes())
-    manifests.write(own, Manifest("torch", "own-rank", ["pytest"], [Capture("rank0.json.gz", 0)]))
+    manifests.write(own, Manifest("torch", "own-rank", ["pytest"], [CaptureEntry("rank0.json.gz", 0)]))
     return own
 
 

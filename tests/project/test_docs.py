@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 import traceviz as tv
-from analyzers.causes.table import TABLE
+from analyzers.causes.table import CAUSE_TABLE
 from tests.support.command_lines import invoked
 from tests.support.nightly import mostly_nightly
 
@@ -173,7 +173,7 @@ def test_the_tutorials_contract_is_the_file_that_it_runs() -> None:
 
 @pytest.mark.parametrize("page", ["definitions", "reading-a-verdict"])
 def test_every_cause_is_defined_and_has_a_remedy(page: str) -> None:
-    assert re.findall(r"^\| `([a-z-]+)` \|", read(page), re.MULTILINE) == [cause.name for cause in TABLE]
+    assert re.findall(r"^\| `([a-z-]+)` \|", read(page), re.MULTILINE) == [cause.name for cause in CAUSE_TABLE]
     assert read(page) == with_cause_tables(read(page)), f"python -m tests.project.test_docs {page} writes it anew"
 
 
@@ -222,8 +222,8 @@ def test_every_table_of_an_exported_database_is_described(tmp_path: Path) -> Non
 def with_cause_tables(text: str) -> str:
     """A page with a row for each cause, as its record has it, where it has such a table."""
     rows = {
-        2: [f"| `{cause.name}` | {cause.meaning} |\n" for cause in TABLE],
-        3: [f"| `{cause.name}` | {cause.look_at} | {cause.remedy} |\n" for cause in TABLE],
+        2: [f"| `{cause.name}` | {cause.meaning} |\n" for cause in CAUSE_TABLE],
+        3: [f"| `{cause.name}` | {cause.look_at} | {cause.remedy} |\n" for cause in CAUSE_TABLE],
     }
     return re.sub(
         r"(\| cause \|.*\n([|-]+)\n)(?:\|.*\n)+", lambda head: head[1] + "".join(rows[head[2].count("|") - 1]), text

@@ -15,7 +15,7 @@ from analyzers.common.errors import TracevizError
 from analyzers.load import load
 from analyzers.readers import gzipped
 from analyzers.readers import json_stream as stream
-from analyzers.readers.kineto import read as kineto
+from analyzers.readers.kineto import kineto_trace as kineto
 from analyzers.readers.nsys import nccl, stats
 from analyzers.readers.nsys.file import connect
 
@@ -60,7 +60,7 @@ def test_a_real_trace_unpacks_to_far_less_than_the_limit() -> None:
 def test_one_endless_line_is_refused_or_read_within_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, filling: str
 ) -> None:
-    monkeypatch.setattr(stream, "PIECE", 1 << 16)
+    monkeypatch.setattr(stream, "PIECE_BYTES", 1 << 16)
     monkeypatch.setattr(stream, "MOST_AT_ONCE", MB)
     path = tmp_path / "line.json"
     path.write_text(text % (filling * (8 * MB // len(filling))))
@@ -80,7 +80,7 @@ def test_a_million_distinct_names_take_seconds_and_not_all_memory(tmp_path: Path
     most = 3 << 30
     program = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_DATA, (%d, %d));"
-        "from analyzers.readers.kineto.read import read; from pathlib import Path;"
+        "from analyzers.readers.kineto.kineto_trace import read; from pathlib import Path;"
         "print(len(read(Path(sys.argv[1])).ops['name'].cat.categories))"
     )
     ran = subprocess.run(

@@ -68,7 +68,7 @@ def test_selectors_shown_are_selectors() -> None:
     shown = [text for text in code if re.match(r"[a-z]+(:|$)", text)]
     assert {selectors.parse(text) for text in shown}
     named = {atom.kind for text in shown for atom in selectors.atoms(selectors.parse(text))}
-    assert named == {*selectors.BARE, *selectors.KINDS}
+    assert named == {*selectors.BARE, *selectors.SELECTOR_KINDS}
 
 
 if __name__ == "__main__":

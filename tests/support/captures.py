@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from analyzers.readers.kineto import read as kineto
-from analyzers.readers.nsys import read as nsys
+from analyzers.readers.kineto import kineto_trace as kineto
+from analyzers.readers.nsys import nsys_export as nsys
 from analyzers.trace.merge import merge
 from analyzers.trace.ranks import assign_ranks
 from analyzers.trace.tables import Trace

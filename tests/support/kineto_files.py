@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from analyzers.common.progress import silent
-from analyzers.readers.kineto import read as kineto
+from analyzers.readers.kineto import kineto_trace as kineto
 from analyzers.trace.tables import Trace
 
 PID, THREAD = 4242, 77

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from analyzers.matching.calls import Calls, calls
+from analyzers.matching.calls import CallsToMatch, calls
 from tests.support.builder import Builder
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)"
 SEND_RECV = "ncclDevKernel_SendRecv(x)"
 
 
-def rows(found: Calls) -> list[dict[str, Any]]:
+def rows(found: CallsToMatch) -> list[dict[str, Any]]:
     """Rows of the table, None for a missing text."""
     frame = found.table.to_frame()
     frame = frame.astype({name: object for name in frame if frame[name].dtype == "category"})

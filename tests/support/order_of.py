@@ -9,7 +9,7 @@ import numpy as np
 from analyzers.arrays.types import Ints
 from analyzers.ordering.calls import host_calls
 from analyzers.ordering.graph import EDGE_KINDS, Edges, all_edges
-from analyzers.ordering.lanes import UNSEEN, Lanes, find_lanes
+from analyzers.ordering.lanes import UNSEEN_STREAMS, Lanes, find_lanes
 from analyzers.ordering.links import LinkedCalls, link
 from analyzers.trace.tables import Trace
 
@@ -46,7 +46,7 @@ def name_of(lanes: Lanes, lane: int) -> str:
     if lane == -1:
         return ""
     process, stream, thread = (int(column[lane]) for column in (lanes.process, lanes.stream, lanes.thread))
-    name = f"s{stream}" if thread == -1 else f"unseen by t{thread}" if stream == UNSEEN else f"t{thread}"
+    name = f"s{stream}" if thread == -1 else f"unseen by t{thread}" if stream == UNSEEN_STREAMS else f"t{thread}"
     return f"{process}:{name}" if process else name
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from analyzers.clocks.align import align
-from analyzers.syncs.report import order_report
+from analyzers.syncs.order_report import order_report
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import OverlapResult, check_overlap
 from tests.support.builder import Builder

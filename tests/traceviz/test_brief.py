@@ -15,7 +15,7 @@ from tests.answers import group_argument, groups, pair_of
 from tests.support.command_lines import invoked
 from tests.support.nightly import mostly_nightly
 from tests.traceviz.conftest import Run
-from traceviz.options.again import CAPTURES, CommandLine, as_words
+from traceviz.options.again import CAPTURES_PLACEHOLDER, CommandLine, as_words
 from traceviz.output.brief import MOST_TOKENS, as_line, fitted, tokens
 
 ROOT = Path(__file__).parents[2]
@@ -157,4 +157,4 @@ def test_many_paths_become_the_glob_that_gives_them_or_a_word(tmp_path: Path) ->
         Path(path).write_text("{}")
     (pattern,) = shlex.split(as_words(paths))
     assert sorted(glob.glob(pattern)) == sorted(paths)  # noqa: PTH207 (as a command reads it)
-    assert as_words(paths[:20]) == CAPTURES  # the glob would give more than these
+    assert as_words(paths[:20]) == CAPTURES_PLACEHOLDER  # the glob would give more than these

@@ -14,7 +14,7 @@ import pytest
 
 import analyzers
 from analyzers.verdict.against import StepsAgainst
-from traceviz.output.records import KEYS, picked, rows, to_json
+from traceviz.output.records import KEYS_OF_RECORDS, picked, rows, to_json
 from traceviz.output.tables import shown, table
 from traceviz.output.views import claim
 
@@ -49,7 +49,7 @@ def test_each_key_is_a_field_or_property_of_the_record_that_it_is_declared_for()
     named: dict[str, list[type[msgspec.Struct]]] = {}
     for kind in records():
         named.setdefault(kind.__name__, []).append(kind)
-    for name, keys in KEYS.items():
+    for name, keys in KEYS_OF_RECORDS.items():
         attributes = [word.partition("=")[2] or word.rstrip("?") for word in keys.split() if word != "*"]
         fitting = [
             kind

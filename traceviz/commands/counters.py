@@ -29,10 +29,10 @@ def counters(
 
     From GPU counters that nsys sampled: means and P90 by state, and what A and B likely contend for.
     """
-    from analyzers.counters import report
+    from analyzers.counters import by_state
     from traceviz.output.views import counters as view
 
     options = replace(options, reading=replace(options.reading, counters=True))
     with progress() as on_progress, options.opened(on_progress) as run:
-        result = report.counters(run, a, b, options.narrowing)
+        result = by_state.counters(run, a, b, options.narrowing)
     emit(context.params, result, view.blocks, view.document)

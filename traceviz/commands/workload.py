@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collectors.session import Collected
     from collectors.workloads.catalog import Expected
 
-HOME = Path(__file__).resolve().parent.parent.parent
+PACKAGE_ROOT = Path(__file__).resolve().parent.parent.parent
 WINDOW = 3  # steps captured; the one before lets the host get ahead of the GPU again
 EPILOG = """\b
 Without a name it lists workloads, variants and sizes. Examples:
@@ -93,7 +93,7 @@ def workload(
     program += [word for key, value in sizes.items() for word in ("--size", f"{key}={value}")]
     program += ["--results", str(results.absolute())] if results else []
     program += ["--turn", str(turn.absolute())] if turn else []
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HOME), os.environ.get("PYTHONPATH")]))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PACKAGE_ROOT), os.environ.get("PYTHONPATH")]))
     if collect is None:
         from collectors.processes import run
 

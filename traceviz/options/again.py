@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 MOST_LETTERS = 300  # of captures in a command; a reader needs no more of them than a glob says
-CAPTURES = "TRACE..."  # where that is not to be had
+CAPTURES_PLACEHOLDER = "TRACE..."  # where that is not to be had
 _READING = ("nsys", "skip_bad", "no_cache")
 _PART = ("ranks", "steps", "step_by", "everything", "window", "no_align")
 _OF_PAIR = ("a", "b", *_PART, *_READING)
@@ -79,7 +79,7 @@ def as_words(paths: Sequence[str]) -> str:
         found = glob.glob(pattern)  # noqa: PTH207 (as paths are given)
         if sorted(found) == sorted(paths) and len(pattern) <= MOST_LETTERS:
             return shlex.quote(pattern)
-    return CAPTURES
+    return CAPTURES_PLACEHOLDER
 
 
 def _common(texts: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from analyzers.common.errors import TracevizError
 from analyzers.select.language import parse
 from analyzers.trace.communication import Declared
 
-KEYS = ("comm",)
+SETTING_KEYS = ("comm",)
 _EXAMPLE = 'Write it as comm = ["kernel:my_all_to_all", "stream:20"].'
 
 
@@ -49,9 +49,11 @@ def project_communication(folder: Path | None = None) -> tuple[Declared, ...]:
     path, settings = next(found, (None, {}))
     if path is None:
         return ()
-    unknown = sorted(set(settings) - set(KEYS))
+    unknown = sorted(set(settings) - set(SETTING_KEYS))
     if unknown:
-        raise TracevizError(f"has no setting {unknown[0]!r}.", path=path, hint=f"Settings are: {', '.join(KEYS)}.")
+        raise TracevizError(
+            f"has no setting {unknown[0]!r}.", path=path, hint=f"Settings are: {', '.join(SETTING_KEYS)}."
+        )
     texts = settings.get("comm", [])
     texts = [texts] if isinstance(texts, str) else texts
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Piece = tuple[str, str]  # a text and its style, as rich writes styles
-PADDING = 2  # between columns
+COLUMN_PADDING = 2  # between columns
 PROSE = 88  # letters of a line of prose: longer ones are hard to read
 NARROW, WORD = 12, 24  # letters, to which a column of words may shrink; it breaks no word up to WORD
 # Spaces that no line breaks at: between a number and its unit, and between what is numbered and its number.
@@ -100,10 +100,10 @@ def _columns_that_fit(block: Table, width: int) -> list[list[int]]:
 
     Columns are as narrow as words in their headers, and figures, allow: neither is broken.
     """
-    first = _least_width(block, 0) + PADDING if block.headers else 0
+    first = _least_width(block, 0) + COLUMN_PADDING if block.headers else 0
     tables, used = [[0]] if block.headers else [], first
     for k in range(1, len(block.headers)):
-        wide = _least_width(block, k) + PADDING
+        wide = _least_width(block, k) + COLUMN_PADDING
         if used + wide > width and len(tables[-1]) > 1:
             tables.append([0])
             used = first
@@ -114,14 +114,14 @@ def _columns_that_fit(block: Table, width: int) -> list[list[int]]:
 
 def _widths(block: Table, columns: Sequence[int], width: int) -> list[int]:
     """As wide as each column needs to be, or less down to its least: what there is goes to words first."""
-    found = {k: min(_least_width(block, k), max(width - PADDING, 1)) for k in columns}
-    left = width - sum(found.values()) - PADDING * len(columns)
+    found = {k: min(_least_width(block, k), max(width - COLUMN_PADDING, 1)) for k in columns}
+    left = width - sum(found.values()) - COLUMN_PADDING * len(columns)
     for k in sorted(columns, key=lambda k: block.headers[k] in block.numeric):
         wanted = max(len(plain(text)) for text in (block.headers[k], *(row[k] for row in block.rows)))
         more = max(min(wanted - found[k], left), 0)
         found[k] += more
         left -= more
-    for _ in range(-left - PADDING):  # there is no room for two columns, of which the last needs no padding
+    for _ in range(-left - COLUMN_PADDING):  # there is no room for two columns, of which the last needs no padding
         found[max(found, key=found.__getitem__)] -= 1
     return [max(found[k], 1) for k in columns]
 
@@ -154,7 +154,7 @@ def _lines_of_table(block: Table, width: int) -> Iterator[Sequence[Piece]]:
                     _padded(one, wide, right=block.headers[k] in block.numeric)
                     for k, one, wide in zip(columns, at, widths, strict=True)
                 )
-                yield [((" " * PADDING).join(padded).rstrip(), "dim" if is_header else "")]
+                yield [((" " * COLUMN_PADDING).join(padded).rstrip(), "dim" if is_header else "")]
     for line in block.note.splitlines():
         yield from _lines([(plain(line), "dim")], width)
 

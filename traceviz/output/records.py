@@ -1,4 +1,4 @@
-"""Records of results as JSON: a key for each field, except of those that `KEYS` names."""
+"""Records of results as JSON: a key for each field, except of those that `KEYS_OF_RECORDS` names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Json = dict[str, Any]
 # A record's keys by its class, where they are not its fields: `key` or `key=attribute`, `*` for all fields, `-field`
 # for one that they lack, `key?` for one that is null where its text is empty, `key=a+b` for an object of some fields.
 # `tests/traceviz/test_records.py` holds these names against the classes.
-KEYS = {
+KEYS_OF_RECORDS = {
     "Bound": "kind *",
     "Capture": "path format producer schema_version=schema host start_utc_ns first_ns last_ns world_size metadata"
     " unused",
@@ -73,7 +73,7 @@ def to_json(value: Any) -> Any:
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, msgspec.Struct):
-        return picked(value, KEYS.get(type(value).__name__, "*"))
+        return picked(value, KEYS_OF_RECORDS.get(type(value).__name__, "*"))
     if isinstance(value, Mapping):
         return {key: to_json(inner) for key, inner in value.items()}
     if hasattr(value, "columns"):
@@ -86,7 +86,7 @@ def to_json(value: Any) -> Any:
 
 
 def picked(record: Any, keys: str) -> Json:
-    """Some of a record's fields and properties, by keys as `KEYS` has them; or some keys of an object of JSON."""
+    """Some of a record's fields and properties, by keys as in `KEYS_OF_RECORDS`; or some keys of an object of JSON."""
     if isinstance(record, dict):
         return {key: record[key] for key in keys.split()}
     found: Json = {}

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from analyzers.common.errors import TracevizError
-from analyzers.common.progress import NOTE, Progress
+from analyzers.common.progress import NOTE_SEPARATOR, Progress
 from traceviz.options.again import CommandLine
 from traceviz.options.arguments import Format
 from traceviz.output.document import Block, markdown, plain
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 PIPE_WIDTH = 140  # nobody looks at a pipe through an 80-column window
 LEAST_WIDTH = 20
-PIECE = 1 << 20  # characters
+PIECE_CHARACTERS = 1 << 20  # characters
 _COLOURS_ASKED = ("FORCE_COLOR", "TTY_COMPATIBLE")  # variables by which rich has colours in a pipe, too
 SLOW = 1.0  # seconds before progress is worth showing
 _IN_PLAIN_LETTERS = "traceviz.plain"
@@ -65,8 +65,8 @@ def put(text: str) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors=_IN_PLAIN_LETTERS)
     try:
-        for at in range(0, len(text), PIECE):  # encoded all at once, it would be in memory twice
-            sys.stdout.write(text[at : at + PIECE])
+        for at in range(0, len(text), PIECE_CHARACTERS):  # encoded all at once, it would be in memory twice
+            sys.stdout.write(text[at : at + PIECE_CHARACTERS])
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as `head`, has gone; the exit code still answers
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -150,7 +150,7 @@ def progress() -> Iterator[Progress]:
         if time.monotonic() - started < SLOW:
             return
         bars.start()
-        work, description = what.partition(NOTE)[0], plain(what).replace("[", r"\[")
+        work, description = what.partition(NOTE_SEPARATOR)[0], plain(what).replace("[", r"\[")
         if work not in tasks:
             tasks[work] = bars.add_task(description, total=total or None)
         bars.update(tasks[work], description=description, completed=done, total=total or None)

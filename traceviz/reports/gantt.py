@@ -10,7 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from analyzers.arrays.intervals import clip, subtract, union
-from traceviz.timelines.marks import EARLY, HELD, ROLE, ROLES, Marks, join, make
+from traceviz.timelines.marks import EARLY_ROLES, HELD, ROLE, ROLES, Marks, join, make
 from traceviz.timelines.picture import Picture
 from traceviz.timelines.rows import Band, Row
 from traceviz.timelines.texts import MS, US, Unit, amount, short
@@ -28,7 +28,7 @@ LETTERS = 95  # from one end of the chart to the other
 MOST_STREAMS = 3  # named in front of a side's row
 MOST_TITLE = 60  # letters of an instance's name: Mermaid lets a title run out of the chart
 # Mermaid has a few looks for tasks beside the plain one; `legend` tells what they mean: kind -> look, word.
-KINDS = {
+GANTT_KINDS = {
     "a": ("active, ", "A"),
     "b": ("done, ", "B"),
     "overlap": ("", "overlap"),
@@ -36,8 +36,8 @@ KINDS = {
     "held": ("crit, done, ", "blocked"),
     "early": ("crit, done, ", "blocked"),
 }
-KIND_OF = [role if role in KINDS else role.partition("-")[0] for role in ROLES]
-_HELD = [ROLE[role] for role in (*HELD, *EARLY)]
+KIND_OF = [role if role in GANTT_KINDS else role.partition("-")[0] for role in ROLES]
+_HELD = [ROLE[role] for role in (*HELD, *EARLY_ROLES)]
 # Letters with no meaning in Mermaid's grammar or in HTML.
 _HARMLESS = re.compile(r"[^A-Za-z0-9 _.+*/()=-]+")
 
@@ -103,7 +103,7 @@ def _tasks(picture: Picture, marks: Marks, unit: Unit, window: tuple[int, int], 
     texts = []
     for k, (kind, room) in enumerate(zip(kinds, letters.tolist(), strict=True)):
         told = _words(picture, marks, k, unit, alone=alone)
-        word = KINDS[kind][1]
+        word = GANTT_KINDS[kind][1]
         told += [word] if len(word) == 1 and room else ["."] if kind in ("held", "early") else [word, "."]
         texts.append(next(text for text in told if len(text) <= max(room, 1)))
     if set(kinds) <= {"held", "early"}:
@@ -119,7 +119,7 @@ def _tasks(picture: Picture, marks: Marks, unit: Unit, window: tuple[int, int], 
                 texts[max(own, key=lambda k: int(marks.end[k] - marks.start[k]))] = cause
     begin, until = (starts - low) // unit.ns, (ends - low) // unit.ns
     return [
-        f"  {text} :{KINDS[kind][0]}{first}, {max(last, first + 1)}"
+        f"  {text} :{GANTT_KINDS[kind][0]}{first}, {max(last, first + 1)}"
         for text, kind, first, last in zip(texts, kinds, begin.tolist(), until.tolist(), strict=True)
     ]
 
@@ -131,7 +131,7 @@ def _words(picture: Picture, marks: Marks, k: int, unit: Unit, *, alone: bool) -
         return amount(ns, unit).replace(",", "")  # commas are Mermaid's own
 
     kind, many = KIND_OF[marks.role[k]], int(marks.count[k])
-    word, name = KINDS[kind][1], picture.texts[marks.name[k]] if marks.name[k] >= 0 else ""
+    word, name = GANTT_KINDS[kind][1], picture.texts[marks.name[k]] if marks.name[k] >= 0 else ""
     if kind in ("held", "early"):
         cause, blocked = _text(name), f"blocked by {_text(name)}"
         took = f"{blocked} {length(int(marks.whole[k]))}"
@@ -233,7 +233,7 @@ def _most_told(marks: Marks, both: int, most: int) -> Marks:
     Overlap, on the row `both`, is the answer and counts for four; that a side is alone its own row shows, too.
     """
     kinds = np.array(
-        [f"{KINDS[KIND_OF[role]][1]} {row == both}" for role, row in zip(marks.role, marks.row, strict=True)]
+        [f"{GANTT_KINDS[KIND_OF[role]][1]} {row == both}" for role, row in zip(marks.role, marks.row, strict=True)]
     )
     is_overlap, is_alone = marks.role == ROLE["overlap"], (marks.row == both) & (marks.role != ROLE["overlap"])
     worth = (marks.end - marks.start) * np.where(is_overlap, 4.0, np.where(is_alone, 0.1, 1.0))

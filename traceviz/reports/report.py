@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from analyzers.collectives.report import Collectives
+from analyzers.collectives.costs import Collectives
 from analyzers.common.records import Record
 from analyzers.compare.against import with_baseline
 from analyzers.info import TraceInfo
@@ -20,7 +20,7 @@ from analyzers.replay.result import WhatIf
 from analyzers.replay.worth import with_worth
 from analyzers.scale import answers
 from analyzers.streams import StreamsResult
-from analyzers.syncs.report import OrderReport
+from analyzers.syncs.order_report import OrderReport
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, Run
 from analyzers.trace.tables import Trace

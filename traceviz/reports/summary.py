@@ -21,7 +21,7 @@ MOST_CAPTURES = 16
 MOST_FIXES = 3
 MOST_SEEN = 38  # lines above what is folded away
 FENCE_LINES = 3  # both of a chart, and the one behind it
-MOST = 65_000  # letters; GitHub takes 65,536
+MAX_COMMENT_LETTERS = 65_000  # letters; GitHub takes 65,536
 _UNIT = re.compile(r"(?<=\d) (?=(?:ns|µs|ms|s|GB/s|[KMG]iB)\b)")
 LEFT_OUT = "*… the rest is in report.html.*\n"
 LONGEST_COMMAND = 4_000
@@ -52,7 +52,7 @@ def summary(report: Report, *, with_image: bool) -> str:
     for k, part in enumerate(kept):  # no line of a table breaks between a number and its unit
         lines = (_UNIT.sub("\u00a0", line) if line.startswith("| ") else line for line in part.split("\n"))
         kept[k] = "\n".join(lines)
-    room = MOST - len(head) - len(FOLDED)
+    room = MAX_COMMENT_LETTERS - len(head) - len(FOLDED)
     for k in sorted(range(len(kept)), key=lambda k: -len(kept[k])):
         if sum(len(part) + 1 for part in kept) <= room:
             break

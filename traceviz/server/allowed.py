@@ -18,7 +18,7 @@ from traceviz.output.records import Json
 
 MOST_FILES = 20_000  # looked at, to list captures
 _RANK = re.compile(r"(rank[_-]?)\d+")
-BESIDE = ("-wal", "-shm", "-journal")  # what SQLite reads beside a file
+SQLITE_SIDE_FILES = ("-wal", "-shm", "-journal")  # what SQLite reads beside a file
 
 
 class Allowed:
@@ -135,7 +135,7 @@ def _with_those_beside(path: Path) -> Iterator[Path]:
     yield path
     if path.name:
         yield path.with_suffix(".sqlite")  # an export beside a report is read in its place
-        yield from (path.with_name(path.name + end) for end in BESIDE)
+        yield from (path.with_name(path.name + end) for end in SQLITE_SIDE_FILES)
 
 
 def captures_in(folders: Sequence[Path]) -> Json:

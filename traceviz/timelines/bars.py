@@ -10,10 +10,21 @@ from analyzers.arrays.groups import rows_by_key
 from analyzers.arrays.intervals import Union, subtract, union
 from analyzers.arrays.types import Ints, Mask
 from traceviz.output.quantities import percent, size
-from traceviz.timelines.marks import EARLY, HELD, NEVER, ROLES, Marks
+from traceviz.timelines.marks import EARLY_ROLES, HELD, ROLES, UNKNOWN_INSTANT, Marks
 from traceviz.timelines.picture import Picture
 from traceviz.timelines.rows import Row
-from traceviz.timelines.texts import LEAST, Unit, amount, fixed_name, full, instant, long, safe, short, wrapped
+from traceviz.timelines.texts import (
+    MIN_NAME_LETTERS,
+    Unit,
+    amount,
+    fixed_name,
+    full,
+    instant,
+    long,
+    safe,
+    short,
+    wrapped,
+)
 
 LETTER_PIXELS, INSIDE_PIXELS = 7, 8  # by which it is judged what text a mark has room for
 NS_PER_MS = 1e6
@@ -26,7 +37,7 @@ HEIGHT = {
 FULL = 0.84
 EARLY_MEANS = "not launched yet either; what blocked it for longer counts"
 RACE = "⚠"  # stands where its words have no room
-READABLE = 0.62  # rows; what is lower carries no text
+MIN_READABLE_ROWS = 0.62  # rows; what is lower carries no text
 # A bar that is not drawn: a trace without any would lose its legend entry.
 NOTHING: dict[str, Any] = {"base": [None], "x": [None], "y": [None], "width": [0], "text": [""], "customdata": [[]]}
 # What `customdata` holds, in this order; the page's script fills it in the same way.
@@ -87,7 +98,7 @@ def _text_of(role: int, name: str, marks: Marks, k: int, high: float, letters: i
     if count > 1:
         busy = percent(round(marks.busy[k] / max(marks.end[k] - marks.start[k], 1), 2))
         text = f"{count:,} × {busy}"
-        return safe(text) if high >= READABLE and letters >= len(text) else ""
+        return safe(text) if high >= MIN_READABLE_ROWS and letters >= len(text) else ""
     text = label(role, name if is_named_in_full(role) else short(name))
     if is_held(role):
         length = amount(whole, unit)
@@ -96,7 +107,7 @@ def _text_of(role: int, name: str, marks: Marks, k: int, high: float, letters: i
         return safe(text)
     if text.startswith(RACE):
         return RACE if letters > 0 else ""
-    return safe(f"{text[: letters - 1]}…") if letters >= LEAST else ""
+    return safe(f"{text[: letters - 1]}…") if letters >= MIN_NAME_LETTERS else ""
 
 
 def _hover(picture: Picture, marks: Marks, k: int, name: str, rows: dict[int, Row], unit: Unit) -> list[Any]:
@@ -109,9 +120,9 @@ def _hover(picture: Picture, marks: Marks, k: int, name: str, rows: dict[int, Ro
         lines.append(f"{amount(whole, unit)} in which the other side ran alone")
     elif count == 1 and not held and whole > 0:
         lines.append(f"waits {amount(wait, unit)} for the last rank, then transfers {amount(whole - wait, unit)}")
-    if ROLES[role] in EARLY and count == 1:
+    if ROLES[role] in EARLY_ROLES and count == 1:
         lines.append(EARLY_MEANS)
-    if marks.launch[k] != NEVER:
+    if marks.launch[k] != UNKNOWN_INSTANT:
         ago, row = int(start - marks.launch[k]), int(marks.launch_row[k])
         lines.append(f"launched {amount(ago, unit)} before" + (f", by {rows[row].label}" if row in rows else ""))
     if marks.bytes[k] >= 0:
@@ -134,13 +145,13 @@ def is_named_in_full(role: int) -> bool:
 
 def is_held(role: int) -> bool:
     """Whether a role's marks are of what blocked a side."""
-    return ROLES[role] in HELD or ROLES[role] in EARLY
+    return ROLES[role] in HELD or ROLES[role] in EARLY_ROLES
 
 
 def label(role: int, name: str) -> str:
     """What stands on a mark of a role."""
     word = ROLES[role]
-    if word in EARLY:
+    if word in EARLY_ROLES:
         return "not launched"
     if word == "overlap":
         return "overlap"

@@ -9,10 +9,10 @@ import numpy as np
 
 from analyzers.arrays.intervals import Union
 from analyzers.arrays.types import Ints
-from analyzers.causes.table import TABLE
+from analyzers.causes.table import CAUSE_TABLE
 from traceviz.timelines.areas import HEIGHT, Area, buckets_for, thinned
 from traceviz.timelines.bars import HOVER, NS_PER_MS, bars, in_front, room
-from traceviz.timelines.marks import EARLY, HELD, ROLE, ROLES, Marks, fit
+from traceviz.timelines.marks import EARLY_ROLES, HELD, ROLE, ROLES, Marks, fit
 from traceviz.timelines.palette import FONT, LIGHT, Theme, fill_of, group, link_color, pale
 from traceviz.timelines.picture import SEEN, Picture, folded, folds, in_view, worst_gaps
 from traceviz.timelines.texts import MS, fixed_name, safe, side_name, ticks, unit_of, wrapped
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 MOST_BARS = 2_400  # at once; what a browser pans smoothly
 ROW_PIXELS = 28
-WIDTH = 1130  # of a figure that takes its width from where it stands
+FIGURE_WIDTH = 1130  # of a figure that takes its width from where it stands
 LEFT, LABEL_PIXELS, RIGHT = 116, 6.9, 14  # margins; of each letter of a row's name
 LEGEND_PIXELS = 40, 6.4  # of an entry, and of each of its letters
 TITLE_PIXELS, NOTE_PIXELS = 9.2, 6.6  # of a letter
 BAND_SIZE, LEAST_SIZE, BAND_LETTER = 13, 7, 0.68  # of a band's title, pixels; of each of its bold letters, of that
 LEGEND = [
-    "a", "a-wait", "b", "b-wait", "overlap", "overlap-wait", *HELD, *EARLY, "sync", "race", "other", "other-wait",
+    "a", "a-wait", "b", "b-wait", "overlap", "overlap-wait", *HELD, *EARLY_ROLES, "sync", "race", "other", "other-wait",
     "range-other", "range-a", "range-b", "sync-end",
 ]  # fmt: skip
 RANGE_ROLES = ("range-other", "range-a", "range-b")
@@ -56,7 +56,7 @@ def legend(picture: Picture, *, told: frozenset[str] | None = None) -> dict[str,
     a, b = (safe(name) for name in picture.names)
     there = {ROLES[number] for number in np.unique(picture.marks.role).tolist()}
     present = there if told is None else there & told
-    early = next((role for role in EARLY if role in present), "")
+    early = next((role for role in EARLY_ROLES if role in present), "")
     descriptions = {
         "launch-other": "",
         "launch-a": "",
@@ -72,8 +72,8 @@ def legend(picture: Picture, *, told: frozenset[str] | None = None) -> dict[str,
         "b-wait": "B, only waiting for a late rank",
         "overlap": fixed_name("overlap", apparent=picture.apparent),
         "overlap-wait": "overlaps only a waiting collective",
-        **{f"held-{cause.name}": f"blocked by {cause.label}" for cause in TABLE},
-        **{role: "not launched yet either" if role == early else "" for role in EARLY},
+        **{f"held-{cause.name}": f"blocked by {cause.label}" for cause in CAUSE_TABLE},
+        **{role: "not launched yet either" if role == early else "" for role in EARLY_ROLES},
         "sync": "host blocked (sync point)",
         "sync-end": "host waits for the end",
         "race": "⚠ missing wait (possible race)",
@@ -88,7 +88,7 @@ def figure(
     import plotly.graph_objects as go
 
     shown = folded(picture) if slider else in_view(folded(picture))
-    pixels = (width or WIDTH) - _left(shown) - RIGHT
+    pixels = (width or FIGURE_WIDTH) - _left(shown) - RIGHT
     unit = MS if slider else unit_of(picture.high_ns - picture.low_ns)  # where one zooms by oneself plotly has but one
     marks = fit(shown.marks, picture.low_ns, picture.high_ns, MOST_BARS, weights=weights(picture))
     words_of = legend(picture) if slider else legend(shown, told=seen_roles(shown))
@@ -181,7 +181,7 @@ def _links(picture: Picture, theme: Theme) -> list[dict[str, Any]]:
 
 def trace(role: str, words: str, *, many: bool) -> dict[str, Any]:
     """A trace without data or colours; `words` stand in the legend."""
-    pattern = "/" if _is_wait(role) else "\\" if role in EARLY else ""
+    pattern = "/" if _is_wait(role) else "\\" if role in EARLY_ROLES else ""
     alone = _is_wait(role) or role in HELD or role == "sync-end"  # in the legend
     legend_group = "ranges" if role.startswith("range-") else role if alone else group(role)
     return {
@@ -295,7 +295,7 @@ def legend_rows(picture: Picture, width: int | None, *, every: bool = False) -> 
     words_of = legend(picture) if every else legend(picture, told=seen_roles(picture))
     entries = [words for words in words_of.values() if words]
     entry, letter = LEGEND_PIXELS
-    room, wide = (width or WIDTH) - _left(picture) - RIGHT, [entry + letter * len(words) for words in entries]
+    room, wide = (width or FIGURE_WIDTH) - _left(picture) - RIGHT, [entry + letter * len(words) for words in entries]
     columns = int(room / max(wide, default=1))
     return 1 if sum(wide) <= room else -(-len(entries) // max(columns, 1))  # plotly makes columns of several rows
 
@@ -304,11 +304,11 @@ def layout(picture: Picture, *, slider: bool, titled: bool, width: int | None) -
     """Axes, titles and sizes, without colours."""
     rows = [row for band in picture.bands for row in band.rows]
     bottom, left = rows[-1].y - 0.6, _left(picture)
-    title, title_pixels = _title(picture, width or WIDTH)
+    title, title_pixels = _title(picture, width or FIGURE_WIDTH)
     top = 20 * legend_rows(picture, width, every=slider) + (40 + title_pixels if titled else 24)
     at_ticks = ZOOMED
     if not slider:  # in the unit that the length asks for
-        found = ticks(picture.low_ns, picture.high_ns, max(((width or WIDTH) - left - RIGHT) // TICK_PIXELS, 2))
+        found = ticks(picture.low_ns, picture.high_ns, max(((width or FIGURE_WIDTH) - left - RIGHT) // TICK_PIXELS, 2))
         at_ticks = {"tickvals": [at / NS_PER_MS for at, _ in found], "ticktext": [text for _, text in found]}
     return {
         "barmode": "overlay",
@@ -349,7 +349,7 @@ def layout(picture: Picture, *, slider: bool, titled: bool, width: int | None) -
 def titles(picture: Picture, theme: Theme, width: int | None) -> list[dict[str, Any]]:
     """What stands above each band, on ground of its own: no line of the grid goes through it."""
     left, longest = _left(picture), max(len(band.title) for band in picture.bands)
-    size = max(min(BAND_SIZE, int(((width or WIDTH) - 24) / (BAND_LETTER * longest))), LEAST_SIZE)
+    size = max(min(BAND_SIZE, int(((width or FIGURE_WIDTH) - 24) / (BAND_LETTER * longest))), LEAST_SIZE)
     return [
         {
             "x": 0,
@@ -389,7 +389,7 @@ def style(meta: dict[str, Any], theme: Theme) -> dict[str, Any]:
         pattern = {"bgcolor": theme.ground, "fgcolor": fill}
         marker = {"color": fill, "line": {"color": fill, "width": 1}, "pattern": pattern}
         return {"marker": marker, "textfont": {"color": theme.text, "size": 11, **halo}}
-    if role in EARLY and not meta["many"]:
+    if role in EARLY_ROLES and not meta["many"]:
         host, text = theme.fill["host busy"]
         pattern = {"bgcolor": host, "fgcolor": fill}
         return {"marker": {"color": host, "pattern": pattern}, "textfont": {"color": text, "size": 11}}

@@ -12,12 +12,12 @@ from analyzers.arrays.intervals import Union, intersect, subtract, union
 from analyzers.arrays.types import Ints, Mask
 from analyzers.causes.free_to_run import PEER_WAIT
 from analyzers.causes.pieces import GapPieces
-from analyzers.causes.table import CAUSES, TABLE
+from analyzers.causes.table import CAUSE_TABLE, CAUSES
 from analyzers.common.records import Record
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.crossings import Crossings
+from analyzers.syncs.order_report import OrderReport
 from analyzers.syncs.points import SyncPoint
-from analyzers.syncs.report import OrderReport
 from analyzers.trace.columns import as_int64
 from analyzers.trace.narrow import in_whole
 from analyzers.trace.ranges import launch_span, launches
@@ -29,7 +29,7 @@ from analyzers.verdict.part import sides_of
 from analyzers.verdict.with_order import held_by_device
 from traceviz.output.quantities import duration
 from traceviz.timelines.areas import SHOWN, present
-from traceviz.timelines.marks import HELD, NEVER, ROLE, Marks, join, make
+from traceviz.timelines.marks import HELD, ROLE, UNKNOWN_INSTANT, Marks, join, make
 from traceviz.timelines.ranges import OTHER, A, B, RangesInRows, ranges_by_thread, ranges_on_gpu
 from traceviz.timelines.rows import Band, bands, rows_of_ops
 from traceviz.timelines.texts import Texts
@@ -42,7 +42,7 @@ MOST_GAPS = 400  # to jump to
 _HELD = [ROLE[role] for role in HELD]
 
 
-class Work(Record, frozen=True):
+class DrawnWork(Record, frozen=True):
     """From when to when a run, or a part of it, works, ns.
 
     launched : from the first launch to the last op's end; ops : of ops alone; steps : of those in steps, None where
@@ -60,15 +60,15 @@ class Work(Record, frozen=True):
         return (low - room if low - first > 2 * room else first), (high + room if last - high > 2 * room else last)
 
 
-def work_of(trace: Trace) -> Work:
+def work_of(trace: Trace) -> DrawnWork:
     """That of a part."""
     start, end = trace.ops.start_ns, trace.ops.end_ns
     rows = np.flatnonzero(step_of_ops(trace) >= 0)
     steps = (int(start[rows].min()), int(end[rows].max())) if rows.size else None
-    return Work(launch_span(trace), (int(start.min()), int(end.max())), steps)
+    return DrawnWork(launch_span(trace), (int(start.min()), int(end.max())), steps)
 
 
-def join_work(found: Sequence[Work]) -> Work:
+def join_work(found: Sequence[DrawnWork]) -> DrawnWork:
     """That of all parts."""
 
     def around(spans: Sequence[Span]) -> Span:
@@ -76,7 +76,7 @@ def join_work(found: Sequence[Work]) -> Work:
 
     steps = [one.steps for one in found if one.steps is not None]
     launched, ops = ([getattr(one, name) for one in found] for name in ("launched", "ops"))
-    return Work(around(launched), around(ops), around(steps) if steps else None)
+    return DrawnWork(around(launched), around(ops), around(steps) if steps else None)
 
 
 class Gap(Record, frozen=True):
@@ -119,7 +119,7 @@ class DrawnBand(Record, frozen=True):
 def drawn_bands(
     trace: Trace,
     first: First,
-    work: Work,
+    work: DrawnWork,
     result: OverlapResult,
     order: OrderReport,
     titles: Mapping[tuple[int, int], str],
@@ -157,7 +157,7 @@ def drawn_bands(
     last_launch = _last_launches(trace, has_steps=work.steps is not None)
     found = bands(trace, titles, blocked, of_threads, on_gpu, missed, labels)
     for band in found:
-        texts, where, last = Texts(), (band.rank, band.device), last_launch.get(band.process, NEVER)
+        texts, where, last = Texts(), (band.rank, band.device), last_launch.get(band.process, UNKNOWN_INSTANT)
         marks = [*op_marks(trace, band, side, texts), *overlap_marks(trace, band, side)]
         for thread, numbers in band.ranges.items():
             marks.append(range_marks(trace, of_threads[band.process, thread], numbers, texts))
@@ -187,7 +187,7 @@ def _behind(trace: Trace, found: Sequence[Band], marks: Marks) -> Marks:
     """For each op: the op that an event made it wait for (end and row)."""
     single = np.flatnonzero((marks.role <= ROLE["other-wait"]) & (marks.after_row >= 0))
     race = marks.role == ROLE["race"]
-    after, after_row = np.where(race, marks.after, NEVER), np.where(race, marks.after_row, -1)
+    after, after_row = np.where(race, marks.after, UNKNOWN_INSTANT), np.where(race, marks.after_row, -1)
     if single.size:
         whole = trace.whole or trace
         op = marks.after_row[single] if trace.rows is None else trace.rows[marks.after_row[single]]
@@ -208,7 +208,7 @@ def op_marks(trace: Trace, band: Band, side: Ints, texts: Texts) -> list[Marks]:
     known = table.launch[rows] >= 0
     more = {
         "name": texts.numbers(table.name.codes[rows], table.name.texts),
-        "launch": np.where(known, launched[rows], NEVER),
+        "launch": np.where(known, launched[rows], UNKNOWN_INSTANT),
         "launch_row": np.where(known, band.rows_of_threads(thread[rows]), -1),
         "bytes": as_int64(table.bytes)[rows],
         "wait": wait,
@@ -276,7 +276,7 @@ def race_marks(trace: Trace, missing: Crossings, band: Band, bands: Sequence[Ban
         trace.ops.end_ns[op],
         name=texts.numbers(trace.ops.name.codes[op], trace.ops.name.texts),
         extra=_messages(found, texts),
-        after=np.where(after_row >= 0, whole.ops.end_ns[found.behind], NEVER),
+        after=np.where(after_row >= 0, whole.ops.end_ns[found.behind], UNKNOWN_INSTANT),
         after_row=after_row,
     )
 
@@ -302,16 +302,16 @@ def overlap_marks(trace: Trace, band: Band, side: Ints) -> list[Marks]:
 
 def blocked_marks(band: Band, found: GapPieces, texts: Texts) -> Marks:
     """What blocked a side, piece by piece, each with its evidence."""
-    cause = np.array([texts.number(one.label) for one in TABLE], np.int64)[found.cause]
+    cause = np.array([texts.number(one.label) for one in CAUSE_TABLE], np.int64)[found.cause]
     early = np.array([ROLE.get(f"early-{one}", held) for one, held in zip(CAUSES, _HELD, strict=True)], np.int64)
     role = np.where(found.early, early[found.cause], np.array(_HELD)[found.cause])
     words = np.append(np.array([texts.number(text) for text in found.evidence], np.int64), -1)[found.words]
-    meanings = np.array([texts.number(one.meaning) for one in TABLE], np.int64)[found.cause]
+    meanings = np.array([texts.number(one.meaning) for one in CAUSE_TABLE], np.int64)[found.cause]
     row = np.array([band.row(f"missed-{side}") if np.any(found.side == k) else -1 for k, side in enumerate("ab")])
     extra = np.where(words < 0, meanings, words)
     made = []
     for side in range(2):
-        waits = (found.side == side) & (found.cause == TABLE.index(PEER_WAIT))
+        waits = (found.side == side) & (found.cause == CAUSE_TABLE.index(PEER_WAIT))
         other = np.flatnonzero((found.side == side) & ~waits)
         piece, low, high, longest = around(
             found.start_ns[other], found.end_ns[other], union(found.start_ns[waits], found.end_ns[waits])

@@ -18,15 +18,15 @@ from traceviz.timelines.picture import Picture
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-KINDS = ("html", "png", "svg")
-WIDTH = 860  # of an image: what GitHub shows in a comment without shrinking it
+FILE_KINDS = ("html", "png", "svg")
+IMAGE_WIDTH = 860  # of an image: what GitHub shows in a comment without shrinking it
 SCALE = 2.0  # pixels of a .png per pixel of the figure, for screens with fine ones
 
 
 def kind_of(path: Path) -> str:
     """The kind of file a name asks for; TracevizError where it is none that can be written."""
     kind = path.suffix.lower().removeprefix(".")
-    if kind not in KINDS:
+    if kind not in FILE_KINDS:
         raise TracevizError(f"'{path.name}' is no name for a timeline.", hint="End it in .html, .png or .svg.")
     return kind
 
@@ -45,7 +45,7 @@ def drawn(picture: Picture, kind: str, *, dark: bool = False) -> bytes:
     from traceviz.timelines.draw import figure
     from traceviz.timelines.palette import DARK, LIGHT
 
-    return image(figure(picture, theme=DARK if dark else LIGHT, slider=False, width=WIDTH), kind)
+    return image(figure(picture, theme=DARK if dark else LIGHT, slider=False, width=IMAGE_WIDTH), kind)
 
 
 def image(figure: go.Figure, kind: str, *, scale: float = SCALE) -> bytes:
@@ -63,7 +63,7 @@ def image(figure: go.Figure, kind: str, *, scale: float = SCALE) -> bytes:
         hint = "pip install 'traceviz-gpu[png]', or write .html."
         raise TracevizError(f"A .{kind} is drawn by kaleido, which is not installed.", hint=hint) from error
     logging.getLogger("choreographer").setLevel(logging.CRITICAL)  # it may print a stack trace and go on
-    size = {"width": figure.layout.width or WIDTH, "height": figure.layout.height or 600}
+    size = {"width": figure.layout.width or IMAGE_WIDTH, "height": figure.layout.height or 600}
     options = {"format": kind, **size, "scale": scale if kind == "png" else 1}
     browser = {"path": os.environ.get("TRACEVIZ_CHROMIUM"), "mathjax": False}  # which would come from the network
     try:

@@ -15,13 +15,13 @@ import numpy as np
 from msgspec.structs import replace
 
 from analyzers.arrays.types import Ints, Mask
-from analyzers.causes.table import CAUSES, TABLE
+from analyzers.causes.table import CAUSE_TABLE, CAUSES
 from analyzers.common.records import Record, values
 
 # What blocked a side: a role a cause, and another for the time before its op was launched where something else blocked
 # it for longer. The host's own causes and a late rank need none.
 HELD = tuple(f"held-{cause}" for cause in CAUSES)
-EARLY = tuple(f"early-{cause.name}" for cause in TABLE if cause.also_unlaunched)
+EARLY_ROLES = tuple(f"early-{cause.name}" for cause in CAUSE_TABLE if cause.also_unlaunched)
 ROLES = (
     "a",
     "a-wait",
@@ -41,13 +41,13 @@ ROLES = (
     "range-other",
     "race",
     *HELD,
-    *EARLY,
+    *EARLY_ROLES,
 )
 ROLE = {name: number for number, name in enumerate(ROLES)}
-NEVER = -1 << 62  # an instant that is not known
+UNKNOWN_INSTANT = -1 << 62  # an instant that is not known
 FINE, COARSE = 1000, 100  # resolution to begin with: bins across what is looked at, and across everything
 FASTER = 4  # times as coarse after each try that was too fine by far
-NOWHERE: Mapping[int, Sequence[tuple[int, int]]] = {}
+NO_PLACES: Mapping[int, Sequence[tuple[int, int]]] = {}
 
 
 class Marks(Record, frozen=True):
@@ -56,9 +56,9 @@ class Marks(Record, frozen=True):
     row, role : where it is drawn (`Row.number`), as what (position in `ROLES`).
     count : how many marks it stands for; busy : how long one of them lasted (their union, on this row and role).
     name, extra : positions in the picture's texts; of many, the longest one's.
-    launch, launch_row : when and where the call that launched it began; `NEVER` and -1 where unknown.
+    launch, launch_row : when and where the call that launched it began; `UNKNOWN_INSTANT` and -1 where unknown.
     after, after_row : end and row of the op that an event made it wait for, or, of a race, of the op that it did not
-        wait for; `NEVER` and -1 where there is none.
+        wait for; `UNKNOWN_INSTANT` and -1 where there is none.
     bytes : moved, -1 unknown; wait, whole : of a collective's wait and its run, 0 where it is none. Of what held a side
         `whole` is for how long the other really ran.
     """
@@ -99,12 +99,20 @@ class Marks(Record, frozen=True):
         for name in ("name", "extra"):
             columns[name] = texts[columns[name]]
         for name in ("start", "end", "launch", "after"):
-            columns[name] = np.where(columns[name] == NEVER, NEVER, columns[name] - zero_ns)
+            columns[name] = np.where(columns[name] == UNKNOWN_INSTANT, UNKNOWN_INSTANT, columns[name] - zero_ns)
         return Marks(**columns)
 
 
 COLUMNS = Marks.__struct_fields__
-DEFAULTS = {"count": 1, "extra": -1, "launch": NEVER, "launch_row": -1, "after": NEVER, "after_row": -1, "bytes": -1}
+DEFAULTS = {
+    "count": 1,
+    "extra": -1,
+    "launch": UNKNOWN_INSTANT,
+    "launch_row": -1,
+    "after": UNKNOWN_INSTANT,
+    "after_row": -1,
+    "bytes": -1,
+}
 
 
 def make(row: Ints | int, role: Ints | int, start: Ints, end: Ints, **more: Ints | int) -> Marks:
@@ -224,7 +232,7 @@ def fit_pieces(
     *,
     fine: int | None = None,
     coarse: int | None = None,
-    also: Mapping[int, Sequence[tuple[int, int]]] = NOWHERE,
+    also: Mapping[int, Sequence[tuple[int, int]]] = NO_PLACES,
     weights: Ints | None = None,
 ) -> None:
     """The same with marks in pieces, of which one is in memory at a time.

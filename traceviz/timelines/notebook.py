@@ -17,12 +17,12 @@ import plotly.graph_objects as go
 from analyzers.common.errors import TracevizError
 from traceviz.output.document import plain
 from traceviz.timelines.draw import figure
-from traceviz.timelines.files import WIDTH, image
+from traceviz.timelines.files import IMAGE_WIDTH, image
 from traceviz.timelines.page import page
 from traceviz.timelines.palette import Theme
 from traceviz.timelines.picture import Picture
 
-ROOM = 300  # pixels of a page around its figure
+PAGE_ROOM_PIXELS = 300  # pixels of a page around its figure
 DRAWN = """<script>addEventListener("message", ({source, data}) => {
   for (const frame of document.querySelectorAll("iframe[data-timeline]")) {
     if (frame.contentWindow !== source || !(data && data.timeline > 0)) continue;
@@ -50,7 +50,7 @@ class Timeline(go.Figure):  # type: ignore[misc] # of a class without types
 
     def shown(self) -> tuple[dict[str, str], dict[str, Any]]:
         """What a notebook keeps of it, by MIME type, and how large it shows that."""
-        height = int(self.layout.height) + ROOM
+        height = int(self.layout.height) + PAGE_ROOM_PIXELS
         frame = (
             f'<iframe data-timeline srcdoc="{html.escape(page(self._picture, packed=True))}" '
             f'style="width:100%;height:{height}px;border:0"></iframe>'
@@ -59,10 +59,10 @@ class Timeline(go.Figure):  # type: ignore[misc] # of a class without types
         words = f"<p>{html.escape(headline)} (To see the timeline, trust this notebook or run it.)</p>"
         shown = {"text/html": f"<div>{frame}{words}{DRAWN}</div>", "text/plain": f"Timeline: {headline}"}
         try:
-            still = image(figure(self._picture, theme=self._theme, slider=False, width=WIDTH), "png")
+            still = image(figure(self._picture, theme=self._theme, slider=False, width=IMAGE_WIDTH), "png")
         except TracevizError:  # no kaleido, or no browser: without a picture that stands still
             return shown, {}
         packed = base64.b64encode(still).decode()
-        words = f'<img src="data:image/png;base64,{packed}" width="{WIDTH}" alt="{html.escape(headline)}">'
+        words = f'<img src="data:image/png;base64,{packed}" width="{IMAGE_WIDTH}" alt="{html.escape(headline)}">'
         shown |= {"text/html": f"<div>{frame}{words}{DRAWN}</div>", "image/png": packed}
-        return shown, {"image/png": {"width": WIDTH}}
+        return shown, {"image/png": {"width": IMAGE_WIDTH}}

@@ -27,8 +27,8 @@ from traceviz.timelines.bars import (
     HEIGHT,
     INSIDE_PIXELS,
     LETTER_PIXELS,
+    MIN_READABLE_ROWS,
     NS_PER_MS,
-    READABLE,
     full_height,
     is_held,
     is_named_in_full,
@@ -37,12 +37,12 @@ from traceviz.timelines.bars import (
 from traceviz.timelines.draw import (
     ALWAYS_TOLD,
     BAND_SIZE,
+    FIGURE_WIDTH,
     LEGEND_PIXELS,
     MOST_BARS,
     RANGE_ROLES,
     TEXT_PIXELS,
     TICK_PIXELS,
-    WIDTH,
     ZOOMED,
     about,
     figure,
@@ -54,12 +54,12 @@ from traceviz.timelines.draw import (
     spans,
     style,
 )
-from traceviz.timelines.marks import COARSE, EARLY, FINE, NEVER, ROLES, Marks
+from traceviz.timelines.marks import COARSE, EARLY_ROLES, FINE, ROLES, UNKNOWN_INSTANT, Marks
 from traceviz.timelines.palette import FONT, LIGHT, THEMES, Theme, link_colors
 from traceviz.timelines.picture import SEEN, Picture, folded, folds, on_gpu_only
-from traceviz.timelines.texts import LEAST, fixed_name, full, long, short
+from traceviz.timelines.texts import MIN_NAME_LETTERS, fixed_name, full, long, short
 
-CALL = '(typeof self !== "undefined" ? self : this, '  # what stands before the function that holds all of it
+SCRIPT_START = '(typeof self !== "undefined" ? self : this, '  # what stands before the function that holds all of it
 BARS = 'moduleType:"trace",name:"bar"'
 _KINDS = re.compile(r"\.register\(\[((?:[\w$]+\(\),?)+)\]\)")  # of traces: a list of calls that set them up
 _MODULE = r"var ([\w$]+)=[\w$]+\(\([\w$]+,[\w$]+\)=>\{"
@@ -77,7 +77,7 @@ UNPACK = """(async () => {
 MOST_TEXTS = 400  # on marks at once
 ASIDE = 4  # times as coarse as what is in view is what lies half as far again on either side
 FILLED = ("base", "x", "y", "width", "text", "customdata")
-KEYS = (
+PAGE_KEYS = (
     "Drag to pan, wheel or <kbd>w</kbd> <kbd>s</kbd> to zoom, <kbd>a</kbd> <kbd>d</kbd> to move, <kbd>i</kbd> the "
     "instance it opens on, <kbd>o</kbd> all of it, <kbd>p</kbd> <kbd>n</kbd> the instance before and after, "
     "<kbd>g</kbd> the worst gap, then the next, <kbd>h</kbd> host rows, <kbd>/</kbd> search. Arrows are what the "
@@ -88,7 +88,7 @@ KEYS = (
 )
 STRIP = '<div id="strip" title="All of it: drag the window, or an edge of it"><canvas></canvas><div></div></div>'
 SOUGHT = ("a", "b", "other", "range-a", "range-b", "range-other", "sync")  # roles that a search looks through
-TOOLS = (
+PLOTLY_TOOLS = (
     '<p class="tools"><button id="gap" type="button">worst gap</button>'
     '<button id="before" type="button">◀ instance</button><button id="next" type="button">instance ▶</button>'
     '<button id="host" type="button">host rows</button>{fold}'
@@ -113,7 +113,7 @@ def page(picture: Picture, *, packed: bool = False) -> str:
 def timeline(picture: Picture) -> str:
     """The timeline's part of a page."""
     many = f'<button id="fold" type="button">all {len(picture.bands)} devices</button>'
-    tools = TOOLS.format(fold=many if folds(picture) else "")
+    tools = PLOTLY_TOOLS.format(fold=many if folds(picture) else "")
     low, high = picture.active_ns
     left_out = [
         f"{duration(ns)} {where}"
@@ -123,7 +123,7 @@ def timeline(picture: Picture) -> str:
     of_strip = f" The strip below leaves out {' and '.join(left_out)} the work of the steps." if left_out else ""
     return (
         f'<p class="about">{html.escape(plain(about(picture)))}{of_strip}</p>\n{tools}'
-        f'<div id="timeline"></div>\n{STRIP}\n<p class="keys">{KEYS}</p>\n'
+        f'<div id="timeline"></div>\n{STRIP}\n<p class="keys">{PAGE_KEYS}</p>\n'
         f'<script type="application/json" id="timeline-data">{in_script(data(picture))}</script>'
     )
 
@@ -197,14 +197,14 @@ def data(picture: Picture) -> dict[str, Any]:
         "legend_rows": legend_rows(folded(picture), None),
         "top": without["margin"]["t"],
         "coarse": COARSE,
-        "least": LEAST,
+        "least": MIN_NAME_LETTERS,
         "letter": LETTER_PIXELS,
         "texts_at_once": MOST_TEXTS,
         "inside": INSIDE_PIXELS,
-        "readable": READABLE,
+        "readable": MIN_READABLE_ROWS,
         "low_height": HEIGHT["many"],
-        "never": NEVER,
-        "wide": WIDTH,
+        "never": UNKNOWN_INSTANT,
+        "wide": FIGURE_WIDTH,
         "title_size": BAND_SIZE,
     }
 
@@ -216,7 +216,7 @@ def _columns(marks: Marks) -> dict[str, list[int | None]]:
         if name == "end":
             columns["length"] = (marks.end - marks.start).tolist()
         elif name in ("start", "launch", "after"):
-            known = column != NEVER
+            known = column != UNKNOWN_INSTANT
             instants = np.full(column.size, None, object)
             instants[known] = np.diff(column[known], prepend=0).tolist()
             columns[name] = instants.tolist()
@@ -241,7 +241,9 @@ def _role(number: int, traces: list[dict[str, Any]], *, apparent: bool) -> dict[
         next((k for k, meta in enumerate(metas) if meta["role"] == number and meta["many"] == wanted), -1)
         for wanted in (False, True)
     )
-    kin = next((some for some in (EARLY, RANGE_ROLES) if ROLES[number] in some), (ROLES[number],))  # share an entry
+    kin = next(
+        (some for some in (EARLY_ROLES, RANGE_ROLES) if ROLES[number] in some), (ROLES[number],)
+    )  # share an entry
     named = {ROLES[trace["meta"]["role"]]: k for k, trace in enumerate(traces) if trace.get("showlegend")}
     return {
         "one": one,
@@ -257,7 +259,7 @@ def _role(number: int, traces: list[dict[str, Any]], *, apparent: bool) -> dict[
         "full": is_named_in_full(number),
         "held": is_held(number),
         "launch": ROLES[number].startswith("launch"),
-        "early": ROLES[number] in EARLY,
+        "early": ROLES[number] in EARLY_ROLES,
         "named": ROLES[number] in SOUGHT,
         "text": next((k for k, meta in enumerate(metas) if meta.get("labels") == number), -1),
     }
@@ -339,7 +341,7 @@ def compiled_once(program: str) -> str:
     Chromium compiles a function in brackets as it reads it. Any other it reads twice, here all 4.8 MB: to find its end,
     and when it is called. Plotly up to version 5 has the brackets.
     """
-    before, call, function = program.partition(CALL)
+    before, call, function = program.partition(SCRIPT_START)
     if not function.startswith("() => {") or not function.endswith("}));"):
         return program
     return f"{before}{call}({function.removesuffix('));')})));"

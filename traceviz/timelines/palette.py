@@ -6,7 +6,7 @@ outline, rows and marks are labelled.
 
 from __future__ import annotations
 
-from analyzers.causes.table import TABLE
+from analyzers.causes.table import CAUSE_TABLE
 from analyzers.common.records import Record
 
 BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
@@ -89,7 +89,7 @@ def group(role: str) -> str:
 def fill_of(role: str, theme: Theme) -> tuple[str, str]:
     """The colour of a role, and of text on it."""
     named = group(role)
-    return theme.fill[next((cause.hue for cause in TABLE if cause.name == named), named)]
+    return theme.fill[next((cause.hue for cause in CAUSE_TABLE if cause.name == named), named)]
 
 
 def link_color(kind: str, theme: Theme) -> str:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from analyzers.common.errors import TraceWarning
 from analyzers.common.records import Record
 from analyzers.overlap.measure import RankOverlap
-from analyzers.syncs.report import OrderReport
+from analyzers.syncs.order_report import OrderReport
 from analyzers.trace.columns import as_int64
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, Run
@@ -22,7 +22,7 @@ from traceviz.output.quantities import count_of, duration, percent
 from traceviz.timelines.areas import DEFAULT, Area, area, points_for
 from traceviz.timelines.drawn import DrawnBand, Gap, drawn_bands, join_work, longest_gaps, work_of
 from traceviz.timelines.marks import NO_MARKS, ROLE, Marks, Pieces, concatenated, fit_pieces
-from traceviz.timelines.rows import ALWAYS, HOST, Band, Row, placed
+from traceviz.timelines.rows import ALWAYS, HOST_ROWS, Band, Row, placed
 from traceviz.timelines.shown import Shown, deciding_rank, opened, representative_ranks, typical
 from traceviz.timelines.texts import Texts
 
@@ -220,7 +220,7 @@ def folded(picture: Picture) -> Picture:
 
 def on_gpu_only(picture: Picture) -> Picture:
     """The picture without its host rows."""
-    return _with_rows(picture, lambda row: row.kind not in HOST, picture.bands)
+    return _with_rows(picture, lambda row: row.kind not in HOST_ROWS, picture.bands)
 
 
 def in_view(picture: Picture) -> Picture:

@@ -21,7 +21,7 @@ from traceviz.timelines.ranges import RangesInRows
 
 LOW = 0.86  # a row of ranges, in rows
 DEFAULT_STREAM = 7  # as CUPTI numbers it, in nsys and torch.profiler
-HOST = ("ranges", "thread")  # kinds of rows that fold away
+HOST_ROWS = ("ranges", "thread")  # kinds of rows that fold away
 ALWAYS = ("stream", "overlap", "counter")  # kinds of rows that stay, though nothing stands on them
 GAP = 1.3  # between bands, in rows: their titles stand there
 

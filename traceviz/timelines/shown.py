@@ -13,11 +13,11 @@ from analyzers.overlap.pairing import Instance
 from analyzers.trace.devices import DeviceKey
 from analyzers.verdict.check import OverlapResult
 from traceviz.output.quantities import duration, part_of, percent
-from traceviz.timelines.marks import NEVER, ROLE, Marks, concatenated
+from traceviz.timelines.marks import ROLE, UNKNOWN_INSTANT, Marks, concatenated
 
 MOST_BANDS = 8  # that are shown without folding
 FENCE = 1.5  # quartile ranges beyond the quartiles from which on a rank is an outlier (Tukey)
-PADDING = 0.04  # of the instance, on both sides of it
+PADDING_SHARE = 0.04  # of the instance, on both sides of it
 SLIVER = 100  # a side is a sliver if it is shorter than one of so many parts of what would be shown
 AROUND = 4  # of a sliver's length: what is shown before and after it
 MOST_LEAD = 0.6  # of the instance: how far before it the picture opens, to show its launches
@@ -96,9 +96,9 @@ def opened(pieces: Iterable[Marks], shown: Shown, window: tuple[int, int] | None
     marks = concatenated(sides)
     # The instance, the launches of its A and B where they are not too far before it, and some room.
     length = max(shown.end_ns - shown.start_ns, 1)
-    launches = marks.launch[marks.launch != NEVER]
+    launches = marks.launch[marks.launch != UNKNOWN_INSTANT]
     low = max(int(launches.min(initial=shown.start_ns)), shown.start_ns - int(length * MOST_LEAD))
-    room = max(int((shown.end_ns - low) * PADDING), 1)
+    room = max(int((shown.end_ns - low) * PADDING_SHARE), 1)
     low, high = low - room, shown.end_ns + room
     near = _close_up(marks, shown, (low, high))
     if near:

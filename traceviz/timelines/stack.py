@@ -20,7 +20,7 @@ from analyzers.replay.answer import what_if
 from analyzers.replay.change import Change
 from analyzers.replay.predict import Replayed
 from analyzers.replay.predicted import predicted_trace
-from analyzers.syncs.report import order_report
+from analyzers.syncs.order_report import order_report
 from analyzers.trace.devices import DeviceKey
 from analyzers.trace.narrow import Narrowing, only_ops
 from analyzers.trace.run import ALL, Run
@@ -35,7 +35,7 @@ from traceviz.timelines.picture import MOST_MARKS, Picture, picture
 from traceviz.timelines.rows import placed
 from traceviz.timelines.shown import MOST_BANDS, Shown
 
-ROOM = 50  # behind the last step's end, one of so many parts of what is seen
+ROOM_PARTS = 50  # behind the last step's end, one of so many parts of what is seen
 CLOCK = "a clock that starts with each run's instance"
 CLOCK_OF_STEPS = "a clock that starts with each run's step, both ends of which are dashed lines"
 CAPTURED, PREDICTED = "captured", "PREDICTED, not measured"
@@ -64,7 +64,7 @@ def compared(result: Comparison, runs: Sequence[Trace | Run], narrowing: Narrowi
         return stacked(drawn, labels, headline(result))
     drawn = [_with_ends(one, step) for one, step in zip(drawn, found, strict=True)]
     both = stacked(drawn, labels, headline(result))
-    return replace(both, clock=CLOCK_OF_STEPS, low_ns=0, high_ns=both.high_ns + both.high_ns // ROOM)
+    return replace(both, clock=CLOCK_OF_STEPS, low_ns=0, high_ns=both.high_ns + both.high_ns // ROOM_PARTS)
 
 
 class DrawnStep(Record, frozen=True):

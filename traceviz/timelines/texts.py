@@ -16,9 +16,9 @@ from traceviz.output.document import plain
 
 _UNIT = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s)\b)")
 
-LONGEST = 160  # letters of a name in a hover text
+MAX_NAME_LETTERS = 160  # letters of a name in a hover text
 SHORT = 40  # letters of a name on a mark
-LEAST = 5  # a name cut to fewer letters than these says nothing
+MIN_NAME_LETTERS = 5  # a name cut to fewer letters than these says nothing
 
 
 class Texts:
@@ -57,7 +57,7 @@ def safe(text: str) -> str:
 
 def long(name: str) -> str:
     """A name for a hover text."""
-    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
+    return name if len(name) <= MAX_NAME_LETTERS else name[: MAX_NAME_LETTERS - 1] + "…"
 
 
 def short(name: str) -> str:

@@ -27,7 +27,7 @@ FLIPS = {"better": ("triangle-up", GREEN, 12), "worse": ("triangle-down", VERMIL
 NEUTRAL = "#767676"  # text and lines that can be read on light ground and on dark
 MOST_COMMITS = 30  # above which not each run's commit is written
 _ROW = 280  # px of a plot's row
-KEYS = (
+TREND_KEYS = (
     "Dashed: the threshold. Shaded: where the newest run was expected, by those before. ▲ ▼: the verdict changed "
     "for the better, for the worse. Point at a run for its commit, time, host and verdict."
 )
@@ -67,7 +67,7 @@ def write_plot(found: Sequence[PairTrend], path: Path) -> None:
         paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", hoverlabel={"align": "left"},
     )  # fmt: skip
     plot = figure.to_html(full_html=False, include_plotlyjs=False, div_id="trend", config={"displayModeBar": False})
-    body = f'<h1>How the overlap went</h1>\n<p class="about">{KEYS}</p>\n<script>{plotly()}</script>\n{plot}'
+    body = f'<h1>How the overlap went</h1>\n<p class="about">{TREND_KEYS}</p>\n<script>{plotly()}</script>\n{plot}'
     write_bytes(path, document("How the overlap went", body, scripts=False).encode())
 
 

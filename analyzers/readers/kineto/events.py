@@ -18,7 +18,7 @@ from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ints
 from analyzers.readers.json_stream import typed
 from analyzers.readers.kineto.times import nanoseconds
-from analyzers.trace.sizes import MOST, sizes_number
+from analyzers.trace.sizes import MAX_SIZES, sizes_number
 
 # Category, as printed by Kineto (capitalized before 2022) -> which table its rows go to; "span" is kept for its times.
 GROUPS = {
@@ -63,10 +63,10 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "span": (),
     "memory": ("device_type", "memory_device", "allocated", "reserved"),
 }
-CALLS = ("api", "hip")  # groups of host calls: HIP's say of a copy or launch what its op does not
+HOST_CALL_GROUPS = ("api", "hip")  # groups of host calls: HIP's say of a copy or launch what its op does not
 BY_TEXTS = ("xpu_sync",)  # groups whose fields are texts
 SYNC_TYPES = ("HOST_EVENT", "HOST_FENCE", "HOST_COMMAND_QUEUE")  # of Intel's, that block the host
-TELLING = ("op", "range")  # groups whose args may tell about communication
+GROUPS_WITH_ARGS = ("op", "range")  # groups whose args may tell about communication
 
 
 PYTHON = "python_function"  # frames, which no selector knows
@@ -293,7 +293,7 @@ def join(batches: list[Batch], registry: Heads) -> Batch:
     for batch in batches:
         joined.count(batch)
         batch.at.clear()
-        for group in TELLING if joined.comms else ():
+        for group in GROUPS_WITH_ARGS if joined.comms else ():
             if group in batch.rows:
                 comm = batch.rows[group].comm
                 comm[comm >= 0] += len(joined.comms)
@@ -432,7 +432,7 @@ def _rows(events: list[Event], group: str, heads: Heads, comms: list[Args]) -> R
     duration = nanoseconds([event.dur or b"0" for event in events])
     args = [event.args for event in events]
     comm = np.full(len(events), -1, np.int64)
-    if group in TELLING:
+    if group in GROUPS_WITH_ARGS:
         telling = [row for row, each in enumerate(args) if each.is_communication]
         comm[telling] = np.arange(len(comms), len(comms) + len(telling))
         comms += [args[row] for row in telling]
@@ -462,10 +462,10 @@ def _product(numbers: Any) -> int:
 
 
 def flat_sizes(args: Args) -> list[int]:
-    """Sizes of an operator's inputs, one after the other, the first `MOST`; none where one is no number."""
+    """Sizes of an operator's inputs, one after the other, the first `MAX_SIZES`; none where one is no number."""
     left: list[Any] = [args.sizes if args.sizes is not None else args.sizes_old]
     found: list[int] = []
-    while left and len(found) < MOST:
+    while left and len(found) < MAX_SIZES:
         value = left.pop()
         if isinstance(value, list):
             left += reversed(value)

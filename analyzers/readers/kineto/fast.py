@@ -26,10 +26,10 @@ from analyzers.readers.json_stream import RAWS
 from analyzers.readers.kineto.events import (
     BY_TEXTS,
     FIELDS,
+    GROUPS_WITH_ARGS,
     MEMORY_CHANGED,
     NO_ARGS,
     SPANNING,
-    TELLING,
     Batch,
     Event,
     Heads,
@@ -41,7 +41,7 @@ from analyzers.readers.kineto.events import (
     whole,
 )
 from analyzers.readers.kineto.times import MOST_DECIMALS, MOST_DIGITS, MOST_WHOLE, REACH, Bytes, digits
-from analyzers.trace.sizes import MOST, sizes_numbers
+from analyzers.trace.sizes import MAX_SIZES, sizes_numbers
 
 _MEMORY = b"".join((b'"', MEMORY_CHANGED[1].encode(), b'"'))
 _SPANNING = np.zeros(256, bool)
@@ -213,7 +213,7 @@ def _decode_fitting(text: Bytes, events: Ints, decoder: QuickDecoder, batch: Bat
         if group in BY_TEXTS:
             continue
         of_group = readable & (group_of == group)[head]
-        if group in TELLING:
+        if group in GROUPS_WITH_ARGS:
             of_group &= ~plans.tells[form]
         at = np.flatnonzero(of_group)
         if at.size:
@@ -253,7 +253,7 @@ _COLUMNS = (
     *_TIMES,
     *_NUMBERS,
     *(f"{name}{axis}" for name in _EXTENTS for axis in range(_AXES)),
-    *(f"{_SIZES}{at}" for at in range(MOST)),
+    *(f"{_SIZES}{at}" for at in range(MAX_SIZES)),
     _TELLS,
 )
 _COLUMN_INDEX = {name: i for i, name in enumerate(_COLUMNS)}
@@ -446,7 +446,7 @@ class Reader:
         has = np.flatnonzero((self._plans.column(f"{_SIZES}0") != _NONE)[self._form])
         if has.size:
             part = Reader(self._text, self._starts[has], self._form[has], self._plans)
-            values, lengths = zip(*(part._values(f"{_SIZES}{at}", MOST_DIGITS) for at in range(MOST)), strict=True)
+            values, lengths = zip(*(part._values(f"{_SIZES}{at}", MOST_DIGITS) for at in range(MAX_SIZES)), strict=True)
             found[has] = sizes_numbers(values, np.count_nonzero(lengths, axis=0))
             self.odd[has] |= part.odd
         return found

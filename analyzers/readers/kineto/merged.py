@@ -20,10 +20,10 @@ from analyzers.common.errors import TracevizError
 from analyzers.common.progress import silent
 from analyzers.readers.json_stream import EventStream
 from analyzers.readers.kineto import tables
-from analyzers.readers.kineto.events import CALLS, Batch, Head, Rows
+from analyzers.readers.kineto.events import HOST_CALL_GROUPS, Batch, Head, Rows
 
-WORK = ("op", *CALLS)  # groups whose rows must have an owner
-STEP = 10_000  # pids of ranks are at least so far apart where a rank's number is in them
+WORK = ("op", *HOST_CALL_GROUPS)  # groups whose rows must have an owner
+MIN_PID_DISTANCE = 10_000  # pids of ranks are at least so far apart where a rank's number is in them
 _DIMENSIONS = ("rank", "pp", "dp", "tp", "cp", "ep")  # the order in which ranks are counted
 _LABEL = re.compile(rf"(?<![a-z])({'|'.join(_DIMENSIONS)})[\s_\-:#=]*(\d{{1,9}})", re.IGNORECASE)
 _MARKS, _STEP = "user_annotation", re.compile(r"ProfilerStep#\d+")  # of torch.profiler's steps
@@ -63,7 +63,7 @@ def split(path: Path, batch: Batch, names: Callable[[], Names]) -> list[Owned]:
     """
     pids = {head.pid for group in WORK for head in batch.rows[group].heads.values()}
     labels = {pid: _of(pid) for pid in pids}
-    callers = {head.pid for group in CALLS for head in batch.rows[group].heads.values()}
+    callers = {head.pid for group in HOST_CALL_GROUPS for head in batch.rows[group].heads.values()}
     if not any(labels.values()):
         if len(callers) < 2:
             return [Owned(batch.rows, {})]
@@ -180,7 +180,7 @@ def _by_offset(rows: Rows, callers: set[int | str]) -> dict[int | str, Label]:
     if len(offsets) < len(above) or len({*offsets.values()}) < 2:
         return {}
     step = int(np.gcd.reduce(np.array([*offsets.values()], np.int64)))
-    if step < STEP or min(offsets.values()) < 0:
+    if step < MIN_PID_DISTANCE or min(offsets.values()) < 0:
         return {}
     found = {pid: offset // step for pid, offset in offsets.items()}
     found |= {pid: tables.number(pid) // step for pid in callers}

@@ -133,7 +133,7 @@ def _rocm_lacks(trace: Trace) -> tuple[str, ...]:
 
 # Intel.
 
-CALL = "xccl::"
+XCCL_CALL = "xccl::"
 _COPY = re.compile(r"Memcpy ([MHDS])2([MHDS])")
 _MEMORIES = {"M": "pageable", "H": "pinned", "D": "device", "S": "managed"}
 _SIDES = {"M": "H", "H": "H", "D": "D"}  # shared memory is now here, now there
@@ -145,11 +145,11 @@ def _of_xpu(trace: Trace, raw: Raw) -> Trace:
     queued = _queued(trace, raw)
     trace = _without_waits(trace, {QUEUED: queued} if queued else {})
     trace = replace(trace, ops=_xpu_copies(trace.ops), syncs=_xpu_syncs(raw))
-    rows = np.flatnonzero(trace.ranges.name.matching(lambda name: name.startswith(CALL)))
+    rows = np.flatnonzero(trace.ranges.name.matching(lambda name: name.startswith(XCCL_CALL)))
     if len(trace.comms) or not rows.size:  # what torch states of its calls (`record_param_comms`) says more
         return trace
     calls = trace.ranges.take(rows)
-    operations = [operation_of(calls.name[row].removeprefix(CALL)) for row in range(len(calls))]
+    operations = [operation_of(calls.name[row].removeprefix(XCCL_CALL)) for row in range(len(calls))]
     return replace(trace, comms=comms_of_calls(calls, operations, trace.ops, trace.api))
 
 

@@ -128,7 +128,7 @@ def read_overhead(file: NsysFile, shift_ns: int, keys: Sequence[int]) -> tuple[I
 
 # GPUs and streams of the machine.
 
-BLOCKING = {2: 0, 1: 1, 3: 1}  # ENUM_CUPTI_STREAM_TYPE: non-blocking, default, null
+IS_BLOCKING_STREAM = {2: 0, 1: 1, 3: 1}  # ENUM_CUPTI_STREAM_TYPE: non-blocking, default, null
 DEVICE_COLUMNS = {
     "gpu": "id",
     "sms": "smCount",
@@ -209,7 +209,7 @@ def read_streams(file: NsysFile, keys: list[int]) -> Streams:
             f"SELECT processId, contextId, streamId, {priority}, {flag} FROM {source}"
         ):
             signed = urgency - (1 << 32) if urgency >= 1 << 31 else urgency  # exported as if it were unsigned
-            known[stream[0], stream[1], stream[2]] = signed, BLOCKING.get(kind, -1)
+            known[stream[0], stream[1], stream[2]] = signed, IS_BLOCKING_STREAM.get(kind, -1)
     made = [
         (process[one[0]], *one[1:], int(one in default) if default else -1, *known.get(one, (0, 1)))
         for one in dict.fromkeys([*known, *sorted(default)])

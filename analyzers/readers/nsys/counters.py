@@ -33,7 +33,7 @@ MOST_PERCENT = 100
 HERTZ = 1_000_000  # a clock above that is not in MHz, whatever its name says
 
 # Counter -> names of metrics, by their begin, without the unit in brackets; what matches several is their sum.
-RULES = {
+METRIC_RULES = {
     "sm_active": r"sms? active",
     "sm_issue": r"sm issue",
     "tensor_active": r"tensor (pipe )?active",
@@ -49,7 +49,7 @@ RULES = {
     "gpc_clock": r"gpc clock",
     "sys_clock": r"sys clock",
 }
-CLOCKS = ("gpc_clock", "sys_clock")
+CLOCK_METRICS = ("gpc_clock", "sys_clock")
 Samples = dict[str, Ints]  # "start_ns" and each counter's values
 _NAME = re.compile(r"(?P<name>[^\[]*?)\s*(\[(?P<unit>[^\]]*)\])?\s*")
 
@@ -66,9 +66,9 @@ def counter_of(metric: str) -> str | None:
     if found is None:
         return None
     name, unit = found["name"].lower(), (found["unit"] or "").lower()
-    for counter, rule in RULES.items():
+    for counter, rule in METRIC_RULES.items():
         if re.match(rule + r"\b", name):
-            fits = "hz" in unit if counter in CLOCKS else "%" in unit
+            fits = "hz" in unit if counter in CLOCK_METRICS else "%" in unit
             return counter if fits or not unit else None
     return None
 
@@ -206,13 +206,13 @@ def _beside(times: Ints, series: list[tuple[str, Ints, Ints]]) -> Samples:
         if at.size != times.size or not np.array_equal(at, times):
             whole = np.full(times.size, -1, values.dtype)
             whole[np.searchsorted(times, at)] = values
-        if counter in CLOCKS:
+        if counter in CLOCK_METRICS:
             whole = np.where(whole >= HERTZ, np.rint(whole / 1e6), whole).astype(np.int32)
         before = found.get(counter)
         summed = (
             whole if before is None else np.where((whole < 0) | (before < 0), np.maximum(whole, before), whole + before)
         )
-        found[counter] = summed if counter in CLOCKS else np.minimum(summed, MOST_PERCENT)
+        found[counter] = summed if counter in CLOCK_METRICS else np.minimum(summed, MOST_PERCENT)
     return found
 
 
@@ -228,7 +228,7 @@ def _frame(samples: Samples, owner: tuple[int, int], shift_ns: int) -> Samples:
     return {
         **{name: np.full(start.size, value) for name, value in zip(("process", "device"), owner, strict=True)},
         **{name: samples[name] - shift_ns for name in ("start_ns", "end_ns")},
-        **{name: samples.get(name, unknown) for name in (*RULES, *NIC_RULES)},
+        **{name: samples.get(name, unknown) for name in (*METRIC_RULES, *NIC_RULES)},
     }
 
 
@@ -255,7 +255,7 @@ NIC_RULES = {
 PER_NS = {"s": 1e-9, "sec": 1e-9, "ms": 1e-6, "us": 1e-3, "µs": 1e-3, "ns": 1.0}
 _BYTES_PER = re.compile(r"bytes?\s*/\s*(?P<per>\w+)", re.IGNORECASE)
 GBIT_PER_S = 8  # of a byte/ns
-WHOLE = 0.5  # of a sample that each card has to have been sampled for
+MIN_SAMPLED_SHARE = 0.5  # of a sample that each card has to have been sampled for
 
 
 class NicSeries(msgspec.Struct, frozen=True):
@@ -328,5 +328,5 @@ def together(series: list[NicSeries], grid: NicSeries) -> Ints:
         (low, low_ns), (high, high_ns) = one.integral(grid.start), one.integral(grid.end)
         sampled = high_ns - low_ns
         total += (high - low) / np.maximum(sampled, 1)
-        known &= sampled >= WHOLE * (grid.end - grid.start)
+        known &= sampled >= MIN_SAMPLED_SHARE * (grid.end - grid.start)
     return np.where(known, np.rint(total * GBIT_PER_S), -1).astype(np.int64)

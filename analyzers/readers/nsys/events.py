@@ -15,12 +15,12 @@ from analyzers.arrays.types import Ids, Ints
 from analyzers.readers.nsys.about import LOW_24, THREAD_BITS, Processes
 from analyzers.readers.nsys.file import NO_TIME, NsysFile
 from analyzers.trace.schemas import SYNC_KINDS, Calls, Ranges, Records, Syncs
-from analyzers.trace.sizes import MOST, sizes_number
+from analyzers.trace.sizes import MAX_SIZES, sizes_number
 from analyzers.trace.table import number
 
 NVTX = "NVTX_EVENTS"
 SYNC = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
-RECORD = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
+EVENT_RECORDS = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
 PUSH_POP, START_END, DOMAIN_CREATE = 59, 60, 75
 NO_ID = (1 << 32) - 1  # how a 32-bit "none" is exported
 SYNC_CALLS = {
@@ -141,14 +141,14 @@ def name_syncs(syncs: Syncs, calls: Ids, api: Calls) -> Syncs:
 def read_records(file: NsysFile, processes: Processes) -> Records:
     """Event records."""
     raw = file.ints(
-        RECORD,
+        EVENT_RECORDS,
         {
-            "context": file.column(RECORD, "contextId"),
-            "stream": file.column(RECORD, "streamId"),
-            "correlation": file.column(RECORD, "correlationId"),
-            "event": file.column(RECORD, "eventId"),
-            "event_sync": file.column(RECORD, "eventSyncId"),
-            "owner": file.column(RECORD, "globalPid"),
+            "context": file.column(EVENT_RECORDS, "contextId"),
+            "stream": file.column(EVENT_RECORDS, "streamId"),
+            "correlation": file.column(EVENT_RECORDS, "correlationId"),
+            "event": file.column(EVENT_RECORDS, "eventId"),
+            "event_sync": file.column(EVENT_RECORDS, "eventSyncId"),
+            "owner": file.column(EVENT_RECORDS, "globalPid"),
         },
     )
     owner = raw.pop("owner")
@@ -204,7 +204,7 @@ def range_sizes(text: str) -> int:
     """
     found = _OF_ONE_CALL.search(text)
     sizes = _SIZES.search(found[0]) if found else None
-    return sizes_number([int(size) for size in re.findall("[0-9]+", sizes[1])[:MOST]]) if sizes else -1
+    return sizes_number([int(size) for size in re.findall("[0-9]+", sizes[1])[:MAX_SIZES]]) if sizes else -1
 
 
 def merged(codes: Any, texts: Sequence[str]) -> Any:

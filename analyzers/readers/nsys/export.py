@@ -19,7 +19,7 @@ import msgspec
 from analyzers.cache import folder as cache
 from analyzers.cache.folder import VARIABLE, stamp
 from analyzers.common.errors import TracevizError
-from analyzers.common.progress import NOTE, Progress, silent
+from analyzers.common.progress import NOTE_SEPARATOR, Progress, silent
 from analyzers.readers.nsys.file import NsysFile
 
 NSYS_VARIABLE = "TRACEVIZ_NSYS"
@@ -209,7 +209,7 @@ def _export(tool: Nsys, report: Path, entry: Path, progress: Progress) -> str:
         command = [str(tool.path), "export", "--type=sqlite", "--force-overwrite=true", *options]
 
         def on_progress(done: int, total: int) -> None:  # an nsys that stands on PATH is not run without a word
-            progress(f"{_WHAT}{NOTE}nsys {text(tool.version)} at {tool.path}", done, total)
+            progress(f"{_WHAT}{NOTE_SEPARATOR}nsys {text(tool.version)} at {tool.path}", done, total)
 
         reason = _run([*command, f"--output={made}", str(link)], folder, made, report.stat().st_size, on_progress)
         if reason or not is_complete(made):

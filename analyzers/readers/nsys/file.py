@@ -26,10 +26,10 @@ from analyzers.common.errors import TracevizError
 from analyzers.trace.schemas import NOT_READ, TABLES
 
 MAGIC = b"SQLite format 3\0"
-HEADER = 100  # bytes; https://www.sqlite.org/fileformat2.html
+SQLITE_HEADER_BYTES = 100  # bytes; https://www.sqlite.org/fileformat2.html
 WAL = 2  # read version of a file in write-ahead-log mode
 LOCK_SECONDS = 1.0
-AGAIN = "Copy it again, or export the report again."
+EXPORT_AGAIN_HINT = "Copy it again, or export the report again."
 WAIT = "Wait for the program that writes it (is the export still running?), then try again."
 
 
@@ -62,7 +62,7 @@ def check(path: Path) -> tuple[int, int, int]:
     try:
         before = identity(path)
         with path.open("rb") as file:
-            head = file.read(HEADER)
+            head = file.read(SQLITE_HEADER_BYTES)
     except OSError as error:
         raise TracevizError(f"can't be read: {error.strerror or error}.", path=path) from error
     if not head:
@@ -72,8 +72,8 @@ def check(path: Path) -> tuple[int, int, int]:
     page, pages = int.from_bytes(head[16:18], "big"), int.from_bytes(head[28:32], "big")
     whole = pages * (65536 if page == 1 else page)
     counted = head[24:28] == head[92:96]  # otherwise the count is that of an old SQLite, and means nothing
-    if len(head) < HEADER or (counted and before[0] < whole):
-        raise TracevizError(f"cut short: {before[0]:,} bytes of {whole:,}.", path=path, hint=AGAIN)
+    if len(head) < SQLITE_HEADER_BYTES or (counted and before[0] < whole):
+        raise TracevizError(f"cut short: {before[0]:,} bytes of {whole:,}.", path=path, hint=EXPORT_AGAIN_HINT)
     for suffix, what in (("-journal", "being written, or its writer was killed"), ("-wal", "open in another program")):
         beside = path.with_name(path.name + suffix)
         if beside.exists() and beside.stat().st_size:
@@ -91,7 +91,7 @@ def _refuse_locked(path: Path) -> None:
         if "locked" in str(error):
             raise TracevizError("locked by another program.", path=path, hint=WAIT) from error
         why = str(error).splitlines()[0]  # SQLite quotes the schema
-        raise TracevizError(f"can't be read: {why}.", path=path, hint=AGAIN) from error
+        raise TracevizError(f"can't be read: {why}.", path=path, hint=EXPORT_AGAIN_HINT) from error
     finally:
         connection.close()
 
@@ -103,7 +103,7 @@ NO_TIME = -(1 << 62)  # what a time that is absent, or NULL, reads as
 PART = 500_000  # rows read at a time
 BIG_PART = 200_000  # rows from which several readers are faster than one
 READERS = max(1, min(4, os.cpu_count() or 1))
-EXPORT = "nsys export --type sqlite --force-overwrite true --output OUT.sqlite REPORT.nsys-rep"
+EXPORT_COMMAND = "nsys export --type sqlite --force-overwrite true --output OUT.sqlite REPORT.nsys-rep"
 # Every release since 2021 writes one of these last; before that, exports had neither these nor any ENUM_ table.
 LAST_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 ACTIVITY = "CUPTI_ACTIVITY_KIND_"
@@ -372,12 +372,12 @@ class NsysFile:
             raise TracevizError(
                 "an incomplete nsys export: it lacks META_DATA_EXPORT, so the export failed or was stopped.",
                 path=self.path,
-                hint=f"Export the report again, with the nsys that made it or a newer one: {EXPORT}",
+                hint=f"Export the report again, with the nsys that made it or a newer one: {EXPORT_COMMAND}",
             )
 
     def _damaged(self, error: Exception, where: str = "") -> TracevizError:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        hint = f"Export the report again: {EXPORT}"
+        hint = f"Export the report again: {EXPORT_COMMAND}"
         return TracevizError(f"can't be read{' ' + where if where else ''}: {reason}.", path=self.path, hint=hint)
 
 

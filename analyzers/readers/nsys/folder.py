@@ -25,7 +25,9 @@ from analyzers.common.errors import TracevizError
 from analyzers.readers.nsys.file import AMONG, PART, NsysFile, identity
 
 NVTX = "NVTX_EVENTS"
-AGAIN = "Export the report again: nsys export --type parquetdir --force-overwrite true --output OUT REPORT.nsys-rep"
+EXPORT_FOLDER_AGAIN_HINT = (
+    "Export the report again: nsys export --type parquetdir --force-overwrite true --output OUT REPORT.nsys-rep"
+)
 _EVENTS = ("CUPTI_", "GPU_METRICS", "NET_NIC_METRIC", NVTX)  # how tables are called that may have many rows
 _RANGES = (59, 60)  # event types of NVTX ranges: other rows are few
 _OF_NVTX = re.compile(rf"{NVTX}(_V\d+)?")
@@ -40,7 +42,7 @@ _SQL_TYPES = ((pa.types.is_integer, "INTEGER"), (pa.types.is_boolean, "INTEGER")
 class NsysFolder(NsysFile):
     """One export, open for reading; use it in a `with`."""
 
-    hint_changed = AGAIN
+    hint_changed = EXPORT_FOLDER_AGAIN_HINT
 
     def _open(self) -> tuple[Any, sqlite3.Connection]:
         files = [file for file in sorted(self.path.glob("*.*")) if file.suffix in (".parquet", ".arrow")]
@@ -65,7 +67,7 @@ class NsysFolder(NsysFile):
         kind = self.tables[table][column]
         if kind != "INTEGER":
             text = f"table {table} holds {kind.lower()} values where integers belong ({column})."
-            raise TracevizError(text, path=self.path, hint=AGAIN)
+            raise TracevizError(text, path=self.path, hint=EXPORT_FOLDER_AGAIN_HINT)
         return f'"{column}"'
 
     def _opened(self, file: Path) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -81,7 +83,7 @@ class NsysFolder(NsysFile):
 
     def _unreadable(self, file: Path, error: Exception) -> TracevizError:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        return TracevizError(f"{file.name} can't be read: {reason}.", path=self.path, hint=AGAIN)
+        return TracevizError(f"{file.name} can't be read: {reason}.", path=self.path, hint=EXPORT_FOLDER_AGAIN_HINT)
 
     def _batches_of(self, table: str, columns: set[str]) -> Iterator[pa.RecordBatch]:
         file = self._files[self.stored(table)]

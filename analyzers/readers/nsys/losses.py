@@ -24,7 +24,7 @@ _LOST = re.compile(r"incomplete|dropped|lost|overflow|out of memory", re.IGNOREC
 WARNING, SEVERE = 2, 3  # DIAGNOSTIC_EVENT severities
 EVERYBODY = 0  # the process of a DIAGNOSTIC_EVENT about the capture as a whole
 FIRST_STOP = "The first rank that calls cudaProfilerStop ends a one-report capture for all ranks."
-EARLY = 0.05  # of the capture's span: a process whose GPU work ends earlier than this was probably cut off
+MIN_EARLY_END = 0.05  # of the capture's span: a process whose GPU work ends earlier than this was probably cut off
 
 
 class Loss(msgspec.Struct, frozen=True):
@@ -115,7 +115,7 @@ def cut_off(ops: Ops, processes: Sequence[Process], contexts: set[int]) -> Itera
     gaps = [
         f"process {processes[index].pid} by {(last - end) / 1e6:.1f} ms"
         for index, end in ends.items()
-        if last - end > EARLY * span
+        if last - end > MIN_EARLY_END * span
     ]
     if gaps:
         yield TraceWarning("uneven-ends", f"GPU work ends before the last rank's: {', '.join(gaps)}. {FIRST_STOP}")

@@ -146,7 +146,9 @@ def _group_sizes(payload: Payload, communicator: Ints) -> Ints:
 # nsys exports payloads as binary data (`--include-blobs`), as JSON (`--include-json`), or, by default, not at all.
 
 NVTX = "NVTX_EVENTS"
-HEADER = 32  # bytes before a binary payload: domain, schema, payload size, header size, each 8 bytes, little-endian
+PAYLOAD_HEADER_BYTES = (
+    32  # bytes before a binary payload: domain, schema, payload size, header size, each 8 bytes, little-endian
+)
 SCHEMA_AT = 8
 FIELDS = {  # as NCCL names them -> our name and how many bytes it takes
     "NCCL communicator ID": ("communicator", 8),
@@ -200,15 +202,15 @@ def _binary(file: NsysFile) -> tuple[Ints, dict[str, Ints]]:
             blobs.append(b"")
     values = _empty(len(blobs))
     lengths = np.array([len(blob) for blob in blobs], np.int64)
-    for length in np.unique(lengths[lengths >= HEADER]):
+    for length in np.unique(lengths[lengths >= PAYLOAD_HEADER_BYTES]):
         those = np.flatnonzero(lengths == length)
         data = np.frombuffer(b"".join(blobs[index] for index in those), np.uint8).reshape(those.size, length)
         of_schema = _field(data, SCHEMA_AT, 4)
         for schema in np.unique(of_schema):
             chosen = of_schema == schema
             for name, offset, size in schemas.get(int(schema), []):
-                if HEADER + offset + size <= length:
-                    values[name][those[chosen]] = _field(data[chosen], HEADER + offset, size)
+                if PAYLOAD_HEADER_BYTES + offset + size <= length:
+                    values[name][those[chosen]] = _field(data[chosen], PAYLOAD_HEADER_BYTES + offset, size)
     return rows, {name: column[texts.codes] for name, column in values.items()}
 
 

@@ -35,7 +35,7 @@ MEMORY_NUMBERS = {
 
 # Codes of names that are no string ids.
 MEMSET_NAME, GRAPH_NAME, FIRST_COPY_NAME, FIRST_MIGRATION_NAME = -2, -3, -100, -200
-NAMES = {
+COPY_NAMES = {
     MEMSET_NAME: "Memset",
     GRAPH_NAME: "CUDA graph",
     **{FIRST_COPY_NAME - code: f"Memcpy {kind}".rstrip() for code, kind in enumerate(COPY_KINDS)},
@@ -119,7 +119,7 @@ def read_ops(file: NsysFile, names: StringIds, processes: Processes) -> Ops:
     for column, kind in ((name, kept.kind) for name, kept in Ops.schema.items()):
         if isinstance(kind, tuple):
             filled[column] = Names(filled[column], kind)
-    return Ops.of({**filled, "name": names.column(filled["name"], kernel_name, NAMES, what=KERNELS)})
+    return Ops.of({**filled, "name": names.column(filled["name"], kernel_name, COPY_NAMES, what=KERNELS)})
 
 
 def _place(file: NsysFile, source: str) -> dict[str, str]:
@@ -205,7 +205,7 @@ def launches(table: Ops | Syncs, api: Calls) -> Ids:
 
 USAGE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 RELEASE = 1  # ENUM_CUDA_DEV_MEM_EVENT_OPER: 0 allocation, 1 deallocation
-HOST = ("pageable", "pinned")
+HOST_MEMORY = ("pageable", "pinned")
 
 
 def read_memory(file: NsysFile, processes: Processes, shift_ns: int) -> Memory:
@@ -226,7 +226,7 @@ def read_memory(file: NsysFile, processes: Processes, shift_ns: int) -> Memory:
         },
     )
     kinds = memories(file)
-    host = [number for number, kind in kinds.items() if kind in HOST]
+    host = [number for number, kind in kinds.items() if kind in HOST_MEMORY]
     rows = np.flatnonzero((raw["start_ns"] != NO_TIME) & (raw["bytes"] >= 0) & ~np.isin(raw["kind"], host))
     rows = rows[np.argsort(raw["start_ns"][rows], kind="stable")]
     process, device = processes.number(raw["owner"][rows]), raw["device"][rows]

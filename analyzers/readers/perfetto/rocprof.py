@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError
 from analyzers.readers.perfetto.packets import Packets, Slice, Track
-from analyzers.readers.rocprof.read import Gpu, Record, Traced, trace_of, unused_of
+from analyzers.readers.rocprof.rocprof_json import Gpu, Record, Traced, trace_of, unused_of
 from analyzers.trace.tables import Trace
 
 _KERNELS, _COPIES, _UNUSED = "kernel_dispatch", "memory_copy", "hsa_api"

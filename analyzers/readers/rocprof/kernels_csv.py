@@ -18,7 +18,15 @@ from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress
 from analyzers.readers.gzipped import whole
 from analyzers.readers.reading import Reading
-from analyzers.readers.rocprof.read import AGAIN, LACKS_FULL, NO_STREAM, Gpu, Record, Traced, trace_of
+from analyzers.readers.rocprof.rocprof_json import (
+    LACKS_FULL,
+    NO_STREAM,
+    PROFILE_AGAIN_HINT,
+    Gpu,
+    Record,
+    Traced,
+    trace_of,
+)
 from analyzers.trace.tables import Trace
 from analyzers.trace.unread import UnreadWork, with_unread
 
@@ -41,17 +49,19 @@ def read(path: Path, progress: Progress, _: Reading) -> Trace:
     ------
     TracevizError : it can't be read, lacks a column, or holds no kernel.
     """
-    text = whole(path, progress, AGAIN).decode("utf-8-sig", errors="replace")
+    text = whole(path, progress, PROFILE_AGAIN_HINT).decode("utf-8-sig", errors="replace")
     rows = csv.reader(io.StringIO(text, newline=""))
     columns = [one.strip().lower() for one in next(rows, [])]
     if lacking := [one for one in _NEEDED if one.lower() not in columns]:
-        raise TracevizError(f"is rocprofv3's table of kernels without {' and '.join(lacking)}.", path=path, hint=AGAIN)
+        raise TracevizError(
+            f"is rocprofv3's table of kernels without {' and '.join(lacking)}.", path=path, hint=PROFILE_AGAIN_HINT
+        )
     found = [
         _record(dict(zip(columns, row, strict=False))) if len(row) >= len(columns) else None for row in rows if row
     ]
     records = [one for one in found if one is not None]
     if not records:
-        raise TracevizError("holds no row of a kernel that can be read.", path=path, hint=AGAIN)
+        raise TracevizError("holds no row of a kernel that can be read.", path=path, hint=PROFILE_AGAIN_HINT)
     named = _PID.fullmatch(path.name)
     gpus = [Gpu(agent, agent) for agent in sorted({one.agent for one in records})]
     made = trace_of(path, Traced(pid=int(named[1]) if named else -1, gpus=gpus, kernels=records))

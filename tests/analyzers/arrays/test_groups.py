@@ -186,7 +186,7 @@ def test_ids_are_looked_up_among_those_of_their_owner(
 def test_parts_are_of_whole_lots_and_have_each_row_once(lengths: list[int], at_once: int) -> None:
     heads, size = np.cumsum([0, *lengths])[:-1], sum(lengths)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(groups, "AT_ONCE", at_once)
+        patch.setattr(groups, "ROWS_AT_ONCE", at_once)
         parts = list(parts_of(heads, size))
     assert [row for _, rows in parts for row in range(rows.start, rows.stop)] == list(range(size))
     assert [lot for lots, _ in parts for lot in range(lots.start, lots.stop)] == list(range(len(lengths)))

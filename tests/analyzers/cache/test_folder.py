@@ -163,7 +163,7 @@ def test_an_error_names_the_path_as_given(tmp_path: Path, monkeypatch: pytest.Mo
     assert (caught.value.path, str(tmp_path) in str(caught.value)) == ("rank3.json", False)
 
 
-@pytest.mark.parametrize("name", ["ops.arrow", "ranges.arrow", cache.ABOUT])
+@pytest.mark.parametrize("name", ["ops.arrow", "ranges.arrow", cache.ABOUT_FILE])
 def test_an_entry_that_lacks_something_is_not_believed(name: str) -> None:
     looked_at(TORCH)
     (entry,) = cache.entries()
@@ -261,8 +261,8 @@ def entry(folder: Path, name: str, size: int, used: float) -> Path:
     path = folder / "traces" / name
     path.mkdir(parents=True)
     (path / "ops.arrow").write_bytes(b"x" * size)
-    (path / cache.ABOUT).write_bytes(b"")
-    os.utime(path / cache.ABOUT, (used, used))
+    (path / cache.ABOUT_FILE).write_bytes(b"")
+    os.utime(path / cache.ABOUT_FILE, (used, used))
     return path
 
 

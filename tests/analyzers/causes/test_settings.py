@@ -13,7 +13,7 @@ import pytest
 from analyzers.load import load
 from analyzers.overlap.measure import Missed
 from analyzers.replay.worth import with_worth
-from analyzers.trace.settings import CODE
+from analyzers.trace.settings import SERIALIZING_SETTING
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from analyzers.verdict.result import OverlapResult
@@ -67,7 +67,7 @@ def test_a_shared_hardware_queue_is_named(name: str) -> None:
     assert one.ns > 0.9 * result.ranks[0].missed_ns
     assert ("CUDA_DEVICE_MAX_CONNECTIONS=1: both" in one.evidence) == on_record
     assert ("as with CUDA_DEVICE_MAX_CONNECTIONS=1, which is not on record" in one.evidence) == (not on_record)
-    assert any(warning.code == CODE for warning in result.warnings) == on_record
+    assert any(warning.code == SERIALIZING_SETTING for warning in result.warnings) == on_record
 
 
 @pytest.mark.parametrize("name", ["blocking.json.gz", "blocking.sqlite.gz"])

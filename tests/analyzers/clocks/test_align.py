@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from analyzers.clocks.align import Aligned, align
-from analyzers.collectives.report import collectives
+from analyzers.collectives.costs import collectives
 from analyzers.trace.alignment import Clock
 from analyzers.trace.columns import ints
 from analyzers.trace.tables import Trace

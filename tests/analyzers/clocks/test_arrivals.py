@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.clocks.waits import Arrivals
+from analyzers.clocks.waits import LastArrivals
 
 CLOCKS = 6
 INF = float("inf")
@@ -44,7 +44,7 @@ def test_of_all_calls_the_last_is_found_for_every_clock(
     run: tuple[list[int], list[int], list[int], np.ndarray],
 ) -> None:
     collective, clock, start, apart = run
-    found = Arrivals(apart).last(np.array(collective), np.array(clock), np.array(start, float))
+    found = LastArrivals(apart).last(np.array(collective), np.array(clock), np.array(start, float))
     assert list(zip(*(bound.tolist() for bound in found), strict=True)) == by_definition(
         collective, clock, start, apart
     )
@@ -57,7 +57,7 @@ def test_on_a_clock_of_which_nothing_is_known_the_last_may_come_at_any_time(unkn
         apart[one, :], apart[:, one] = INF, INF
         apart[one, one] = 0.0
     clock, start = np.array([0, 1, 2]), np.array([10.0, 0.0, 20.0])
-    earliest, latest = Arrivals(apart).last(np.zeros(3, np.int64), clock, start)
+    earliest, latest = LastArrivals(apart).last(np.zeros(3, np.int64), clock, start)
     assert list(zip(earliest.tolist(), latest.tolist(), strict=True)) == by_definition(
         [0, 0, 0], clock.tolist(), [10, 0, 20], apart
     )
@@ -67,4 +67,4 @@ def test_on_a_clock_of_which_nothing_is_known_the_last_may_come_at_any_time(unkn
 
 def test_of_no_calls_there_is_no_last() -> None:
     nothing = np.empty(0, np.int64)
-    assert [bound.size for bound in Arrivals(np.zeros((2, 2))).last(nothing, nothing, np.empty(0))] == [0, 0]
+    assert [bound.size for bound in LastArrivals(np.zeros((2, 2))).last(nothing, nothing, np.empty(0))] == [0, 0]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.clocks.differences import ROUNDING_NS, Apart, Calls
+from analyzers.clocks.differences import ROUNDING_NS, Apart, CallBounds
 from tests.support.nightly import times
 
 MEMBERS = 5
@@ -23,17 +23,17 @@ collectives = st.lists(
 Some = list[dict[int, tuple[int, int]]]
 
 
-def calls(some: Some) -> Calls:
+def calls(some: Some) -> CallBounds:
     rows = [
         (10 * number, member, start, start + length)
         for number, taking_part in enumerate(some)
         for member, (start, length) in taking_part.items()
     ]
     collective, member, start, end = (np.array(column) for column in zip(*rows, strict=True))
-    return Calls(collective, member, start.astype(float), end.astype(float), MEMBERS)
+    return CallBounds(collective, member, start.astype(float), end.astype(float), MEMBERS)
 
 
-def apart(of: Calls) -> Apart:
+def apart(of: CallBounds) -> Apart:
     return Apart.by_all_ways(of.most_ahead())
 
 
@@ -142,10 +142,10 @@ def test_without_calls_nothing_is_bounded() -> None:
     assert not apart(none).contradicts
 
 
-def two(least: float, most: float) -> Calls:
+def two(least: float, most: float) -> CallBounds:
     """By one collective clock 1 is ahead of clock 0 by so much at least, by another at most."""
     start, end = np.array([-50, least, 0, -50.0]), np.array([0, 50, 50, most])
-    return Calls(np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), start, end, 2)
+    return CallBounds(np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), start, end, 2)
 
 
 @pytest.mark.parametrize("by", [0.2, 0.25])

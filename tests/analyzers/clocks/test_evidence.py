@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from analyzers.clocks.solve import TOGETHER
+from analyzers.clocks.solve import ENDING_TOGETHER
 from analyzers.matching.lanes import BY_ALL
 from analyzers.trace.alignment import Matches
 from tests.support.collective_runs import MS
@@ -63,7 +63,7 @@ def test_where_fewer_synchronize_the_ends_of_others_serve_no_more_than_else() ->
 def test_whatever_needs_the_data_of_all_ranks_bounds_their_clocks(operation: str) -> None:
     """The ends of an all-to-all serve where there are no others."""
     clocks = solve(mixed(7, 3, operation))
-    assert counts(clocks) == ([10, 10] if operation in TOGETHER else [7, 7])
+    assert counts(clocks) == ([10, 10] if operation in ENDING_TOGETHER else [7, 7])
     assert bounds(clocks)[1] == (-193_000, 207_000)
     clocks = solve(mixed(0, 3, operation))
     assert (offsets(clocks), counts(clocks)) == ([0, 7_000], [3, 3])

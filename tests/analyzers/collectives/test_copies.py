@@ -10,7 +10,7 @@ import numpy as np
 
 from analyzers.clocks.align import align
 from analyzers.collectives.copies import PeerCopies, peer_copies
-from analyzers.collectives.report import collectives
+from analyzers.collectives.costs import collectives
 from analyzers.load import load
 from analyzers.readers.reading import Reading
 from analyzers.scale import answers

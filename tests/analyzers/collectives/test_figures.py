@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from analyzers.clocks.align import align
-from analyzers.collectives.report import Collectives, DeviceTimes, collectives, collectives_of
+from analyzers.collectives.costs import Collectives, DeviceTimes, collectives, collectives_of
 from analyzers.trace.narrow import clip
 from analyzers.trace.tables import Trace
-from tests.analyzers.collectives.test_report import pasted, three_ranks
+from tests.analyzers.collectives.test_costs import pasted, three_ranks
 from tests.support.builder import Builder
 
 Spans = dict[int, tuple[int, int]]  # rank: start and end

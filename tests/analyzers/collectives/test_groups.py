@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.clocks.align import align
-from analyzers.collectives import report
-from analyzers.collectives.report import DeviceTimes, collectives
+from analyzers.collectives import costs
+from analyzers.collectives.costs import DeviceTimes, collectives
 from analyzers.select.select import picked, select
 from analyzers.trace.groups import Group, groups_of
 from analyzers.trace.tables import Trace
@@ -132,7 +132,7 @@ def test_collectives_come_out_of_the_table_the_same_however_many_at_once(
     result = collectives(align(trace))
     whole = list(result)
     assert [one.index for one in whole] == list(range(len(result)))
-    monkeypatch.setattr(report, "TOGETHER", 5)
+    monkeypatch.setattr(costs, "ROWS_TOGETHER", 5)
     assert list(result) == whole
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from analyzers.compare.compare import compare
-from analyzers.counters.report import counters
+from analyzers.counters.by_state import counters
 from analyzers.counters.states import mean_within, pooled
 from analyzers.info import info
 from analyzers.load import load

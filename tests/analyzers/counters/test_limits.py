@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from analyzers.common.errors import TracevizError
-from analyzers.counters.report import CountersResult, counters
+from analyzers.counters.by_state import CountersResult, counters
 from analyzers.load import load
 from tests.support.builder import Builder
 from tests.support.counters import CONTEND as DATA

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.counters.report import counters
+from analyzers.counters.by_state import counters
 from analyzers.load import load
 from analyzers.readers.reading import Reading
 from analyzers.trace.tables import Trace

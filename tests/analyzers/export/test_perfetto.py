@@ -22,7 +22,7 @@ from analyzers.export import perfetto_lines
 from analyzers.export.parquet import to_parquet
 from analyzers.export.perfetto import to_perfetto
 from analyzers.export.perfetto_lines import nesting
-from analyzers.syncs.report import order_report
+from analyzers.syncs.order_report import order_report
 from analyzers.trace.narrow import only_ranks
 from analyzers.trace.schemas import OF_COLLECTIVES, TABLES
 from analyzers.trace.tables import Trace
@@ -188,7 +188,7 @@ def test_lines_are_those_written_one_by_one(rows: list[tuple[int, int, int, str,
             expected += f'"id":{some[row]},"args":{{' + ",".join(f'"{name}":{texts[name]}' for name in kept) + "}}"
         for at_once in (3, 30):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(perfetto_lines, "ROWS", at_once)
+                patch.setattr(perfetto_lines, "ROWS_PER_WRITE", at_once)
                 assert b"".join(perfetto_lines.lines(events, 0)).decode() == expected
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.arrays.types import Floats, Ints
-from analyzers.matching.order import CLEAR, Ahead, CallSequence, Known, Ordered, by_order, linked
+from analyzers.matching.order import CLEAR, Ahead, CallSequence, KnownOrder, Ordered, by_order, linked
 
 MS = 1_000_000
 UNEVEN = [1, 4, 6, 13, 15, 22, 24, 31]  # ms at which calls end
@@ -32,7 +32,7 @@ def lane(
 
 
 def matched(calls: CallSequence, ahead: Ahead | None = None, *, one_clock: bool = False, **more: Any) -> Ordered:
-    return by_order(calls, Known(ahead, one_clock=lambda one, other: one_clock, **more))
+    return by_order(calls, KnownOrder(ahead, one_clock=lambda one, other: one_clock, **more))
 
 
 def pairs(calls: CallSequence, found: Ordered) -> list[tuple[int, int]]:

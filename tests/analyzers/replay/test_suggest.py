@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from analyzers.replay.answer import ALIKE, Tried, what_if, without_repeated
+from analyzers.replay.answer import MAX_GAIN_DIFFERENCE, Tried, what_if, without_repeated
 from analyzers.replay.host_changes import DropSync, OnTime
 from analyzers.replay.model import Tasks
 from analyzers.replay.safety import Safety
@@ -141,7 +141,7 @@ def test_suggestions_are_numbered_by_worth() -> None:
     assert len(worth) > 1
     for number, one in enumerate(worth):  # of what is alike, what takes least for granted comes first
         most = max(worth[number:])
-        assert one >= most * (1 - ALIKE) if most > 0 else one == most
+        assert one >= most * (1 - MAX_GAIN_DIFFERENCE) if most > 0 else one == most
     assert singles[0].change == "own-stream nvtx:out"
     gains = [one.gain_ns for one in result.changes]
     assert gains == sorted(gains, reverse=True)

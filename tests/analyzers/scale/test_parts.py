@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from analyzers import info, load, streams
-from analyzers.collectives import report as collectives
+from analyzers.collectives import costs as collectives
 from analyzers.common.errors import TracevizError
 from analyzers.compare.compare import compare
 from analyzers.compare.steps import typical_step
@@ -25,7 +25,7 @@ from analyzers.readers.reading import Reading
 from analyzers.replay import worth
 from analyzers.scale import answers, parts
 from analyzers.scale.parts import kept, needed, open_run, room_for
-from analyzers.syncs import report as order_report
+from analyzers.syncs import order_report as order_report
 from analyzers.trace.merge import merge
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import Run

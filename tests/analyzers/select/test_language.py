@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.common.errors import TracevizError
-from analyzers.select.language import BARE, KINDS, And, Atom, Not, Or, Selector, atoms, parse
+from analyzers.select.language import BARE, SELECTOR_KINDS, And, Atom, Not, Or, Selector, atoms, parse
 
 awkward = st.text(
     st.one_of(st.sampled_from(list(',+!()"~\\:* \t\n[]?.')), st.characters(codec="utf-8")), min_size=1, max_size=12
@@ -15,7 +15,7 @@ awkward = st.text(
 numbers = st.integers(-(10**17), 10**17).map(str)
 named = st.one_of(
     st.sampled_from(BARE).map(Atom),
-    st.builds(Atom, st.sampled_from([kind for kind in KINDS if kind not in ("stream", "queue")]), awkward),
+    st.builds(Atom, st.sampled_from([kind for kind in SELECTOR_KINDS if kind not in ("stream", "queue")]), awkward),
     st.builds(Atom, st.just("kernel"), st.sampled_from(["a|b", "^x,y+$", "~a", " b ", "(gemm)+", '"', "\\\\", ")"]))
     .filter(lambda atom: atom.text != ")")
     .map(lambda atom: Atom("kernel", atom.text, regex=True)),

@@ -8,8 +8,8 @@ import pytest
 
 from analyzers.load import load
 from analyzers.syncs.calls import SPIN_QUERIES
+from analyzers.syncs.order_report import order_report
 from analyzers.syncs.points import host_syncs
-from analyzers.syncs.report import order_report
 from tests.support.builder import Builder, Rank, one_rank
 from tests.support.command_lines import invoked
 

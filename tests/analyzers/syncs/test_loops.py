@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from analyzers.syncs.loops import Chunk, StreamPlan, stream_plan
-from analyzers.syncs.report import order_report
+from analyzers.syncs.order_report import order_report
 from tests.support.builder import one_rank
 from tests.support.captures import one_capture
 from traceviz.output.document import markdown

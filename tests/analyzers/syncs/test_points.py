@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzers.syncs.calls import MODULE_LOAD_NS, SMALL_COPY_BYTES, SPIN_QUERIES, blocking_calls
+from analyzers.syncs.order_report import order_report
 from analyzers.syncs.points import SyncPoint, copies_of, host_syncs, joined_calls
-from analyzers.syncs.report import order_report
 from tests.support.builder import Builder, Rank, one_rank
 from traceviz.output import contract
 

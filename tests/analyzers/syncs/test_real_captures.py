@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from analyzers.readers.kineto import read as kineto
-from analyzers.readers.nsys import read as nsys
+from analyzers.readers.kineto import kineto_trace as kineto
+from analyzers.readers.nsys import nsys_export as nsys
 from analyzers.readers.nsys.export import find_nsys
 from analyzers.syncs.points import SyncPoint, host_syncs
 from analyzers.trace.ranks import assign_ranks

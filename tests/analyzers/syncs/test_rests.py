@@ -14,7 +14,7 @@ import pytest
 import traceviz
 from analyzers.load import load
 from analyzers.syncs.crossings import crossings
-from analyzers.syncs.report import order_report
+from analyzers.syncs.order_report import order_report
 from analyzers.syncs.rests import in_sentences, resting_orders, rests_on
 from analyzers.trace.tables import Trace
 from tests.support.builder import one_rank

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from analyzers.load import load
+from analyzers.syncs.order_report import order_of
 from analyzers.syncs.points import OUTLASTS_NS, SyncPoint, host_syncs
-from analyzers.syncs.report import order_of
 from analyzers.trace.run import Run
 from tests.support.builder import Rank, one_rank
 from tests.support.command_lines import invoked

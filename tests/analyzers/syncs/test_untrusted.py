@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analyzers.syncs.report import order_from, order_of, order_report
+from analyzers.syncs.order_report import order_from, order_of, order_report
 from analyzers.trace.lost import count_lost_work
 from analyzers.trace.run import Run
 from tests.support.builder import Builder

@@ -25,7 +25,7 @@ NAMES = [f"name {number}" for number in range(20)]
 def test_rows_of_some_categories_are_those_whose_text_is_wanted(
     wanted: list[str], at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(groups, "AT_ONCE", at_once)
+    monkeypatch.setattr(groups, "ROWS_AT_ONCE", at_once)
     texts = [NAMES[7 * row % 20] if row % 9 else None for row in range(60)]
     names = Names.of(pd.Categorical(texts, categories=NAMES))
     assert names.is_one_of(wanted).tolist() == [text in wanted for text in texts]

@@ -14,8 +14,8 @@ from analyzers.trace.communication import (
     COMMUNICATION,
     COMPUTE,
     FUSED,
-    TABLE,
-    Known,
+    KERNEL_NAMES,
+    KnownKernel,
     demangled,
     known,
     qualified,
@@ -173,7 +173,7 @@ NO_PART = [
 
 @pytest.mark.parametrize(("name", "library", "operation"), NAMES)
 def test_public_names_of_communication_kernels_are_known(name: str, library: str, operation: str) -> None:
-    assert known(name) == Known(library, operation, COMMUNICATION)
+    assert known(name) == KnownKernel(library, operation, COMMUNICATION)
 
 
 @pytest.mark.parametrize(("name", "kind", "library"), NEITHER)
@@ -183,7 +183,7 @@ def test_fused_kernels_and_bookkeeping_are_told_apart(name: str, kind: str, libr
 
 @pytest.mark.parametrize("name", NO_PART)
 def test_names_that_only_sound_like_communication_are_compute(name: str) -> None:
-    assert known(name) == Known()
+    assert known(name) == KnownKernel()
 
 
 @pytest.mark.parametrize("name", [*(name for name, *_ in NAMES), *(name for name, *_ in NEITHER)])
@@ -203,7 +203,7 @@ def test_the_quick_search_leaves_out_no_name_that_a_line_fits() -> None:
 
 
 def test_each_line_of_the_table_says_where_its_names_were_read_and_compiles() -> None:
-    for line in TABLE:
+    for line in KERNEL_NAMES:
         assert line.source and line.library and re.compile(line.pattern)
         assert line.kind in (COMMUNICATION, FUSED, BOOKKEEPING, COMPUTE)
 

@@ -12,8 +12,8 @@ import pytest
 from analyzers.compare.compare import compare
 from analyzers.load import load
 from analyzers.readers.kineto import fast
-from analyzers.readers.kineto import read as kineto
-from analyzers.readers.nsys.read import read_sqlite
+from analyzers.readers.kineto import kineto_trace as kineto
+from analyzers.readers.nsys.nsys_export import read_sqlite
 from analyzers.trace.memory import MemoryPeak, memory_peaks
 from analyzers.trace.steps import find_steps
 from tests.support.builder import Builder

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analyzers.clocks.align import align, with_collectives, with_waits
-from analyzers.collectives.report import collectives_of
+from analyzers.collectives.costs import collectives_of
 from analyzers.trace.alignment import Clock
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap

@@ -14,7 +14,7 @@ import pytest
 from analyzers.export import parquet
 from analyzers.load import load
 from analyzers.ordering.ordering import Ordering
-from analyzers.syncs.report import order_report
+from analyzers.syncs.order_report import order_report
 from analyzers.trace.columns import as_int64
 from analyzers.trace.narrow import only_ranks, only_steps
 from analyzers.trace.run import Run

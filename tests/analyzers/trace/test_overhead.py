@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from analyzers.load import load
-from analyzers.readers.kineto import read as kineto
+from analyzers.readers.kineto import kineto_trace as kineto
 from analyzers.trace.overhead import distorted_steps, with_distorted_steps, with_overhead
 from tests.support.builder import Builder
 from tests.support.nsys_exports import edited

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from analyzers.common.errors import TracevizError
-from analyzers.trace.ranks import RULES, assign_ranks
+from analyzers.trace.ranks import RANK_RULES, assign_ranks
 from analyzers.trace.tables import Capture, Process, Trace
 from tests.support.builder import Builder
 
@@ -22,7 +22,7 @@ def trace_of(*claims: dict[str, int], idle: tuple[int, ...] = (), captures: int 
     return assign_ranks(replace(run.trace(), processes=processes, captures=files))
 
 
-@pytest.mark.parametrize("rule", [rule for rule in RULES if rule != "order"])
+@pytest.mark.parametrize("rule", [rule for rule in RANK_RULES if rule != "order"])
 def test_each_rule_names_the_ranks_and_gaps_stay_gaps(rule: str) -> None:
     trace = trace_of({rule: 3}, {rule: 0})
     assert trace.ops.rank.tolist() == [3, 0]
@@ -62,7 +62,7 @@ def test_a_process_without_gpu_work_has_no_say() -> None:
 def test_two_files_of_one_rank_are_an_error_that_names_both(rule: str) -> None:
     with pytest.raises(TracevizError, match="file0 and file1 both say they are rank 2") as caught:
         trace_of({rule: 2}, {rule: 2})
-    assert RULES[rule] in str(caught.value)
+    assert RANK_RULES[rule] in str(caught.value)
     assert caught.value.hint
 
 

@@ -13,7 +13,7 @@ import pytest
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
 from analyzers.scale import answers
-from analyzers.syncs.report import OrderReport, order_of
+from analyzers.syncs.order_report import OrderReport, order_of
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import Run
 from analyzers.trace.schemas import TABLES

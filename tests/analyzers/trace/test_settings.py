@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from analyzers.load import load
-from analyzers.trace.settings import CODE, METADATA, SCHEDULER, TABLE, kept, serializing
+from analyzers.trace.settings import METADATA, SCHEDULER, SERIALIZING_SETTING, SETTINGS, kept, serializing
 from collectors import manifest as manifests
 
 TORCH = Path(__file__).parents[2] / "data" / "settings" / "blocking.json.gz"
 
 
 def test_what_is_read_is_what_collectors_record() -> None:
-    names = {one.name for one in TABLE if one.name != SCHEDULER}
+    names = {one.name for one in SETTINGS if one.name != SCHEDULER}
     assert names == set(manifests.SETTINGS) - {"XLA_FLAGS"}
 
 
@@ -51,7 +51,7 @@ def test_a_trace_says_what_the_collector_added(tmp_path: Path) -> None:
     document[METADATA] = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
     (tmp_path / "rank0.json").write_text(json.dumps(document))
     trace = load([tmp_path / "rank0.json"])
-    (caveat,) = [one.message for one in trace.warnings if one.code == CODE]
+    (caveat,) = [one.message for one in trace.warnings if one.code == SERIALIZING_SETTING]
     assert kept(trace.captures[0].metadata) == document[METADATA]
     assert caveat.startswith(
         "CUDA_DEVICE_MAX_CONNECTIONS=1 is on record on rank 0: all streams share one hardware queue"

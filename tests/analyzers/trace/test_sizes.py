@@ -6,14 +6,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.trace.sizes import MOST, sizes_number, sizes_numbers
+from analyzers.trace.sizes import MAX_SIZES, sizes_number, sizes_numbers
 
-SIZES = st.lists(st.integers(0, 2**63 - 2), max_size=MOST)
+SIZES = st.lists(st.integers(0, 2**63 - 2), max_size=MAX_SIZES)
 
 
 @given(st.lists(SIZES, min_size=1, max_size=8))
 def test_many_have_the_numbers_of_each(many: list[list[int]]) -> None:
-    columns = [np.array([sizes[at] if at < len(sizes) else 7 for sizes in many]) for at in range(MOST)]
+    columns = [np.array([sizes[at] if at < len(sizes) else 7 for sizes in many]) for at in range(MAX_SIZES)]
     count = np.array([len(sizes) for sizes in many])
     numbers = sizes_numbers(columns, count).tolist()
     assert numbers == [sizes_number(sizes) for sizes in many]
@@ -21,5 +21,5 @@ def test_many_have_the_numbers_of_each(many: list[list[int]]) -> None:
 
 
 def test_only_the_first_sizes_count() -> None:
-    assert sizes_number([*range(MOST), 5]) == sizes_number([*range(MOST), 6])
+    assert sizes_number([*range(MAX_SIZES), 5]) == sizes_number([*range(MAX_SIZES), 6])
     assert sizes_number([0]) != sizes_number([0, 0])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analyzers.trace.steps import STEP, find_steps, step_of_ops, steps_of
+from analyzers.trace.steps import STEP_NAME, find_steps, step_of_ops, steps_of
 from tests.support.builder import Builder, one_rank
 
 
@@ -27,7 +27,7 @@ from tests.support.builder import Builder, one_rank
     ],
 )
 def test_names_that_mark_a_step(name: str, number: int | None) -> None:
-    mark = STEP.match(name)
+    mark = STEP_NAME.match(name)
     assert (int(mark[1]) if mark else None) == number
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from analyzers.load import load
-from analyzers.overlap.measure import LeftOut
+from analyzers.overlap.measure import LeftOutOps
 from analyzers.readers.reading import Reading
 from analyzers.select.select import picked, select
 from analyzers.trace.columns import ints
@@ -106,6 +106,6 @@ def test_figures_are_those_of_the_capture_without_it(name: str) -> None:
     whole, rest = (check_overlap(one, explain=False) for one in (trace, without_early(trace)))
     for rank, other in zip(whole.ranks, rest.ranks, strict=True):
         assert rank.launched_before.ops > 0
-        assert replace(rank, launched_before=LeftOut(), unaccounted_ns=0) == other
+        assert replace(rank, launched_before=LeftOutOps(), unaccounted_ns=0) == other
         assert rank.ratio_low == other.ratio_low
         assert rank.ratio_high >= other.ratio_high

@@ -15,7 +15,7 @@ import traceviz as tv
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
 from analyzers.trace.narrow import Narrowing, only_ranks
-from analyzers.trace.ranks import CODE
+from analyzers.trace.ranks import NO_GPU_WORK
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.support.command_lines import invoked
@@ -134,7 +134,7 @@ def test_what_passed_with_all_work_passes_no_more(
     result = tv.check_overlap(trace, *PAIR, min_overlap=0.001)
     assert (result.verdict, result.passed) == ("inconclusive", None)
     assert result.reason.startswith(why) and result.ranks_given == 2
-    assert [one.message.lower().startswith(why.lower()) for one in trace.warnings if one.code == CODE] == [True]
+    assert [one.message.lower().startswith(why.lower()) for one in trace.warnings if one.code == NO_GPU_WORK] == [True]
 
 
 def test_nothing_is_said_to_be_captured_of_fewer_ranks_than_given(tmp_path: Path) -> None:

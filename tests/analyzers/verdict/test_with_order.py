@@ -10,7 +10,7 @@ from analyzers.common.errors import TracevizError
 from analyzers.load import load
 from analyzers.readers.reading import Reading
 from analyzers.scale.parts import open_run
-from analyzers.syncs.report import order_of
+from analyzers.syncs.order_report import order_of
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import ALL, Run
 from analyzers.verdict.check import check_overlap

@@ -17,7 +17,7 @@ from tests.support.timeline_traces import HOSTILE_PAIR, drawn, hostile, two_inst
 from traceviz.timelines import files
 from traceviz.timelines.draw import figure
 from traceviz.timelines.marks import ROLE
-from traceviz.timelines.page import CALL, compiled_once, data, in_script, of_bars_alone, page
+from traceviz.timelines.page import SCRIPT_START, compiled_once, data, in_script, of_bars_alone, page
 from traceviz.timelines.palette import DARK, LIGHT
 
 ASK = ["timeline", "tests/data/torch/dpmp_overlap.rank0.json.gz", "-a", "nvtx:DP Embedding", "-b", "nvtx:MP Embedding"]
@@ -151,7 +151,7 @@ def test_of_plotlys_program_two_things_are_changed_and_the_rest_is_the_same() ->
     """Brackets around the function that holds it, and of some 47 kinds of traces bars alone are set up."""
     plotly = get_plotlyjs()
     kinds = re.findall(r"\.register\(\[([^\]]+)\]\)", plotly)
-    before, call, function = plotly.partition(CALL)
+    before, call, function = plotly.partition(SCRIPT_START)
     if not call:  # up to version 5 it came with brackets, and is packed in another way
         assert "(self,(function(){" in plotly
         assert compiled_once(plotly) == of_bars_alone(plotly) == plotly
@@ -178,8 +178,8 @@ def test_of_kinds_that_are_packed_like_this_bars_are_found_in_any_place() -> Non
     "program",
     [
         "",
-        f"!{CALL}function(){{}}));",
-        f"!{CALL}() => {{}}, 1);",
+        f"!{SCRIPT_START}function(){{}}));",
+        f"!{SCRIPT_START}() => {{}}, 1);",
         "P.register([x(),cd()]);",
         f"{BAR}P.register([x(),cd()]);",
         f"{BAR}{SET_UP}P.register([x(),y()]);",

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceviz.timelines.marks import NEVER, Marks, coarsen, fit, join, make
+from traceviz.timelines.marks import UNKNOWN_INSTANT, Marks, coarsen, fit, join, make
 
 MARK = st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 400), st.integers(0, 60))
 
@@ -68,4 +68,4 @@ def test_the_longest_names_the_many_and_their_launches_are_not_kept() -> None:
         [make(row, 0, start, start + np.array([1, 4, 1]), name=np.array([5, 6, 7]), launch=np.array([1, 2, 3]))]
     )
     found = coarsen(marks, np.full(3, 100))
-    assert (found.name.tolist(), found.launch.tolist(), found.count.tolist()) == ([6], [NEVER], [3])
+    assert (found.name.tolist(), found.launch.tolist(), found.count.tolist()) == ([6], [UNKNOWN_INSTANT], [3])

@@ -8,14 +8,14 @@ import pytest
 from analyzers.arrays.intervals import Union
 from analyzers.clocks.align import align
 from analyzers.load import load
-from analyzers.syncs.report import order_report
+from analyzers.syncs.order_report import order_report
 from analyzers.verdict.check import check_overlap
 from tests.support.builder import Builder, one_rank
 from tests.support.timeline_traces import US, drawn, late_behind_an_event, many_ranks, race, two_instances
 from traceviz.timelines import picture as pictures
 from traceviz.timelines.draw import figure, legend
 from traceviz.timelines.drawn import around
-from traceviz.timelines.marks import NEVER, ROLE, Marks
+from traceviz.timelines.marks import ROLE, UNKNOWN_INSTANT, Marks
 from traceviz.timelines.page import page
 from traceviz.timelines.picture import Picture, folded, on_gpu_only
 from traceviz.timelines.ranges import lowest_free
@@ -168,7 +168,7 @@ def test_an_op_points_back_to_its_launch_and_to_what_an_event_made_it_wait_for()
     assert set(a.launch_row.tolist()) == {band.threads[1]}
     assert (a.after // US).tolist() == [20, 120]  # the first lookup: the event was recorded behind it
     assert set(a.after_row.tolist()) == {band.streams[1, 7]}
-    assert set(b.after.tolist()) == {NEVER}
+    assert set(b.after.tolist()) == {UNKNOWN_INSTANT}
 
 
 def test_ranges_stand_above_the_thread_that_opened_them_as_deep_as_they_nest() -> None:

@@ -10,7 +10,7 @@ import pytest
 import traceviz as tv
 from analyzers.compare.compare import compare
 from analyzers.replay.answer import DropSync
-from analyzers.syncs.report import order_report
+from analyzers.syncs.order_report import order_report
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap
 from tests.analyzers.replay import test_answer as replayed
@@ -19,7 +19,7 @@ from tests.support.command_lines import invoked
 from tests.support.timeline_traces import HOSTILE, US, drawn, many_ranks
 from tests.traceviz.conftest import Run
 from traceviz.timelines.draw import about, figure
-from traceviz.timelines.marks import NEVER, ROLE
+from traceviz.timelines.marks import ROLE, UNKNOWN_INSTANT
 from traceviz.timelines.page import data
 from traceviz.timelines.picture import Picture, picture
 from traceviz.timelines.stack import PREDICTED, compared, stacked, with_predicted
@@ -60,8 +60,8 @@ def test_both_runs_begin_at_nought_however_late_they_were() -> None:
     overlap = picture.marks.take(picture.marks.role == ROLE["overlap"])
     assert list(zip((overlap.start // US).tolist(), (overlap.end // US).tolist(), strict=True)) == [(5, 20)]
     ops = picture.marks.take(np.isin(picture.marks.role, [ROLE["a"], ROLE["b"]]))
-    assert NEVER not in ops.launch.tolist()
-    assert set(overlap.launch.tolist()) == {NEVER}, "what is not known stays so"
+    assert UNKNOWN_INSTANT not in ops.launch.tolist()
+    assert set(overlap.launch.tolist()) == {UNKNOWN_INSTANT}, "what is not known stays so"
     assert sorted((ops.launch // US).tolist()) == [-8, -8, -4, -4]
     assert picture.low_ns < -8 * US < 50 * US < picture.high_ns
     text = about(picture)

@@ -11,7 +11,7 @@ from analyzers.trace.step_table import StepsUsed
 from traceviz.output.brief import MAY_CHANGE_IT
 from traceviz.output.document import Block, Bullets, Headline, Paragraph
 
-MOST = 5
+MAX_CAVEATS = 5
 _OWNER = re.compile(r"(?<=\s)(rank|process) (\d+)\b")  # not as the subject, whose verb is of one
 
 
@@ -30,10 +30,10 @@ def caveats(
 ) -> list[Bullets]:
     """The warnings as a list: at most five, how many more there are and where (`rest`); verbose, all."""
     lines = _merged(sorted(found, key=lambda one: one.code not in MAY_CHANGE_IT))
-    more = len(lines) - MOST
+    more = len(lines) - MAX_CAVEATS
     if verbose or more <= 0:
         return [Bullets("Caveats", lines)] if lines else []
-    return [Bullets("Caveats", [*lines[:MOST], f"… and {count_of(more, 'more caveat')} ({rest})"])]
+    return [Bullets("Caveats", [*lines[:MAX_CAVEATS], f"… and {count_of(more, 'more caveat')} ({rest})"])]
 
 
 def _merged(found: Sequence[TraceWarning]) -> list[str]:

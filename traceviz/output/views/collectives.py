@@ -10,7 +10,7 @@ import numpy as np
 
 from analyzers.arrays.groups import alike, rows_by_key
 from analyzers.collectives.copies import ExchangeParts
-from analyzers.collectives.report import Collective, Collectives, DeviceTimes
+from analyzers.collectives.costs import Collective, Collectives, DeviceTimes
 from analyzers.collectives.summary import Kind
 from analyzers.common.ids import collective_id
 from analyzers.matching.match import MATCHED_BY

@@ -29,7 +29,7 @@ from traceviz.output.views.counters import contended, in_states, mean
 MOST_RANKS = 32
 MOST_REGIONS = 12
 LEAST_TOLD = 0.02  # of a side's growth
-NOTE = (
+COMPARED_NOTE = (
     "Medians per step: step time on its slowest rank, others a mean over the ranks' devices; and (change against "
     "{first}). = is the same in every step, ~ lies within noise, ? differs on too few steps."
 )
@@ -256,7 +256,7 @@ def _figures(result: Comparison) -> Table:
     headers = ("per step", *(run.label for run in runs))
     sources = sorted({one.source for run in runs for one in run.memory_peaks})
     about_memory = [MEMORY_NOTES[source] for source in sources]
-    note = "\n".join([NOTE.format(first=first.label), *_about_apparent(runs), *about_memory])
+    note = "\n".join([COMPARED_NOTE.format(first=first.label), *_about_apparent(runs), *about_memory])
     return Table(headers, rows, _pair(result), frozenset(headers[1:]), note)
 
 

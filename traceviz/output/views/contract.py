@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analyzers.contracts.result import HELD, INCONCLUSIVE, MOODS, ContractResult, RuleResult
+from analyzers.contracts.result import HELD, INCONCLUSIVE, MOOD_OF_RULE, ContractResult, RuleResult
 from traceviz.output.document import Block, Bullets, Headline, Paragraph, Table
 from traceviz.output.records import Json, picked
 from traceviz.output.views.caveats import caveats
@@ -26,7 +26,7 @@ def document(result: ContractResult) -> Json:
 def blocks(result: ContractResult) -> list[Block]:
     """The outcome, what decides it with its path and a remedy, every rule, and what else is not held."""
     decisive = result.decisive
-    shown: list[Block] = [Headline(result.outcome.upper(), result.sentence, MOODS[result.outcome])]
+    shown: list[Block] = [Headline(result.outcome.upper(), result.sentence, MOOD_OF_RULE[result.outcome])]
     if decisive.outcome != HELD:
         shown += _about(decisive)
     if len(result.rules) > 1:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from analyzers.counters.by_state import CountersResult
 from analyzers.counters.limits import Contended
-from analyzers.counters.report import CountersResult
-from analyzers.counters.states import DeviceStates, State, pooled
+from analyzers.counters.states import DeviceStates, SideState, pooled
 from analyzers.counters.vocabulary import COUNTERS
 from analyzers.trace.devices import DeviceLabels
 from traceviz.output.document import Block, Headline, Paragraph, Table
@@ -14,7 +14,7 @@ from traceviz.output.quantities import duration
 from traceviz.output.records import Json, picked, to_json
 from traceviz.output.views.caveats import caveats, steps
 
-STATES = {"a": "A alone", "b": "B alone", "both": "both", "waiting": "waiting", "neither": "neither"}
+STATE_LABELS = {"a": "A alone", "b": "B alone", "both": "both", "waiting": "waiting", "neither": "neither"}
 # Columns of the table by rank, in which there is room for few.
 MAIN = (
     *("sm_active", "tensor_active", "dram_read", "dram_write", "nvlink_in", "nvlink_out", "nic_in", "nic_out"),
@@ -37,7 +37,7 @@ def document(result: CountersResult) -> Json:
     }
 
 
-def in_states(states: Mapping[str, State]) -> Json:
+def in_states(states: Mapping[str, SideState]) -> Json:
     """Of each state how long it took, how much of that was sampled, and the counters in it."""
     return {
         state: {
@@ -63,17 +63,17 @@ def blocks(result: CountersResult) -> list[Block]:
     return shown + caveats(result.warnings)
 
 
-def _present(states: Mapping[str, State]) -> list[str]:
-    return [name for name in STATES if states[name].sampled_ns]
+def _present(states: Mapping[str, SideState]) -> list[str]:
+    return [name for name in STATE_LABELS if states[name].sampled_ns]
 
 
-def _together(states: Mapping[str, State], whose: str) -> Table:
+def _together(states: Mapping[str, SideState], whose: str) -> Table:
     present = _present(states)
     rows = [("time", "", *(duration(states[name].time_ns) for name in present))]
     for counter, named in COUNTERS.items():
         if any(counter in states[name].weights for name in present):
             rows.append((named.label, named.unit, *(_cell(states[name], counter) for name in present)))
-    headers = ("counter", "unit", *(STATES[name] for name in present))
+    headers = ("counter", "unit", *(STATE_LABELS[name] for name in present))
     note = "A sample counts for each state as long as it shares with it."
     if "waiting" in present:
         note = f"Waiting: a collective that only waits for its last rank is resident. {note}"
@@ -84,7 +84,12 @@ def _by_rank(ranks: Sequence[DeviceStates]) -> Table:
     labels = DeviceLabels.of((one.rank, one.device) for one in ranks)
     known = [name for name in MAIN if any(name in state.weights for one in ranks for state in one.states.values())]
     rows = [
-        (labels.short(one.rank, one.device), STATES[name], duration(state.time_ns), *(mean(state, k) for k in known))
+        (
+            labels.short(one.rank, one.device),
+            STATE_LABELS[name],
+            duration(state.time_ns),
+            *(mean(state, k) for k in known),
+        )
         for one in ranks
         for name, state in ((name, one.states[name]) for name in _present(one.states))
     ]
@@ -92,13 +97,13 @@ def _by_rank(ranks: Sequence[DeviceStates]) -> Table:
     return Table(headers, rows, "Mean by rank", frozenset(headers) - {"state"})
 
 
-def mean(state: State, counter: str) -> str:
+def mean(state: SideState, counter: str) -> str:
     """A counter's mean in a state; a dash where it was not sampled."""
     value = state.mean(counter)
     return "–" if value is None else f"{value:,.0f}"
 
 
-def _cell(state: State, counter: str) -> str:
+def _cell(state: SideState, counter: str) -> str:
     return "–" if state.mean(counter) is None else f"{mean(state, counter)} ({state.p90(counter):,})"
 
 

@@ -11,7 +11,7 @@ from traceviz.output.quantities import duration, percent
 from traceviz.output.records import Json, to_json
 from traceviz.output.tables import Column, table
 
-MOODS = {"regression": "bad", "improvement": "good", "steady": "good", "too-few": "middle"}
+MOOD_OF_TREND = {"regression": "bad", "improvement": "good", "steady": "good", "too-few": "middle"}
 MOST_RUNS = 30
 
 
@@ -46,7 +46,9 @@ def _headline(one: PairTrend) -> Headline:
         sentences.append(f"{_left_out(one.others_apparent)}, whose overlap is {theirs}, or may be")
     word = "TOO FEW RUNS" if one.call == "too-few" else one.call.upper()
     return Headline(
-        word, f"run {newest.id}, '{one.a}' against '{one.b}' on {one.gpus}: {'; '.join(sentences)}.", MOODS[one.call]
+        word,
+        f"run {newest.id}, '{one.a}' against '{one.b}' on {one.gpus}: {'; '.join(sentences)}.",
+        MOOD_OF_TREND[one.call],
     )
 
 

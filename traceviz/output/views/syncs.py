@@ -9,8 +9,8 @@ from analyzers.common.wording import ranks_in_words, stream_word
 from analyzers.syncs.crossings import Crossing
 from analyzers.syncs.groups import SyncGroup, sync_groups
 from analyzers.syncs.loops import Chunk
+from analyzers.syncs.order_report import OrderReport
 from analyzers.syncs.points import SyncPoint
-from analyzers.syncs.report import OrderReport
 from analyzers.syncs.rests import in_sentences
 from analyzers.trace.kernels import function
 from traceviz.options.again import CommandLine
@@ -21,7 +21,7 @@ from traceviz.output.records import Json, picked, rows, to_json
 from traceviz.output.tables import Column, table, without_columns
 from traceviz.output.views.caveats import caveats
 
-MOST = 20
+MAX_SYNCS = 20
 MOST_VERBOSE = 500
 IDLE_UNKNOWN: Json = {"gpu_idle_ns": None, "after_ns": None}  # where no GPU work is on record
 
@@ -155,7 +155,7 @@ def _groups(result: OrderReport) -> Table:
     )
     groups = sync_groups(result.syncs)
     words = [*columns][6:]
-    found = table("Host syncs, costliest first", groups, columns, words=words, most=MOST, note=note)
+    found = table("Host syncs, costliest first", groups, columns, words=words, most=MAX_SYNCS, note=note)
     empty = [k for k in (8, 9, 10, 11) if all(row[k] == "–" for row in found.rows)]
     return without_columns(found, empty)
 
@@ -232,7 +232,7 @@ def _copies(result: OrderReport) -> Table:
     title = "Copies to pinned memory that nothing waits for before the next like them"
     note = "Whether they share memory can't be known: a trace holds no addresses. Where they do, a read before the "
     note += "copy is done, or behind the next one, finds other data."
-    return table(title, [*result.copies], columns, words=["in", "then"], most=MOST, note=note)
+    return table(title, [*result.copies], columns, words=["in", "then"], most=MAX_SYNCS, note=note)
 
 
 def _races(missing: list[Crossing]) -> list[str]:
@@ -244,7 +244,7 @@ def _races(missing: list[Crossing]) -> list[str]:
         f"{ranks_in_words(on)}, {text}" + (f" (seen {len(on)} times)" if len(on) > 1 else "")
         for text, on in ranks.items()
     ]
-    return lines[:MOST] + ([f"… and {len(lines) - MOST} more"] if len(lines) > MOST else [])
+    return lines[:MAX_SYNCS] + ([f"… and {len(lines) - MAX_SYNCS} more"] if len(lines) > MAX_SYNCS else [])
 
 
 def _plan(result: OrderReport) -> Table:
@@ -262,7 +262,7 @@ def _plan(result: OrderReport) -> Table:
     }
     title, note = f"Stream plan: {_how_it_holds(result, chunks)}", "Direct: by an event between the two streams; "
     words = [header for header in columns if header not in ("rank", "turn", "stream", "main")]
-    return table(title, chunks, columns, words=words, most=MOST, note=f"{note}indirect: through others.")
+    return table(title, chunks, columns, words=words, most=MAX_SYNCS, note=f"{note}indirect: through others.")
 
 
 def _how_it_holds(result: OrderReport, chunks: list[Chunk]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analyzers.replay.path import KINDS
+from analyzers.replay.path import PATH_KINDS
 from analyzers.replay.result import LITTLE_MORE, CriticalPath, Prediction, WhatIf, change_in_words
 from analyzers.select.language import names_of
 from traceviz.options.again import CommandLine
@@ -153,7 +153,7 @@ def _assumed(result: WhatIf, best: Prediction) -> list[Block]:
 def _path(result: WhatIf, path: CriticalPath) -> list[Block]:
     """Kinds by rank, what has most of it, and which communication blocks."""
     by_rank, length = path.by_rank(), max(path.length_ns, 1)
-    kinds = [kind for kind in KINDS if any(kind in found for found in by_rank.values())]
+    kinds = [kind for kind in PATH_KINDS if any(kind in found for found in by_rank.values())]
     whole = f"Critical path of the steps as captured: {duration(path.length_ns)} in {len(path.segments):,} segments"
 
     def of_kind(kind: str) -> Column:

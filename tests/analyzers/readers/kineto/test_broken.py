@@ -13,7 +13,7 @@ import pytest
 
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
-from analyzers.readers.kineto.read import read
+from analyzers.readers.kineto.kineto_trace import read
 
 REAL = Path(__file__).parents[3] / "data" / "torch" / "full_gpu.rank0.json.gz"
 PACKED = REAL.read_bytes()

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from analyzers.common.errors import TracevizError
 from analyzers.readers import json_stream as stream
 from analyzers.readers.kineto import fast
-from analyzers.readers.kineto import read as kineto
+from analyzers.readers.kineto import kineto_trace as kineto
 from analyzers.readers.kineto.fast import QuickDecoder, scan
 from analyzers.trace.tables import Trace
 from tests.support.exports import alike
@@ -113,7 +113,7 @@ def test_layouts(
 ) -> None:
     path = tmp_path / "rank1.json"
     path.write_text(LAYOUTS[layout](document), newline="")
-    with patch.object(stream, "PIECE", piece):
+    with patch.object(stream, "PIECE_BYTES", piece):
         if exact is None:
             trace = kineto.read(path)
         else:
@@ -243,7 +243,7 @@ def test_any_events_read_the_same_quickly_and_exactly(
             LAYOUTS[layout]({"schemaVersion": 1, **header, "traceEvents": events}), encoding="utf-8", newline=""
         )
     exact = one_way(path, exact=True)
-    with patch.object(stream, "PIECE", piece):
+    with patch.object(stream, "PIECE_BYTES", piece):
         for found in (kineto.read(path), one_way(path, exact=True)):
             alike(found, exact)
             assert (found.warnings, found.processes, found.captures) == (

@@ -11,7 +11,7 @@ import pytest
 import traceviz as tv
 from analyzers.common.errors import TracevizError
 from analyzers.load import load as load_run
-from analyzers.readers.kineto.read import read
+from analyzers.readers.kineto.kineto_trace import read
 from analyzers.trace.ranks import assign_ranks
 from analyzers.trace.tables import Trace
 from tests.support.kineto_files import KinetoFile, reduces_beside_matmuls

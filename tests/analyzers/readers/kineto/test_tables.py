@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyzers.readers.kineto import read as kineto
+from analyzers.readers.kineto import kineto_trace as kineto
 from analyzers.trace.tables import Trace
 from tests.support.kineto_files import one_way
 

@@ -13,7 +13,7 @@ import pytest
 import traceviz as tv
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
-from analyzers.readers.kineto.read import read
+from analyzers.readers.kineto.kineto_trace import read
 from tests.support.exports import alike
 from tests.support.kineto_files import KinetoFile, reduces_beside_matmuls
 

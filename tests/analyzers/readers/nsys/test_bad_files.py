@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
-from analyzers.readers.nsys.read import read_sqlite
+from analyzers.readers.nsys.nsys_export import read_sqlite
 from tests.support.nsys_exports import edited
 
 DATA = Path(__file__).parents[3] / "data" / "nsys"

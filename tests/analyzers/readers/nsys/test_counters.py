@@ -11,7 +11,7 @@ from analyzers.counters.vocabulary import COUNTERS
 from analyzers.load import load
 from analyzers.readers.nsys import counters as reader
 from analyzers.readers.nsys.counters import NIC_RULES, counter_of
-from analyzers.readers.nsys.read import read_sqlite
+from analyzers.readers.nsys.nsys_export import read_sqlite
 from analyzers.readers.reading import Reading
 from tests.support import counters as raw
 from tests.support.caching import folder as folder
@@ -59,7 +59,7 @@ def test_names_of_other_chips_and_versions(metric: str, counter: str | None) -> 
 
 def test_all_counters_have_a_rule_and_a_column() -> None:
     of_gpus = set(COUNTERS) - {"process", "device", "start_ns", "end_ns"} - set(NIC_RULES)
-    assert set(reader.RULES) == of_gpus == set(raw.METRICS)
+    assert set(reader.METRIC_RULES) == of_gpus == set(raw.METRICS)
 
 
 def test_a_gpu_is_told_by_its_identity_where_cuda_renumbers_it(tmp_path: Path) -> None:

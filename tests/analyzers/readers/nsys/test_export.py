@@ -15,7 +15,7 @@ import pytest
 from analyzers.common.errors import TracevizError
 from analyzers.readers.nsys import export
 from analyzers.readers.nsys.export import exported, find_nsys, is_complete, made_by
-from analyzers.readers.nsys.read import read_sqlite
+from analyzers.readers.nsys.nsys_export import read_sqlite
 from analyzers.trace.schemas import TABLES
 from tests.support.endings import is_alive, soon
 

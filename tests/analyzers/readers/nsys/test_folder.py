@@ -16,7 +16,7 @@ from analyzers.common.errors import TracevizError
 from analyzers.load import load
 from analyzers.readers.nsys.export import find_nsys
 from analyzers.readers.nsys.folder import NsysFolder
-from analyzers.readers.nsys.read import read_folder, read_sqlite
+from analyzers.readers.nsys.nsys_export import read_folder, read_sqlite
 from analyzers.trace.tables import Trace
 from tests.support.exports import alike
 from tests.support.nightly import mostly_nightly

@@ -12,7 +12,7 @@ import pytest
 
 from analyzers.readers.nsys.events import ExportedRanges
 from analyzers.readers.nsys.nccl import Payload, read_comms
-from analyzers.readers.nsys.read import read_sqlite
+from analyzers.readers.nsys.nsys_export import read_sqlite
 from analyzers.trace.tables import Trace
 from tests.support.builder import Builder
 from tests.support.nsys_exports import edited

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.counters.report import counters
+from analyzers.counters.by_state import counters
 from analyzers.load import load
 from analyzers.readers.nsys.counters import NicSeries, together
-from analyzers.readers.nsys.read import read_folder, read_sqlite
+from analyzers.readers.nsys.nsys_export import read_folder, read_sqlite
 from analyzers.readers.reading import Reading
 from tests.support import counters as raw
 from tests.support.nsys_exports import as_folder

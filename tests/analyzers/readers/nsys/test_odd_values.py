@@ -10,7 +10,7 @@ import pytest
 
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
-from analyzers.readers.nsys.read import read_sqlite
+from analyzers.readers.nsys.nsys_export import read_sqlite
 from analyzers.trace.sizes import sizes_number
 from analyzers.trace.tables import Trace
 from analyzers.verdict.check import check_overlap

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from analyzers.common.errors import TracevizError
-from analyzers.readers.nsys.read import read_sqlite
+from analyzers.readers.nsys.nsys_export import read_sqlite
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.tables import Trace
 from tests.support.exports import alike

@@ -17,7 +17,7 @@ from analyzers.info import info
 from analyzers.load import load
 from analyzers.matching.peers import ranks_known
 from analyzers.readers.ascend import GROUPS_FROM
-from analyzers.syncs.report import order_report
+from analyzers.syncs.order_report import order_report
 from analyzers.trace.advice import without_calls
 from tests.support.brute import busy_and_overlap, ns
 from tests.support.command_lines import invoked

@@ -10,7 +10,7 @@ import pytest
 
 import traceviz as tv
 from analyzers.info import info
-from analyzers.syncs.report import order_report
+from analyzers.syncs.order_report import order_report
 from tests.support.brute import busy_and_overlap, ns
 
 

@@ -17,7 +17,7 @@ from analyzers.common.progress import silent
 from analyzers.load import load
 from analyzers.readers.perfetto import packets
 from analyzers.readers.perfetto import rocprof as by_rocprofv3
-from analyzers.readers.perfetto.read import read
+from analyzers.readers.perfetto.perfetto_trace import read
 from tests.support.made import pftrace, rocprof
 from tests.support.made.wire import block, number
 from tests.support.nightly import mostly_nightly

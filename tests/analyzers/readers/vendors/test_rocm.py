@@ -14,8 +14,8 @@ import pytest
 import traceviz as tv
 from analyzers.causes.occupancy import limits_of, no_room, occupancy_columns
 from analyzers.info import info
-from analyzers.readers.kineto.read import read
-from analyzers.syncs.report import order_report
+from analyzers.readers.kineto.kineto_trace import read
+from analyzers.syncs.order_report import order_report
 from analyzers.trace.tables import Trace
 from tests.support.brute import ns
 from tests.support.made import rocm

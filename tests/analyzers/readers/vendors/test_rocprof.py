@@ -14,7 +14,7 @@ from analyzers.causes.occupancy import limits_of
 from analyzers.common.errors import TracevizError
 from analyzers.load import load
 from analyzers.select.select import select
-from analyzers.syncs.report import order_report
+from analyzers.syncs.order_report import order_report
 from tests.support.made import rocprof
 
 Record = dict[str, Any]

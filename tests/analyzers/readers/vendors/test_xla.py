@@ -22,7 +22,7 @@ from analyzers.load import load
 from analyzers.readers.xla import profile
 from analyzers.readers.xla.profile import Profile
 from analyzers.select.select import select
-from analyzers.syncs.report import order_report
+from analyzers.syncs.order_report import order_report
 from analyzers.trace.schemas import TABLES
 from tests.support.made import xla
 

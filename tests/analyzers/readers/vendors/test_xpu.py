@@ -11,8 +11,8 @@ import pytest
 
 import traceviz as tv
 from analyzers.info import info
-from analyzers.readers.kineto.read import read
-from analyzers.syncs.report import order_report
+from analyzers.readers.kineto.kineto_trace import read
+from analyzers.syncs.order_report import order_report
 from analyzers.trace.tables import QUEUED
 from tests.support.brute import ns
 from tests.support.made import xpu

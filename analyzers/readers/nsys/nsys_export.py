@@ -30,7 +30,7 @@ from analyzers.readers.nsys.events import (
     read_syncs,
 )
 from analyzers.readers.nsys.export import exported
-from analyzers.readers.nsys.file import AGAIN, NO_TIME, NsysFile
+from analyzers.readers.nsys.file import EXPORT_AGAIN_HINT, NO_TIME, NsysFile
 from analyzers.readers.nsys.folder import NsysFolder
 from analyzers.readers.nsys.losses import Loss
 from analyzers.readers.nsys.nccl import read_comms, read_payload
@@ -129,7 +129,9 @@ def _read_all(file: NsysFile, progress: Progress, path: Path, counters: bool) ->
         return about_migrations(about_rows(_read(file, progress, path, counters)))
     except (TypeError, ValueError, OverflowError) as error:  # SQLite lets any column hold anything
         why = (str(error).splitlines() or [type(error).__name__])[0]
-        raise TracevizError(f"holds values that nsys does not write ({why}).", path=file.path, hint=AGAIN) from error
+        raise TracevizError(
+            f"holds values that nsys does not write ({why}).", path=file.path, hint=EXPORT_AGAIN_HINT
+        ) from error
 
 
 def _read(file: NsysFile, progress: Progress, path: Path, asked: bool) -> Trace:

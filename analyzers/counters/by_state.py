@@ -14,7 +14,7 @@ from analyzers.common.frames import DataFrame, framed
 from analyzers.common.notebook import card
 from analyzers.common.records import Record
 from analyzers.common.wording import duration
-from analyzers.counters.limits import MOSTLY, Contended, contended
+from analyzers.counters.limits import MIN_FILLED_SHARE, Contended, contended
 from analyzers.counters.states import DeviceStates, device_states, mixed, pooled
 from analyzers.counters.vocabulary import COUNTERS
 from analyzers.select.language import names_of, parse
@@ -28,8 +28,8 @@ from analyzers.trace.run import ALL, Run
 from analyzers.trace.step_table import StepsUsed
 from analyzers.trace.tables import COUNTERS_UNJOINED, Trace
 
-UNSEEN = 0.1  # of communication, from which on its unseen waits are said
-HINT = "Capture with: traceviz collect nsys --gpu-metrics (nsys profile --gpu-metrics-devices=all)."
+MIN_UNSEEN_SHARE = 0.1  # of communication, from which on its unseen waits are said
+COUNTERS_HINT = "Capture with: traceviz collect nsys --gpu-metrics (nsys profile --gpu-metrics-devices=all)."
 
 
 class CountersResult(Record, frozen=True):
@@ -162,7 +162,7 @@ def _refuse(trace: Trace) -> None:
     for lacks in (text for one in trace.captures for text in one.lacks if text.startswith(COUNTERS_UNJOINED)):
         text = f"GPU counters can't be joined to ranks: it can't be told {lacks}."
         raise TracevizError(text, path=path, hint="Export the report with a newer nsys.")
-    hint = HINT if "CUDA" in trace.runtime else f"Of {trace.runtime} no profiler's counters are read yet."
+    hint = COUNTERS_HINT if "CUDA" in trace.runtime else f"Of {trace.runtime} no profiler's counters are read yet."
     raise TracevizError("There are no GPU counters in this capture.", path=path, hint=hint)
 
 
@@ -177,7 +177,7 @@ def _about(parts: Sequence[_Part], devices: Sequence[DeviceStates]) -> list[Trac
     smeared = [
         labels.short(one.rank, one.device)
         for one in devices
-        if (both := one.states["both"]).sampled_ns and both.whole_ns < MOSTLY * both.sampled_ns
+        if (both := one.states["both"]).sampled_ns and both.whole_ns < MIN_FILLED_SHARE * both.sampled_ns
     ]
     if smeared:
         text = (
@@ -185,7 +185,7 @@ def _about(parts: Sequence[_Part], devices: Sequence[DeviceStates]) -> list[Trac
             "lie nearer to each other than the truth. Sample at a higher rate."
         )
         found.append(TraceWarning("smeared", text))
-    if sum(part.unseen_ns for part in parts) > UNSEEN * sum(part.communication_ns for part in parts):
+    if sum(part.unseen_ns for part in parts) > MIN_UNSEEN_SHARE * sum(part.communication_ns for part in parts):
         text = "Peers of some communication were not captured: its waiting counts as running."
         found.append(TraceWarning("unseen-waits", text))
     lacking = [one for one in devices if one.lacks_ops]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from analyzers.info import info
-from analyzers.readers.nsys.read import read_sqlite
+from analyzers.readers.nsys.nsys_export import read_sqlite
 from analyzers.trace.merge import merge
 from analyzers.trace.ranks import assign_ranks
 from analyzers.trace.tables import Trace

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from analyzers.arrays.types import Ints
-from analyzers.syncs.report import order_of, order_report
+from analyzers.syncs.order_report import order_of, order_report
 from analyzers.trace.narrow import only_ranks, only_steps
 from analyzers.trace.run import First, Run
 from analyzers.trace.tables import Trace

@@ -26,7 +26,7 @@ from analyzers.trace.ranks import claim_of_name
 from analyzers.trace.schemas import Calls, CommunicationCalls, Devices, Ops, Ranges, Streams
 from analyzers.trace.tables import Capture, Process, Trace
 
-AGAIN = "Let the program end, and profile it again: rocprofv3 --sys-trace --output-format json -- COMMAND."
+PROFILE_AGAIN_HINT = "Let the program end, and profile it again: rocprofv3 --sys-trace --output-format json -- COMMAND."
 _COPIES = {
     "MEMORY_COPY_HOST_TO_DEVICE": "HtoD",
     "MEMORY_COPY_DEVICE_TO_HOST": "DtoH",
@@ -96,7 +96,7 @@ class Traced(msgspec.Struct):
     unused: dict[str, int] = {}
 
 
-KINDS = ("kernels", "copies", "calls", "ranges", "rccl", "others")
+RECORD_KINDS = ("kernels", "copies", "calls", "ranges", "rccl", "others")
 
 
 def unused_of(counts: dict[str, int]) -> dict[str, int]:
@@ -107,7 +107,7 @@ def unused_of(counts: dict[str, int]) -> dict[str, int]:
 def trace_of(path: Path, traced: Traced) -> Trace:
     """Make the Trace of one process."""
     left_out, zero = 0, _LAST_NS
-    for kind in KINDS:
+    for kind in RECORD_KINDS:
         records: list[Record] = getattr(traced, kind)
         fine = [one for one in records if 0 <= one.start <= one.end < _LAST_NS]
         left_out += len(records) - len(fine)
@@ -341,11 +341,13 @@ def read(path: Path, progress: Progress, _: Reading) -> Trace:
     TracevizError : it can't be read, is truncated or damaged, or holds other than one process.
     """
     try:
-        tools = msgspec.json.decode(whole(path, progress, AGAIN), type=_File).tools
+        tools = msgspec.json.decode(whole(path, progress, PROFILE_AGAIN_HINT), type=_File).tools
     except msgspec.ValidationError as error:
-        raise TracevizError(f"holds values that rocprofv3 does not write ({error}).", path=path, hint=AGAIN) from None
+        raise TracevizError(
+            f"holds values that rocprofv3 does not write ({error}).", path=path, hint=PROFILE_AGAIN_HINT
+        ) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise TracevizError(f"is truncated or not valid JSON ({error}).", path=path, hint=AGAIN) from None
+        raise TracevizError(f"is truncated or not valid JSON ({error}).", path=path, hint=PROFILE_AGAIN_HINT) from None
     if len(tools) != 1:
         hint = "Give a file for each process, as rocprofv3 writes them."
         raise TracevizError(f"holds {len(tools) or 'no'} processes, where one belongs.", path=path, hint=hint)
@@ -375,7 +377,7 @@ def _traced(tool: _Tool) -> Traced:
                 name = markers.get(one.correlation_id.internal, "")
             is_call = kind == "ranges" and one.correlation_id.internal not in markers  # of roctx's own
             getattr(traced, "others" if is_call else kind).append(_record(one, name))
-    for kind in KINDS:
+    for kind in RECORD_KINDS:
         getattr(traced, kind).reverse()
     return traced
 

@@ -29,7 +29,7 @@ from analyzers.trace.tables import Trace
 if TYPE_CHECKING:
     import pandas as pd
 
-TOGETHER = 256  # collectives that are taken out of the table together: who shows a few needs no others
+ROWS_TOGETHER = 256  # collectives that are taken out of the table together: who shows a few needs no others
 # Bus bandwidth = size / time × this factor of n ranks (a, b: (a·n − b) / n); 1 for operations not listed.
 # Source: nccl-tests, doc/PERFORMANCE.md, and the *GetBw functions in its src/*.cu
 _BUS_FACTORS = {
@@ -150,8 +150,8 @@ class Collectives(Record, frozen=True):
             yield Collective(**row, ranks=tuple(RankCall(*call) for call in own))
 
     def _rows(self) -> Iterator[dict[str, Any]]:
-        for first in range(0, len(self), TOGETHER):
-            columns = self.table.take(slice(first, first + TOGETHER)).columns
+        for first in range(0, len(self), ROWS_TOGETHER):
+            columns = self.table.take(slice(first, first + ROWS_TOGETHER)).columns
             rows = zip(*(_plain(name, values) for name, values in columns.items()), strict=True)
             yield from (dict(zip(columns, row, strict=True)) for row in rows)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from analyzers.clocks.align import align
-from analyzers.collectives.report import Collectives, bus_factor, collectives
-from analyzers.readers.nsys import read as nsys
+from analyzers.collectives.costs import Collectives, bus_factor, collectives
+from analyzers.readers.nsys import nsys_export as nsys
 from analyzers.readers.nsys import stats
 from analyzers.trace.merge import merge
 from analyzers.trace.ranks import assign_ranks

@@ -27,9 +27,9 @@ from analyzers.readers.json_mend import HINT_ESCAPE
 from analyzers.readers.json_stream import HINT_AGAIN, EventStream, Malformed, decoded
 from analyzers.readers.kineto import merged, oddities, tables
 from analyzers.readers.kineto.events import (
-    CALLS,
     FIELDS,
     GROUPS,
+    HOST_CALL_GROUPS,
     PYTHON,
     Batch,
     Broken,
@@ -206,7 +206,7 @@ def trace_of(path: Path, events: FileEvents) -> Trace:
 
 def _of_rank(path: Path, events: FileEvents, owned: merged.Owned, warnings: Sequence[TraceWarning], zero: int) -> Trace:
     """The Trace of one rank's events of a file; zero : the time that becomes 0, ns."""
-    of_calls = [owned.rows[group] for group in CALLS]
+    of_calls = [owned.rows[group] for group in HOST_CALL_GROUPS]
     rows = {**owned.rows, "api": stack(of_calls[0].registry, of_calls, FIELDS["api"])}
     pids = tables.cpu_pids(rows)
     process = {group: tables.process_of_heads(rows[group], pids) for group in ("api", "range", "memory")}

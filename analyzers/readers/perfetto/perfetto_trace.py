@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Progress
 from analyzers.readers.kineto.events import Args, Event, FileEvents, Heads, columns, join
-from analyzers.readers.kineto.read import trace_of
+from analyzers.readers.kineto.kineto_trace import trace_of
 from analyzers.readers.perfetto import rocprof
 from analyzers.readers.perfetto.packets import Packets, Track, packets
 from analyzers.readers.reading import READING, Reading
