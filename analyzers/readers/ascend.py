@@ -17,7 +17,7 @@ import numpy as np
 
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Progress
-from analyzers.readers.json_events import Event, JsonEvents, nanoseconds
+from analyzers.readers.json_events import JsonEvent, JsonEvents, nanoseconds
 from analyzers.readers.reading import Reading
 from analyzers.trace.columns import span
 from analyzers.trace.ranks import claim_of_name
@@ -67,7 +67,7 @@ def read(path: Path, progress: Progress, _: Reading) -> Trace:
     events = list(source.read())
     bad, ranks = source.unreadable, 0
     ops: list[_Op] = []
-    ranges: list[tuple[Event, int, int]] = []
+    ranges: list[tuple[JsonEvent, int, int]] = []
     for event in events:
         process = source.processes.get(event.pid, "")
         thread = source.threads.get((event.pid, event.tid), "")
@@ -95,7 +95,7 @@ def read(path: Path, progress: Progress, _: Reading) -> Trace:
     return with_unread(made, source.work_unread(lambda process: process == HARDWARE or process in _COMMUNICATION))
 
 
-def _task(event: Event, thread: str, start: int, end: int) -> list[_Op]:
+def _task(event: JsonEvent, thread: str, start: int, end: int) -> list[_Op]:
     args = event.args or {}
     kind = str(args.get("Task Type", "")).replace("_", " ")
     if _NO_WORK.match(kind) or _NO_WORK.match(event.name.replace("_", " ")):
@@ -107,7 +107,7 @@ def _task(event: Event, thread: str, start: int, end: int) -> list[_Op]:
 
 
 def _trace(
-    path: Path, ops: list[_Op], ranges: list[tuple[Event, int, int]], bad: int, ranks: int, unused: dict[str, int]
+    path: Path, ops: list[_Op], ranges: list[tuple[JsonEvent, int, int]], bad: int, ranks: int, unused: dict[str, int]
 ) -> Trace:
     starts, ends = nanoseconds(one.start_ps for one in ops), nanoseconds(one.end_ps for one in ops)
     range_starts, range_ends = nanoseconds(one[1] for one in ranges), nanoseconds(one[2] for one in ranges)

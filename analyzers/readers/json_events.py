@@ -26,7 +26,7 @@ MOST_NS = 2**62  # no time is as far from its zero
 _MOST_PS = MOST_NS * 1000
 
 
-class Event(msgspec.Struct, gc=False):
+class JsonEvent(msgspec.Struct, gc=False):
     """One event; times stay text."""
 
     ph: str = ""
@@ -45,8 +45,8 @@ class Event(msgspec.Struct, gc=False):
         return start, start + picoseconds(bytes(self.dur))
 
 
-_ALL = msgspec.json.Decoder(list[Event])
-_ONE = msgspec.json.Decoder(Event)
+_ALL = msgspec.json.Decoder(list[JsonEvent])
+_ONE = msgspec.json.Decoder(JsonEvent)
 
 
 class JsonEvents(msgspec.Struct):
@@ -85,7 +85,7 @@ class JsonEvents(msgspec.Struct):
             which = f"events that are no valid JSON{f', or {which}' if count else ''}"
         return UnreadWork(count + self.broken, which)
 
-    def read(self) -> Iterator[Event]:
+    def read(self) -> Iterator[JsonEvent]:
         """Events with a length, in the order of the file."""
         try:
             for event in self._events():
@@ -102,7 +102,7 @@ class JsonEvents(msgspec.Struct):
         except RecursionError:
             raise TracevizError("nests brackets too deeply for a trace.", path=self.path, hint=HINT_AGAIN) from None
 
-    def _events(self) -> Iterator[Event]:
+    def _events(self) -> Iterator[JsonEvent]:
         read = 0
         try:
             for piece in EventStream(self.path, self.progress, exact=True).pieces():
@@ -118,7 +118,7 @@ class JsonEvents(msgspec.Struct):
             self.broken = len(whole.skipped)
             yield from islice(chain.from_iterable(whole.pieces), read, None)
 
-    def _events_of(self, piece: bytes) -> list[Event]:
+    def _events_of(self, piece: bytes) -> list[JsonEvent]:
         events, others = typed(b"[" + piece + b"]", _ALL, _ONE)
         self.unreadable += len(others)
         return events

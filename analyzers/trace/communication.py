@@ -231,7 +231,7 @@ def known(name: str) -> KnownKernel:
     """What the table says of a kernel's name; `Known()`, which is compute, of one that it does not know.
 
     >>> known("void dpsk::ep::internode::combine<false, 8>(int4*)")
-    Known(library='DeepEP', operation='combine', kind='communication')
+    KnownKernel(library='DeepEP', operation='combine', kind='communication')
     >>> known("void deep_ep::layout::get_dispatch_layout<256>(long const*)").kind, known("void gemm<ncclFloat>(").kind
     ('bookkeeping', 'compute')
     """

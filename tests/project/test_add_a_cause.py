@@ -49,7 +49,8 @@ def run_with_new_cause(tmp_path_factory: pytest.TempPathFactory) -> Callable[...
     table = folder / "analyzers/causes/table.py"
     text = table.read_text(encoding="utf-8")
     text = text.replace(
-        "\nTABLE = (\n", "\nfrom analyzers.causes.copy_engine import COPY_ENGINE\nTABLE = (\n    COPY_ENGINE,\n"
+        "\nCAUSE_TABLE = (\n",
+        "\nfrom analyzers.causes.copy_engine import COPY_ENGINE\nCAUSE_TABLE = (\n    COPY_ENGINE,\n",
     )
     table.write_text(text, encoding="utf-8")
 

@@ -139,3 +139,27 @@ def test_help_says_what_each_option_does(words: tuple[str, ...]) -> None:
     assert inspect.cleandoc(command.help or "")
     silent = [parameter.name for parameter in command.params if not getattr(parameter, "help", None)]
     assert not silent
+
+
+BARE = {"FEW", "FEWEST", "MANY", "MOST", "LEAST", "KINDS", "RULES", "NAMES", "TABLE", "KEYS", "WORDS", "STATES", "NEAR"}
+
+
+def test_names_say_their_subject() -> None:
+    """No class name stands for three things, no file name for five, and no constant is a bare word of quantity or kind.
+
+    A hook that goes into the user's Python has names of its own.
+    """
+    of_project = [path for path in sources(*PACKAGES) if path.parent.name != "inject"]
+    classes: dict[str, list[str]] = {}
+    bare = []
+    for path in of_project:
+        for node in parsed(path).body:
+            if isinstance(node, ast.ClassDef):
+                classes.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+            targets = node.targets if isinstance(node, ast.Assign) else ()
+            named = {target.id for target in targets if isinstance(target, ast.Name)}
+            bare += [f"{path.relative_to(ROOT)}: {name}" for name in named & BARE]
+    assert not {name: where for name, where in classes.items() if len(where) > 2}
+    files = [path.name for path in of_project if path.name != "__init__.py"]
+    assert not {name for name in files if files.count(name) > 4}
+    assert not bare
