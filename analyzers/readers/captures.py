@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from analyzers.arrays.groups import distinct
 from analyzers.cache import folder as cache
+from analyzers.cache.arrow_files import Unusable, flush, read_trace, write_trace
 from analyzers.cache.folder import home, tables_name
-from analyzers.cache.tables import Unusable, flush, read_trace, write_trace
 from analyzers.common.errors import TracevizError, TraceWarning
 from analyzers.common.progress import Overall, Progress, silent
 from analyzers.readers.formats import format_of

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from analyzers.arrays.types import Ints
-from analyzers.cache.tables import Unusable, read_trace
+from analyzers.cache.arrow_files import Unusable, read_trace
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import Overall, Progress, silent
 from analyzers.load import joined, load

@@ -25,7 +25,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-from analyzers.cache.tables import read_trace, write_trace
+from analyzers.cache.arrow_files import read_trace, write_trace
 from analyzers.clocks.align import align
 from analyzers.collectives.costs import collectives
 from tests.support.collective_runs import MS, Call, run

@@ -25,7 +25,7 @@ from analyzers.common.progress import Progress, silent
 from analyzers.readers import json_mend
 from analyzers.readers.json_mend import HINT_ESCAPE
 from analyzers.readers.json_stream import HINT_AGAIN, EventStream, Malformed, decoded
-from analyzers.readers.kineto import merged, oddities, tables
+from analyzers.readers.kineto import kineto_tables, merged, oddities
 from analyzers.readers.kineto.events import (
     FIELDS,
     GROUPS,
@@ -208,19 +208,19 @@ def _of_rank(path: Path, events: FileEvents, owned: merged.Owned, warnings: Sequ
     """The Trace of one rank's events of a file; zero : the time that becomes 0, ns."""
     of_calls = [owned.rows[group] for group in HOST_CALL_GROUPS]
     rows = {**owned.rows, "api": stack(of_calls[0].registry, of_calls, FIELDS["api"])}
-    pids = tables.cpu_pids(rows)
-    process = {group: tables.process_of_heads(rows[group], pids) for group in ("api", "range", "memory")}
+    pids = kineto_tables.cpu_pids(rows)
+    process = {group: kineto_tables.process_of_heads(rows[group], pids) for group in ("api", "range", "memory")}
     calls = rows["api"], process["api"], len(pids)
-    op_process, sync_process = (tables.process_of_gpu(rows[group], *calls) for group in ("op", "sync"))
+    op_process, sync_process = (kineto_tables.process_of_gpu(rows[group], *calls) for group in ("op", "sync"))
     if len(pids) > 1:
-        merged.refuse_unlabelled(path, pids, tables.launched_by_any(rows["op"], *calls))
+        merged.refuse_unlabelled(path, pids, kineto_tables.launched_by_any(rows["op"], *calls))
     keys = process["api"], rows["api"].fields["correlation"]
     launch = first_row_of(*keys, op_process, rows["op"].fields["correlation"])
-    ops = tables.ops(rows["op"], op_process, zero, launch)
-    syncs = tables.syncs(rows["sync"], sync_process, zero)
-    api = tables.name_by_sync(tables.api(rows["api"], process["api"], zero), syncs)
-    ranges = tables.ranges(rows["range"], process["range"], zero)
-    ops, linked = linked_by_order(tables.in_graphs(ops, api), api)
+    ops = kineto_tables.ops(rows["op"], op_process, zero, launch)
+    syncs = kineto_tables.syncs(rows["sync"], sync_process, zero)
+    api = kineto_tables.name_by_sync(kineto_tables.api(rows["api"], process["api"], zero), syncs)
+    ranges = kineto_tables.ranges(rows["range"], process["range"], zero)
+    ops, linked = linked_by_order(kineto_tables.in_graphs(ops, api), api)
     raw, header = Raw(rows, zero), events.header
     vendor = next(one for one in VENDORS if one.is_one(raw))
     first_ns, last_ns = span(ops, api, ranges, syncs)
@@ -234,10 +234,10 @@ def _of_rank(path: Path, events: FileEvents, owned: merged.Owned, warnings: Sequ
         api=api,
         ranges=ranges,
         syncs=syncs,
-        records=tables.records(rows["api"], process["api"]),
-        comms=tables.comms(ops, api, ranges, rows["op"].comm, rows["range"].comm, events.batch.comms),
+        records=kineto_tables.records(rows["api"], process["api"]),
+        comms=kineto_tables.comms(ops, api, ranges, rows["op"].comm, rows["range"].comm, events.batch.comms),
         devices=_devices(header),
-        memory=tables.memory(rows["memory"], process["memory"], zero),
+        memory=kineto_tables.memory(rows["memory"], process["memory"], zero),
         origin_utc_ns=capture.start_utc_ns,
         warnings=tuple(warnings),
     )

@@ -19,7 +19,7 @@ import numpy as np
 from analyzers.common.errors import TracevizError
 from analyzers.common.progress import silent
 from analyzers.readers.json_stream import EventStream
-from analyzers.readers.kineto import tables
+from analyzers.readers.kineto import kineto_tables
 from analyzers.readers.kineto.events import HOST_CALL_GROUPS, Batch, Head, Rows
 
 WORK = ("op", *HOST_CALL_GROUPS)  # groups whose rows must have an owner
@@ -171,11 +171,11 @@ def _by_offset(rows: Rows, callers: set[int | str]) -> dict[int | str, Label]:
     Rows of device 1 under pid 2,000,001 are those of rank 2, if other ranks' lie 1,000,000 apart as well and one
     process that launches is of the two millions, too.
     """
-    device = tables.devices(rows)
+    device = kineto_tables.devices(rows)
     above: dict[int | str, set[int]] = {}
     for number, head in rows.heads.items():
         own = np.unique(device[rows.head == number])
-        above.setdefault(head.pid, set()).update((tables.number(head.pid) - own).tolist())
+        above.setdefault(head.pid, set()).update((kineto_tables.number(head.pid) - own).tolist())
     offsets = {pid: next(iter(own)) for pid, own in above.items() if len(own) == 1}
     if len(offsets) < len(above) or len({*offsets.values()}) < 2:
         return {}
@@ -183,7 +183,7 @@ def _by_offset(rows: Rows, callers: set[int | str]) -> dict[int | str, Label]:
     if step < MIN_PID_DISTANCE or min(offsets.values()) < 0:
         return {}
     found = {pid: offset // step for pid, offset in offsets.items()}
-    found |= {pid: tables.number(pid) // step for pid in callers}
+    found |= {pid: kineto_tables.number(pid) // step for pid in callers}
     if {found[pid] for pid in callers} != {found[pid] for pid in offsets}:
         return {}
     return {pid: (("rank", rank),) for pid, rank in found.items()}

@@ -14,7 +14,7 @@ from analyzers.common.wording import count_of
 from analyzers.ordering.calls import call_kind
 from analyzers.readers.json_mend import HINT_ESCAPE
 from analyzers.readers.kineto.events import Batch, Broken, FileEvents, Rows, whole
-from analyzers.readers.kineto.tables import SYNC_KINDS_OF
+from analyzers.readers.kineto.kineto_tables import SYNC_KINDS_OF
 from analyzers.readers.kineto.vendors import Raw, Vendor
 from analyzers.trace.overhead import KINETO, with_overhead
 from analyzers.trace.tables import Trace

@@ -18,7 +18,7 @@ import pytest
 
 from analyzers import load
 from analyzers.cache import folder as cache
-from analyzers.cache.tables import Unusable, read_trace, write_trace
+from analyzers.cache.arrow_files import Unusable, read_trace, write_trace
 from analyzers.common.errors import TracevizError
 from analyzers.readers import captures
 from analyzers.readers.captures import read_one
