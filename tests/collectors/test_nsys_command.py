@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
@@ -129,19 +128,6 @@ def test_without_an_nsys_it_is_said_what_to_do(tmp_path: Path, monkeypatch: pyte
     monkeypatch.undo()
     there = said(tmp_path, "NVIDIA Nsight Systems version 2022.2.2.1-1v0").path
     assert (find_nsys(str(there)).path, find_nsys(str(there)).release) == (there, "2022.2.2")
-
-
-def test_which_nsys_runs_is_said_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    path = said(tmp_path, "NVIDIA Nsight Systems version 2024.6.1.90-1v0").path
-    for stream in (Terminal(), io.StringIO()):
-        monkeypatch.setattr(sys, "stderr", stream)
-        find_nsys(str(path))
-        expected = f"traceviz: nsys 2024.6.1 at {path}.\n" if stream.isatty() else ""
-        assert stream.getvalue() == expected, "a log that nobody looks at stays as it was"
 
 
 LISTED = (

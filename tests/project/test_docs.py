@@ -22,6 +22,8 @@ import pytest
 
 import traceviz as tv
 from analyzers.causes.table import CAUSE_TABLE
+from analyzers.trace.tables import Trace
+from tests.support.builder import Builder
 from tests.support.command_lines import invoked
 from tests.support.nightly import mostly_nightly
 
@@ -164,6 +166,37 @@ def test_the_site_has_every_page() -> None:
     listed = set(re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
     pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
     assert pages <= listed
+
+
+def example(page: str, words: str) -> str:
+    blocks = re.findall(r"^```python\n(.*?)^```", read(page), re.MULTILINE | re.DOTALL)
+    return next(block for block in blocks if words in block)
+
+
+def chunks(early: bool) -> Trace:
+    """Three chunks on two ranks; where asked, rank 1's chunk 2 sends 10 ns before its product ends."""
+    run = Builder()
+    for number in (0, 1):
+        rank = run.rank(number)
+        for chunk in range(3):
+            at = 1000 * chunk
+            rank.range(f"chunk {chunk}", at, at + 100)
+            rank.kernel("sgemm", stream=20 + chunk, start=at + 200, end=at + 500, launch=(at + 10, at + 20))
+            start = at + 490 if early and (number, chunk) == (1, 2) else at + 500
+            reduce = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)"
+            rank.kernel(reduce, stream=9, start=start, end=at + 700, launch=(at + 30, at + 40))
+    return run.trace()
+
+
+@pytest.mark.parametrize(("early", "found"), [(False, []), (True, [(1, "chunk 2")])])
+def test_the_question_no_command_covers_is_answered_in_under_ten_lines(early: bool, found: list[Any]) -> None:
+    code = example("python", 'in_ranges("chunk *")')
+    lines = [line for line in code.splitlines() if not line.startswith("print")]
+    assert len(lines) < 10
+    namespace: dict[str, Any] = {"tv": tv, "trace": tv.Trace(chunks(early))}
+    exec("\n".join(line for line in lines if "tv.load" not in line), namespace)
+    assert [(rank, name) for rank, name, _ in namespace["early"].index] == found
+    assert len(namespace["span"]) == 6
 
 
 def test_the_tutorials_contract_is_the_file_that_it_runs() -> None:

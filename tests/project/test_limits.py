@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import sqlite3
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from analyzers.readers.nsys.file import connect
 
 pytestmark = pytest.mark.nightly
 
+EVENT = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1.5, "dur": 2.0, "args": {"correlation": 1}}
 MB = 1 << 20
 
 
@@ -37,6 +39,15 @@ def test_a_gzip_bomb_is_refused_long_before_its_end(tmp_path: Path, monkeypatch:
     began = time.process_time()
     refused(path, "unpacks to over .* 200 times its size")
     assert time.process_time() - began < 20
+
+
+def test_a_bomb_of_events_is_refused_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gzipped, "HARMLESS", 16 * MB)
+    event = json.dumps(EVENT)
+    path = tmp_path / "bomb.json.gz"
+    path.write_bytes(gzip.compress(("[" + f"{event}," * 500_000 + event + "]").encode(), 9))
+    assert 64 * MB / path.stat().st_size > 200
+    refused(path, "unpacks to over")
 
 
 def test_a_real_trace_unpacks_to_far_less_than_the_limit() -> None:
@@ -118,6 +129,20 @@ def test_a_paste_that_is_too_large_is_refused_unread(tmp_path: Path) -> None:
         stats.read(path)
 
 
+def test_links_in_a_loop_are_refused(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.json", tmp_path / "other.json"
+    one.symlink_to(other)
+    other.symlink_to(one)
+    with pytest.raises(TracevizError) as refusal:
+        load([one])
+    assert "\n" not in str(refusal.value)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "again").symlink_to(folder)
+    with pytest.raises(TracevizError, match="no capture in this folder"):
+        load([folder])
+
+
 def test_a_database_is_opened_so_that_nothing_in_it_acts(tmp_path: Path) -> None:
     path = tmp_path / "d.sqlite"
     made = sqlite3.connect(path)
@@ -153,6 +178,16 @@ def test_a_side_file_of_10_gb_is_refused_without_reading_it(tmp_path: Path, path
         load([file if path == "manifest.json" else file.parent])
     assert refusal.value.path == str(file)
     assert time.process_time() - began < 20
+
+
+@pytest.mark.parametrize("path", ["manifest.json", pytest.param("export/trace.json", id="about-an-export")])
+def test_a_side_file_that_nests_deeply_is_one_line(tmp_path: Path, path: str) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(exist_ok=True)
+    schema = "traceviz.manifest/1" if path == "manifest.json" else "traceviz.parquet/1"
+    file.write_text(f'{{"schema": "{schema}", "captures": ' + "[" * 200_000)
+    with pytest.raises(TracevizError):
+        load([file if path == "manifest.json" else file.parent])
 
 
 def test_a_payload_that_nests_deeply_says_nothing() -> None:

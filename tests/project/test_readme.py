@@ -71,6 +71,11 @@ def test_selectors_shown_are_selectors() -> None:
     assert named == {*selectors.BARE, *selectors.SELECTOR_KINDS}
 
 
+def test_files_it_points_to_are_there() -> None:
+    missing = [path for path in re.findall(r"\]\(([^):#]+)\)", README) if not (ROOT / path).exists()]
+    assert not missing
+
+
 if __name__ == "__main__":
     (shown,) = blocks("text")
     anew = README.replace(f"```text\n{shown}```", f"```text\n{example_output()}```")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -56,6 +57,25 @@ def test_clicks_own_runner_is_used_by_the_helper_alone() -> None:
     """And by a test that compares apps of its own."""
     files = [path for path in (ROOT / "tests").rglob("*.py") if re.search(r"CliRunner\(", path.read_text("utf-8"))]
     assert {path.name for path in files} == {"command_lines.py", "test_command.py"}
+
+
+@pytest.mark.nightly
+def test_those_marked_nsys_are_skipped_without_one() -> None:
+    """Whatever fixtures they ask for: one test exports, one is an example of `--help`, one captures."""
+    files = ["analyzers/readers/nsys/test_folder.py", "project/test_help_examples.py", "collectors/test_with_nsys.py"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-m", "nsys", "-p", "no:cacheprovider", *(f"tests/{file}" for file in files)],
+        cwd=ROOT,
+        env={**os.environ, "TRACEVIZ_NSYS": "/nowhere/nsys"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = ran.stdout.splitlines()
+    assert ran.returncode == 0, ran.stdout
+    assert re.fullmatch(r"=+ \d\d skipped, \d+ deselected in .*", lines[-1])
+    skipped = [line for line in lines if line.startswith("SKIPPED")]
+    assert skipped and all(line.endswith("no nsys runs at '/nowhere/nsys'.") for line in skipped if "torch" not in line)
 
 
 def test_the_oracle_on_cases_counted_by_hand() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import html.parser
 import importlib
 import inspect
@@ -96,6 +97,15 @@ def frames(results: dict[str, Any]) -> dict[str, pd.DataFrame]:
         "changes": compared.changes_frame(),
         "regions": compared.regions_frame(),
     }
+
+
+def test_columns_that_hold_times_say_so(frames: dict[str, pd.DataFrame]) -> None:
+    """A number of a million and more in a capture of a few ms can only be ns (or bytes, ids and sizes)."""
+    others = ("_ns", "bytes", "correlation", "grid", "thread", "ns", "drift")
+    for name, frame in frames.items():
+        for column in frame:
+            if pd.api.types.is_numeric_dtype(frame[column]) and not str(column).endswith(others):
+                assert frame[column].abs().max() < 1_000_000 or frame[column].isna().all(), (name, column)
 
 
 @pytest.mark.parametrize(
@@ -271,3 +281,16 @@ def test_wrong_values_are_errors_that_say_what_was_expected(trace: Trace) -> Non
 def test_results_are_of_classes_that_are_public(trace: Trace, results: dict[str, Any]) -> None:
     for result in (trace, trace.only(ranks=0), *results.values()):
         assert type(result) is getattr(tv, type(result).__name__)
+
+
+def test_a_gzipped_export_is_the_export(tmp_path: Path) -> None:
+    export = DATA / "nsys" / "dpmp_overlap.2gpu.sqlite"
+    packed = tmp_path / "run.sqlite.gz"
+    packed.write_bytes(gzip.compress(export.read_bytes()))
+    found, plain = tv.load(tmp_path), tv.load(export)
+    assert found.ops.equals(plain.ops)
+    assert [capture.path for capture in found.captures] == [str(packed)]
+    packed.write_bytes(packed.read_bytes()[:-1000])
+    with pytest.raises(tv.TracevizError, match="ends too early") as error:
+        tv.info(packed)
+    assert error.value.path == str(packed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import json
 import re
 import shlex
@@ -25,6 +26,17 @@ COMMANDS = ("check-overlap", "syncs", "collectives", "info", "what-if")
 QUICK = ("torch.item_before", "nsys.dpmp_hidden_sync.2gpu", "stats.config1_one_report_8gpu")
 
 
+def all_captures() -> dict[str, list[str]]:
+    found = groups()
+    for folder in ("contention", "pairs"):
+        files = sorted((DATA / folder).glob("*.json.gz"))
+        for name, ranks in itertools.groupby(files, lambda path: path.name.split(".rank")[0]):
+            found[f"{folder}.{name}"] = [str(path) for path in ranks]
+        for path in sorted((DATA / folder).glob("*.sqlite.gz")):
+            found[f"{folder}.{path.name}"] = [str(path)]
+    return found
+
+
 def counted(text: str) -> int:
     """Tokens at most, counted without the package: a run of letters in fours, of digits in threes, each other sign."""
     found = re.findall(r"[^\W\d_]+|\d+|\S", text)
@@ -41,15 +53,15 @@ def brief(*words: str) -> Any:
 
 
 def asked_of(name: str, files: list[str]) -> list[list[str]]:
-    pair = pair_of(name)
+    pair = pair_of(name) if name.split(".")[0] not in ("contention", "pairs") else None
     lines = [[command, *files] for command in COMMANDS]
     return lines + ([["check-overlap", *files, "-a", pair[0], "-b", pair[1]]] if pair else [])
 
 
-@pytest.mark.parametrize("name", mostly_nightly(groups(), QUICK.__contains__))
+@pytest.mark.parametrize("name", mostly_nightly(all_captures(), QUICK.__contains__))
 def test_a_brief_answer_has_at_most_2000_tokens(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    files = groups()[name]
+    files = all_captures()[name]
     for words in asked_of(name, files):
         answer = brief(*words)
         assert answer["schema"] == f"traceviz.{words[0].removeprefix('check-')}-brief/1"
@@ -58,6 +70,30 @@ def test_a_brief_answer_has_at_most_2000_tokens(name: str, monkeypatch: pytest.M
     if name not in QUICK and (len(files) == 1 or ".rank0." in files[0]):
         run = group_argument(files)
         brief("compare", *run, *run)
+
+
+def many_ranks(folder: Path, count: int) -> list[str]:
+    """A job of many ranks, of which each took a millionth longer than the one before; each file says which it is."""
+    import gzip
+
+    content = json.loads(gzip.decompress((DATA / "torch" / "dpmp_overlap.rank0.json.gz").read_bytes()))
+    paths = []
+    for rank in range(count):
+        content["distributedInfo"] |= {"rank": rank, "world_size": count}
+        for event in content["traceEvents"]:
+            event |= {name: event[name] * (1 + 1e-6) for name in ("ts", "dur") if name in event}
+        paths.append(folder / f"a rank{rank}.json")
+        paths[-1].write_text(json.dumps(content))
+    return [str(path) for path in paths]
+
+
+@pytest.mark.nightly
+def test_a_job_of_64_ranks_fits_and_its_next_command_names_all_of_them(tmp_path: Path) -> None:
+    paths = many_ranks(tmp_path, 64)
+    answer = brief("check-overlap", *paths)
+    assert [shlex.split(line)[2] for line in answer["next"]] == [str(tmp_path / "a rank*.json")] * len(answer["next"])
+    assert answer["job"]["ranks_given"] == 64
+    assert answer["left_out"]["worst_ranks"] >= 61
 
 
 def test_the_brief_answer_says_what_the_full_one_says() -> None:
@@ -107,6 +143,20 @@ def test_what_it_says_to_run_next_runs(command: str, tmp_path: Path, monkeypatch
             assert shown["schema"] == "traceviz.show/1"
 
 
+@pytest.mark.nightly
+def test_ids_of_the_full_answers_open(run: Run) -> None:
+    full = json.loads(run("check-overlap", ITEM, "--format", "json").out)
+    ids = [one["id"] for rank in full["ranks"][:1] for one in (*rank["missed"], *rank["instances"][:1])]
+    ids += [json.loads(run("syncs", ITEM, "--format", "json").out)["syncs"][0]["id"]]
+    ids += [json.loads(run("collectives", ITEM, "--format", "json").out)["collectives"][2]["id"]]
+    assert ids[-1] == "coll:3", "step 0, of which figures are not, has the first"
+    for one in ids:
+        code, out, err = run("show", ITEM, one, "--format", "json")
+        assert (code, err) == (0, "")
+        assert json.loads(out)["id"] == one
+        assert counted(out) <= 2_000
+
+
 def test_show_says_what_when_and_why(run: Run) -> None:
     code, out, err = run("show", ITEM, "gap:r0.d0:8211267")
     assert (code, err) == (0, "")
@@ -126,6 +176,14 @@ def test_an_unknown_id_is_one_line_that_says_how_to_list_them(run: Run, finding:
     assert err.count("\n") == 1
     assert told in err
     assert "--format json --brief" in err
+
+
+@pytest.mark.nightly
+def test_brief_text_is_the_first_lines_alone(run: Run) -> None:
+    for command in ("check-overlap", "syncs", "collectives", "info"):
+        brief_out, full_out = run(command, ITEM, "--brief").out, run(command, ITEM).out
+        most = 20 if command == "check-overlap" else 9  # of nine first lines each takes two rows at most
+        assert 0 < len(brief_out.splitlines()) <= most < len(full_out.splitlines())
 
 
 def test_a_long_answer_is_cut_and_says_what_is_missing() -> None:

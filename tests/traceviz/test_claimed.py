@@ -9,10 +9,20 @@ import pytest
 
 import traceviz as tv
 from analyzers.common.errors import TracevizError
+from tests.support.kineto_files import pair_of_ranges
 from tests.traceviz.conftest import Run
 
 SIDES = ("-a", "nvtx:A", "-b", "nvtx:B", "--min-overlap", "50%")
 TORCH = Path(__file__).parents[1] / "data" / "torch"
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    """A and B of 100 ns each, one after the other and then half together: 200 / 150 = 1.33x of at most 200 / 100."""
+    return (
+        pair_of_ranges("A", "B", overlap=0).write(tmp_path / "serial.json"),
+        pair_of_ranges("A", "B", overlap=50).write(tmp_path / "beside.json"),
+    )
 
 
 CLAIMS = [
@@ -47,6 +57,23 @@ def test_a_claim_is_held_against_the_baseline(
     assert short["claim_reason"] == answer["claim_reason"]
     found = tv.check_overlap(beside, "nvtx:A", "nvtx:B", min_overlap=0.5, baseline=serial, claimed=claim)
     assert found.exit_code == code
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("claim", [claim for claim, *_ in CLAIMS])
+def test_compare_and_report_end_as_check_overlap_does(
+    run: Run, pair: tuple[Path, Path], tmp_path: Path, claim: str
+) -> None:
+    serial, beside = pair
+    folder = tmp_path / "report"
+    codes = {
+        run("check-overlap", beside, "--baseline", serial, *SIDES, "--claimed", claim).code,
+        run("compare", serial, beside, *SIDES[:4], "--claimed", claim).code,
+        run("report", beside, "--baseline", serial, *SIDES, "--claimed", claim, "-o", folder).code,
+    }
+    assert len(codes) == 1
+    answer = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    assert answer["overlap"]["claim"]["stated"].startswith(claim[:2])
 
 
 @pytest.mark.parametrize("command", ["check-overlap", "report"])

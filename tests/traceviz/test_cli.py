@@ -8,13 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.collectors.collecting import traceviz
+from tests.support.endings import answered
 from tests.support.kineto_files import KinetoFile, pair_of_ranges
 from tests.traceviz.conftest import Run
 
 DATA = Path(__file__).parents[1] / "data"
 SIDES = ("-a", "nvtx:A", "-b", "nvtx:B")
 COMMANDS = ("check-overlap", "streams", "info")
+
+
+def in_a_process(*words: str | Path, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    ran = subprocess.run(
+        [sys.executable, "-m", "traceviz", *map(str, words)],
+        capture_output=True,
+        env={**os.environ, **environment},
+        cwd=Path(__file__).parents[2],
+        check=False,
+    )
+    return answered(ran)
 
 
 @pytest.fixture
@@ -163,14 +174,22 @@ def test_an_option_that_can_not_be_used_is_one_line(run: Run, capture: Path, wor
     assert ran.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("words", [("--format", "xml"), ("--nosuch",), ()])
+def test_usage_that_is_wrong_exits_2(run: Run, words: tuple[str, ...]) -> None:
+    ran = run("check-overlap", *words)
+    assert (ran.code, ran.out) == (2, "")
+    assert "Traceback" not in ran.err
+
+
 def test_the_version(run: Run) -> None:
     assert run("--version").out == "traceviz 0.1.0\n"
 
 
 def test_a_pipe_gets_neither_colours_nor_progress(capture: Path) -> None:
-    ran = traceviz("check-overlap", str(capture), *SIDES, cwd=DATA)
-    assert (ran.returncode, ran.stderr) == (1, "")
-    assert "\x1b" not in ran.stdout
+    ran = in_a_process("check-overlap", capture, *SIDES)
+    assert ran.returncode == 1
+    assert ran.stderr == b""
+    assert b"\x1b" not in ran.stdout
 
 
 def test_no_color_is_honoured_on_a_terminal(run: Run, capture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,10 +221,11 @@ def test_a_reader_that_goes_away_leaves_the_exit_code(tmp_path: Path, kind: str)
 
 @pytest.mark.parametrize("kind", ["text", "md"])
 def test_a_terminal_without_unicode_gets_plain_letters(kind: str) -> None:
-    words = ("collectives", "torch/a2a_sync.rank0.json.gz", "--format", kind)
-    ran = traceviz(*words, cwd=DATA, PYTHONIOENCODING="ascii")
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert " us" in ran.stdout
+    ran = in_a_process(
+        "collectives", DATA / "torch" / "a2a_sync.rank0.json.gz", "--format", kind, PYTHONIOENCODING="ascii"
+    )
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert b" us" in ran.stdout
 
 
 @pytest.mark.parametrize("columns", ["abc", "0", "-5", "1", "", "400"])
@@ -217,6 +237,7 @@ def test_any_width_can_be_asked_for(run: Run, capture: Path, monkeypatch: pytest
 
 
 def test_a_path_that_is_no_text_is_reported(tmp_path: Path) -> None:
-    ran = traceviz("info", os.fsdecode(os.fsencode(tmp_path) + b"/\xff.json"), cwd=tmp_path)
-    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
-    assert "There is no such file" in ran.stderr
+    ran = in_a_process("info", os.fsdecode(os.fsencode(tmp_path) + b"/\xff.json"))
+    assert ran.returncode == 2
+    assert ran.stderr.count(b"\n") == 1
+    assert b"There is no such file" in ran.stderr

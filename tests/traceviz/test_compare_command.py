@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kineto_files import pair_of_ranges
+import traceviz as tv
+from tests.support.kineto_files import KinetoFile, pair_of_ranges
 from tests.traceviz.conftest import Run
 from traceviz.commands.compare import labels_of
 
@@ -19,6 +20,15 @@ SIDES = ("-a", "nvtx:A", "-b", "nvtx:B")
 @pytest.fixture
 def run(run: Run) -> Run:
     return partial(run, "compare")
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    """A and B of 100 ns, one after the other and then half together."""
+    return (
+        pair_of_ranges("A", "B", overlap=0).write(tmp_path / "serial.json"),
+        pair_of_ranges("A", "B", overlap=50).write(tmp_path / "beside.json"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -131,3 +141,13 @@ def test_runs_of_two_ranks_by_quoted_globs(run: Run) -> None:
 )
 def test_labels_are_what_tells_paths_apart(paths: list[str], labels: list[str]) -> None:
     assert labels_of([Path(path) for path in paths]) == labels
+
+
+def test_the_same_from_python(tmp_path: Path) -> None:
+    file = KinetoFile()
+    file.range("A", 0, 50)
+    file.kernel("k", 7, 100, 200, launch=10)
+    trace = tv.load(file.write(tmp_path / "t.json"))
+    result = tv.compare(trace, trace, labels=("before", "after"))
+    assert result.runs[1].verdict == "same"
+    assert tv.compare(trace, trace).to_frame().index.tolist() == ["run 1", "run 2"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import traceviz as tv
-from tests.traceviz.conftest import Run, in_a_line
+from tests.traceviz.conftest import Run
 
 ROOT = Path(__file__).parents[2]
 WORKLOADS = ROOT / "tests" / "data" / "workloads"
@@ -26,6 +26,10 @@ def run(run: Run) -> Run:
 @pytest.fixture
 def rules(tmp_path: Path) -> Path:
     return tmp_path / "contract.toml"
+
+
+def in_a_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def test_a_contract_that_holds_says_so_in_a_line_and_rule_by_rule(run: Run) -> None:

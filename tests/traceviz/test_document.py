@@ -116,6 +116,12 @@ def test_a_note_of_several_lines_stays_so() -> None:
     assert markdown([table]).endswith("| 1 |\n\none\n\ntwo\n")
 
 
+def test_a_long_name_is_folded_not_cut() -> None:
+    name = "kernel_" + "x" * 300
+    shown = printed(Table(["a"], [[name]]), Bullets("t", [name]), width=60)
+    assert shown.count("x") == 600
+
+
 @pytest.mark.parametrize("width", [24, 40, 60, 80, 120])
 def test_neither_headers_nor_figures_are_broken_inside_a_word(width: int) -> None:
     """What has no room stands in a table below, whose rows begin as those above."""
@@ -166,6 +172,10 @@ def test_figures_stay_figures_where_their_header_has_another_word() -> None:
     (table,) = worded([Table(("stream", "ops"), [("7", "2")], numeric=frozenset({"stream", "ops"}))], "SYCL")
     assert isinstance(table, Table)
     assert (tuple(table.headers), table.numeric) == (("queue", "ops"), {"queue", "ops"})
+
+
+def test_a_table_without_columns_is_no_error() -> None:
+    assert printed(Table((), ())).strip() == ""
 
 
 def test_a_table_stands_in_columns_figures_to_the_right_and_headers_at_the_bottom() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from typer.testing import Result
 
 import traceviz as tv
 from analyzers.common.errors import TracevizError, TraceWarning
@@ -18,7 +19,6 @@ from tests.analyzers.overlap.test_job import job_run
 from tests.support.builder import one_rank
 from tests.support.command_lines import invoked
 from tests.support.nightly import mostly_nightly
-from tests.traceviz.conftest import in_a_line
 from traceviz.output import contract
 from traceviz.output.brief import caveats as in_brief
 from traceviz.output.document import markdown, quoted
@@ -31,6 +31,10 @@ TORCH = DATA / "torch"
 DP, MP = "nvtx:DP Embedding", "nvtx:MP Embedding"
 NAMES = sorted({one.name.split(".")[0] for one in TORCH.glob("*.rank0.json.gz")})
 QUICK = ("dpmp_hidden_sync", "dpmp_race", "item_before")
+
+
+def printed(*arguments: str) -> Result:
+    return invoked(*arguments)
 
 
 @cache
@@ -47,6 +51,10 @@ def texts(result: tv.OverlapResult) -> list[str]:
     return [one.text for one in result.lines]
 
 
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
 @pytest.mark.parametrize("name", mostly_nightly(NAMES, QUICK.__contains__))
 def test_text_markdown_json_brief_notebook_and_summary_have_the_same_lines(name: str) -> None:
     paths = [str(path) for path in sorted(TORCH.glob(f"{name}.rank*.json.gz"))]
@@ -54,15 +62,15 @@ def test_text_markdown_json_brief_notebook_and_summary_have_the_same_lines(name:
     lines = texts(result)
     verdict, _, sentence = lines[0].partition(": ")
     for more in ([], ["--brief"], ["--verbose"]):
-        text = in_a_line(invoked("check-overlap", *paths, *more).stdout)
-        assert text.startswith(in_a_line(" ".join([f"{verdict} {sentence}", *(f"• {line}" for line in lines[1:])])))
-    shown = invoked("check-overlap", *paths, "--format", "md").stdout
+        text = flat(printed("check-overlap", *paths, *more).stdout)
+        assert text.startswith(flat(" ".join([f"{verdict} {sentence}", *(f"• {line}" for line in lines[1:])])))
+    shown = printed("check-overlap", *paths, "--format", "md").stdout
     assert shown.startswith(markdown(view.head(result)))
     assert all(quoted(line) in shown for line in lines)
-    answer = json.loads(invoked("check-overlap", *paths, "--format", "json").stdout)
+    answer = json.loads(printed("check-overlap", *paths, "--format", "json").stdout)
     assert answer["lines"] == [{"kind": one.kind, "text": one.text} for one in result.lines]
     assert (
-        json.loads(invoked("check-overlap", *paths, "--format", "json", "--brief").stdout)["lines"][: len(lines)]
+        json.loads(printed("check-overlap", *paths, "--format", "json", "--brief").stdout)["lines"][: len(lines)]
         == lines
     )
     cell = html.unescape(result._repr_html_())
@@ -122,12 +130,19 @@ def test_inconclusive_answers_say_what_would_lift_them_and_never_0_percent() -> 
         assert not re.search(r"(?<![\d.])0 %", text)
 
 
+def in_words(line: str) -> int:
+    """Words of a line; a number and its unit are one, and so is a range's name, however long people make it."""
+    line = re.sub(r"(?<=\d) (?=%|[nµm]?s\b)", "", line).replace("DP Embedding", "DP").replace("MP Embedding", "MP")
+    return len(re.findall(r"[^\s–→]\S*", line))
+
+
 @pytest.mark.parametrize("name", ["dpmp_hidden_sync", "dpmp_race", "item_before"])
-def test_a_fix_is_said_with_what_a_step_gains(name: str) -> None:
+def test_a_fix_is_said_in_30_words_with_what_a_step_gains(name: str) -> None:
     """The step's milliseconds now and then, as the replay behind `what-if` has them, which names the same change."""
     result = checked(name, "comm", "compute")
     assert result.fix is not None
     (line,) = (one.text for one in result.lines if one.kind == "fix")
+    assert in_words(line) <= 30
     now, then, low, high = re.findall(r"[\d.]+(?=[–\d. ]* [µm]s|[^(]*→|–)", line.partition(": predicted ")[2])[:4]
     unit = 1e3 if "µs" in line else 1e6
     for text, ns in ((now, result.fix.now_step_ns), (then, result.fix.step_ns)):
@@ -174,13 +189,13 @@ def test_several_gpus_of_one_rank_are_told_apart() -> None:
 
 def test_brief_stops_after_them_and_the_default_is_short() -> None:
     pair = ["check-overlap", *map(str, sorted(TORCH.glob("dpmp_overlap.rank*.json.gz"))), "-a", DP, "-b", MP]
-    lengths = [len(invoked(*pair, *more).stdout.splitlines()) for more in (["--brief"], [], ["--verbose"])]
+    lengths = [len(printed(*pair, *more).stdout.splitlines()) for more in (["--brief"], [], ["--verbose"])]
     result = checked("dpmp_overlap")
     assert lengths[0] <= 2 * len(result.lines) + 3  # two rows a line; which steps figures are of stands there, too
     assert lengths[1] < 50
     assert lengths[2] > lengths[1]
     with pytest.raises(TracevizError, match="exclude each other"):
-        invoked(*pair, "--brief", "--verbose")
+        printed(*pair, "--brief", "--verbose")
 
 
 def test_equal_caveats_of_several_ranks_are_one_line_those_that_matter_first() -> None:

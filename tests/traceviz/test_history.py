@@ -21,7 +21,6 @@ from traceviz.history import database as history
 from traceviz.history.trends import trends
 
 TORCH = Path(__file__).parents[1] / "data" / "torch"
-FULL_GPU = TORCH / "full_gpu.rank0.json.gz"
 SIDES = ("-a", "nvtx:optimizer", "-b", "nvtx:emb_lookup")
 
 
@@ -80,7 +79,15 @@ def test_tables_are_typed_linked_and_indexed(tmp_path: Path) -> None:
 
 def test_runs_that_save_at_once_all_get_in(tmp_path: Path) -> None:
     path = tmp_path / "r.db"
-    words = [sys.executable, "-m", "traceviz", "check-overlap", str(FULL_GPU), "--save", str(path)]
+    words = [
+        sys.executable,
+        "-m",
+        "traceviz",
+        "check-overlap",
+        str(TORCH / "full_gpu.rank0.json.gz"),
+        "--save",
+        str(path),
+    ]
     running = [subprocess.Popen(words, cwd=TORCH.parents[2], stdout=subprocess.DEVNULL) for _ in range(5)]
     assert {one.wait() for one in running} <= {0, 1, 3}
     assert [one.id for one in history.saved_runs(path)] == [1, 2, 3, 4, 5]
@@ -111,6 +118,11 @@ def damaged(path: Path) -> None:
     path.write_bytes(data)
 
 
+def cut(path: Path) -> None:
+    saved(path, 60)
+    path.write_bytes(path.read_bytes()[:5000])
+
+
 def newer(path: Path) -> None:
     saved(path, 60)
     database = sqlite3.connect(path)
@@ -123,6 +135,7 @@ def newer(path: Path) -> None:
     [
         (foreign, "a database of something else"),
         (damaged, "This is damaged"),
+        (cut, "This is damaged"),
         (newer, "A newer traceviz"),
         (
             lambda path: path.write_text("no database at all, and long enough to be one" * 9),
@@ -141,7 +154,7 @@ def test_a_file_that_is_no_history_is_one_clear_error_and_stays_as_it_was(
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(f"traceviz: {path}: ")
     assert message in err
-    code, out, err = run("check-overlap", FULL_GPU, "--save", path)
+    code, out, err = run("check-overlap", TORCH / "full_gpu.rank0.json.gz", "--save", path)
     assert (code, err.count("\n")) == (2, 1)
     assert out, "the verdict is shown all the same"
     assert message in err
@@ -150,7 +163,7 @@ def test_a_file_that_is_no_history_is_one_clear_error_and_stays_as_it_was(
 
 def test_a_missing_history_and_a_missing_folder(run: Run, tmp_path: Path) -> None:
     assert run("history", tmp_path / "r.db")[0] == 2
-    code, _, err = run("check-overlap", FULL_GPU, "--save", tmp_path / "no" / "r.db")
+    code, _, err = run("check-overlap", TORCH / "full_gpu.rank0.json.gz", "--save", tmp_path / "no" / "r.db")
     assert (code, "This can't be opened" in err) == (2, True)
     (tmp_path / "empty.db").touch()
     assert "This holds no history yet" in run("history", tmp_path / "empty.db")[2]

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.collectors.collecting import traceviz
+from tests.support.endings import answered
 
 pytestmark = pytest.mark.nightly
 ROOT = Path(__file__).parents[2]
 FILES = [str(path) for path in sorted((ROOT / "tests/data/torch").glob("dpmp_overlap.rank?.json.gz"))]
 SIDES = ["-a", "nvtx:DP Embedding", "-b", "nvtx:MP Embedding"]
-NO_PICTURES = {"TRACEVIZ_CHROMIUM": "/nowhere"}
 WRITES = {
     "page.html": ["timeline", *FILES, *SIDES, "-o"],
     "report": ["report", *FILES, *SIDES, "-o"],
@@ -35,6 +34,15 @@ sys.addaudithook(hold)
 from traceviz.__main__ import main
 main()
 """
+
+
+def run(words: list[str], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    settings = {**os.environ, "PYTHONPATH": str(ROOT), "TRACEVIZ_CHROMIUM": "/nowhere", **environment}
+    ran = subprocess.run(
+        [sys.executable, "-m", "traceviz", *words],
+        cwd=folder, env=settings, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    return answered(ran)
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["new", "replaced"])
@@ -65,7 +73,7 @@ def test_a_signal_ends_a_command_quietly_and_leaves_no_half_of_a_result(
 
 @pytest.mark.parametrize("name", WRITES)
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path, name: str) -> None:
-    ran = traceviz(*WRITES[name], f"/proc/{name}", cwd=tmp_path, **NO_PICTURES, TRACEVIZ_CACHE="/proc/none")
+    ran = run([*WRITES[name], f"/proc/{name}"], tmp_path, TRACEVIZ_CACHE="/proc/none")
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1), ran.stderr
 
 
@@ -79,7 +87,7 @@ def test_on_a_full_disk_a_result_is_whole_or_not_there(tmp_path: Path, name: str
         pytest.skip("only root can make a small disk")
     try:
         (disk / "full").write_bytes(b"x" * 4096)
-        ran = traceviz(*WRITES[name], str(disk / name), cwd=tmp_path, **NO_PICTURES, TRACEVIZ_CACHE="off")
+        ran = run([*WRITES[name], str(disk / name)], tmp_path, TRACEVIZ_CACHE="off")
         left = [path for path in disk.iterdir() if path.name != "full"]
         if ran.returncode != 2:
             assert [path.name for path in left] == [name]
@@ -87,9 +95,8 @@ def test_on_a_full_disk_a_result_is_whole_or_not_there(tmp_path: Path, name: str
             assert ran.stderr.count("\n") == 1, ran.stderr
             assert all(path.name == "runs.db" and not path.stat().st_size for path in left)  # of no run yet
         subprocess.run(["mount", "-o", "remount,size=256m", str(disk)], check=True)
-        again = disk / f"again-{name}" if left and name != "runs.db" else disk / name
-        ran = traceviz(*WRITES[name], str(again), cwd=tmp_path, **NO_PICTURES, TRACEVIZ_CACHE="off")
-        assert ran.returncode in (0, 1, 3)
+        again = [*WRITES[name], str(disk / f"again-{name}" if left and name != "runs.db" else disk / name)]
+        assert run(again, tmp_path, TRACEVIZ_CACHE="off").returncode in (0, 1, 3)
     finally:
         subprocess.run(["umount", str(disk)], check=True)
 
@@ -97,5 +104,26 @@ def test_on_a_full_disk_a_result_is_whole_or_not_there(tmp_path: Path, name: str
 @pytest.mark.parametrize("home", ["", "/nowhere", "/proc"])
 def test_no_home_and_a_read_only_one_are_enough_to_read_exports(tmp_path: Path, home: str) -> None:
     export = str(ROOT / "tests/data/nsys/dpmp_overlap.2gpu.sqlite")
-    ran = traceviz("info", export, cwd=tmp_path, HOME=home, XDG_CACHE_HOME="/proc/none")
+    ran = run(["info", export], tmp_path, HOME=home, XDG_CACHE_HOME="/proc/none")
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_a_report_is_exported_elsewhere_where_the_cache_cannot_be_written(tmp_path: Path) -> None:
+    nsys, export = tmp_path / "nsys", ROOT / "tests/data/nsys/rowpar_s1.rank0.nsys2025.sqlite"
+    nsys.write_text(
+        f"""#!{sys.executable}
+import shutil, sys
+output = [word.partition("=")[2] for word in sys.argv if word.startswith("--output=")]
+if output:
+    shutil.copyfile({str(export)!r}, output[0])
+else:
+    print("NVIDIA Nsight Systems version 2023.4.4.54")
+"""
+    )
+    nsys.chmod(0o755)
+    (tmp_path / "tmp").mkdir()
+    report = str(ROOT / "tests/data/nsys/rowpar_s1.rank0.nsys2023.nsys-rep")
+    settings = {"HOME": "/proc", "TRACEVIZ_CACHE": "/proc/none", "TMPDIR": str(tmp_path / "tmp")}
+    ran = run(["info", report, "--nsys", str(nsys)], tmp_path, **settings)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert not list((tmp_path / "tmp").iterdir())

@@ -10,11 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.collectors.collecting import traceviz
+from tests.support.endings import answered
 
 DATA = Path(__file__).parents[1] / "data"
 FILES = [str(path) for path in sorted(DATA.glob("torch/item_before.rank?.json.gz"))]
 LONG = str(DATA / "workloads" / "a2a.event.4gpu.nsys-per-rank")
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "traceviz", *words]
+    return answered(subprocess.run(command, capture_output=True, text=True, check=False))
 
 
 @pytest.mark.parametrize(
@@ -22,11 +27,11 @@ LONG = str(DATA / "workloads" / "a2a.event.4gpu.nsys-per-rank")
     [(["--version"], 0), (["check-overlap", *FILES], 1), (["info", "nowhere"], 2), (["info", "--format", "odd"], 2)],
 )
 def test_exit_codes_stay(words: list[str], code: int) -> None:
-    assert traceviz(*words, cwd=DATA).returncode == code
+    assert run(*words).returncode == code
 
 
 def test_all_of_a_long_output_arrives() -> None:
-    shown = traceviz("syncs", LONG, "--format", "json", cwd=DATA).stdout
+    shown = run("syncs", LONG, "--format", "json").stdout
     assert len(shown) > 1 << 16  # more than a pipe holds
     assert json.loads(shown)["schema"] == "traceviz.syncs/2"
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +21,8 @@ from analyzers.verdict.against import StepsAgainst
 from traceviz.output.records import KEYS_OF_RECORDS, picked, rows, to_json
 from traceviz.output.tables import shown, table
 from traceviz.output.views import claim
+
+ROOT = Path(__file__).parents[2]
 
 
 class Part(msgspec.Struct):
@@ -116,3 +122,46 @@ def test_a_table_has_a_column_a_field_and_counts_what_it_leaves_out() -> None:
     assert found.note == "… and 1 more (--format json has all)"
     above = table("", [Part(1)], {"size": "bytes", "b": "bytes"}, first=["now"])
     assert above.rows == [["now", ""], ["1 B", "1 B"]]
+
+
+TOY = '''"""`traceviz toy`."""
+
+from __future__ import annotations
+
+import typer
+
+from traceviz.options import arguments as option
+from traceviz.options.run import RunOptions, without
+from traceviz.output.document import Paragraph
+from traceviz.output.terminal import emit, progress
+
+EPILOG = "Examples:\\n  traceviz toy x"
+
+
+@without("window")
+def toy(context: typer.Context, options: RunOptions, output: option.OutputFormat = "text") -> None:
+    """How many ops there are."""
+    with progress() as on_progress:
+        trace = options.loaded(on_progress)
+    emit(context.params, {"ops": len(trace.ops)}, lambda found: [Paragraph(f"{found['ops']} ops")])
+'''
+
+
+def test_a_new_command_is_a_file_and_a_line(tmp_path: Path) -> None:
+    for name in ("traceviz", "analyzers", "collectors"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "traceviz" / "commands" / "toy.py").write_text(TOY)
+    cli = tmp_path / "traceviz" / "cli.py"
+    cli.write_text(cli.read_text().replace("COMMANDS = (\n", 'COMMANDS = (\n    "toy",\n'))
+    capture = ROOT / "tests" / "data" / "torch" / "dpmp_overlap.rank0.json.gz"
+
+    def ran(*words: str) -> str:
+        command = [sys.executable, "-m", "traceviz", "toy", str(capture), *words]
+        return subprocess.run(
+            command, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True
+        ).stdout
+
+    assert ran("--no-cache") == "57 ops\n"
+    assert json.loads(ran("--no-cache", "--ranks", "0", "--format", "json")) == {"ops": 57}
+    assert "--skip-bad" in ran("--help")
+    assert "--window" not in ran("--help")

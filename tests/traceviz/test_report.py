@@ -4,7 +4,9 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
@@ -56,6 +58,29 @@ def report() -> Report:
 def rendered(text: str) -> str:
     """As GitHub would render it: with tables and links of bare addresses."""
     return str(MarkdownIt("gfm-like", {"linkify": False, "html": True}).enable("table").render(text))
+
+
+def by_github(text: str) -> str:
+    """As GitHub's own program renders it; raw HTML would pass, so that a test can see it."""
+    program = shutil.which("cmark-gfm")
+    if program is None:
+        pytest.skip("no cmark-gfm: install Debian's package of that name")
+    extensions = [word for name in ("table", "autolink", "strikethrough", "tasklist") for word in ("-e", name)]
+    run = subprocess.run([program, "--unsafe", *extensions], input=text.encode(), capture_output=True, check=True)
+    return run.stdout.decode()
+
+
+def test_githubs_renderer_makes_tables_lists_and_charts_of_the_summary(report: Report) -> None:
+    text = summary(report, with_image=True)
+    page = by_github(text)
+    tables = len(re.findall(r"^\|[-:|]+\|$", text, re.MULTILINE))
+    assert tables >= 5
+    assert page.count("<table>") == tables
+    assert page.count("<tr>") == sum(line.startswith("| ") for line in text.splitlines())
+    assert page.count("<details>") == page.count("</details>") == 1
+    assert page.count("<li>") == sum(line.startswith("- ") for line in text.splitlines())
+    assert '<pre><code class="language-mermaid">' in page or 'lang="mermaid"' in page
+    assert "<a " not in page
 
 
 def test_the_summary_holds_what_a_reviewer_needs(report: Report) -> None:
@@ -272,9 +297,10 @@ def of_hostile() -> Report:
     return make(loaded(hostile()), *HOSTILE_PAIR)
 
 
-def test_hostile_names_stay_text_in_markdown(of_hostile: Report) -> None:
+@pytest.mark.parametrize("render", [rendered, by_github])
+def test_hostile_names_stay_text_in_markdown(render: Callable[[str], str], of_hostile: Report) -> None:
     text = summary(of_hostile, with_image=False)
-    page = rendered(text)
+    page = render(text)
     assert set(re.findall(r"<([a-zA-Z0-9]+)", page)) <= OWN_TAGS
     assert "&lt;script&gt;window.hacked=1&lt;/script&gt;" in page
     assert "\x1b" not in text
@@ -329,6 +355,16 @@ def test_an_apparent_figure_decides_where_it_is_accepted_and_the_command_says_so
     pair = ("nvtx:DP Embedding", "nvtx:MP Embedding")
     made = tv.report(FILES[0], tmp_path / "api", *pair, min_overlap=0.1, accept_apparent=True)
     assert (made.overlap.passed, "--accept-apparent" in made.command) == (True, True)
+
+
+@pytest.mark.nightly
+def test_python_writes_the_same_report_as_the_command(tmp_path: Path) -> None:
+    invoked("report", *FILES, "-a", DP_MP[0], "-b", DP_MP[1], "-o", str(tmp_path / "one"))
+    made = tv.report(tv.load(*FILES), tmp_path / "two", *DP_MP)
+    assert {path.name for path in made.files} == {"summary.md", "report.html", "results.json"}
+    for path in made.files:
+        assert path.read_bytes() == (tmp_path / "one" / path.name).read_bytes()
+    assert made.overlap.verdict == "partial"
 
 
 def test_a_part_taken_in_python_names_no_command_that_would_show_something_else(tmp_path: Path) -> None:

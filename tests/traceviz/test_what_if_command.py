@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import traceviz as tv
-from tests.traceviz.conftest import Run, in_a_line
+from tests.traceviz.conftest import Run
 
 DATA = Path(__file__).parents[1] / "data"
 ITEM = [DATA / "torch" / f"item_before.rank{rank}.json.gz" for rank in range(4)]
@@ -22,6 +22,10 @@ MISSED = DATA / "workloads" / "rowpar.s1.2gpu.torch"
 @pytest.fixture
 def run(run: Run) -> Run:
     return partial(run, "what-if")
+
+
+def in_a_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def test_the_first_lines_say_how_well_it_replays_and_what_the_change_is_worth(run: Run) -> None:

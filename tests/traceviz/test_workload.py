@@ -129,12 +129,34 @@ def test_unknown_names_are_refused_with_those_there_are() -> None:
 )
 def test_the_programs_run_on_gloo_ranks(tmp_path: Path, name: str, variant: str) -> None:
     pytest.importorskip("torch.nn", reason="needs torch (pip install torch): it runs real ranks")
-    small = ("--device", "cpu", "--ranks", "2", "--steps", "3")
-    words = ("workload", name, "--variant", variant, *small, "--results", "r.json")
+    words = (
+        "workload",
+        name,
+        "--variant",
+        variant,
+        "--device",
+        "cpu",
+        "--ranks",
+        "2",
+        "--steps",
+        "3",
+        "--results",
+        "r.json",
+    )
     ran = traceviz(*words, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     result = json.loads((tmp_path / "r.json").read_text())
     assert 0 < result["min_ms"] <= result["median_ms"] <= result["p90_ms"]
+    assert "step time: median" in ran.stdout
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("variant", ["base", "sparse-dist"])
+def test_torchrecs_own_pipelines_run_on_gloo_ranks(tmp_path: Path, variant: str) -> None:
+    pytest.importorskip("torchrec", reason="needs TorchRec (pip install torchrec fbgemm-gpu-cpu)")
+    words = ("workload", "torchrec", "--variant", variant, "--device", "cpu", "--ranks", "2", "--steps", "3")
+    ran = traceviz(*words, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
     assert "step time: median" in ran.stdout
 
 

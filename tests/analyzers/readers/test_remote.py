@@ -1,12 +1,17 @@
-"""Captures named by URL: in memory, and on S3 as moto plays it."""
+"""Captures named by URL: in memory, by HTTP from a local server, on S3 as moto plays it."""
 
 from __future__ import annotations
 
+import functools
+import http.server
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +22,8 @@ from analyzers.readers.remote import brought, expand, head_of
 from tests.support.command_lines import run_json, run_text
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("fsspec") is None, reason="needs fsspec (the extra `cluster`)")
+# What s3fs and aiohttp start, threads and loops of their own, is no business of pytest's.
+by_http = pytest.mark.skipif(importlib.util.find_spec("aiohttp") is None, reason="needs aiohttp")
 on_s3 = pytest.mark.skipif(
     not all(map(importlib.util.find_spec, ("moto", "flask", "s3fs"))), reason="needs moto[server] and s3fs"
 )
@@ -56,6 +63,25 @@ def test_a_file_is_brought_once_for_each_of_its_versions(tmp_path: Path) -> None
     assert not path.exists()
 
 
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[str]:
+    """The address of a web server on 127.0.0.1 that has the captures."""
+    for path in TORCH:
+        shutil.copy(path, tmp_path)
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(tmp_path)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
 def script(text: str, *arguments: str, **environment: str) -> str:
     """What a Python program of its own prints."""
     settings = {**os.environ, **environment}
@@ -66,9 +92,33 @@ def script(text: str, *arguments: str, **environment: str) -> str:
     return found.stdout
 
 
+COMMAND = "from traceviz.cli import main; main()"
+EXPANDING = """
+import sys
+from analyzers.common.errors import TracevizError
+from analyzers.readers.remote import expand
+
+try:
+    expand(sys.argv[1])
+except TracevizError as error:
+    print(error)
+"""
 ALONE_AND_BY_PARTS = pytest.mark.parametrize(
     "more", [[], ["--no-cache"], ["--memory", "8GB", "--workers", "2"]], ids=" ".join
 )
+
+
+@by_http
+@ALONE_AND_BY_PARTS
+def test_urls_of_a_web_server_give_the_answers_of_their_files(site: str, more: list[str]) -> None:
+    urls = [f"{site}/{path.name}" for path in TORCH]
+    words = ["check-overlap", *urls, "--format", "json", *more]
+    assert script(COMMAND, *words) == run_text("check-overlap", *PATHS, *more)
+
+
+@by_http
+def test_a_url_the_server_does_not_have_is_an_error_that_names_it(site: str) -> None:
+    assert script(EXPANDING, f"{site}/rank7.json") == f"{site}/rank7.json: There is no such file.\n"
 
 
 S3 = """

@@ -87,6 +87,18 @@ def test_each_tool_answers_briefly_and_only_reads() -> None:
     served([TORCH], use)
 
 
+@pytest.mark.nightly
+def test_what_is_wrong_with_a_call_is_one_line_with_the_hint() -> None:
+    async def use(client: Client) -> None:
+        assert "Ids look like gap:r0.d0:1876012" in await refused(client, "show", captures=ITEM, id="first")
+        assert "Write it as 10:13" in await refused(client, "syncs", captures=ITEM, steps="--no-align")
+        assert "There is no such file" in await refused(client, "info", captures="absent.json")
+        assert "-x" in await refused(client, "check_overlap", captures=ITEM, a="-x")
+        assert "is JSON, but not a trace" in await refused(client, "info", captures="step_time_ms.json")
+
+    served([TORCH], use)
+
+
 @pytest.fixture
 def folders(tmp_path: Path) -> tuple[Path, Path]:
     """Captures in a folder that may be read, and others beside it."""
@@ -200,6 +212,19 @@ def test_paths_within_are_read_however_they_are_written(folders: tuple[Path, Pat
             assert (await told(client, "info", captures=path))["ranks"] == ranks, path
 
     served([via], use, "--no-cache")
+
+
+@pytest.mark.nightly
+def test_nothing_is_written_beside_the_captures(folders: tuple[Path, Path]) -> None:
+    allowed, _ = folders
+    before = {path: path.stat().st_mtime_ns for path in allowed.rglob("*")}
+
+    async def use(client: Client) -> None:
+        await told(client, "check_overlap", captures="run.rank*.json.gz")
+        await told(client, "show", captures="run.rank*.json.gz", id="coll:0")
+
+    served([allowed], use)
+    assert {path: path.stat().st_mtime_ns for path in allowed.rglob("*")} == before
 
 
 def test_traceviz_itself_does_not_import_the_sdk() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import traceviz as tv
 from analyzers.compare.compare import compare
+from analyzers.load import load
 from analyzers.replay.answer import DropSync
 from analyzers.syncs.order_report import order_report
 from analyzers.trace.tables import Trace
@@ -160,6 +161,22 @@ def test_the_first_step_begins_with_its_first_op_and_the_only_one_is_called_so()
     assert picture.headline.startswith("TOO FEW STEPS: <script>"), "the comparison's"
     assert both_ends(picture) == [("before", 0, 40), (HOSTILE[0], 0, 30), ("before", 3, 43), (HOSTILE[0], 3, 33)]
     assert "step 0, the only common step" in picture.shown.text
+
+
+def test_marked_steps_take_what_compare_says_of_real_captures() -> None:
+    names = ("dpmp_serial", "dpmp_overlap")
+    traces = [load([f"tests/data/torch/{name}.rank*.json.gz"]) for name in names]
+    result = compare(traces, "nvtx:DP Embedding", "nvtx:MP Embedding", labels=names)
+    picture = compared(result, traces)
+    assert len(result.steps) % 2, "so that one step is the median"
+    for run in result.runs:
+        own = [(low, high) for row, low, high in picture.ends if row in rows_of(picture, run.label)]
+        assert max(high - low for low, high in own) == run.figures["step_ns"].median_ns
+        assert min(low for low, _ in own) == 0
+
+
+def rows_of(picture: Picture, label: str) -> set[int]:
+    return {row.number for band in picture.bands if band.title.startswith(f"{label}:") for row in band.rows}
 
 
 ITEM = [f"tests/data/torch/item_before.rank{rank}.json.gz" for rank in (0, 1, 2, 3)]
