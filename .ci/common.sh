@@ -14,8 +14,8 @@ declare -A background=()
 trap 'for one in "${background[@]}"; do kill -- "-$one" 2>/dev/null && wait "$one" || true; done; rm -rf "$work"' EXIT
 
 # The tests that depend on the Python and on versions most: what reads captures and sorts rows, every command, all of the API.
-QUICK="tests/traceviz/test_api.py tests/traceviz/test_cli.py tests/analyzers/readers/nsys/test_read.py tests/analyzers/readers/nsys/test_schemas.py \
-tests/analyzers/readers/kineto/test_tables.py tests/analyzers/arrays tests/analyzers/verdict/test_check.py"
+QUICK="tests/traceviz/test_api.py tests/traceviz/test_cli.py tests/analyzers/readers/nsys/test_nsys_export.py tests/analyzers/readers/nsys/test_schemas.py \
+tests/analyzers/readers/kineto/test_kineto_tables.py tests/analyzers/arrays tests/analyzers/verdict/test_check.py"
 
 step() { printf '\n== %3d s  %s\n' "$SECONDS" "$*"; }
 fail() { printf '\n%s: %s\n' "$0" "$*" >&2; exit 1; }
