@@ -27,6 +27,7 @@ from analyzers.trace.tables import Trace
 
 Question = Callable[[Trace], Any]  # a module's function, or a partial of one: workers are sent it
 ALL = Narrowing()
+LEAST_OPS = 2_000  # of a part: with fewer, what is done once a part takes longer than what is done an op
 
 
 class ExtraQuery(msgspec.Struct):
@@ -109,7 +110,7 @@ class Run(msgspec.Struct, frozen=True):
         return cls(run, (Whole(run, tuple(run.rank_ids)),)) if isinstance(run, Trace) else run
 
     def by_rank(self) -> Run:
-        """The same run with a part a rank, where it is one trace with several.
+        """The same run with a part a rank, where it is one trace with several; small ranks are a part together.
 
         Windows of a rank are one part. Processes without ops are part of the first one's. Captures, processes and ranks
         are numbered as in the trace. What is a part of a trace itself stays one part.
@@ -117,12 +118,18 @@ class Run(msgspec.Struct, frozen=True):
         trace = self.trace
         if not self.merged or trace.whole is not None:
             return self
-        working = distinct(trace.ops.process).tolist()
+        ops = np.bincount(np.maximum(trace.ops.process, 0), minlength=len(trace.processes))
         by_rank: dict[int, list[int]] = {}
-        for number in working:
+        for number in distinct(trace.ops.process).tolist():
             rank = trace.processes[number].rank
             by_rank.setdefault(rank if rank >= 0 else -1 - number, []).append(number)
-        return self if len(by_rank) < 2 else replace(self, handles=of_ranks(trace, [*by_rank.values()]))
+        parts: list[list[int]] = []
+        for own in by_rank.values():
+            if parts and ops[parts[-1]].sum() < LEAST_OPS:
+                parts[-1] += own
+            else:
+                parts.append(own)
+        return self if len(parts) < 2 else replace(self, handles=of_ranks(trace, parts))
 
     @property
     def merged(self) -> bool:
@@ -288,7 +295,7 @@ def _process_bounds(trace: Trace) -> dict[str, Ints | None]:
 
 
 def of_ranks(trace: Trace, working: Sequence[Sequence[int]]) -> list[Handle]:
-    """A handle for each rank of a trace, by its processes; all others go with the first."""
+    """A handle for each part of a trace, by the processes of its ranks; all others go with the first."""
     owned = {number for own in working for number in own}
     idle = {-1, *range(len(trace.processes))} - owned
     ops, calls = (
@@ -298,7 +305,7 @@ def of_ranks(trace: Trace, working: Sequence[Sequence[int]]) -> list[Handle]:
     first = First()
     for own in working:
         processes = tuple(sorted({*own, *(() if found else idle)}))
-        ranks = tuple({trace.processes[one].rank for one in processes if one >= 0})
+        ranks = tuple(sorted({trace.processes[one].rank for one in processes if one >= 0}))
         size, launches = (int(counts[np.array(processes) + 1].sum()) for counts in (ops, calls))
         found.append(OfRank(trace, processes, ranks, first, size))
         first = First(0, first.op + size, first.call + launches)

@@ -14,6 +14,7 @@ from analyzers.common.errors import TracevizError
 from analyzers.load import load
 from analyzers.scale import answers
 from analyzers.syncs.order_report import OrderReport, order_of
+from analyzers.trace import run as runs_of
 from analyzers.trace.narrow import Narrowing
 from analyzers.trace.run import Run
 from analyzers.trace.schemas import TABLES
@@ -166,3 +167,15 @@ def test_a_run_by_rank_keeps_what_concerns_all_of_it() -> None:
     parts = list(run.parts(narrow))
     assert [len(part.ops) > 0 for part in parts] == [False, True, False, False]
     assert len(parts[1].ops) == len(narrow.of(trace).ops)
+
+
+def test_small_ranks_are_a_part_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Builder()
+    for number, count in enumerate((3, 1, 9, 2, 2)):
+        rank = run.rank(number)
+        for start in range(0, 100 * count, 100):
+            rank.kernel("gemm", stream=7, start=start, end=start + 50)
+    trace = run.trace()
+    for least, expected in ((0, [(0,), (1,), (2,), (3,), (4,)]), (4, [(0, 1), (2,), (3, 4)]), (99, [(0, 1, 2, 3, 4)])):
+        monkeypatch.setattr(runs_of, "LEAST_OPS", least)
+        assert [handle.ranks for handle in Run.of(trace).by_rank().handles] == expected
