@@ -44,7 +44,7 @@ sys.exit(int(os.environ.get("CODE", 0)))
 """
 
 # What nsys says when its agent is gone, and when it then takes up the report without it.
-NSYS_BROKE_DOWN = ("Connection to Agent lost", "End of file", "Failed to create '")
+NSYS_BROKE_DOWN = ("Connection to Agent lost", "End of file", "Failed to create '", "Local Endpoint is not available")
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -65,7 +65,7 @@ def traceviz(*words: str, cwd: Path, timeout: float = 120, **more: str) -> subpr
 
 
 def under_nsys(*words: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
-    """Run `traceviz collect nsys -o out`, again where nsys broke down: its agent may crash, or hang.
+    """Run `traceviz collect nsys -o FOLDER`, again where nsys broke down: its agent may crash, or hang.
 
     The collector itself has to end a run that hangs.
     """
@@ -76,7 +76,7 @@ def under_nsys(*words: str, cwd: Path, **more: str) -> subprocess.CompletedProce
         hung = ran.returncode == 124 and not own_limit
         if not hung and (ran.returncode == 0 or not any(line in ran.stderr for line in NSYS_BROKE_DOWN)):
             break
-        shutil.rmtree(cwd / "out", ignore_errors=True)
+        shutil.rmtree(cwd / words[words.index("-o") + 1], ignore_errors=True)
     return ran
 
 
