@@ -117,7 +117,7 @@ def read_syncs(file: NsysFile, processes: Processes) -> Syncs:
     stream, event = _id(raw.pop("stream")), _id(raw.pop("event"))
     # What it waits for shows in which ids are set. The export's own syncType is shifted in some versions: 2023.4 calls
     # a stream wait a stream synchronize, 2025.3 the other way round.
-    kind = np.select([(stream >= 0) & (event >= 0), stream >= 0, event >= 0], [3, 0, 1], 2)
+    kind = np.select([(stream >= 0) & (event >= 0), stream >= 0, event >= 0], [3, 0, 1], 2).astype(np.int8)
     known = {"stream": stream, "event": event, "event_sync": _id(raw["event_sync"]), "kind": Names(kind, SYNC_KINDS)}
     return Syncs.of({**raw, "process": processes.number(owner), **known})
 
