@@ -36,8 +36,9 @@ from analyzers.trace.ranks import ops_of_devices
 from analyzers.trace.tables import Trace
 
 # What an op waits for in a part of its gap.
-PEER_WAITS, HOST_BLOCKED, NOT_LAUNCHED, *BEHIND, NO_ROOM, IN_QUEUE, FREE = range(10)
-BEHIND_ON_STREAM, BEHIND_BY_EVENT, BEHIND_NEITHER, BEHIND_UNSEEN = BEHIND
+PEER_WAITS, HOST_BLOCKED, NOT_LAUNCHED = range(3)
+BEHIND_ON_STREAM, BEHIND_BY_EVENT, BEHIND_NEITHER, BEHIND_UNSEEN = range(3, 7)
+NO_ROOM, IN_QUEUE, FREE = range(7, 10)
 BEHIND_OTHER = BEHIND_ON_STREAM, BEHIND_BY_EVENT  # work of the other side
 
 

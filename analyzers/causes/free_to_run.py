@@ -9,7 +9,7 @@ from analyzers.causes.evidence import ToldGap
 from analyzers.causes.explain import NO_ROOM, PEER_WAITS
 from analyzers.causes.hosts import DISPATCH_NS
 from analyzers.causes.occupancy import blocks_per_sm
-from analyzers.causes.queues import NOT_KNOWN_NS
+from analyzers.causes.queues import NO_INSTANT
 from analyzers.common.wording import duration
 from analyzers.counters.states import mean_within
 from analyzers.trace.columns import ints_at
@@ -116,7 +116,7 @@ PEER_WAIT = Cause(
 def _unknown_evidence(gap: ToldGap) -> str:
     """What the capture does not show."""
     trace, free_ns = gap.writer.trace, _free_since_ns(gap)
-    if gap.released_ns == NOT_KNOWN_NS:
+    if gap.released_ns == NO_INSTANT:
         return f"the capture does not show what launched {gap.op_name} or what it waited for"
     if gap.unseen >= 0 or gap.explainer.queues.nodes.hidden[gap.op]:
         node = gap.writer.op_name(gap.unseen if gap.unseen >= 0 else gap.op)

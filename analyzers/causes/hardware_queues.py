@@ -24,7 +24,7 @@ from analyzers.arrays.columns import repeated
 from analyzers.arrays.groups import first_row_of, rows_by_key
 from analyzers.arrays.search import search
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.causes.queues import NOT_KNOWN_NS
+from analyzers.causes.queues import NO_INSTANT
 from analyzers.ordering.lanes import take_or
 from analyzers.trace.columns import ints_at
 from analyzers.trace.settings import ONE_QUEUE, setting_of
@@ -39,7 +39,7 @@ FIRST_KERNELS = 10_000  # mostly the first kernels refute it, and the others nee
 
 
 class QueueOrder(msgspec.Struct, frozen=True):
-    """For every op until when its hardware queue held it, ns (`NOT_KNOWN_NS`: not), and which had to begin or end then.
+    """For every op until when its hardware queue held it, ns (`NO_INSTANT`: not), and which had to begin or end then.
 
     ends : whether that op had to end. queue : of each op that was held, which of `why` is its queue's.
     why : what says that a queue is shared; "" where times alone do.
@@ -94,7 +94,7 @@ def queue_order(
                 break
     count, why = len(trace.ops), [part[0] for part in parts]
     none = repeated(-1, np.int64, count)  # mostly nothing is held, and then it takes no room
-    found = QueueOrder(repeated(NOT_KNOWN_NS, np.int64, count), none, repeated(False, bool, count), none, why)
+    found = QueueOrder(repeated(NO_INSTANT, np.int64, count), none, repeated(False, bool, count), none, why)
     if parts:
         found = QueueOrder(found.until_ns.copy(), none.copy(), found.ends.copy(), none.copy(), why)
     for number, (_, ops, until_ns, behind, by_end) in enumerate(parts):
@@ -149,12 +149,12 @@ def _tested(trace: Trace, rows: Ids, launches: tuple[Ints, Ints], released_ns: I
     np.maximum.accumulate(holder, out=holder)
     before = search(returned[rows], began[rows], "right")
     before -= 1
-    until = take_or(latest, before, NOT_KNOWN_NS)
+    until = take_or(latest, before, NO_INSTANT)
     behind = take_or(rows, take_or(holder, before))
     del latest, holder, before
     others = (behind >= 0) & (stream[behind] != stream[rows])
     free = released_ns[rows]
-    tests = others & (free > NOT_KNOWN_NS) & (until > free + MAX_START_DELAY_NS)
+    tests = others & (free > NO_INSTANT) & (until > free + MAX_START_DELAY_NS)
     rows, until, behind = rows[tests], until[tests], behind[tests]
     return _Tested(rows, until, behind, bool(np.any(start[rows] + MAX_START_SPREAD_NS < until)))
 
@@ -166,7 +166,7 @@ def _held(trace: Trace, tested: _Tested, released_ns: Ints, unsure: Callable[[Id
     if tested.refuted:
         return nothing
     if not on_record:
-        let_go = (released_ns[behind] > NOT_KNOWN_NS) & (start[behind] <= released_ns[behind] + MIN_HELD_NS)
+        let_go = (released_ns[behind] > NO_INSTANT) & (start[behind] <= released_ns[behind] + MIN_HELD_NS)
         telling = close & let_go & (until > released_ns[rows] + MIN_HELD_NS)
         if np.count_nonzero(~unsure(rows[telling])) < MIN_TESTS:  # mostly, and few are quick to ask about
             return nothing

@@ -11,7 +11,7 @@ from analyzers.arrays.groups import rows_by_key, runs
 from analyzers.arrays.intervals import EMPTY, clip, measure, union
 from analyzers.arrays.search import search, search_on
 from analyzers.arrays.types import Ids, Ints, Mask
-from analyzers.causes.queues import NOT_KNOWN_NS
+from analyzers.causes.queues import NO_INSTANT
 from analyzers.ordering.lanes import take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.calls import SYNC_KINDS, blocking_calls
@@ -65,13 +65,13 @@ class HostThreads:
         return kind
 
     def launched_ns(self) -> Ints:
-        """When each op was launched: when its call returned, if it had not begun by then; NEVER where that is unknown.
+        """When each op was launched: when its call returned, if it had not begun by then; NO_INSTANT where unknown.
 
         A call that blocks until its own copy is done queues the copy as it begins.
         """
         queued = np.where(self.copies_itself, self.launch_start_ns, self.launch_end_ns)
         launched = np.minimum(queued, self.trace.ops.start_ns)
-        return np.where(self.trace.ops.launch >= 0, launched, NOT_KNOWN_NS)
+        return np.where(self.trace.ops.launch >= 0, launched, NO_INSTANT)
 
     def launcher(self, op: int) -> tuple[int, ...]:
         """The process and thread that launched an op."""
@@ -159,4 +159,4 @@ class HostThreads:
         rows = ops_by_launcher(self.trace).get(self.launcher(op), slice(0))
         began = self.launch_start_ns[rows]
         rows = np.arange(len(self.trace.ops))[rows][(began > low) & (began < high)]
-        return rows[take_or(self.trace.ops.start_ns, self.leaves_place(rows), NOT_KNOWN_NS) > low]
+        return rows[take_or(self.trace.ops.start_ns, self.leaves_place(rows), NO_INSTANT) > low]

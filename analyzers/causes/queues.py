@@ -32,14 +32,14 @@ from analyzers.trace.columns import ints_at
 from analyzers.trace.tables import Trace
 from analyzers.trace.times import may_begin_early
 
-NOT_KNOWN_NS = np.iinfo(np.int64).min
+NO_INSTANT = np.iinfo(np.int64).min
 LAUNCH, STREAM, EVENT, NODE = range(4)  # what an op waits for: NODE, maybe, for one of its graph on another stream
 BEHIND_NS = 3_000  # longest way from a node's end to the start of the next on its stream; captures show 0.3 to 1.7 µs
 BRANCH_NS = 15_000  # the same from a graph's beginning to the first node of a further branch; captures show up to 12 µs
 
 
 class LaunchBounds(msgspec.Struct, frozen=True):
-    """When each of some waiting ops was released, ns (`NOT_KNOWN_NS`: it did not wait for that), and by which op.
+    """When each of some waiting ops was released, ns (`NO_INSTANT`: it did not wait for that), and by which op.
 
     released_ns : a row for LAUNCH, STREAM and EVENT.
     last : the work that ended last of all it was queued behind, row in `Trace.ops`, -1 where there is none.
@@ -66,7 +66,7 @@ class PredecessorIndex:
     """Finds what each op of one trace waited for.
 
     `previous` and `waited` are, for every op, the op before it on its stream and the one that ended last of those
-    behind its event waits (-1: none); `launched_ns` when its launch released it, ns (`NOT_KNOWN_NS`: unknown), `end_ns`
+    behind its event waits (-1: none); `launched_ns` when its launch released it, ns (`NO_INSTANT`: unknown), `end_ns`
     when it is done.
     """
 
@@ -103,27 +103,27 @@ class PredecessorIndex:
         is_unseen = ~is_holder & take_or(self.nodes.unseen, origin, False)
         is_late = ~is_holder & take_or(self._bound_by_launch, origin, False)
         holder, late, unseen = (np.where(each, origin, -1) for each in (is_holder, is_late, is_unseen))
-        held_until = np.where(is_holder, self.ended(holder), take_or(self.launched_ns, late, NOT_KNOWN_NS))
-        held_until = np.where(is_unseen, take_or(self.start_ns, unseen, NOT_KNOWN_NS), held_until)
+        held_until = np.where(is_holder, self.ended(holder), take_or(self.launched_ns, late, NO_INSTANT))
+        held_until = np.where(is_unseen, take_or(self.start_ns, unseen, NO_INSTANT), held_until)
         same_stream = self._lane(holder) == self._lane(ops)
         early = same_stream & (self.ended(holder) > self.start_ns[ops])
         early[early] = may_begin_early(self._trace, ops[early])
         return LaunchBounds(released, last, holder, late, unseen, held_until, same_stream, early)
 
     def released_ns(self, ops: Ints | slice = slice(None)) -> Ints:
-        """When ops were released, ns (`NOT_KNOWN_NS`: unknown, or by nothing): a row for LAUNCH, STREAM and EVENT."""
+        """When ops were released, ns (`NO_INSTANT`: unknown, or by nothing): a row for LAUNCH, STREAM and EVENT."""
         return np.stack([self.launched_ns[ops], self.ended(self.previous[ops]), self.ended(self.waited[ops])])
 
     def last_released_ns(self) -> Ints:
-        """When each op was released by all of these, ns; `NOT_KNOWN_NS` where by nothing."""
+        """When each op was released by all of these, ns; `NO_INSTANT` where by nothing."""
         found = np.maximum(self.launched_ns, self.ended(self.previous))
         some = np.flatnonzero(self.waited >= 0)  # mostly few
         found[some] = np.maximum(found[some], self.end_ns[self.waited[some]])
         return found
 
     def ended(self, ops: Ids) -> Ints:
-        """When ops were done, ns, `NOT_KNOWN_NS` for -1."""
-        return take_or(self.end_ns, ops, NOT_KNOWN_NS)
+        """When ops were done, ns, `NO_INSTANT` for -1."""
+        return take_or(self.end_ns, ops, NO_INSTANT)
 
     def before(self, op: int) -> list[tuple[int, Ints]]:
         """All that an op waited for as far as the capture shows it: STREAM or EVENT, and the ops behind which.
@@ -141,8 +141,8 @@ class PredecessorIndex:
         return [(which, behind[behind >= 0]) for which, behind in found]
 
     def may_have_waited_until(self, op: int) -> int:
-        """Until when a node may have waited for others of its graph, of which the capture does not tell; or NEVER."""
-        return int(self.ended(self.nodes.beside[[op]])[0]) if self.nodes.hidden[op] else int(NOT_KNOWN_NS)
+        """Until when a node may have waited for others of its graph, untold by the capture; or NO_INSTANT."""
+        return int(self.ended(self.nodes.beside[[op]])[0]) if self.nodes.hidden[op] else int(NO_INSTANT)
 
     def _last(self, ops: Ints) -> Ints:
         """Of graph launches, of which these are nodes, the node that ended last; other ops as they are."""
@@ -164,7 +164,7 @@ class PredecessorIndex:
 
     @cached_property
     def _bound_by_launch(self) -> Mask:
-        by_launch = (self.launched_ns > NOT_KNOWN_NS) & (self.launched_ns >= self.ended(self.previous))
+        by_launch = (self.launched_ns > NO_INSTANT) & (self.launched_ns >= self.ended(self.previous))
         some = np.flatnonzero(by_launch & (self.waited >= 0))  # mostly few
         by_launch[some] = self.launched_ns[some] >= self.end_ns[self.waited[some]]
         return by_launch & ~self.nodes.unseen

@@ -43,7 +43,7 @@ from analyzers.causes.free_to_run import GPU_FULL, UNKNOWN
 from analyzers.causes.hosts import DISPATCH_NS, BlockingCall
 from analyzers.causes.not_launched import HOST_SYNC, LATE_LAUNCH
 from analyzers.causes.queued import EVENT_DEPENDENCY, SAME_STREAM, SHARED_QUEUE, STREAM_BUSY, wait_issued
-from analyzers.causes.queues import EVENT, LAUNCH, NODE, NOT_KNOWN_NS, STREAM
+from analyzers.causes.queues import EVENT, LAUNCH, NO_INSTANT, NODE, STREAM
 from analyzers.common.wording import duration
 
 LEAST_DISPATCH_NS = 1_000  # the way to the GPU of an op of which only its wait for room is seen
@@ -161,7 +161,7 @@ class _Replay:
         if self.removed == HOST_BLOCKED and self.hosts.copies_itself[self.op]:
             way_ns = 0  # its call prepared it all that time
         released = self._replay()
-        release = max(released) if max(released) > NOT_KNOWN_NS else self.low
+        release = max(released) if max(released) > NO_INSTANT else self.low
         # Of an op that found no room, the way to the GPU took longer than what came first took to fill it.
         first_ns = int(length[0]) if full_ns and not pieces.full[0] else 0
         arrives = min(release + (max(first_ns + 1, LEAST_DISPATCH_NS) if full_ns else way_ns), self.high)
@@ -204,7 +204,7 @@ class _Replay:
     def _released(self, op: int) -> list[int]:
         queues = self.queues
         behind = int(queues.previous[op]), int(queues.waited[op])
-        return [int(queues.launched_ns[op]), *(int(queues.end_ns[one]) if one >= 0 else NOT_KNOWN_NS for one in behind)]
+        return [int(queues.launched_ns[op]), *(int(queues.end_ns[one]) if one >= 0 else NO_INSTANT for one in behind)]
 
     def _before(self, ops: list[int]) -> list[int]:
         """These ops, what they are behind and what runs beside them, if it started within the gap; as launched."""
@@ -246,7 +246,7 @@ class _Replay:
             self.now = max(self.now, call.end_ns)
             return
         ended, ends = (
-            (int(self.queues.end_ns[call.op]), self._end(call.op)) if call.op >= 0 else (NOT_KNOWN_NS, NOT_KNOWN_NS)
+            (int(self.queues.end_ns[call.op]), self._end(call.op)) if call.op >= 0 else (NO_INSTANT, NO_INSTANT)
         )
         overhead = call.end_ns - max(ended, call.start_ns, self.low)
         self.now = min(max(self.now, ends) + max(overhead, 0), max(call.end_ns, self.now))
@@ -259,11 +259,11 @@ class _Replay:
             if which == NODE and op == self.op:  # whether it waited for that nobody knows: `gain_without` looks at it
                 continue
             waits = behind.size and (op, which) != self.dropped
-            released.append(max(map(self._end, behind.tolist())) if waits else NOT_KNOWN_NS)
-            bound = max(bound, int(queues.ended(behind).max(initial=NOT_KNOWN_NS)))
+            released.append(max(map(self._end, behind.tolist())) if waits else NO_INSTANT)
+            bound = max(bound, int(queues.ended(behind).max(initial=NO_INSTANT)))
         start, end, wait = (int(column[op]) for column in self.times)
-        release = max(released) if max(released) > NOT_KNOWN_NS else self.low
-        begins = min(release + start - bound, start) if bound > NOT_KNOWN_NS else start
+        release = max(released) if max(released) > NO_INSTANT else self.low
+        begins = min(release + start - bound, start) if bound > NO_INSTANT else start
         if begins < start and op in self.between and op not in self.idle:
             begins = self._room(op, begins, start)
         arrived = max(begins, start + wait) if wait else begins  # no sooner than the last rank
@@ -283,7 +283,7 @@ class _Replay:
             return launched
         until = min(launched, self.launched)
         place = int(self.hosts.leaves_place(np.array([op]))[0])
-        free = NOT_KNOWN_NS if place < 0 else self.moved.get(place, (int(self.queues.start_ns[place]),))[0]
+        free = NO_INSTANT if place < 0 else self.moved.get(place, (int(self.queues.start_ns[place]),))[0]
         if self.removed == HOST_BLOCKED:
             comes = launched - self.hosts.blocked_ns(self.late, self.low, until) + self.held_ns
             self.held_ns += max(free - comes, 0)

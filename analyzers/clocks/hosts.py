@@ -19,7 +19,7 @@ from analyzers.arrays.types import Floats, Ints, Mask
 from analyzers.clocks.differences import ROUNDING_NS
 from analyzers.matching.fit import DRIFT
 from analyzers.ordering.calls import calls_of_kind, match_calls
-from analyzers.trace.columns import Tabular, as_int64, ints, ints_at, stored
+from analyzers.trace.columns import Tabular, as_int64, ints, ints_at
 from analyzers.trace.tables import Trace
 
 MAX_CLOCK_SKEW_NS = 1_000_000  # an op so long before its launch, or after what waited for it, is a broken record
@@ -202,7 +202,7 @@ def _asked(
     unknown = calls_of_kind(trace, "device")
     unknown = unknown[~np.isin(unknown, np.concatenate(of_known))]
     if unknown.size:
-        on = rows_by_key(*(stored(trace.ops, column)[launched] for column in ("process", "device")))
+        on = rows_by_key(trace.ops.process[launched], trace.ops.device[launched])
         devices = Counter(process for process, _ in on)
         for (process,), rows in rows_by_key(ints_at(trace.api, "process", unknown)).items():
             if devices[process] == 1:  # else it is not known which of them it waited for

@@ -16,9 +16,8 @@ from analyzers.contention.timings import Timings
 
 MAX_SHARE_ALONE = 0.1  # share of its time up to which an op counts as alone
 MIN_SHARE_BESIDE = 0.5  # and from which on as beside the other side
-MAX_DIFFERENCE_OF_KINDS = (
-    0.05  # kinds told apart by what came before them stand for each other where their times are so near
-)
+# Kinds told apart by what came before them stand for each other where their times are so near.
+MAX_DIFFERENCE_OF_KINDS = 0.05
 MIN_OPS_FOR_SPREAD = 4  # ops from which on their spread is known
 UNDERCUT = 100  # one op in so many may be faster than what counts as the fastest
 CLOCKS_AT_MOST = 0.1  # of an op's time alone: so much lower clocks may have made it longer
@@ -73,9 +72,8 @@ def _alone(one: Timings, kind: Ints, kinds: int) -> Alone:
     share = one.beside_ns / np.maximum(taken, 1)
     is_alone = one.usual & (share <= MAX_SHARE_ALONE)
     times = ByGroup(taken, kind, kinds, is_alone)
-    is_beside = (
-        one.usual & (share >= MIN_SHARE_BESIDE) & (times.count > 0)[kind]
-    )  # others have nothing to be held against
+    # Others have nothing to be held against.
+    is_beside = one.usual & (share >= MIN_SHARE_BESIDE) & (times.count > 0)[kind]
     d_alone, d_beside = times.median, ByGroup(taken, kind, kinds, is_beside).median
     c_beside = ByGroup(share, kind, kinds, is_beside).median
     is_compared = ~np.isnan(d_beside)

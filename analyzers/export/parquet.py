@@ -36,9 +36,7 @@ SCHEMA = "traceviz.parquet/1"
 TRACE_FILE = "trace.json"
 # The tables of `Matches`, in its order.
 MATCHED = {"match_members": Members, "match_calls": MatchedCalls, "match_collectives": MatchedCollectives}
-ROWS_PER_GROUP = (
-    1 << 17
-)  # in a group of rows: what is held of a table while it is written, and what a reader takes at once
+ROWS_PER_GROUP = 1 << 17  # what is held of a table while it is written, and what a reader takes at once
 _HINT = "Export it again from the captures."
 
 

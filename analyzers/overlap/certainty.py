@@ -92,9 +92,7 @@ def _running(trace: Trace, rows: Ints, absent: Mask | None, busy: Union | None) 
 # network served them alike. Five like calls of 2, 2, 6, 4 and 6 ms: 5 × 2 of 20 ms are transfer, half of it is waiting.
 
 REPEATS = 3  # like calls from which on the fastest of them says something
-MIN_SHARE_OF_CALLS = (
-    0.5  # of the communication has to be such calls; and of a call beside other kernels, to be beside them
-)
+MIN_SHARE_OF_CALLS = 0.5  # of the communication that has to be such calls; and of a call that is beside other kernels
 
 
 def waiting_share(trace: Trace, ops: Ints) -> float | None:

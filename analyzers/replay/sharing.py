@@ -32,7 +32,7 @@ from analyzers.contention.alone import MAX_SHARE_ALONE, alone
 from analyzers.contention.timings import join, over_all_ranks, timings_of_streams
 from analyzers.ordering.lanes import MIN_NS
 from analyzers.replay.model import COPYING, LARGE, LOADS, SMALL, TALKING, TOLERANCE_NS, WAITING, Occupancy, Units
-from analyzers.trace.columns import ints, is_one_of
+from analyzers.trace.columns import ints
 from analyzers.trace.kernels import function, is_communication, is_compute
 from analyzers.trace.tables import Trace
 
@@ -103,7 +103,7 @@ def _by_grids(trace: Trace, op: Ints) -> Occupancy:
 def _loads(trace: Trace, op: Ints, takes_most: Mask) -> Ints:
     """Which of `LOADS` each op is. A kernel of which nothing is known takes most of the GPU, and so does a graph."""
     ops = trace.ops
-    host_copy = is_one_of(ops, "copy", ("HtoD", "DtoH"))[op] | is_one_of(ops, "kind", ("memset",))[op]
+    host_copy = ops.copy.is_one_of(("HtoD", "DtoH"))[op] | ops.kind.is_one_of(("memset",))[op]
     known = ints(ops, "grid")[op] > 0
     return np.select([host_copy, is_communication(trace)[op], known & ~takes_most], [COPYING, TALKING, SMALL], LARGE)
 

@@ -13,7 +13,7 @@ from analyzers.ordering.calls import BLOCKING_CALLS, calls_of_kind
 from analyzers.ordering.lanes import MAX_NS, MIN_NS, Columns, Lanes, take_or
 from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.context import around
-from analyzers.trace.columns import as_int64, ints_at, stored
+from analyzers.trace.columns import as_int64, ints_at
 from analyzers.trace.op_rows import call_rows
 from analyzers.trace.tables import Trace
 
@@ -99,7 +99,7 @@ def _spins(trace: Trace, ordering: Ordering) -> Blocking:
     Nor do allocators, which ask once a block whether it can be had again: torch's operators ask for nothing else, and
     where the GPU had nothing to do when the first was asked, nothing was waited for.
     """
-    process, thread, start = (stored(trace.api, column) for column in ("process", "thread", "start_ns"))
+    process, thread, start = trace.api.process, trace.api.thread, trace.api.start_ns
     queries, lanes = _of_the_program(trace, calls_of_kind(trace, "query")), ordering.lanes
     launches = np.bincount(lanes.launcher + 1, minlength=lanes.size + 1)[1:] > 0
     is_query = np.zeros(len(trace.api), dtype=bool)

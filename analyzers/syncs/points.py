@@ -27,7 +27,7 @@ from analyzers.ordering.ordering import Ordering
 from analyzers.syncs.calls import SYNC_KINDS, Blocking, blocking_calls, units_of
 from analyzers.syncs.context import Findings, around, launched_at, named, ranges_around, ranks_of, text_of
 from analyzers.trace.advice import torch_seen
-from analyzers.trace.columns import as_int64, ints_at, is_one_of
+from analyzers.trace.columns import as_int64, ints_at
 from analyzers.trace.tables import Trace
 
 BACK_TO_BACK_NS = 5_000  # from the end of a copy's call to the start of a synchronize written in the same C++ function
@@ -220,7 +220,7 @@ def _host_memory(trace: Trace, copy: Ints) -> Names:
     """The kind of host memory that each copy is from or to."""
     found, kinds = np.full(copy.size, -1, np.int64), ("pageable", "pinned")
     for column, kind in itertools.product(("source_memory", "target_memory"), kinds):
-        found[take_or(is_one_of(trace.ops, column, (kind,)), copy, False)] = kinds.index(kind)
+        found[take_or(getattr(trace.ops, column).is_one_of((kind,)), copy, False)] = kinds.index(kind)
     return named(found, kinds)
 
 

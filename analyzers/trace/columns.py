@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from analyzers.arrays.columns import repeated, taken
 from analyzers.arrays.groups import is_repeated, label
-from analyzers.arrays.names import Names, rows_of_codes
+from analyzers.arrays.names import Names
 from analyzers.arrays.types import Ids, Ints, Mask
 from analyzers.trace.schemas import TABLES
 from analyzers.trace.table import Table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Tabular = Any  # a Table, or a frame of pandas
 SomeTable = TypeVar("SomeTable", bound=Table)
@@ -25,14 +22,6 @@ SomeTable = TypeVar("SomeTable", bound=Table)
 def table(name: str, columns: Mapping[str, Any] | None = None, length: int | None = None) -> Any:
     """Make a table by its name in a Trace, as `Table.of` does."""
     return TABLES[name].of(columns, length)
-
-
-def framed(columns: Mapping[str, Any]) -> pd.DataFrame:
-    """A frame of columns as they are, which are not copied."""
-    import pandas as pd
-
-    shown = {name: one.to_pandas() if isinstance(one, Names) else one for name, one in columns.items()}
-    return pd.DataFrame(shown, copy=False)
 
 
 def as_int64(values: npt.NDArray[Any]) -> Ints:
@@ -79,9 +68,3 @@ def codes(table: Tabular, column: str) -> tuple[Ids, list[str]]:
     found = stored(table, column)
     names = found if isinstance(found, Names) else Names.of(found)
     return names.codes, [*names.texts]
-
-
-def is_one_of(table: Tabular, column: str, texts: Sequence[str]) -> Mask:
-    """Rows whose text is one of `texts`; works on the few different ones, not the many rows."""
-    code, names = codes(table, column)
-    return rows_of_codes(code, [text in texts for text in names])

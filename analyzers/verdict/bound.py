@@ -245,9 +245,10 @@ def bound_of(devices: Iterable[DeviceSteps], ceiling_ns: int | None) -> Bound | 
     """What bounds the job's step, of all its devices; None where there are none.
 
     A device that works less than a tenth of what the median one does speaks for none, and need not have the step. Of
-    devices that wait alike the lowest rank's speaks.
+    devices that wait alike the lowest rank's speaks. One without any step says nothing where others have some.
     """
     found = sorted(devices, key=lambda one: (one.rank, one.device))
+    found = [one for one in found if (one.number != _ALL).any()] or found
     if not found:
         return None
     enough = SPEAKS_FROM * median(one.busy_ns for one in found)
@@ -374,7 +375,9 @@ def _in_steps(trace: Trace, of_steps: Collection[int] | None) -> tuple[Trace, In
         # As `compare` leaves them out, those that one process has more than once.
         by_process = rows_by_key(steps.process, steps.numbers)
         twice = [number for (_, number), rows in by_process.items() if rows.size > 1]
-        return whole, np.where((number < 0) | np.isin(number, twice), _NO_STEP, number)
+        number = np.where((number < 0) | np.isin(number, twice), _NO_STEP, number)
+        if (number != _NO_STEP).any():
+            return whole, number
     return trace, np.where(launched_before(trace), _NO_STEP, _ALL)
 
 

@@ -1,4 +1,6 @@
-"""A small capture: what a whole `check-overlap` takes beside the bare imports of what it reads with.
+"""A small capture: what a whole `check-overlap` takes beside the imports of numpy, pandas and msgspec.
+
+These are the measure of the machine: check-overlap itself does without pandas.
 
     python -m tests.benchmarks.small [--rounds 7] [--against FOLDER]
 
@@ -19,7 +21,7 @@ from tests.benchmarks.timing import bar, command_of, run
 
 ROOT = Path(__file__).parents[2]
 RANKS = sorted((ROOT / "tests" / "data" / "torch").glob("item_before.rank?.json.gz"))
-READER = "import numpy, pandas, msgspec"
+YARDSTICK = "import numpy, pandas, msgspec"
 MISSES_THE_BAR = ["sh", "-c", '"$@"; test $? -eq 1', "-"]  # so that what stopped overlap is told, too
 BAR_BEYOND, BAR_HELP = 0.25, 0.15
 
@@ -31,7 +33,7 @@ def main() -> None:
     options = parser.parse_args()
     traceviz = [sys.executable, "-m", "traceviz"]
     commands = {
-        "imports": [sys.executable, "-c", READER],
+        "imports": [sys.executable, "-c", YARDSTICK],
         "check-overlap": [*MISSES_THE_BAR, *traceviz, "check-overlap", *map(str, RANKS), "--no-cache"],
         "--help": [*traceviz, "--help"],
     }

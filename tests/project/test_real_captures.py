@@ -41,7 +41,8 @@ def selector(word: str) -> str:
 def answered(trace: Trace, a: str, b: str) -> dict[Device, Figures]:
     pid = {process.rank: process.pid for process in trace.processes}
     result = check_overlap(trace, selector(a), selector(b), narrowing=EVERYTHING)  # warm-up and all
-    return {(pid[rank.rank], rank.device): (rank.a.busy_ns, rank.b.busy_ns, rank.overlap_ns) for rank in result.ranks}
+    working = [rank for rank in result.ranks if rank.a.ops or rank.b.ops]  # another has launches alone
+    return {(pid[rank.rank], rank.device): (rank.a.busy_ns, rank.b.busy_ns, rank.overlap_ns) for rank in working}
 
 
 def agrees(trace: Trace, raw: Raw) -> None:

@@ -27,9 +27,7 @@ from traceviz.server.allowed import Allowed, captures_in
 
 ANSWERED = (0, 1, 3)  # exit codes; with 2 there is an error instead
 MOST_LETTERS = 16_000  # of an answer, whatever is asked
-PACKAGE_ROOT = (
-    Path(__file__).resolve().parents[2]
-)  # where Python finds this traceviz, and no package of another project
+PACKAGE_ROOT = Path(__file__).resolve().parents[2]  # where Python finds this traceviz, and nobody else's
 INSTRUCTIONS = """Answers from GPU profiles (Nsight Systems, torch.profiler): did work overlap, and if not, why.
 Start with list_captures, then info, then check_overlap. Every figure is in ns. 'inconclusive' and 'apparent' are no
 yes: the caveats say what is missing. Expand an id (gap:…, inst:…, sync:…, coll:…) with show."""

@@ -146,9 +146,7 @@ def _group_sizes(payload: Payload, communicator: Ints) -> Ints:
 # nsys exports payloads as binary data (`--include-blobs`), as JSON (`--include-json`), or, by default, not at all.
 
 NVTX = "NVTX_EVENTS"
-PAYLOAD_HEADER_BYTES = (
-    32  # bytes before a binary payload: domain, schema, payload size, header size, each 8 bytes, little-endian
-)
+PAYLOAD_HEADER_BYTES = 32  # domain, schema, payload size, header size, each 8 bytes, little-endian
 SCHEMA_AT = 8
 FIELDS = {  # as NCCL names them -> our name and how many bytes it takes
     "NCCL communicator ID": ("communicator", 8),

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from analyzers.arrays.names import Names
 from analyzers.matching.calls import calls
-from analyzers.trace.columns import ints, is_one_of
+from analyzers.trace.columns import ints
 from analyzers.trace.tables import Capture
 from tests.support.builder import Builder, one_rank
 from tests.support.one_kernel import ALL_REDUCE, SEND_RECV, one_call, rows, several
@@ -240,7 +241,7 @@ def test_peers_of_many_calls_are_each_found_in_their_own_group() -> None:
 
 
 def test_rows_of_some_texts_are_found_and_missing_ones_are_none_of_them() -> None:
-    frame = pd.DataFrame({"text": pd.Categorical(["a", None, "b", "c", "a"])})
-    assert is_one_of(frame, "text", ("a", "c")).tolist() == [True, False, False, True, True]
-    assert is_one_of(frame, "text", ()).tolist() == [False] * 5
-    assert is_one_of(frame, "text", ("a", "c")).dtype == np.bool_
+    names = Names.of(pd.Categorical(["a", None, "b", "c", "a"]))
+    assert names.is_one_of(("a", "c")).tolist() == [True, False, False, True, True]
+    assert names.is_one_of(()).tolist() == [False] * 5
+    assert names.is_one_of(("a", "c")).dtype == np.bool_

@@ -10,9 +10,14 @@ import pytest
 
 from analyzers.load import load
 from analyzers.readers.kineto import kineto_trace as kineto
+from analyzers.readers.nsys import nsys_export as nsys
+from analyzers.trace.narrow import only_ranks, only_steps
 from analyzers.trace.overhead import distorted_steps, with_distorted_steps, with_overhead
+from analyzers.verdict.check import check_overlap
 from tests.support.builder import Builder
 from tests.support.nsys_exports import edited
+from traceviz.output.document import Bullets, Headline, Paragraph
+from traceviz.output.views.overlap import blocks
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -91,6 +96,21 @@ def test_in_a_report_of_several_processes_spans_count_for_the_process_that_they_
     assert distorted_steps(trace.processes, {(0, 2), (1, 3)}) == ()
 
 
+def test_the_verdict_says_so_with_its_first_lines_of_the_steps_that_it_looks_at() -> None:
+    spans = np.array([(500, 700)])
+    trace = with_distorted_steps(with_overhead(two_ranks().trace(), spans[:, 0], spans[:, 1], np.array([0])))
+    result = check_overlap(trace, "kernel:alpha", "kernel:beta")
+    headline, first_lines, second, *others = blocks(result)
+    assert isinstance(headline, Headline)
+    assert isinstance(first_lines, Bullets)
+    assert isinstance(second, Paragraph)
+    assert second.text.startswith("The profiler's own work took 20 % of step 1 on rank 0.")
+    assert second.text.endswith("--steps 2:5 leaves it out.")
+    assert not any("of step 1" in str(block) for block in (first_lines, *others)), "said once"
+    for part in (only_ranks(trace, (1,)), only_steps(trace, 2, 5)):
+        assert not any("of step" in str(block) for block in blocks(check_overlap(part, "kernel:alpha", "kernel:beta")))
+
+
 def test_torch_profiler_says_so_by_the_category(tmp_path: Path) -> None:
     event = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 10, "dur": 2, "args": {}}
     own = {"ph": "X", "cat": "overhead", "name": "Buffer Flush", "pid": -1, "tid": 0, "ts": 10.5, "dur": 1}
@@ -100,6 +120,18 @@ def test_torch_profiler_says_so_by_the_category(tmp_path: Path) -> None:
     (warning,) = trace.warnings
     assert warning.code == "profiler-overhead"
     assert "1.00 µs of 2.00 µs (50 %)" in warning.message
+
+
+def test_nsys_has_a_table_of_it(tmp_path: Path) -> None:
+    half_of_it = (
+        "INSERT INTO PROFILER_OVERHEAD SELECT (min(start) + max(end)) / 2, max(end) + 1000000000, 0, 0, 0 "
+        "FROM CUPTI_ACTIVITY_KIND_KERNEL"
+    )
+    source = DATA / "nsys" / "rowpar_s1.rank0.nsys2025.sqlite"
+    trace = nsys.read_sqlite(edited(source, tmp_path / "r.sqlite", "DELETE FROM PROFILER_OVERHEAD", half_of_it))
+    messages = {warning.code: warning.message for warning in trace.warnings}
+    assert "(50 %)" in messages["profiler-overhead"]
+    assert not any("profiler" in text for text in trace.captures[0].lacks), "said once"
 
 
 def test_nsys_says_whose_threads_it_held_up(tmp_path: Path) -> None:

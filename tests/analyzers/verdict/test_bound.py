@@ -124,6 +124,19 @@ def test_a_rank_without_any_step_says_nothing_of_steps() -> None:
     assert [(one.rank, one.step) for one in found.ranks] == [(0, found.step)]
 
 
+def test_where_no_op_is_in_any_step_all_of_it_is_one() -> None:
+    """As of a range that is named like a step, and is none: all work is launched after it."""
+    run = Builder()
+    for number in range(2):
+        rank = run.rank(number)
+        step(rank, 1, -20, 0)
+        step(rank, 2, 0, 40)
+        us(rank, GEMM, 7, 100, 130, (100, 100))
+        us(rank, COMM, 9, 110, 140 + number, (100, 100))
+    found = bound(run.trace())
+    assert [(one.rank, one.step, one.step_ns) for one in found.ranks] == [(0, None, 40 * US), (1, None, 41 * US)]
+
+
 def test_of_several_ranks_the_one_that_waits_least_in_a_step_speaks_for_it() -> None:
     """The example of the module's docstring: steps of 10, 12, 15 and of 11, 13, 14."""
     run = Builder()
